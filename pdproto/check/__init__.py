@@ -1,0 +1,1 @@
+"""The checker: it knows no protocol, only ground rows over packed states."""

@@ -1,0 +1,94 @@
+"""What a search engine offers: native/ is the fast one, portable.py the one that runs anywhere.
+
+Both visit the same states and report the same counts; test_engines.py holds them to that.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.check.program import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """The explored graph without self-loops, by position: 0 .. states - 1.
+
+    starts: int64 [states + 1], where a position's edges begin. targets: uint32 [edges], positions.
+    rows: uint32 [edges], the ground row that each edge fires; ascending within a position.
+    """
+
+    starts: NDArray[np.int64]
+    targets: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+
+
+class Engine(Protocol):
+    """A breadth-first search under way, level by level.
+
+    A state has an *id*, which never changes, and, once the search has ended, a *position* in
+    0 .. states - 1. Ids ascend in no particular order. All counts are exact.
+    """
+
+    @property
+    def states(self) -> int:
+        """Distinct states stored so far."""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """States in each level whose expansion has begun; level 0 holds the initial states."""
+
+    @property
+    def frontier(self) -> int:
+        """States stored but not yet expanded."""
+
+    @property
+    def fired(self) -> NDArray[np.int64]:
+        """[rows]: the number of expanded states in which the row was enabled (self-loops count)."""
+
+    @property
+    def hits(self) -> dict[int, int]:
+        """Pattern -> id of the first expanded state, in breadth-first order, where it holds."""
+
+    @property
+    def stuck(self) -> tuple[int, int | None]:
+        """Expanded states that no progress row changes: how many, and the first one's id."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory held for states, parents and tables."""
+
+    def step(self, states_max: int) -> bool:
+        """Expand up to about `states_max` states, never past the end of the current level.
+
+        Returns whether unexpanded states remain. After a step `at_level_end` tells whether a level
+        has just been finished. Raises MemoryError, and stays usable, when memory cannot be had.
+        """
+
+    @property
+    def at_level_end(self) -> bool: ...
+
+    def state(self, identity: int) -> int:
+        """The stored state."""
+
+    def parent(self, identity: int) -> int | None:
+        """The id of the state from which this one was first reached; None for an initial state."""
+
+    def find(self, state: int) -> int | None:
+        """The id of a state given in its stored form, if it has been stored."""
+
+    def edges(self) -> Edges:
+        """The whole graph. Call it when the search has ended; 8 bytes an edge, 8 a state."""
+
+    def identity(self, position: int) -> int:
+        """The id of the state at a position."""
+
+    def position(self, identity: int) -> int: ...
+
+    def where(self, guard: Guard) -> NDArray[np.bool_]:
+        """[states] by position: the states in which the guard holds."""
+
+    def close(self) -> None:
+        """Give the memory back. The engine cannot be used afterwards."""

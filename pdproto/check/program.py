@@ -1,0 +1,161 @@
+"""The ground form: what every search engine runs, and all that it knows of a protocol.
+
+A state is one non-negative integer of `bits` bits. A ground row is enabled where its guard holds
+and leads to `state & ~clear | assign`. A property is a list of patterns, which are guards too; so
+are the conditions under which a dead bit is cleared. Nothing here names a sort or a variable:
+layout.py knows which bits are what.
+
+No field straddles a 64-bit word, so every literal and every stripe column lies in one word.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+WORD_BITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Holds where `state & mask == value`; the mask lies within one 64-bit word."""
+
+    mask: int
+    value: int
+
+    def holds(self, state: int) -> bool:
+        return state & self.mask == self.value
+
+
+Clause: TypeAlias = tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A cube and clauses, all of which must hold: the cube may span words, a clause is an `or`.
+
+    The empty guard holds everywhere; an empty clause nowhere.
+    """
+
+    mask: int = 0
+    value: int = 0
+    clauses: tuple[Clause, ...] = ()
+
+    def holds(self, state: int) -> bool:
+        return state & self.mask == self.value and all(
+            any(literal.holds(state) for literal in clause) for clause in self.clauses
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A guarded masked update. `assign` is a subset of `clear`."""
+
+    guard: Guard
+    clear: int
+    assign: int
+
+    def apply(self, state: int) -> int:
+        return state & ~self.clear | self.assign
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """An interchangeable sort whose elements each own one column of `width` bits.
+
+    offsets: bit position of the column of element 0, 1, ...; a column lies within one word.
+    The representative of a state has its columns in ascending order.
+    """
+
+    offsets: tuple[int, ...]
+    width: int
+
+    def canonical(self, state: int) -> int:
+        return self.permuted(state, self.order(state))
+
+    def order(self, state: int) -> tuple[int, ...]:
+        """The elements in ascending order of their columns; equal columns keep their order."""
+        ones = (1 << self.width) - 1
+        return tuple(sorted(range(len(self.offsets)), key=lambda e: state >> self.offsets[e] & ones))
+
+    def permuted(self, state: int, order: Sequence[int]) -> int:
+        """The state with column `order[i]` moved to place i."""
+        ones = (1 << self.width) - 1
+        result = state
+        for place, element in zip(self.offsets, order, strict=True):
+            column = state >> self.offsets[element] & ones
+            result = result & ~(ones << place) | column << place
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """A renaming of elements as masked moves: bits under `mask` move `shift` up (or down, if < 0).
+
+    moves: (mask, shift) pairs with disjoint masks that together cover every bit of the state.
+    """
+
+    moves: tuple[tuple[int, int], ...]
+
+    def apply(self, state: int) -> int:
+        result = 0
+        for mask, shift in self.moves:
+            bits = state & mask
+            result |= bits << shift if shift >= 0 else bits >> -shift
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Symmetry:
+    """How to pick the representative of an orbit: sort the stripes, then, for each group in turn,
+    take the least image (as an integer) under its permutations, the identity included.
+
+    Stripes and groups act on disjoint bits, so their order does not matter.
+    """
+
+    stripes: tuple[Stripe, ...] = ()
+    groups: tuple[tuple[Permutation, ...], ...] = ()
+
+    def canonical(self, state: int) -> int:
+        for stripe in self.stripes:
+            state = stripe.canonical(state)
+        for group in self.groups:
+            state = min(permutation.apply(state) for permutation in group)
+        return state
+
+    def __bool__(self) -> bool:
+        return bool(self.stripes or self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A system at given sizes, ready to be searched.
+
+    rows: the ground rows. progress: for each, whether it counts as progress (faults do not): a
+    state in which no progress row changes anything is *stuck*. patterns: guards to look for.
+    sweeps: applied in order, once each, to every state before it is stored (dead bits).
+    """
+
+    bits: int
+    initial: tuple[int, ...]
+    rows: tuple[Action, ...]
+    progress: tuple[bool, ...]
+    patterns: tuple[Guard, ...] = ()
+    sweeps: tuple[Action, ...] = ()
+    symmetry: Symmetry = Symmetry()
+
+    @property
+    def words(self) -> int:
+        return max(1, -(-self.bits // WORD_BITS))
+
+    def normal(self, state: int) -> int:
+        """The state as it is stored: dead bits cleared, then the orbit's representative."""
+        for sweep in self.sweeps:
+            if sweep.guard.holds(state):
+                state = sweep.apply(state)
+        return self.symmetry.canonical(state)
+
+    def steps(self, state: int) -> Iterator[tuple[int, int]]:
+        """Each enabled row and the stored form of the state it leads to (perhaps `state` again)."""
+        for index, row in enumerate(self.rows):
+            if row.guard.holds(state):
+                yield index, self.normal(row.apply(state))

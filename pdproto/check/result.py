@@ -1,0 +1,160 @@
+"""What a check found, as plain values: everything a report shows is here, already in words.
+
+Renderers (report/) import this module and nothing else of the checker, so that a trace can be
+drawn wherever it comes from: exploration now, replayed logs and simulated clusters alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Verdict(StrEnum):
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"  # a limit was reached first
+
+
+class Kind(StrEnum):
+    ALWAYS = "always"
+    SOMETIMES = "sometimes"
+    LEADS_TO = "leads_to"
+    EDGES = "edges"  # a variable moves along its declared edges only
+    DEADLOCK = "deadlock"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is written: a path as the user gave it (relative if possible) and a line."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One instance of a machine: a vertical line of the sequence picture."""
+
+    name: str  # "manager p0"
+    machine: str  # "manager"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One variable of one lane, before and after a step."""
+
+    lane: str
+    variable: str  # "rm[p0]"
+    before: str  # "working"; relations read "true" / "false"
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A message instance, from the lane that sent it to the lanes it is addressed to."""
+
+    message: str  # "prepared(p0)"
+    sender: str
+    receivers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row that fired."""
+
+    row: str  # "prepare"
+    parameters: str  # "p0" or "s0, h1"; empty if the row has none
+    lane: str
+    trigger: str  # "on prepared(p0)", "call prepare", "timer waiting", "" for an eager step
+    why: str  # the row's own reason, or empty
+    place: Place
+    fault: str  # the fault layer, or empty
+    received: Arrow | None
+    sent: tuple[Arrow, ...]
+    lost: tuple[Arrow, ...]  # messages that this step takes off the network
+    changes: tuple[Change, ...]
+    holds: Mapping[str, bool]  # each `always` property: does it hold after this step?
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A fair row that cannot fire in the last state, and the conditions of its guard that fail."""
+
+    row: str
+    parameters: str
+    lane: str
+    failing: tuple[str, ...]  # "tm is init (it is aborted)"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A run from an initial state. `steps[loop:]` repeats for ever when `loop` is not None;
+    a run that is stuck ends, and `blocked` tells why each fair row is disabled.
+    """
+
+    lanes: tuple[Lane, ...]
+    start: tuple[Change, ...]  # the initial state: `before` is empty; only what is worth showing
+    steps: tuple[Step, ...]
+    loop: int | None = None
+    blocked: tuple[Blocked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one property."""
+
+    name: str
+    kind: Kind
+    claim: str  # the property in words or as its formula
+    verdict: Verdict
+    assurance: str  # "exhaustive for Participant=3", "incomplete: 1,000,000 states"
+    place: Place
+    trace: Trace | None = None  # a shortest counterexample, or the witness of a `sometimes`
+    instance: str = ""  # the elements for which it fails: "p=p0, q=p1"
+    note: str = ""  # "vacuous: its premise never holds"; how fairness was assumed; ...
+
+    @property
+    def trace_length(self) -> int | None:
+        return None if self.trace is None else len(self.trace.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The answer to `pdproto check` for one system at given sizes."""
+
+    system: str
+    description: str  # first sentence of the spec's own documentation
+    sizes: Mapping[str, int]
+    faults: tuple[str, ...]
+    states: int
+    transitions: int  # enabled ground rows summed over all states; self-loops count
+    depth: int  # steps from an initial state to the farthest state
+    seconds: float
+    complete: bool
+    stopped: str  # why it is not complete, in words; empty if it is
+    findings: tuple[Finding, ...]
+    rows_never_fired: tuple[str, ...]
+    deadlocks: int
+    reductions: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    row_places: Mapping[str, Place] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Violated if anything is; else unknown if anything is; else it holds."""
+        verdicts = {finding.verdict for finding in self.findings}
+        for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN):
+            if verdict in verdicts:
+                return verdict
+        return Verdict.HOLDS
+
+
+EXIT_STATUS: Final[Mapping[Verdict, int]] = {
+    Verdict.HOLDS: 0,
+    Verdict.VIOLATED: 1,
+    Verdict.UNKNOWN: 3,
+}
