@@ -75,7 +75,8 @@ class Stripe:
     def order(self, state: int) -> tuple[int, ...]:
         """The elements in ascending order of their columns; equal columns keep their order."""
         ones = (1 << self.width) - 1
-        return tuple(sorted(range(len(self.offsets)), key=lambda e: state >> self.offsets[e] & ones))
+        columns = [state >> offset & ones for offset in self.offsets]
+        return tuple(sorted(range(len(columns)), key=columns.__getitem__))
 
     def permuted(self, state: int, order: Sequence[int]) -> int:
         """The state with column `order[i]` moved to place i."""

@@ -1,0 +1,285 @@
+"""From tables to ground rows: parameters become elements, formulas become guards.
+
+Nothing is approximated and nothing expanded into overlapping cubes: one ground row for each row
+and choice of parameters, its guard in conjunctive normal form with the unit clauses in one cube.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any, Final, TypeAlias, assert_never
+
+from pdproto.check.layout import Indices, Layout, TooLargeError
+from pdproto.check.program import Action, Clause, Guard, Literal
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    free_variables,
+    negated,
+    normal,
+)
+from pdproto.spec.language.machine import Row, Table, Timer
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Update
+from pdproto.spec.language.system import System
+
+Environment: TypeAlias = Mapping[Sort, int]
+Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
+
+ROWS_MAX: Final = 100_000
+CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more is not for masks
+
+NEVER: Final[list[Clause]] = [()]
+TRIVIAL: Final[list[Clause]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class GroundRow:
+    """A row at its parameters: the unit of transitions, coverage and fairness."""
+
+    table: Table
+    row: Row
+    layer: str  # the fault layer, or ""
+    environment: Environment
+    action: Action
+
+    @property
+    def parameters(self) -> str:
+        return elements(self.environment)
+
+    def __str__(self) -> str:
+        return f"{self.row.name}({self.parameters})"
+
+
+def elements(environment: Environment) -> str:
+    """The elements of an environment, as they read in a trace: "p0, q1"."""
+    return ", ".join(type(v).element(i) for v, i in environment.items())
+
+
+class Ground:
+    """A system at given sizes, faults and interpretation of its rigid symbols.
+
+    consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
+    on timers. Raises TooLargeError where the ground form explodes and SpecError for a guard that does
+    not fit the form.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        sizes: Sizes,
+        faults: tuple[str, ...] = (),
+        given: Interpretation | None = None,
+        *,
+        consume: bool = False,
+        timers: bool = True,
+    ) -> None:
+        self.system: Final = system
+        self.sizes: Final = sizes
+        self.faults: Final = faults
+        self.given: Final[Interpretation] = given or {}
+        self.consume: Final = consume
+        self.timers: Final = timers
+        self.layout: Final = Layout(system.variables, sizes)
+
+    @cached_property
+    def rows(self) -> tuple[GroundRow, ...]:
+        """The ground rows that are not impossible by their guard alone."""
+        return tuple(self._rows())
+
+    def _rows(self) -> Iterator[GroundRow]:
+        chosen = [
+            (table, row, layer)
+            for table, layer in self.system.tables_under(self.faults)
+            for row in table.rows
+            if self.timers or not isinstance(row.on, Timer)
+        ]
+        total = sum(prod(self.sizes[type(v)] for v in t.parameters(r)) for t, r, _ in chosen)
+        if total > ROWS_MAX:
+            raise TooLargeError(f"{total:,} ground rows at these sizes; at most {ROWS_MAX:,} make sense")
+        for table, row, layer in chosen:
+            guard = normal(table.guard(row))
+            for environment in self.environments(table.parameters(row)):
+                ground = self.guard(guard, environment, row)
+                if ground is not None:
+                    action = self._action(table, row, environment, ground)
+                    yield GroundRow(table, row, layer, environment, action)
+
+    def environments(self, variables: tuple[Sort, ...]) -> Iterator[Environment]:
+        """Every choice of elements for the variables."""
+        for choice in product(*(range(self.sizes[type(v)]) for v in variables)):
+            yield dict(zip(variables, choice, strict=True))
+
+    def guard(
+        self, formula: Formula, environment: Environment, row: Row | None = None
+    ) -> Guard | None:
+        """A formula in negation normal form as a guard; None where it cannot hold."""
+        clauses = self._clauses(formula, environment)
+        if len(clauses) > CLAUSES_MAX:
+            what = "a formula" if row is None else f"row {row.name!r}: its guard"
+            place = self.system.place if row is None else row.place
+            raise SpecError(place, f"{what} has over {CLAUSES_MAX:,} clauses at these sizes")
+        return simplified(clauses)
+
+    def failures(self, claim: Formula, environment: Environment) -> list[Guard]:
+        """The patterns that violate the claim."""
+        return self.patterns(negated(claim), environment)
+
+    def patterns(self, formula: Formula, environment: Environment) -> list[Guard]:
+        """Guards whose union is the formula (in negation normal form)."""
+        match formula:
+            case Or(parts):
+                return [g for part in parts for g in self.patterns(part, environment)]
+            case Exists(variable, body):
+                return [
+                    guard
+                    for i in range(self.sizes[type(variable)])
+                    for guard in self.patterns(body, {**environment, variable: i})
+                ]
+            case _:
+                guard = self.guard(formula, environment)
+                return [] if guard is None else [guard]
+
+    def instances(self, claim: Formula) -> Iterator[Environment]:
+        """Every choice of elements for the claim's free variables."""
+        return self.environments(free_variables(claim))
+
+    def cell(self, arguments: tuple[Sort, ...], environment: Environment) -> Indices:
+        return tuple(environment[v] for v in arguments)
+
+    def _clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
+        match formula:
+            case And(parts):
+                return [c for part in parts for c in self._clauses(part, environment)]
+            case Or(parts):
+                return _product(self._clauses(part, environment) for part in parts)
+            case Forall(variable, body):
+                return [c for e in self._each(variable, environment) for c in self._clauses(body, e)]
+            case Exists(variable, body):
+                return _product(self._clauses(body, e) for e in self._each(variable, environment))
+            case Atom():
+                return self._atom(formula, environment, positive=True)
+            case Not(Atom() as atom):
+                return self._atom(atom, environment, positive=False)
+            case Same(left, right):
+                return _static(environment[left] == environment[right])
+            case Not(Same(left, right)):
+                return _static(environment[left] != environment[right])
+            case Before(left, right):
+                return _static(environment[left] < environment[right])
+            case Not(Before(left, right)):
+                return _static(environment[left] >= environment[right])
+            case _:
+                raise AssertionError(f"not in negation normal form: {formula!r}")
+
+    def _each(self, variable: Sort, environment: Environment) -> Iterator[Environment]:
+        for i in range(self.sizes[type(variable)]):
+            yield {**environment, variable: i}
+
+    def _atom(self, atom: Atom, environment: Environment, *, positive: bool) -> list[Clause]:
+        indices = self.cell(atom.arguments, environment)
+        if isinstance(atom.symbol, Rigid):
+            return _static((indices in self.given[atom.symbol]) == positive)
+        values = atom.symbol.values
+        wanted = (atom.value,) if positive else tuple(v for v in values if v != atom.value)
+        return [tuple(self.layout.literal(atom.symbol, indices, value) for value in wanted)]
+
+    def _action(self, table: Table, row: Row, environment: Environment, guard: Guard) -> Action:
+        clear = assign = 0
+        if self.consume and isinstance(row.on, Sent):
+            clear |= self._literal(row.on, environment).mask
+        for literal in self._effects(table, row, environment):
+            clear |= literal.mask
+            assign = assign & ~literal.mask | literal.value
+        return Action(guard, clear, assign)
+
+    def _effects(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
+        for update in table.updates(row):
+            for indices in self._bulk(update, environment):
+                yield self.layout.literal(update.symbol, indices, update.value)
+        for effect in row.send:
+            match effect:
+                case Each(variable, sent, where):
+                    for inner in self._each(variable, environment):
+                        if self.guard(normal(where), inner) is not None:
+                            yield self._literal(sent, inner)
+                case Sent():
+                    yield self._literal(effect, environment)
+                case _:
+                    assert_never(effect)
+
+    def _literal(self, sent: Sent, environment: Environment) -> Literal:
+        return self.layout.literal(sent.symbol, self.cell(sent.arguments, environment), True)
+
+    def _bulk(self, update: Update, environment: Environment) -> Iterator[Indices]:
+        return product(
+            *(
+                range(self.sizes[sort]) if argument is ANY else (environment[argument],)
+                for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
+            )
+        )
+
+
+def _static(truth: bool) -> list[Clause]:
+    return TRIVIAL if truth else NEVER
+
+
+def _product(parts: Iterator[list[Clause]]) -> list[Clause]:
+    """The clauses of a disjunction: one clause from each part, joined."""
+    joined = NEVER
+    for clauses in parts:
+        joined = [one + two for one in joined for two in clauses]
+        if not joined or len(joined) > CLAUSES_MAX:
+            break
+    return joined
+
+
+def conjoined(guard: Guard, *literals: Literal) -> Guard | None:
+    """The guard and the literals together; None where they exclude each other."""
+    units = [(literal,) for literal in literals]
+    return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *units])
+
+
+def simplified(clauses: list[Clause]) -> Guard | None:
+    """The guard of a clause list: unit clauses joined to a cube until nothing changes.
+
+    None where it cannot hold for a reason that units show; a guard may still be unsatisfiable.
+    """
+    mask = value = 0
+    pending = list(dict.fromkeys(clauses))
+    while True:
+        kept: list[Clause] = []
+        grown = False
+        for clause in pending:
+            left = tuple(
+                dict.fromkeys(t for t in clause if not (t.value ^ value) & mask & t.mask)
+            )
+            if not left:
+                return None
+            if any(t.mask & mask == t.mask for t in left) or _covers(left):
+                continue
+            if len(left) == 1:
+                mask, value, grown = mask | left[0].mask, value | left[0].value, True
+            else:
+                kept.append(left)
+        pending = kept
+        if not grown:
+            return Guard(mask, value, tuple(dict.fromkeys(pending)))
+
+
+def _covers(clause: Clause) -> bool:
+    """Does the clause name every value of a one-bit cell?"""
+    return any(
+        t.mask.bit_count() == 1 and not t.value and Literal(t.mask, t.mask) in clause
+        for t in clause
+    )

@@ -1,0 +1,145 @@
+"""The oracle: a slow interpreter of the expression trees, by itself and obviously correct.
+
+It shares nothing with the ground form but the spec: states are dicts, formulas are evaluated as
+they are written, and a search is a queue. Tests hold every faster engine to its answers.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    Value,
+)
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Symbol
+from pdproto.spec.language.system import System
+
+Cell: TypeAlias = tuple[Symbol, tuple[int, ...]]
+Store: TypeAlias = frozenset[tuple[Cell, Value]]  # the cells that are not initial
+Step: TypeAlias = tuple[str, tuple[int, ...]]
+
+
+class Interpreter:
+    """A system at given sizes, run by the book."""
+
+    def __init__(
+        self,
+        system: System,
+        sizes: Sizes,
+        faults: tuple[str, ...] = (),
+        given: Mapping[Rigid[*tuple[Any, ...]], frozenset[tuple[int, ...]]] | None = None,
+    ) -> None:
+        self.system = system
+        self.sizes = sizes
+        self.tables = system.tables_under(faults)
+        self.given = given or {}
+
+    def holds(self, formula: Formula, state: Mapping[Cell, Value], env: Mapping[Sort, int]) -> bool:
+        """Does the formula hold in the state?"""
+        match formula:
+            case And(parts):
+                return all(self.holds(part, state, env) for part in parts)
+            case Or(parts):
+                return any(self.holds(part, state, env) for part in parts)
+            case Not(part):
+                return not self.holds(part, state, env)
+            case Same(left, right):
+                return env[left] == env[right]
+            case Before(left, right):
+                return env[left] < env[right]
+            case Forall(variable, body):
+                return all(self.holds(body, state, e) for e in self._each(variable, env))
+            case Exists(variable, body):
+                return any(self.holds(body, state, e) for e in self._each(variable, env))
+            case Atom(symbol, arguments, value):
+                indices = tuple(env[v] for v in arguments)
+                if isinstance(symbol, Rigid):
+                    return indices in self.given[symbol]
+                return state.get((symbol, indices), symbol.values[0]) == value
+        raise AssertionError(formula)
+
+    def _each(self, variable: Sort, env: Mapping[Sort, int]) -> Iterator[dict[Sort, int]]:
+        return ({**env, variable: i} for i in range(self.sizes[type(variable)]))
+
+    def environments(self, variables: tuple[Sort, ...]) -> Iterator[dict[Sort, int]]:
+        """Every choice of elements for the variables."""
+        for choice in product(*(range(self.sizes[type(v)]) for v in variables)):
+            yield dict(zip(variables, choice, strict=True))
+
+    def steps(self, store: Store) -> Iterator[tuple[Step, Store]]:
+        """Every row that can fire, with its parameters and the state after it."""
+        state = dict(store)
+        for table, _ in self.tables:
+            for row in table.rows:
+                guard = table.guard(row)
+                for env in self.environments(table.parameters(row)):
+                    if self.holds(guard, state, env):
+                        yield (row.name, tuple(env.values())), self._after(table, row, state, env)
+
+    def _after(
+        self, table: Table, row: Row, state: Mapping[Cell, Value], env: Mapping[Sort, int]
+    ) -> Store:
+        after = dict(state)
+        for update in table.updates(row):
+            places = (
+                range(self.sizes[sort]) if argument is ANY else (env[argument],)
+                for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
+            )
+            for indices in product(*places):
+                after[update.symbol, indices] = update.value
+        for effect in row.send:
+            if isinstance(effect, Each):
+                for inner in self._each(effect.variable, env):
+                    if self.holds(effect.where, state, inner):
+                        _send(after, effect.sent, inner)
+            else:
+                _send(after, effect, env)
+        return frozenset((cell, v) for cell, v in after.items() if v != cell[0].values[0])
+
+    def explore(self, states_max: int = 100_000) -> "Explored":
+        """Breadth first from the initial state. Raises ValueError past `states_max` states."""
+        initial: Store = frozenset()
+        depth = {initial: 0}
+        queue = deque([initial])
+        fired: dict[Step, int] = {}
+        edges: set[tuple[Store, Step, Store]] = set()
+        while queue:
+            store = queue.popleft()
+            for step, after in self.steps(store):
+                fired[step] = fired.get(step, 0) + 1
+                if after != store:
+                    edges.add((store, step, after))
+                if after not in depth:
+                    depth[after] = depth[store] + 1
+                    queue.append(after)
+                    if len(depth) > states_max:
+                        raise ValueError(f"over {states_max:,} states")
+        return Explored(depth, fired, edges)
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What the oracle saw. depth: of every state. fired: in how many states each step could fire.
+    edges: without self-loops.
+    """
+
+    depth: Mapping[Store, int]
+    fired: Mapping[Step, int]
+    edges: set[tuple[Store, Step, Store]]
+
+
+def _send(after: dict[Cell, Value], sent: Sent, env: Mapping[Sort, int]) -> None:
+    after[sent.symbol, tuple(env[v] for v in sent.arguments)] = True

@@ -1,0 +1,152 @@
+"""Which bits are what: the only module that knows where a variable lies in a packed state.
+
+A *cell* is a symbol at given elements. Its value is stored as the index in `symbol.values`, whose
+first member is initial, so that the initial state is 0. No cell straddles a 64-bit word.
+The cells of one element of a *column sort* lie together, as Stripe (program.py) wants them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Final, TypeAlias
+
+from pdproto.check.program import WORD_BITS, Literal, Stripe
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Sizes, Symbol
+
+Indices: TypeAlias = tuple[int, ...]
+Cell: TypeAlias = tuple[Symbol, Indices]
+
+CELLS_MAX: Final = 1 << 16  # 1,024 words a state: far past what can be explored
+
+
+class TooLargeError(Exception):
+    """The ground form at these sizes is larger than any machine could explore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a cell lies: bit offset and width."""
+
+    offset: int
+    width: int
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.width) - 1) << self.offset
+
+
+def cells(symbols: tuple[Symbol, ...], sizes: Sizes) -> Iterator[Cell]:
+    """Every cell, symbol by symbol in declaration order."""
+    for symbol in symbols:
+        for indices in product(*(range(sizes[sort]) for sort in symbol.sorts)):
+            yield symbol, indices
+
+
+class Layout:
+    """The packed state of a system at given sizes."""
+
+    def __init__(self, symbols: tuple[Symbol, ...], sizes: Sizes) -> None:
+        self.symbols: Final = symbols
+        self.sizes: Final = sizes
+        count = sum(_size(symbol, sizes) for symbol in symbols)
+        if count > CELLS_MAX:
+            raise TooLargeError(f"a state would have {count:,} cells; at most {CELLS_MAX:,} make sense")
+        self.stripes: Final[dict[type[Sort], Stripe]] = {}
+        self._fields: Final[dict[Cell, Field]] = {}
+        self.bits = 0
+        for sort in self._column_sorts():
+            self._place_columns(sort)
+        for cell in cells(symbols, sizes):
+            if cell not in self._fields:
+                self._place(cell)
+
+    @cached_property
+    def fields(self) -> Mapping[Cell, Field]:
+        """Every cell with its place, in declaration order."""
+        return {cell: self._fields[cell] for cell in cells(self.symbols, self.sizes)}
+
+    def field(self, symbol: Symbol, indices: Indices) -> Field:
+        return self._fields[symbol, indices]
+
+    def literal(self, symbol: Symbol, indices: Indices, value: Value) -> Literal:
+        """The literal `symbol(indices) == value`."""
+        field = self._fields[symbol, indices]
+        return Literal(field.mask, symbol.values.index(value) << field.offset)
+
+    def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
+        field = self._fields[symbol, indices]
+        return symbol.values[(state & field.mask) >> field.offset]
+
+    def decode(self, state: int) -> dict[Cell, Value]:
+        """Every cell's value."""
+        return {cell: self.value(state, *cell) for cell in self.fields}
+
+    def encode(self, values: Mapping[Cell, Value]) -> int:
+        """The state with these values; cells that are not given are initial."""
+        return sum(self.literal(*cell, value).value for cell, value in values.items())
+
+    def _column_sorts(self) -> Iterator[type[Sort]]:
+        """Unordered sorts whose elements never meet another unordered sort's in a cell."""
+        for sort in dict.fromkeys(s for symbol in self.symbols for s in symbol.sorts):
+            if sort.ordered or self.sizes[sort] == 1:
+                continue
+            meets = [
+                [s for s in symbol.sorts if not s.ordered and self.sizes[s] > 1]
+                for symbol in self.symbols
+                if sort in symbol.sorts
+            ]
+            if all(sorts == [sort] for sorts in meets):
+                yield sort
+
+    def _place_columns(self, sort: type[Sort]) -> None:
+        columns: list[list[Cell]] = [[] for _ in range(self.sizes[sort])]
+        for symbol, indices in cells(self.symbols, self.sizes):
+            if sort in symbol.sorts:
+                columns[indices[symbol.sorts.index(sort)]].append((symbol, indices))
+        width = sum(_width(symbol) for symbol, _ in columns[0])
+        if width > WORD_BITS:
+            return
+        offsets: list[int] = []
+        for column in columns:
+            self._skip_to_fit(width)
+            offsets.append(self.bits)
+            for cell in column:
+                self._place(cell)
+        self.stripes[sort] = Stripe(tuple(offsets), width)
+
+    def _place(self, cell: Cell) -> None:
+        width = _width(cell[0])
+        self._skip_to_fit(width)
+        self._fields[cell] = Field(self.bits, width)
+        self.bits += width
+
+    def _skip_to_fit(self, width: int) -> None:
+        if self.bits % WORD_BITS + width > WORD_BITS:
+            self.bits += -self.bits % WORD_BITS
+
+
+def _width(symbol: Symbol) -> int:
+    return max(1, (len(symbol.values) - 1).bit_length())
+
+
+def _size(symbol: Symbol, sizes: Sizes) -> int:
+    count = 1
+    for sort in symbol.sorts:
+        count *= sizes[sort]
+    return count
+
+
+def cell_name(symbol: Symbol, indices: Indices) -> str:
+    """How a cell reads: `vote(p0)`; without arguments just the name."""
+    if not indices:
+        return symbol.name
+    elements = (sort.element(i) for sort, i in zip(symbol.sorts, indices, strict=True))
+    return f"{symbol.name}({', '.join(elements)})"
+
+
+def value_name(value: Value) -> str:
+    """How a value reads: an enum member by its value, a boolean in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value.value)

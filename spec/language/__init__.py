@@ -1,0 +1,83 @@
+"""The vocabulary in which protocols are written: everything a spec module imports.
+
+A spec builds values and runs nothing. Rules of the language: README.md, "The language".
+"""
+
+from enum import auto
+
+from .edit import (
+    AddClause,
+    AddEffect,
+    AddRow,
+    DropClause,
+    DropEffect,
+    DropRow,
+    ReplaceProperties,
+    ReplaceRow,
+    Retarget,
+    edited,
+)
+from .formula import FALSE, TRUE, Formula, all_of, any_of, exists, forall, implies
+from .machine import (
+    Call,
+    Completion,
+    Ignore,
+    Machine,
+    Reject,
+    Row,
+    Table,
+    Timer,
+    each,
+    lose,
+)
+from .place import SpecError
+from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
+from .sorts import ANY, Sort
+from .symbols import Message, Rigid, State
+from .system import Configuration, System
+
+__all__ = [
+    "ANY",
+    "FALSE",
+    "TRUE",
+    "AddClause",
+    "AddEffect",
+    "AddRow",
+    "Always",
+    "Call",
+    "Completion",
+    "Configuration",
+    "Drains",
+    "DropClause",
+    "DropEffect",
+    "DropRow",
+    "Fairness",
+    "Formula",
+    "Ignore",
+    "LeadsTo",
+    "Machine",
+    "Message",
+    "OnRow",
+    "Reject",
+    "ReplaceProperties",
+    "ReplaceRow",
+    "Retarget",
+    "Rigid",
+    "Row",
+    "Sometimes",
+    "Sort",
+    "SpecError",
+    "State",
+    "System",
+    "Table",
+    "Timer",
+    "all_of",
+    "any_of",
+    "auto",
+    "each",
+    "edited",
+    "exists",
+    "forall",
+    "implies",
+    "lose",
+]

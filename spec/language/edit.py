@@ -1,0 +1,180 @@
+"""Edits: a changed system as a value. A historical defect is a name and a few of these.
+
+    broken = edited(SYSTEM, "grants-twice", DropUpdate("grant", holder(s)))
+
+Rows are found by name, clauses and effects by structure; what is not found is an error, so that
+an edit never silently does nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from .formula import Formula
+from .machine import Machine, Row, Table
+from .place import Place, SpecError, here
+from .properties import Property
+from .symbols import Each, Sent, Update
+from .system import System
+
+
+@dataclass(frozen=True, slots=True)
+class DropRow:
+    """Take a row out of its table."""
+
+    row: str
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceRow:
+    """Put another row in the place of the one named."""
+
+    row: str
+    by: Row
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AddRow:
+    """Append a row to a machine's table."""
+
+    machine: Machine[*tuple[Any, ...]]
+    row: Row
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DropClause:
+    """Take one conjunct out of a row's `when`."""
+
+    row: str
+    clause: Formula
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AddClause:
+    """Add a conjunct to a row's `when`."""
+
+    row: str
+    clause: Formula
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DropEffect:
+    """Take one update or one message out of a row."""
+
+    row: str
+    effect: Update | Sent | Each
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AddEffect:
+    """Add an update or a message to a row."""
+
+    row: str
+    effect: Update | Sent | Each
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Retarget:
+    """Change where a row may start and where it goes (`at` and `to`)."""
+
+    row: str
+    at: Any = None
+    to: Any = None
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceProperties:
+    """Check other properties instead."""
+
+    properties: tuple[Property, ...]
+
+
+RowEdit: TypeAlias = ReplaceRow | DropClause | AddClause | DropEffect | AddEffect | Retarget
+Edit: TypeAlias = DropRow | AddRow | ReplaceProperties | RowEdit
+
+
+def edited(system: System, name: str, *edits: Edit) -> System:
+    """The system after the edits, in order, under a new name; it is checked like any other."""
+    for edit in edits:
+        system = _apply(system, edit)
+    return replace(system, name=name)
+
+
+def _apply(system: System, edit: Edit) -> System:
+    match edit:
+        case ReplaceProperties(properties):
+            return replace(system, properties=properties)
+        case AddRow(machine, row):
+            if machine not in {table.machine for table in system.every_table}:
+                raise SpecError(edit.place, f"{system.name} has no table of {machine.name}")
+            return _tables(
+                system, lambda t: replace(t, rows=(*t.rows, row)) if t.machine is machine else t
+            )
+        case DropRow(name):
+            _found(system, name, edit.place)
+            return _tables(
+                system, lambda t: replace(t, rows=tuple(r for r in t.rows if r.name != name))
+            )
+        case _:
+            old = _found(system, edit.row, edit.place)
+            new = _changed(old, edit)
+            return _tables(
+                system, lambda t: replace(t, rows=tuple(new if r is old else r for r in t.rows))
+            )
+
+
+def _tables(system: System, change: Callable[[Table], Table]) -> System:
+    return replace(
+        system,
+        tables=tuple(change(table) for table in system.tables),
+        faults={name: tuple(map(change, layer)) for name, layer in system.faults.items()},
+    )
+
+
+def _found(system: System, name: str, place: Place) -> Row:
+    found = system.row(name)
+    if found is None:
+        raise SpecError(place, f"{system.name} has no row {name!r} to edit")
+    return found[1]
+
+
+def _changed(row: Row, edit: RowEdit) -> Row:
+    match edit:
+        case ReplaceRow(by=by):
+            return by
+        case Retarget(at=at, to=to):
+            return replace(row, at=row.at if at is None else at, to=row.to if to is None else to)
+        case DropClause(clause=clause):
+            kept = tuple(c for c in row.conditions if c != clause)
+            _must_differ(kept, row.conditions, edit.place, f"{row.name} has no clause {clause!r}")
+            return replace(row, when=kept)
+        case AddClause(clause=clause):
+            return replace(row, when=(*row.conditions, clause))
+        case DropEffect(effect=Update() as update):
+            updates = tuple(u for u in row.do if u != update)
+            _must_differ(updates, tuple(row.do), edit.place, f"{row.name} has no {update!r}")
+            return replace(row, do=updates)
+        case DropEffect(effect=effect):
+            sends = tuple(s for s in row.send if s != effect)
+            _must_differ(sends, tuple(row.send), edit.place, f"{row.name} does not send {effect!r}")
+            return replace(row, send=sends)
+        case AddEffect(effect=Update() as update):
+            return replace(row, do=(*row.do, update))
+        case AddEffect(effect=Sent() | Each() as effect):
+            return replace(row, send=(*row.send, effect))
+    raise AssertionError(edit)
+
+
+def _must_differ(
+    kept: tuple[object, ...], before: tuple[object, ...], place: Place, problem: str
+) -> None:
+    if len(kept) == len(before):
+        raise SpecError(place, problem)

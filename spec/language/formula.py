@@ -1,0 +1,190 @@
+"""Formulas: frozen nodes, compared by structure, one function per pass (`match` on the nodes).
+
+Guards and properties are built from the same nodes. Atoms come from the symbols (symbols.py),
+never from here: `rm(p) == RM.WORKING`, `heard(p)`, `prepared(p)`.
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+
+from .place import SpecError, here
+
+if TYPE_CHECKING:
+    from .sorts import Sort
+    from .symbols import Symbol
+
+Value: TypeAlias = enum.Enum | bool
+
+
+class Formula:
+    """A claim about one state. Combine with `&`, `|`, `~`, `implies`, `forall` and `exists`."""
+
+    __slots__ = ()
+
+    def __and__(self, other: "Formula") -> "Formula":
+        return And((self, other))
+
+    def __or__(self, other: "Formula") -> "Formula":
+        return Or((self, other))
+
+    def __invert__(self) -> "Formula":
+        return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        # `a and b`, `not a` and `x == A | y == B` would silently drop half of the formula.
+        raise SpecError(here(), "a formula has no truth value here: use &, |, ~ and parentheses")
+
+
+@dataclass(frozen=True, slots=True)
+class And(Formula):
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Formula):
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Formula):
+    part: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Same(Formula):
+    left: "Sort"
+    right: "Sort"
+
+
+@dataclass(frozen=True, slots=True)
+class Before(Formula):
+    left: "Sort"
+    right: "Sort"
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Formula):
+    """`symbol(arguments)` has this value; for relations and messages the value is True."""
+
+    symbol: "Symbol"
+    arguments: tuple["Sort", ...]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Forall(Formula):
+    variable: "Sort"
+    body: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Formula):
+    variable: "Sort"
+    body: Formula
+
+
+TRUE: Final = And(())
+FALSE: Final = Or(())
+
+
+def forall(variables: "Sort | tuple[Sort, ...]", body: Formula) -> Formula:
+    """The body holds for every element of the variables' sorts."""
+    for variable in reversed(variables if isinstance(variables, tuple) else (variables,)):
+        body = Forall(variable, body)
+    return body
+
+
+def exists(variables: "Sort | tuple[Sort, ...]", body: Formula) -> Formula:
+    """The body holds for at least one choice of elements."""
+    for variable in reversed(variables if isinstance(variables, tuple) else (variables,)):
+        body = Exists(variable, body)
+    return body
+
+
+def implies(premise: Formula, conclusion: Formula) -> Formula:
+    """Where the premise holds, so does the conclusion."""
+    return Or((Not(premise), conclusion))
+
+
+def all_of(*parts: Formula) -> Formula:
+    """Every part holds; all_of() is true."""
+    return And(parts)
+
+
+def any_of(*parts: Formula) -> Formula:
+    """At least one part holds; any_of() is false."""
+    return Or(parts)
+
+
+def negated(formula: Formula) -> Formula:
+    """The negation with every `not` pushed down to the atoms."""
+    return normal(Not(formula))
+
+
+def normal(formula: Formula) -> Formula:
+    """Negation normal form: `Not` stands only before Atom, Same and Before."""
+    match formula:
+        case And(parts):
+            return And(tuple(normal(part) for part in parts))
+        case Or(parts):
+            return Or(tuple(normal(part) for part in parts))
+        case Forall(variable, body):
+            return Forall(variable, normal(body))
+        case Exists(variable, body):
+            return Exists(variable, normal(body))
+        case Not(part):
+            return _pushed(part)
+        case _:
+            return formula
+
+
+def _pushed(formula: Formula) -> Formula:
+    match formula:
+        case And(parts):
+            return Or(tuple(normal(Not(part)) for part in parts))
+        case Or(parts):
+            return And(tuple(normal(Not(part)) for part in parts))
+        case Forall(variable, body):
+            return Exists(variable, normal(Not(body)))
+        case Exists(variable, body):
+            return Forall(variable, normal(Not(body)))
+        case Not(part):
+            return normal(part)
+        case _:
+            return Not(formula)
+
+
+def atoms(formula: Formula, *, positive: bool = True) -> Iterator[tuple[Atom, bool]]:
+    """Every atom with its polarity: True where it stands under an even number of negations."""
+    match formula:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from atoms(part, positive=positive)
+        case Not(part):
+            yield from atoms(part, positive=not positive)
+        case Forall(_, body) | Exists(_, body):
+            yield from atoms(body, positive=positive)
+        case Atom():
+            yield formula, positive
+
+
+def free_variables(formula: Formula) -> tuple["Sort", ...]:
+    """The variables that no quantifier binds, in order of first occurrence."""
+    return tuple(dict.fromkeys(_free(formula, ())))
+
+
+def _free(formula: Formula, bound: tuple["Sort", ...]) -> Iterator["Sort"]:
+    match formula:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _free(part, bound)
+        case Not(part):
+            yield from _free(part, bound)
+        case Forall(variable, body) | Exists(variable, body):
+            yield from _free(body, (*bound, variable))
+        case Same(left, right) | Before(left, right):
+            yield from (v for v in (left, right) if v not in bound)
+        case Atom(arguments=arguments):
+            yield from (v for v in arguments if v not in bound)

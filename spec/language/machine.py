@@ -1,0 +1,311 @@
+"""Machines and their tables: who owns which variables, and the rows that alone may change them.
+
+    manager = Machine("manager", p)              # one instance for each Participant; p is self
+    rm = manager.function("rm", RM)              # rm(p): self comes first, by itself
+    MANAGER = Table(manager, state=rm, rows=(
+        Row("prepare", at=RM.WORKING, to=RM.PREPARED, on=Call("prepare"), send=[prepared(p)]),
+        ...
+    ))
+
+A row reads: in state `at`, on the trigger `on`, if `when` holds, go `to`, `do` the updates and
+`send` the messages, all at once. What it does not mention stays as it is.
+"""
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple, overload
+
+from .formula import TRUE, And, Formula
+from .place import Place, SpecError, here
+from .sorts import Sort
+from .symbols import Each, Function, Message, Relation, Sent, Symbol, Update
+
+E = TypeVar("E", bound=enum.Enum)
+A = TypeVar("A", bound=Sort)
+B = TypeVar("B", bound=Sort)
+C = TypeVar("C", bound=Sort)
+Ps = TypeVarTuple("Ps")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A machine at variables: `manager.at(q)`."""
+
+    machine: "Machine[*tuple[Any, ...]]"
+    variables: tuple[Sort, ...]
+
+    @property
+    def instance(self) -> "Instance":
+        return self
+
+
+class Machine(Generic[*Ps]):
+    """A kind of process: one instance for each choice of its own variables (`self`).
+
+    world: the environment (crash, loss), whose rows may read and write everything.
+    """
+
+    def __init__(self, name: str, *own: *Ps, world: bool = False) -> None:
+        self.place: Final = here()
+        variables: tuple[Any, ...] = own
+        if not all(isinstance(variable, Sort) for variable in variables):
+            raise SpecError(self.place, f"machine {name!r}: want variables, such as Rank('r')")
+        self.name: Final = name
+        self.own: Final[tuple[Sort, ...]] = variables
+        self.world: Final = world
+        self.symbols: Final[list[Symbol]] = []
+
+    @property
+    def sorts(self) -> tuple[type[Sort], ...]:
+        return tuple(type(variable) for variable in self.own)
+
+    @property
+    def instance(self) -> Instance:
+        return Instance(self, self.own)
+
+    def at(self, *variables: *Ps) -> Instance:
+        """The instance named by other variables than the machine's own."""
+        named: tuple[Any, ...] = variables
+        return Instance(self, named)
+
+    def declare(self, symbol: Symbol) -> None:
+        """Enter a variable or an outgoing message; two of one name are refused."""
+        if any(other.name == symbol.name for other in self.symbols):
+            raise SpecError(symbol.place, f"{self.name} declares {symbol.name} twice")
+        self.symbols.append(symbol)
+
+    @overload
+    def function(
+        self, name: str, values: type[E], /, *, edges: Mapping[E, Collection[E]] | None = None
+    ) -> Function[E, *Ps]: ...
+    @overload
+    def function(
+        self, name: str, values: type[E], a: type[A], /,
+        *, edges: Mapping[E, Collection[E]] | None = None,
+    ) -> Function[E, *Ps, A]: ...
+    @overload
+    def function(
+        self, name: str, values: type[E], a: type[A], b: type[B], /,
+        *, edges: Mapping[E, Collection[E]] | None = None,
+    ) -> Function[E, *Ps, A, B]: ...
+    def function(
+        self, name: str, values: type[E], /, *sorts: type[Sort],
+        edges: Mapping[E, Collection[E]] | None = None,
+    ) -> Function[E, *tuple[Any, ...]]:
+        """A variable `name(self..., sorts...)` with values in an enum, initially its first."""
+        symbol: Function[E, *tuple[Any, ...]] = Function(
+            self, name, self.sorts + sorts, tuple(values), edges
+        )
+        self.declare(symbol)
+        return symbol
+
+    @overload
+    def relation(self, name: str, /) -> Relation[*Ps]: ...
+    @overload
+    def relation(self, name: str, a: type[A], /) -> Relation[*Ps, A]: ...
+    @overload
+    def relation(self, name: str, a: type[A], b: type[B], /) -> Relation[*Ps, A, B]: ...
+    @overload
+    def relation(
+        self, name: str, a: type[A], b: type[B], c: type[C], /
+    ) -> Relation[*Ps, A, B, C]: ...
+    def relation(self, name: str, /, *sorts: type[Sort]) -> Relation[*tuple[Any, ...]]:
+        """A relation `name(self..., sorts...)`, initially false everywhere."""
+        symbol: Relation[*tuple[Any, ...]] = Relation(
+            self, name, self.sorts + sorts, (False, True)
+        )
+        self.declare(symbol)
+        return symbol
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The application asks for it. Parameters are its arguments."""
+
+    name: str
+    parameters: tuple[Sort, ...] = ()
+
+    def __init__(self, name: str, *parameters: Sort) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "parameters", parameters)
+
+    def __str__(self) -> str:
+        return f"call {_applied(self.name, self.parameters)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A clock runs out. It may fire whenever its guard holds: a time enables, and proves nothing.
+
+    detector: it tells that a peer is gone. Other timers are safety nets: liveness is also checked
+    without relying on them, since nothing should wait for one that a message could have spared.
+    """
+
+    name: str
+    detector: bool = False
+
+    def __str__(self) -> str:
+        return f"timer {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The device reports that something it was given is done. Parameters are its arguments."""
+
+    name: str
+    parameters: tuple[Sort, ...] = ()
+
+    def __init__(self, name: str, *parameters: Sort) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "parameters", parameters)
+
+    def __str__(self) -> str:
+        return f"completion {_applied(self.name, self.parameters)}"
+
+
+def _applied(name: str, parameters: tuple[Sort, ...]) -> str:
+    return f"{name}({', '.join(map(repr, parameters))})" if parameters else name
+
+
+Trigger: TypeAlias = Sent | Call | Timer | Completion | None
+RowKind: TypeAlias = Literal["row", "ignore", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table.
+
+    on: the trigger; None is a step the instance takes by itself as soon as the guard holds.
+    at, to: values of the table's state variable, before and after. at=() is any state.
+    when: what else must hold. choose: parameters that the caller supplies (which page, which slot).
+    Every parameter is the machine's own, the trigger's, or chosen: there is no hidden choice.
+    fair: whether it fires if it stays enabled. By default calls are not fair, everything else is.
+    kind: "ignore" tolerates the trigger (why says why); "reject" blames the peer.
+    """
+
+    name: str
+    on: Trigger = None
+    at: enum.Enum | tuple[enum.Enum, ...] = ()
+    to: enum.Enum | None = None
+    when: Formula | Sequence[Formula] = ()
+    choose: tuple[Sort, ...] = ()
+    do: Sequence[Update] = ()
+    send: Sequence[Sent | Each] = ()
+    fair: bool | None = None
+    why: str = ""
+    kind: RowKind = "row"
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    @property
+    def states(self) -> tuple[enum.Enum, ...]:
+        return self.at if isinstance(self.at, tuple) else (self.at,)
+
+    @property
+    def conditions(self) -> tuple[Formula, ...]:
+        """The conjuncts of `when`."""
+        if isinstance(self.when, And):
+            return self.when.parts
+        return (self.when,) if isinstance(self.when, Formula) else tuple(self.when)
+
+    @property
+    def is_fair(self) -> bool:
+        return not isinstance(self.on, Call) if self.fair is None else self.fair
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def Ignore(  # noqa: N802 - reads as a kind of row
+    on: Sent | Call | Timer | Completion,
+    *,
+    at: enum.Enum | tuple[enum.Enum, ...] = (),
+    when: Formula | Sequence[Formula] = (),
+    why: str,
+) -> Row:
+    """A row for a trigger that changes nothing here, with the reason."""
+    return _without_effect("ignore", on, at, when, why)
+
+
+def Reject(  # noqa: N802 - as above
+    on: Sent | Call | Completion,
+    *,
+    at: enum.Enum | tuple[enum.Enum, ...] = (),
+    when: Formula | Sequence[Formula] = (),
+    why: str,
+) -> Row:
+    """A row for a trigger that only a faulty peer can cause; the explorer proves that none does."""
+    return _without_effect("reject", on, at, when, why)
+
+
+def _without_effect(
+    kind: RowKind,
+    on: Sent | Call | Timer | Completion,
+    at: enum.Enum | tuple[enum.Enum, ...],
+    when: Formula | Sequence[Formula],
+    why: str,
+) -> Row:
+    states = at if isinstance(at, tuple) else (at,)
+    trigger = on.symbol.name if isinstance(on, Sent) else on.name
+    name = "_".join([kind, trigger, *(state.name.lower() for state in states)])
+    return Row(name, on=on, at=at, when=when, fair=False, why=why, kind=kind)
+
+
+def each(variable: Sort, sent: Sent, *, where: Formula = TRUE) -> Each:
+    """Send the message to every element of the variable's sort for which `where` holds."""
+    return Each(variable, sent, where)
+
+
+def lose(message: Message[*tuple[Any, ...]]) -> Row:
+    """The fault row that takes one instance of the message off the network (for a world table)."""
+    instance = message(*message.formals)
+    return Row(
+        f"lose_{message.name}",
+        choose=message.formals,
+        when=[instance],
+        do=[instance.to(False)],
+        fair=False,
+        why="the network loses it",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A machine's rows. state: the function that `at` and `to` speak of."""
+
+    machine: "Machine[*tuple[Any, ...]]"
+    state: Function[Any, *tuple[Any, ...]] | None = None
+    rows: tuple[Row, ...] = ()
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    def guard(self, row: Row) -> Formula:
+        """The row's whole guard: state, trigger and conditions."""
+        parts: list[Formula] = []
+        if row.states:
+            parts.append(self._state(row).among(*row.states))
+        if isinstance(row.on, Sent):
+            parts.append(row.on)
+        return And((*parts, *row.conditions))
+
+    def updates(self, row: Row) -> tuple[Update, ...]:
+        """The row's whole update of variables: `to` and `do`; messages are apart."""
+        if row.to is None:
+            return tuple(row.do)
+        return (self._state(row).to(row.to), *row.do)
+
+    def parameters(self, row: Row) -> tuple[Sort, ...]:
+        """The row's parameters: the machine's own, then the trigger's, then the chosen ones."""
+        trigger: tuple[Sort, ...] = ()
+        if isinstance(row.on, Sent):
+            trigger = row.on.arguments
+        elif isinstance(row.on, Call | Completion):
+            trigger = row.on.parameters
+        return tuple(dict.fromkeys((*self.machine.own, *trigger, *row.choose)))
+
+    def _state(self, row: Row) -> Any:
+        if self.state is None:
+            raise SpecError(row.place, f"row {row.name!r} has at/to, but its table has no state=")
+        return self.state(*self.machine.own)

@@ -1,0 +1,87 @@
+"""What must be true. Free variables stand for all elements in `always` and `leads_to`, and for
+some elements in `sometimes`. Give each `always` a `sometimes` beside it, so that nothing passes
+because nothing happens.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from .formula import TRUE, Formula
+from .place import Place, here
+
+
+class Fairness(StrEnum):
+    """Under which of the environment's promises a liveness property is claimed.
+
+    Rows are weakly fair: one that stays enabled fires. Faults are never fair and happen finitely
+    often, calls are not fair unless a row says so.
+    """
+
+    TIMERS = "every timer fires"  # nothing waits for ever
+    DETECTORS = "safety nets never fire"  # nothing waits for a time-out that a message could spare
+    NO_TIMERS = "there are no timers"  # what messages do by themselves
+    CONSUMED = "delivery takes the message off the network"  # a set message is resent for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """The claim holds in every reachable state."""
+
+    name: str
+    claim: Formula
+    why: str = ""
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sometimes:
+    """The claim holds in some reachable state."""
+
+    name: str
+    claim: Formula
+    why: str = ""
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OnRow:
+    """Whenever the row can fire, the claim holds. It may use the row's parameters.
+
+    Say what may be done through the row that does it: a state formula that mentions a fence
+    assumes that the fence works, and misses one that does nothing.
+    """
+
+    name: str
+    row: str
+    claim: Formula
+    why: str = ""
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LeadsTo:
+    """From every reachable state where the premise holds, every fair run comes to the goal."""
+
+    name: str
+    premise: Formula
+    goal: Formula
+    why: str = ""
+    under: tuple[Fairness, ...] = (Fairness.TIMERS, Fairness.DETECTORS)
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+def Drains(  # noqa: N802 - reads as a kind of property
+    name: str,
+    goal: Formula,
+    *,
+    why: str = "",
+    under: tuple[Fairness, ...] = (Fairness.TIMERS, Fairness.DETECTORS),
+) -> LeadsTo:
+    """From every reachable state every fair run comes to the goal."""
+    return LeadsTo(name, TRUE, goal, why=why, under=under)
+
+
+Property: TypeAlias = Always | Sometimes | OnRow | LeadsTo
+
+PROPERTY_KINDS: Final = (Always, Sometimes, OnRow, LeadsTo)

@@ -1,0 +1,83 @@
+"""Sorts: sets of identities, and variables that range over them.
+
+A sort is a class, a variable of it an instance, so that a type checker sees a wrong sort:
+
+    class Participant(Sort):
+        \"\"\"A process that votes.\"\"\"
+
+    p, q = Participant("p"), Participant("q")
+
+A run of the explorer gives a sort its size; a proof leaves it open; at run time an element is a
+concrete identity. There are no numbers: where order matters, a sort is declared `ordered`.
+"""
+
+from typing import Any, ClassVar, Final, Self
+
+from .formula import Before, Formula, Not, Same
+from .place import SpecError, here
+
+
+class Sort:
+    """A variable of the sort that its class is.
+
+    Class arguments: `ordered=True` gives the elements a fixed total order (`before`), which also
+    makes them distinguishable; `prefix` names the elements in traces (default: the class name's
+    first letter), so that the elements of Participant read p0, p1, ...
+    """
+
+    __slots__ = ("name",)
+
+    ordered: ClassVar[bool] = False
+    prefix: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, ordered: bool = False, prefix: str = "") -> None:
+        cls.ordered = ordered
+        cls.prefix = prefix or cls.__name__[0].lower()
+
+    def __init__(self, name: str) -> None:
+        if type(self) is Sort:
+            raise SpecError(here(), "a variable needs a sort: declare `class Thing(Sort)` first")
+        if not name.isidentifier():
+            raise SpecError(here(), f"variable {name!r}: want an identifier such as 'p'")
+        self.name: Final = name
+
+    @classmethod
+    def element(cls, index: int) -> str:
+        """How element `index` (from 0) reads in a trace."""
+        return f"{cls.prefix}{index}"
+
+    def same(self, other: Self) -> Formula:
+        """Both variables stand for one element."""
+        return Same(self, other)
+
+    def differs(self, other: Self) -> Formula:
+        """The variables stand for two elements."""
+        return Not(Same(self, other))
+
+    def before(self, other: Self) -> Formula:
+        """This element comes earlier in the order of an ordered sort."""
+        if not self.ordered:
+            raise SpecError(here(), f"{type(self).__name__} has no order: declare it ordered=True")
+        return Before(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sort) and type(self) is type(other) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.name))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class _Any:
+    """Every element of a sort at once: only in the arguments of an update."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+# Typed Any, because it may stand in any argument position.
+ANY: Final[Any] = _Any()

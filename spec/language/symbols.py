@@ -1,0 +1,268 @@
+"""What a state is made of: functions into enums, relations, messages; and what never changes.
+
+Every symbol is called with variables of its sorts: `rm(p) == RM.WORKING`, `heard(p)`,
+`prepared(p)`. Functions and relations belong to a machine and are declared through it
+(machine.py); messages and rigid symbols are declared here.
+"""
+
+import enum
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple
+
+from .formula import Atom, Formula, Not, Or, Value
+from .place import Place, SpecError, here
+from .sorts import ANY, Sort
+
+if TYPE_CHECKING:
+    from .machine import Instance, Machine
+
+E = TypeVar("E", bound=enum.Enum)
+Ss = TypeVarTuple("Ss")
+
+Sizes: TypeAlias = Mapping[type[Sort], int]
+Tuples: TypeAlias = Collection[tuple[int, ...]]
+
+
+class State(enum.Enum):
+    """Base of the enums that functions take values in. The first member is the initial value.
+
+    Members written with `auto()` read as their names in lower case.
+    """
+
+    @staticmethod
+    def _generate_next_value_(
+        name: str, start: int, count: int, last_values: list[Any]  # noqa: ARG004 - enum's protocol
+    ) -> str:
+        return name.lower()
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Symbol:
+    """A named thing with arguments: a function, relation, message or rigid relation."""
+
+    def __init__(self, name: str, sorts: tuple[type[Sort], ...], values: tuple[Value, ...]) -> None:
+        self.place: Final[Place] = here()
+        if not name.isidentifier():
+            raise SpecError(self.place, f"name {name!r}: want an identifier")
+        self.name: Final = name
+        self.sorts: Final = sorts
+        self.values: Final = values  # the initial value first
+
+    def checked(self, arguments: tuple[Any, ...]) -> tuple[Sort, ...]:
+        """The arguments, if they are variables of the right sorts."""
+        right = len(arguments) == len(self.sorts) and all(
+            argument is ANY or type(argument) is sort
+            for argument, sort in zip(arguments, self.sorts, strict=True)
+        )
+        if not right:
+            got = ", ".join(
+                f"{a}: {type(a).__name__}" if isinstance(a, Sort) else repr(a) for a in arguments
+            )
+            raise SpecError(here(), f"{self.signature} was given ({got})")
+        return arguments
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join(sort.__name__ for sort in self.sorts)})"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Variable(Symbol):
+    """A symbol that a machine owns: its first arguments are the machine's own (see machine.py).
+
+    engine: a second owner, when the variable is shared with a device (a transfer engine): both
+    read it, the engine alone writes the values in `engine_writes`, the owner alone the others.
+    edges: the moves that are allowed, value by value; None allows all.
+    """
+
+    def __init__(
+        self,
+        owner: "Machine[*tuple[Any, ...]]",
+        name: str,
+        sorts: tuple[type[Sort], ...],
+        values: tuple[Value, ...],
+        edges: Mapping[Any, Collection[Any]] | None = None,
+    ) -> None:
+        super().__init__(name, sorts, values)
+        self.owner: Final = owner
+        self.edges: Final = None if edges is None else {v: tuple(to) for v, to in edges.items()}
+        self.engine: Machine[*tuple[Any, ...]] | None = None
+        self.engine_writes: tuple[Value, ...] = ()
+        stray = set(self.edges or {}) - set(values)
+        if stray:
+            raise SpecError(self.place, f"{name}: edges from {stray}, which are not its values")
+
+    def shared_with(self, engine: "Machine[*tuple[Any, ...]]", writes: Sequence[Value]) -> None:
+        """Make this a device variable: `engine` may write these values, and the owner may not."""
+        if engine.sorts != self.sorts[: len(engine.sorts)]:
+            raise SpecError(here(), f"{self.signature}: {engine.name}'s own sorts must come first")
+        self.engine = engine
+        self.engine_writes = tuple(writes)
+
+
+class Function(Variable, Generic[E, *Ss]):
+    """A variable with values in an enum."""
+
+    def __call__(self, *arguments: *Ss) -> "Cell[E]":
+        return Cell(self, self.checked(arguments))
+
+
+class Relation(Variable, Generic[*Ss]):
+    """A boolean variable, initially false everywhere."""
+
+    def __call__(self, *arguments: *Ss) -> "Fact":
+        return Fact(self, self.checked(arguments), True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell(Generic[E]):
+    """A function at its arguments: compare it to get a formula, move it to get an update."""
+
+    symbol: Symbol
+    arguments: tuple[Sort, ...]
+
+    def __eq__(self, value: E) -> Formula:  # type: ignore[override]  # a literal, not a verdict
+        return Atom(self.symbol, self.arguments, self._checked(value))
+
+    def __ne__(self, value: E) -> Formula:  # type: ignore[override]  # as above
+        return Not(Atom(self.symbol, self.arguments, self._checked(value)))
+
+    __hash__ = None  # type: ignore[assignment]  # == builds formulas, so no hashing
+
+    def among(self, *values: E) -> Formula:
+        """The value is one of these."""
+        return Or(tuple(self == value for value in values))
+
+    def to(self, value: E) -> "Update":
+        """The update that assigns the value."""
+        return Update(self.symbol, self.arguments, self._checked(value))
+
+    def _checked(self, value: E) -> E:
+        if value not in self.symbol.values:
+            raise SpecError(here(), f"{value!r} is no value of {self.symbol.signature}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Atom):
+    """A relation at its arguments: a formula as it stands, an update with `.to`."""
+
+    def to(self, value: bool) -> "Update":
+        """The update that sets or clears the relation here; ANY clears or sets in bulk."""
+        return Update(self.symbol, self.arguments, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An assignment of a constant. Arguments may be ANY."""
+
+    symbol: Symbol
+    arguments: tuple[Sort, ...]
+    value: Value
+    place: Place = field(default_factory=here, compare=False)
+
+
+class Message(Symbol, Generic[*Ss]):
+    """A message, as the set of its instances that have been sent.
+
+    Once sent it may be delivered any number of times, in any order, or never; a fault row may take
+    it off the network. The formal arguments are variables; those that are the receiver's (or the
+    sender's) own variables name the instance, so `Message("vote", p, sender=rank, receiver=chief)`
+    comes from rank p. With other names, say so: `receiver=rank.at(q)`. A message that does not
+    name its receiving instance is a broadcast to all of them.
+
+    carries: relations of the sender that travel with the message (a destination list): rows on
+    this message may read them, and nobody may write them once it has been sent.
+    reliable: the transport delivers it or fails loudly, so that it needs no resend.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *formals: *Ss,
+        sender: "Machine[*tuple[Any, ...]] | Instance",
+        receiver: "Machine[*tuple[Any, ...]] | Instance",
+        carries: Sequence[Variable] = (),
+        reliable: bool = False,
+    ) -> None:
+        variables: tuple[Any, ...] = formals
+        super().__init__(name, tuple(type(v) for v in variables), (False, True))
+        if len(set(variables)) != len(variables):
+            raise SpecError(self.place, f"{name}: an argument occurs twice")
+        self.formals: Final[tuple[Sort, ...]] = variables
+        self.sender: Final = sender.instance
+        self.receiver: Final = receiver.instance
+        self.carries: Final = tuple(carries)
+        self.reliable: Final = reliable
+        for variable in self.sender.variables:
+            if variable not in variables:
+                raise SpecError(
+                    self.place, f"{self.signature} does not name its sender: add {variable!r}"
+                )
+        for relation in self.carries:
+            if relation.owner is not self.sender.machine:
+                raise SpecError(self.place, f"{name} carries {relation}, which is not its sender's")
+        self.sender.machine.declare(self)
+
+    def __call__(self, *arguments: *Ss) -> "Sent":
+        return Sent(self, self.checked(arguments), True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Atom):
+    """A message instance: a trigger in `on`, an effect in `send`, a formula elsewhere."""
+
+    @property
+    def message(self) -> Message[*tuple[Any, ...]]:
+        assert isinstance(self.symbol, Message)
+        return self.symbol
+
+    def to(self, value: bool) -> Update:
+        """Only for world rows: put the message on the network, or take it off."""
+        return Update(self.symbol, self.arguments, value)
+
+    def addressed(self, instance: "Instance") -> tuple[Sort, ...]:
+        """This atom's arguments in the places that name the instance's own variables."""
+        given = dict(zip(self.message.formals, self.arguments, strict=True))
+        return tuple(given[v] for v in instance.variables if v in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One effect that sends to many: the message for every element that satisfies `where`.
+
+    `where` may speak of rigid symbols and of the variables' identity, nothing that changes.
+    """
+
+    variable: Sort
+    sent: Sent
+    where: Formula
+
+
+class Rigid(Symbol, Generic[*Ss]):
+    """A relation chosen once and never changed: the topology, an order, `room mod dp_size`.
+
+    visible_to: the machines that may read it (empty: all). axioms are given to the system.
+    given: the interpretation at given sizes, as the set of index tuples that are in the relation;
+    without one the explorer enumerates every interpretation that satisfies the axioms.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *sorts: *Ss,
+        visible_to: Sequence["Machine[*tuple[Any, ...]]"] = (),
+        given: Callable[[Sizes], Tuples] | None = None,
+    ) -> None:
+        variables: tuple[Any, ...] = sorts
+        super().__init__(name, tuple(type(v) for v in variables), (False, True))
+        self.visible_to: Final = tuple(visible_to)
+        self.given: Final = given
+
+    def __call__(self, *arguments: *Ss) -> Formula:
+        return Atom(self, self.checked(arguments), True)

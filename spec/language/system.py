@@ -1,0 +1,133 @@
+"""Systems: tables composed with faults, properties and named sizes. Building one checks it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .formula import And, Exists, Forall, Formula, Not, Or, atoms, free_variables
+from .machine import Machine, Row, Table
+from .place import Place, here
+from .properties import Always, LeadsTo, OnRow, Property, Sometimes
+from .sorts import Sort
+from .symbols import Each, Rigid, Sizes, Symbol, Tuples, Variable
+from .wellformed import check_system
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Sizes to explore, and how. given: interpretations that override those of the rigid symbols."""
+
+    sizes: Sizes
+    faults: tuple[str, ...] = ()
+    given: Mapping[Rigid[*tuple[Any, ...]], Callable[[Sizes], Tuples]] = field(default_factory=dict)
+    symmetry: bool = False
+    dead_bits: bool = False
+
+
+@dataclass(frozen=True)
+class System:
+    """A closed protocol.
+
+    final: the states in which it is right for nothing more to happen; any other state that only
+    faults could change is a deadlock. faults: layers of fault tables, by name. axioms: universal
+    formulas over the rigid symbols. configurations: by name; "default" is what `check` explores.
+    Raises SpecError for a malformed spec (wellformed.py).
+    """
+
+    name: str
+    about: str
+    tables: tuple[Table, ...]
+    properties: tuple[Property, ...] = ()
+    final: Formula | None = None
+    faults: Mapping[str, tuple[Table, ...]] = field(default_factory=dict)
+    axioms: Mapping[str, Formula] = field(default_factory=dict)
+    configurations: Mapping[str, Configuration] = field(default_factory=dict)
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_system(self)
+
+    @cached_property
+    def machines(self) -> tuple[Machine[*tuple[Any, ...]], ...]:
+        """Every machine of the tables and of the fault layers, each once."""
+        return tuple(dict.fromkeys(table.machine for table in self.every_table))
+
+    @property
+    def every_table(self) -> tuple[Table, ...]:
+        """The tables, then those of all fault layers."""
+        return (*self.tables, *(table for layer in self.faults.values() for table in layer))
+
+    def tables_under(self, faults: tuple[str, ...]) -> tuple[tuple[Table, str], ...]:
+        """The tables with those of the named layers, each with its layer ("" for the protocol)."""
+        chosen = [(table, "") for table in self.tables]
+        chosen += [(table, layer) for layer in faults for table in self.faults[layer]]
+        return tuple(chosen)
+
+    @cached_property
+    def variables(self) -> tuple[Symbol, ...]:
+        """What a state is made of: the machines' variables and messages, in declaration order."""
+        return tuple(symbol for machine in self.machines for symbol in machine.symbols)
+
+    @cached_property
+    def rigids(self) -> tuple[Rigid[*tuple[Any, ...]], ...]:
+        """Every rigid relation that a row, property or axiom mentions."""
+        found = (atom.symbol for formula in self.formulas() for atom, _ in atoms(formula))
+        return tuple(s for s in dict.fromkeys(found) if isinstance(s, Rigid))
+
+    @cached_property
+    def sorts(self) -> tuple[type[Sort], ...]:
+        """Every sort that occurs, in order of first occurrence."""
+        found: list[type[Sort]] = []
+        for symbol in (*self.variables, *self.rigids):
+            found += symbol.sorts
+        for table, row in self.rows():
+            found += (type(variable) for variable in table.parameters(row))
+        for formula in self.formulas():
+            found += (type(v) for v in (*free_variables(formula), *_bound(formula)))
+        return tuple(dict.fromkeys(found))
+
+    def rows(self) -> Iterator[tuple[Table, Row]]:
+        """Every row of every table and layer, with its table."""
+        for table in self.every_table:
+            for row in table.rows:
+                yield table, row
+
+    def row(self, name: str) -> tuple[Table, Row] | None:
+        """The row of that name; names are unique in a system."""
+        return next(((table, row) for table, row in self.rows() if row.name == name), None)
+
+    def formulas(self) -> Iterator[Formula]:
+        """Every formula of the system: guards, properties, axioms, what `each` ranges over."""
+        for table, row in self.rows():
+            yield table.guard(row)
+            yield from (effect.where for effect in row.send if isinstance(effect, Each))
+        for claim in self.properties:
+            match claim:
+                case Always() | Sometimes() | OnRow():
+                    yield claim.claim
+                case LeadsTo():
+                    yield claim.premise
+                    yield claim.goal
+        if self.final is not None:
+            yield self.final
+        yield from self.axioms.values()
+
+    def bounded_variables(self) -> tuple[Variable, ...]:
+        """The variables whose moves are restricted to declared edges."""
+        return tuple(s for s in self.variables if isinstance(s, Variable) and s.edges is not None)
+
+    def __repr__(self) -> str:
+        return f"System({self.name})"
+
+
+def _bound(formula: Formula) -> Iterator[Sort]:
+    match formula:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _bound(part)
+        case Not(part):
+            yield from _bound(part)
+        case Forall(variable, body) | Exists(variable, body):
+            yield variable
+            yield from _bound(body)

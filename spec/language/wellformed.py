@@ -1,0 +1,285 @@
+"""The rules that a declaration must keep, so that every row is something a process could do.
+
+Each function checks one rule and raises SpecError with the file and line of the row it is about.
+What needs sizes or search (totality, overlap, reachability) is the checker's lint, not here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from .formula import Atom, Formula, Not, Same, atoms, free_variables, normal
+from .machine import Call, Completion, Machine, Row, Table
+from .place import Place, SpecError
+from .properties import Always, LeadsTo, OnRow, Sometimes
+from .sorts import ANY, Sort
+from .symbols import Each, Message, Rigid, Sent, Update, Variable
+
+if TYPE_CHECKING:
+    from .system import System
+
+
+def check_system(system: "System") -> None:
+    """Raise SpecError for the first rule that the system breaks."""
+    _unique("machine", ((machine.name, machine.place) for machine in system.machines))
+    _unique("row", ((row.name, row.place) for _, row in system.rows()))
+    _unique("property", ((claim.name, claim.place) for claim in system.properties))
+    _unique("symbol", ((symbol.name, symbol.place) for symbol in system.variables))
+    _unique("sort", ((sort.__name__, system.place) for sort in system.sorts))
+    for table, row in system.rows():
+        try:
+            check_row(table, row)
+        except SpecError as error:
+            where = f"row {row.name!r} of {table.machine.name}: "
+            raise SpecError(row.place, where + error.problem) from None
+    known = set(system.variables)
+    for symbol in system.variables:
+        if isinstance(symbol, Message) and symbol.receiver.machine not in system.machines:
+            raise SpecError(symbol.place, f"{symbol.name}: its receiver has no table here")
+    for formula, place, name in _claims(system):
+        for atom, _ in atoms(formula):
+            _no_bulk(atom.arguments, place, name)
+            if not isinstance(atom.symbol, Rigid) and atom.symbol not in known:
+                raise SpecError(place, f"{name}: {atom.symbol} belongs to no machine of the system")
+    for name, axiom in system.axioms.items():
+        if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
+            raise SpecError(system.place, f"axiom {name}: it may speak of rigid symbols only")
+
+
+def _claims(system: "System") -> Iterable[tuple[Formula, Place, str]]:
+    for claim in system.properties:
+        name = f"property {claim.name!r}"
+        match claim:
+            case OnRow(row=row) if system.row(row) is None:
+                raise SpecError(claim.place, f"{name}: there is no row {row!r}")
+            case Always() | Sometimes() | OnRow():
+                yield claim.claim, claim.place, name
+            case LeadsTo():
+                yield claim.premise, claim.place, name
+                yield claim.goal, claim.place, name
+    if system.final is not None:
+        if free_variables(system.final):
+            raise SpecError(system.place, "final: bind its variables with forall or exists")
+        yield system.final, system.place, "final"
+
+
+def _unique(what: str, named: Iterable[tuple[str, Place]]) -> None:
+    first: dict[str, Place] = {}
+    for name, place in named:
+        if name in first:
+            raise SpecError(place, f"{what} {name!r} is declared twice, first at {first[name]}")
+        first[name] = place
+
+
+def check_row(table: Table, row: Row) -> None:
+    """Raise SpecError (the caller adds the row's name) for the first rule the row breaks."""
+    _check_states(table, row)
+    _check_trigger(table.machine, row)
+    _check_parameters(table, row)
+    guard = normal(table.guard(row))
+    for atom, positive in atoms(guard):
+        _no_bulk(atom.arguments, row.place, "the guard")
+        problem = _unreadable(atom, positive, table.machine, row)
+        if problem:
+            raise SpecError(row.place, problem)
+    for update in table.updates(row):
+        problem = _unwritable(update, table.machine)
+        if problem:
+            raise SpecError(row.place, problem)
+    for effect in row.send:
+        _check_send(effect, table.machine, row)
+    _check_conflicts(table, row, guard)
+    if row.kind != "row" and not row.why:
+        raise SpecError(row.place, f"{row.kind}s need their reason: why=")
+
+
+def _check_states(table: Table, row: Row) -> None:
+    named = (*row.states, *((row.to,) if row.to is not None else ()))
+    if named and table.state is None:
+        raise SpecError(row.place, "it has at/to, but its table has no state=")
+    if table.state is not None and table.state.owner is not table.machine:
+        raise SpecError(table.place, f"state={table.state} is not {table.machine.name}'s")
+    if table.state is not None and table.state.sorts != table.machine.sorts:
+        raise SpecError(table.place, f"state={table.state} must be one value for each instance")
+    for value in named:
+        if table.state is not None and value not in table.state.values:
+            raise SpecError(row.place, f"{value!r} is no value of {table.state.signature}")
+
+
+def _check_trigger(machine: Machine[*tuple[Any, ...]], row: Row) -> None:
+    if not isinstance(row.on, Sent):
+        return
+    message = row.on.message
+    _no_bulk(row.on.arguments, row.place, "the trigger")
+    if message.receiver.machine is not machine:
+        raise SpecError(row.place, f"{message} goes to {message.receiver.machine}, not here")
+    if not _names_self(row.on, message.receiver.variables, machine):
+        raise SpecError(
+            row.place, f"{row.on.symbol.signature} must name {machine.own} as its receiver"
+        )
+
+
+def _check_parameters(table: Table, row: Row) -> None:
+    parameters = table.parameters(row)
+    repeated = [name for name, n in Counter(v.name for v in parameters).items() if n > 1]
+    if repeated:
+        raise SpecError(row.place, f"two sorts share the variable name {repeated[0]!r}")
+    given = (*table.machine.own, *_trigger_parameters(row))
+    for variable in row.choose:
+        if variable in given:
+            raise SpecError(row.place, f"choose={variable!r}: the trigger already gives it")
+    used = list(free_variables(table.guard(row)))
+    for update in table.updates(row):
+        used += [v for v in update.arguments if v is not ANY]
+    for effect in row.send:
+        match effect:
+            case Each(variable, sent, where):
+                inner = (*sent.arguments, *free_variables(where))
+                used += [v for v in inner if v != variable]
+            case Sent():
+                used += effect.arguments
+    for variable in used:
+        if variable not in parameters:
+            raise SpecError(
+                row.place,
+                f"{variable!r} comes neither from the machine nor from the trigger: "
+                f"name it in choose=, or bind it with forall",
+            )
+
+
+def _trigger_parameters(row: Row) -> tuple[Sort, ...]:
+    match row.on:
+        case Sent():
+            return row.on.arguments
+        case Call() | Completion():
+            return row.on.parameters
+        case _:
+            return ()
+
+
+def _no_bulk(arguments: tuple[Sort, ...], place: Place, where: str) -> None:
+    if any(argument is ANY for argument in arguments):
+        raise SpecError(place, f"{where}: ANY stands only in updates; bind a variable with forall")
+
+
+def _names_self(
+    sent: Sent, variables: tuple[Sort, ...], machine: Machine[*tuple[Any, ...]]
+) -> bool:
+    """Does the message instance name this very instance, where it names one at all?"""
+    given = dict(zip(sent.message.formals, sent.arguments, strict=True))
+    return all(
+        given[variable] == own
+        for variable, own in zip(variables, machine.own, strict=True)
+        if variable in given
+    )
+
+
+def _unreadable(
+    atom: Atom, positive: bool, machine: Machine[*tuple[Any, ...]], row: Row
+) -> str | None:
+    """Why this instance cannot know the atom; None if it can."""
+    symbol = atom.symbol
+    if machine.world:
+        return None
+    match symbol:
+        case Rigid():
+            if symbol.visible_to and machine not in symbol.visible_to:
+                return f"it reads {symbol}, which is visible to {list(symbol.visible_to)} only"
+            return None
+        case Message():
+            return _unreadable_message(atom, symbol, positive, machine)
+        case Variable() if machine in (symbol.owner, symbol.engine):
+            if atom.arguments[: len(machine.own)] != machine.own:
+                return (
+                    f"it reads {symbol}{atom.arguments!r}, a sibling instance's: "
+                    f"self is {machine.own!r}"
+                )
+            return None
+        case Variable() if isinstance(row.on, Sent) and symbol in row.on.message.carries:
+            sender = row.on.addressed(row.on.message.sender)
+            if atom.arguments[: len(sender)] == sender:
+                return None
+            return f"{row.on.message} carries {symbol} of its own sender only"
+        case Variable():
+            return f"it reads {symbol}, which is owned by {symbol.owner.name}"
+    return f"it reads {symbol}, which is no variable"
+
+
+def _unreadable_message(
+    atom: Atom,
+    message: Message[*tuple[Any, ...]],
+    positive: bool,
+    machine: Machine[*tuple[Any, ...]],
+) -> str | None:
+    sent = Sent(message, atom.arguments, True)
+    if message.sender.machine is machine and _names_self(sent, message.sender.variables, machine):
+        return None
+    if message.receiver.machine is not machine:
+        return f"it reads {message}, which is neither from nor to {machine.name}"
+    if not _names_self(sent, message.receiver.variables, machine):
+        return f"it reads {message}{atom.arguments!r}, which is addressed to a sibling instance"
+    if not positive:
+        return f"it reads the absence of {message}: a receiver cannot know what was not sent"
+    return None
+
+
+def _unwritable(update: Update, machine: Machine[*tuple[Any, ...]]) -> str | None:
+    """Why this instance may not make the update; None if it may."""
+    symbol = update.symbol
+    if machine.world:
+        return None
+    if not isinstance(symbol, Variable):
+        return f"it writes {symbol}: messages go through send="
+    if machine not in (symbol.owner, symbol.engine):
+        return f"it writes {symbol}, which is owned by {symbol.owner.name}"
+    if update.arguments[: len(machine.own)] != machine.own:
+        return (
+            f"it writes {symbol}{update.arguments!r}, a sibling instance's: self is {machine.own!r}"
+        )
+    if symbol.engine is not None:
+        by_engine = update.value in symbol.engine_writes
+        if by_engine != (machine is symbol.engine):
+            writer = symbol.engine.name if by_engine else symbol.owner.name
+            return f"it writes {symbol} := {update.value}, which only {writer} may write"
+    return None
+
+
+def _check_send(
+    effect: Sent | Each, machine: Machine[*tuple[Any, ...]], row: Row
+) -> None:
+    sent = effect.sent if isinstance(effect, Each) else effect
+    _no_bulk(sent.arguments, row.place, "send: use each() to send to many")
+    if not machine.world:
+        if sent.message.sender.machine is not machine:
+            raise SpecError(
+                row.place, f"only {sent.message.sender.machine.name} sends {sent.message}"
+            )
+        if not _names_self(sent, sent.message.sender.variables, machine):
+            raise SpecError(row.place, f"it sends {sent.message} in a sibling instance's name")
+    if isinstance(effect, Each):
+        for atom, positive in atoms(normal(effect.where)):
+            if not isinstance(atom.symbol, Rigid):
+                raise SpecError(row.place, f"each: `where` reads {atom.symbol}, which is not rigid")
+            problem = _unreadable(atom, positive, machine, row)
+            if problem:
+                raise SpecError(row.place, problem)
+
+
+def _check_conflicts(table: Table, row: Row, guard: Formula) -> None:
+    """Two updates that can hit one cell with different values must be kept apart by the guard."""
+    apart = {
+        frozenset((conjunct.part.left, conjunct.part.right))
+        for conjunct in getattr(guard, "parts", ())
+        if isinstance(conjunct, Not) and isinstance(conjunct.part, Same)
+    }
+    for one, two in combinations(table.updates(row), 2):
+        if one.symbol is not two.symbol or one.value == two.value:
+            continue
+        pairs = zip(one.arguments, two.arguments, strict=True)
+        if not any(frozenset(pair) in apart for pair in pairs if ANY not in pair):
+            raise SpecError(
+                row.place,
+                f"two updates can hit one cell of {one.symbol}: "
+                f"{one.arguments!r} := {one.value} and {two.arguments!r} := {two.value}",
+            )
