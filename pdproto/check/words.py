@@ -1,0 +1,234 @@
+"""How formulas, updates and triggers read: `vote(p) = committed implies vote(q) != aborted`.
+
+Text only: nothing here decides anything. An environment replaces variables by their elements, so
+that the same formula reads `vote(p)` in a document and `vote(p0)` in a trace.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Final, TypeAlias, assert_never
+
+from pdproto.check.layout import value_name
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+)
+from pdproto.spec.language.machine import Call, Completion, Timer, Trigger
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Sent, Symbol, Update
+
+Elements: TypeAlias = Mapping[Sort, int]
+
+VARIABLES: Final[Elements] = {}  # no environment: every variable reads as its own name
+
+
+class _Binding(IntEnum):
+    """How tightly a text holds together; a looser one inside a tighter one gets parentheses."""
+
+    OPEN = 0  # a quantifier or an implication
+    JOINED = 1  # `and`, `or`: never mixed without parentheses
+    CLOSED = 2
+
+
+def formula_text(formula: Formula, elements: Elements = VARIABLES) -> str:
+    """A formula in words."""
+    return _text(formula, elements)[0]
+
+
+def update_text(update: Update, elements: Elements = VARIABLES) -> str:
+    """An assignment: `heard(p) := true`; a bulk argument reads `any`."""
+    return f"{_applied(update.symbol, update.arguments, elements)} := {value_name(update.value)}"
+
+
+def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
+    """A message that is sent: `commit()`, `abort(s) for each s where feeds(s, r)`."""
+    match effect:
+        case Sent():
+            return sent_text(effect, elements)
+        case Each(variable, sent, where):
+            # The variable of `each` hides one of the same name that the environment gives.
+            inner = {v: i for v, i in elements.items() if v != variable}
+            condition = "" if where == And(()) else f" where {formula_text(where, inner)}"
+            return f"{sent_text(sent, inner)} for each {variable!r}{condition}"
+        case _:
+            assert_never(effect)
+
+
+def sent_text(sent: Sent, elements: Elements = VARIABLES) -> str:
+    """A message instance, always with its parentheses: `prepared(p)`, `commit()`."""
+    return f"{sent.symbol.name}({_arguments(sent.arguments, elements)})"
+
+
+def trigger_text(trigger: Trigger, elements: Elements = VARIABLES) -> str:
+    """What a row waits for: `on prepared(p)`, `call prepare`, `timer lost`, `completion write(c)`.
+
+    Empty for a step that an instance takes by itself.
+    """
+    match trigger:
+        case None:
+            return ""
+        case Sent():
+            return f"on {sent_text(trigger, elements)}"
+        case Call(name, parameters):
+            return f"call {_called(name, parameters, elements)}"
+        case Completion(name, parameters):
+            return f"completion {_called(name, parameters, elements)}"
+        case Timer(name):
+            return f"timer {name}"
+        case _:
+            assert_never(trigger)
+
+
+def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
+    match formula:
+        case And() | Or() if len(formula.parts) == 1:
+            return _text(formula.parts[0], elements)
+        case And():
+            return _conjunction(formula, elements)
+        case Or():
+            return _disjunction(formula, elements)
+        case Forall():
+            return _quantified("for all", formula, elements), _Binding.OPEN
+        case Exists():
+            return _quantified("for some", formula, elements), _Binding.OPEN
+        case Not(part):
+            return _negated(part, elements), _Binding.CLOSED
+        case Same(left, right):
+            return _related(left, "=", right, elements), _Binding.CLOSED
+        case Before(left, right):
+            return _related(left, "before", right, elements), _Binding.CLOSED
+        case Atom(value=value):
+            return _atom(formula, elements, positive=value is not False), _Binding.CLOSED
+    raise AssertionError(formula)
+
+
+def _conjunction(formula: And, elements: Elements) -> tuple[str, _Binding]:
+    if not formula.parts:
+        return "true", _Binding.CLOSED
+    return _joined(" and ", _conjuncts(formula), elements), _Binding.JOINED
+
+
+def _disjunction(formula: Or, elements: Elements) -> tuple[str, _Binding]:
+    """`or`, or what people write it for: membership of a set, and implication."""
+    among = _among(formula, elements)
+    if among is not None:
+        return among, _Binding.CLOSED
+    match formula.parts:
+        case ():
+            return "false", _Binding.CLOSED
+        case (Not(premise), conclusion):
+            left = _within(premise, elements, _Binding.JOINED)
+            right, binding = _text(conclusion, elements)
+            nested = binding is _Binding.OPEN and isinstance(conclusion, Or)
+            return f"{left} implies {_bracketed(right, nested)}", _Binding.OPEN
+        case _:
+            return _joined(" or ", _disjuncts(formula), elements), _Binding.JOINED
+
+
+def _atom(atom: Atom, elements: Elements, *, positive: bool) -> str:
+    cell = _cell(atom, elements)
+    if isinstance(atom.value, bool):
+        return cell if positive else f"not {cell}"
+    return f"{cell} {'=' if positive else '!='} {value_name(atom.value)}"
+
+
+def _negated(part: Formula, elements: Elements) -> str:
+    match part:
+        case Atom(value=value):
+            return _atom(part, elements, positive=value is False)
+        case Same(left, right):
+            return _related(left, "!=", right, elements)
+        case Or() if (among := _among(part, elements, negated=True)) is not None:
+            return among
+        case _:
+            return f"not {_within(part, elements, _Binding.CLOSED)}"
+
+
+def _among(formula: Formula, elements: Elements, *, negated: bool = False) -> str | None:
+    """`vote(p) in {a, b}` for a disjunction over several values of one cell."""
+    if not isinstance(formula, Or) or len(formula.parts) < 2:
+        return None
+    parts = [part for part in formula.parts if isinstance(part, Atom)]
+    cells = {(part.symbol, part.arguments) for part in parts}
+    if len(parts) != len(formula.parts) or len(cells) != 1 or isinstance(parts[0].value, bool):
+        return None
+    values = ", ".join(value_name(part.value) for part in parts)
+    return f"{_cell(parts[0], elements)} {'not in' if negated else 'in'} {{{values}}}"
+
+
+def _quantified(word: str, formula: Forall | Exists, elements: Elements) -> str:
+    """One heading for a run of equal quantifiers: `for all p, q: ...`."""
+    kind, variables, body = type(formula), [formula.variable], formula.body
+    while isinstance(body, kind):
+        variables.append(body.variable)
+        body = body.body
+    inner = {v: i for v, i in elements.items() if v not in variables}
+    return f"{word} {', '.join(map(repr, variables))}: {formula_text(body, inner)}"
+
+
+def _joined(word: str, parts: Iterator[Formula], elements: Elements) -> str:
+    return word.join(_within(part, elements, _Binding.CLOSED) for part in parts)
+
+
+def _conjuncts(formula: Formula) -> Iterator[Formula]:
+    """The parts of nested conjunctions: `a & b & c` is two nodes, and one list to a reader."""
+    if isinstance(formula, And) and formula.parts:
+        for part in formula.parts:
+            yield from _conjuncts(part)
+    else:
+        yield formula
+
+
+def _disjuncts(formula: Formula) -> Iterator[Formula]:
+    if isinstance(formula, Or) and formula.parts and _among(formula, VARIABLES) is None:
+        for part in formula.parts:
+            yield from _disjuncts(part)
+    else:
+        yield formula
+
+
+def _within(formula: Formula, elements: Elements, least: _Binding) -> str:
+    """The text, in parentheses where it binds more loosely than its surroundings."""
+    text, binding = _text(formula, elements)
+    return _bracketed(text, binding < least)
+
+
+def _bracketed(text: str, loose: bool) -> str:
+    return f"({text})" if loose else text
+
+
+def _related(left: Sort, word: str, right: Sort, elements: Elements) -> str:
+    return f"{_argument(left, elements)} {word} {_argument(right, elements)}"
+
+
+def _cell(atom: Atom, elements: Elements) -> str:
+    if isinstance(atom, Sent):
+        return sent_text(atom, elements)
+    return _applied(atom.symbol, atom.arguments, elements)
+
+
+def _called(name: str, parameters: tuple[Sort, ...], elements: Elements) -> str:
+    return f"{name}({_arguments(parameters, elements)})" if parameters else name
+
+
+def _applied(symbol: Symbol, arguments: tuple[Sort, ...], elements: Elements) -> str:
+    return f"{symbol.name}({_arguments(arguments, elements)})" if arguments else symbol.name
+
+
+def _arguments(arguments: tuple[Sort, ...], elements: Elements) -> str:
+    return ", ".join(_argument(argument, elements) for argument in arguments)
+
+
+def _argument(argument: Sort, elements: Elements) -> str:
+    if argument is ANY:
+        return "any"
+    if argument in elements:
+        return type(argument).element(elements[argument])
+    return repr(argument)
