@@ -1,0 +1,145 @@
+"""Checks of what callers pass, before anything moves. Every message names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.kernels.layout import KVLayout
+from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan
+from pdproto.kernels.report import HostReport, Report
+
+# Below this a Python set is faster than sorting an array.
+FEW_PAGES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a GPU runs a copy; a CPU pays no heed to it.
+
+    `stream` is a torch.cuda.Stream (default: the current one). `ctas_max` bounds the thread
+    blocks of the kernel, so that a compute kernel beside it keeps its multiprocessors.
+    """
+
+    stream: Any = None
+    ctas_max: int | None = None
+
+
+DEFAULT: Final = Launch()
+
+
+def page_numbers(layout: KVLayout, pages: Any, *, unique: bool = False) -> NDArray[np.int64]:
+    """Page numbers from host memory, int64 [page], each of them a page of `layout`."""
+    listed = np.asarray(pages)
+    if listed.size == 0 and listed.ndim == 1:
+        return np.empty(0, np.int64)
+    if listed.ndim != 1 or listed.dtype.char not in "ilq":
+        raise ValueError(f"pages: want int32 or int64 [page], got {listed.dtype} {listed.shape}")
+    check_count(layout, listed.size)
+    if int(listed.min()) < 0 or int(listed.max()) >= layout.pages:
+        position = int(np.flatnonzero((listed < 0) | (listed >= layout.pages))[0])
+        raise ValueError(f"pages[{position}]: page {listed[position]} of {layout.pages}")
+    if unique:
+        check_unique(listed)
+    return listed.astype(np.int64, copy=False)
+
+
+def check_count(layout: KVLayout, pages: int) -> None:
+    """Refuse a chunk of more pages than the layout was registered for."""
+    if pages > layout.chunk_pages_max:
+        raise ValueError(
+            f"pages: {pages} in one chunk, the layout's chunk_pages_max is {layout.chunk_pages_max}"
+        )
+
+
+def check_unique(listed: NDArray[np.integer]) -> None:
+    """Refuse a page that is written twice: which write lasts would be chance."""
+    if listed.size <= FEW_PAGES:
+        if len(set(listed.tolist())) == listed.size:
+            return
+    else:
+        ordered = np.sort(listed)
+        if (ordered[1:] != ordered[:-1]).all():
+            return
+    numbers, counts = np.unique(listed, return_counts=True)
+    raise ValueError(f"pages: page {numbers[counts > 1][0]} is written more than once")
+
+
+def check_disjoint(layout: KVLayout, peers: Sequence[HeadRange] | None) -> None:
+    """Refuse writers that would write the same head."""
+    if peers is None or len(peers) < 2:
+        return
+    if any(shape.heads == 1 for _, shape in layout.shapes):
+        raise ValueError("peers: an entry with a single head has one writer")
+    ordered = sorted(peers, key=lambda peer: peer.first)
+    for lower, upper in pairwise(ordered):
+        if lower.first + lower.count > upper.first:
+            raise ValueError(f"peers: head {upper.first} is written more than once")
+
+
+def bytes_needed(plan: ChunkPlan, peer: PeerPlan) -> int:
+    """Bytes of a chunk without digests, which may lie elsewhere."""
+    return peer.payload_bytes if plan.scale is None else peer.scale_offset + 4 * peer.scales
+
+
+def check_one_each(plan: ChunkPlan, given: Sequence[Any], name: str) -> None:
+    if len(given) != len(plan.peers):
+        raise ValueError(f"{name}: want one per peer, {len(plan.peers)}, got {len(given)}")
+
+
+def as_bytes(buffer: Any, name: str, needed: int, *, written: bool) -> NDArray[np.uint8]:
+    """View a numpy array, CPU tensor or any buffer as uint8 [byte]; ValueError if too small."""
+    if hasattr(buffer, "data_ptr"):
+        buffer = buffer.numpy()
+    data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
+        raise ValueError(f"{name}: want contiguous uint8 [byte], got {data.dtype} {data.shape}")
+    if data.size < needed:
+        raise ValueError(f"{name}: {needed} bytes needed, got {data.size}")
+    if written and not data.flags.writeable:
+        raise ValueError(f"{name}: read-only memory")
+    return data
+
+
+def host_chunks(
+    plan: ChunkPlan, chunks: Sequence[Any], *, written: bool
+) -> list[NDArray[np.uint8]]:
+    """One uint8 view per peer, each long enough."""
+    check_one_each(plan, chunks, "chunks")
+    return [
+        as_bytes(chunk, f"chunks[{index}]", bytes_needed(plan, peer), written=written)
+        for index, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True))
+    ]
+
+
+def host_digests(
+    plan: ChunkPlan, digests: Sequence[Any] | None, name: str
+) -> list[NDArray[np.uint64] | None]:
+    """One uint64 [entries * pages] view per peer, or None for every peer."""
+    if digests is None:
+        return [None] * len(plan.peers)
+    check_one_each(plan, digests, name)
+    views: list[NDArray[np.uint64] | None] = []
+    for index, (sums, peer) in enumerate(zip(digests, plan.peers, strict=True)):
+        array = sums.numpy() if hasattr(sums, "data_ptr") else sums
+        if not isinstance(array, np.ndarray) or array.dtype.char not in "lLqQ":
+            raise ValueError(f"{name}[{index}]: want a 64-bit integer array")
+        if array.size != peer.entries * peer.pages or not array.flags.c_contiguous:
+            raise ValueError(
+                f"{name}[{index}]: want {peer.entries} * {peer.pages} contiguous digests,"
+                f" got shape {array.shape}"
+            )
+        views.append(array.reshape(-1).view(np.uint64))
+    return views
+
+
+def host_report(report: Report | None) -> HostReport | None:
+    """The report, which must lie where the pools do."""
+    if report is None or isinstance(report, HostReport):
+        return report
+    raise TypeError("report: want one from new_report(layout) of this layout")

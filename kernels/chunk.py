@@ -1,0 +1,298 @@
+"""Pack pages of a KV cache into contiguous chunks, and back: the calls users make.
+
+    layout = register(pools)                     # once
+    warmup(layout)                               # once, on a GPU: compiles what may be needed
+    pack_chunk(layout, pages, chunk)             # any thread, any number of times
+    unpack_chunk(layout, pages, chunk)
+
+Every call checks its arguments first and raises ValueError or TypeError, naming the argument,
+before any byte moves. With pools on a CPU a call returns when it is done. With pools on a GPU it
+enqueues one kernel, and at most one copy of page numbers, on the stream it is given or on the
+current one, waits for nothing and allocates nothing; results are there when the stream is.
+
+Pages are page numbers, int32 or int64, in host memory (checked before the call does anything)
+or on the pools' GPU (checked by the kernel, which never touches memory outside the pools: a bad
+page number is packed as zeros, unpacked nowhere, and its position is put in the report).
+Chunks are uint8 [byte] on the pools' device; their layout is `plan.PeerPlan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pdproto.kernels import host, host_cast
+from pdproto.kernels.arguments import (
+    DEFAULT,
+    Launch,
+    as_bytes,
+    check_disjoint,
+    host_chunks,
+    host_digests,
+    host_report,
+    page_numbers,
+)
+from pdproto.kernels.layout import KVLayout, Order, register
+from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
+from pdproto.kernels.report import Outcome, Report, new_report
+from pdproto.kernels.runs import coalesce_runs
+
+__all__ = [
+    "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
+    "Scale", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "new_report", "pack_cast",
+    "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register", "unpack_cast",
+    "unpack_chunk", "unpack_slices", "warmup",
+]  # fmt: skip
+
+
+def digests_in(peer: PeerPlan, chunk: Any) -> Any:
+    """View the digest region at the end of a chunk, 64-bit [entries * pages].
+
+    Give it as `digests` to pack and as `expected` to unpack, to let digests travel in the chunk.
+    """
+    if hasattr(chunk, "data_ptr") and str(chunk.device) != "cpu":
+        from pdproto.kernels.device import device_digests_in  # noqa: PLC0415 - needs torch
+
+        return device_digests_in(peer, chunk)
+    data = as_bytes(chunk, "chunk", peer.bytes, written=False)
+    return data[peer.digest_offset : peer.bytes].view("<u8")
+
+
+def pack_chunk(
+    layout: KVLayout,
+    pages: Any,
+    chunk: Any,
+    *,
+    digests: Any = None,
+    key: int = 0,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> ChunkPlan:
+    """Copy `pages` of every pool into `chunk`, in one launch, byte for byte.
+
+    pages: [page], may repeat. chunk: uint8, at least `plan.only.payload_bytes`, and on a GPU at
+    an address that is a multiple of 16. digests: 64-bit [entries * pages], filled with the
+    digest of every page as stored in the chunk; see `digest` for it and for `key`. Returns the
+    plan, which says where everything is.
+    """
+    return pack_slices(
+        layout, pages, [chunk], None, digests=None if digests is None else [digests],
+        key=key, report=report, launch=launch,
+    )  # fmt: skip
+
+
+def unpack_chunk(
+    layout: KVLayout,
+    pages: Any,
+    chunk: Any,
+    *,
+    order: Order | None = None,
+    expected: Any = None,
+    key: int = 0,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> ChunkPlan:
+    """Copy `chunk` into `pages` of every pool, in one launch, byte for byte.
+
+    pages: [page], all different. order: that of the chunk, if the sender's is not the layout's.
+    With `expected`, 64-bit [entries * pages], the bytes that are stored are digested on their
+    way, and pages that differ are marked in `report`: data is stored either way, so commit to
+    the pages only after a clean report. Returns the plan.
+    """
+    return unpack_slices(
+        layout, pages, [chunk], None, order=order,
+        expected=None if expected is None else [expected],
+        key=key, report=report, launch=launch,
+    )  # fmt: skip
+
+
+def pack_slices(
+    layout: KVLayout,
+    pages: Any,
+    chunks: Sequence[Any],
+    peers: Sequence[HeadRange] | None,
+    *,
+    digests: Sequence[Any] | None = None,
+    key: int = 0,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> ChunkPlan:
+    """Split `pages` by heads into one chunk per peer, in one launch: unequal tensor parallelism.
+
+    peers: the heads each gets; any counts, and the same heads may go to several. An entry with a
+    single head (a latent) goes to every peer whole. Otherwise as `pack_chunk`, once per peer.
+    """
+    if layout.device != "cpu":
+        from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
+
+        return device.pack(
+            layout, pages, chunks, peers, digests=digests, key=key,
+            report=report, launch=launch,
+        )  # fmt: skip
+    index = page_numbers(layout, pages)
+    plan = plan_for(layout, index.size, peers=peers)
+    targets = host_chunks(plan, chunks, written=True)
+    sums = host_digests(plan, digests, "digests")
+    if index.size:
+        host.pack(layout, plan, index, targets, sums, key)
+    return plan
+
+
+def unpack_slices(  # noqa: PLR0913 - all but four by name, with defaults
+    layout: KVLayout,
+    pages: Any,
+    chunks: Sequence[Any],
+    peers: Sequence[HeadRange] | None,
+    *,
+    order: Order | None = None,
+    expected: Sequence[Any] | None = None,
+    key: int = 0,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> ChunkPlan:
+    """Merge one chunk per writer into `pages`, in one launch; or one writer's alone, as it comes.
+
+    peers: the heads that each chunk holds, without overlap. Otherwise as `unpack_chunk`.
+    """
+    check_disjoint(layout, peers)
+    if expected is not None and report is None:
+        raise ValueError("report: needed with expected, or a mismatch would go unseen")
+    if layout.device != "cpu":
+        from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
+
+        return device.unpack(
+            layout, pages, chunks, peers, order=order, expected=expected, key=key,
+            report=report, launch=launch,
+        )  # fmt: skip
+    index = page_numbers(layout, pages, unique=True)
+    plan = plan_for(layout, index.size, order=order, peers=peers)
+    sources = host_chunks(plan, chunks, written=False)
+    sums = host_digests(plan, expected, "expected")
+    if index.size:
+        host.unpack(layout, plan, index, sources, sums, host_report(report), key)
+    return plan
+
+
+def digest_pages(
+    layout: KVLayout,
+    pages: Any,
+    digests: Any,
+    *,
+    order: Order | None = None,
+    key: int = 0,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> None:
+    """Digest `pages` where they lie, as if packed whole: 64-bit `digests` [entries * pages]."""
+    if layout.device != "cpu":
+        from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
+
+        device.digest_pages(
+            layout, pages, digests, order=order, key=key, report=report, launch=launch
+        )
+        return
+    index = page_numbers(layout, pages)
+    plan = plan_for(layout, index.size, order=order)
+    (sums,) = host_digests(plan, [digests], "digests")
+    if index.size and sums is not None:
+        host.digest_pages(layout, plan, index, sums, key)
+
+
+def digest_chunk(
+    layout: KVLayout,
+    pages: int,
+    chunk: Any,
+    digests: Any,
+    *,
+    order: Order | None = None,
+    peer: HeadRange | None = None,
+    key: int = 0,
+    launch: Launch = DEFAULT,
+) -> None:
+    """Digest a chunk of `pages` pages before any of it is stored: 64-bit [entries * pages]."""
+    plan = plan_for(layout, pages, order=order, peers=None if peer is None else (peer,))
+    if layout.device != "cpu":
+        from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
+
+        device.digest_chunk(layout, plan, chunk, digests, key=key, launch=launch)
+        return
+    (source,) = host_chunks(plan, [chunk], written=False)
+    (sums,) = host_digests(plan, [digests], "digests")
+    if sums is not None:
+        host.digest_chunk(plan.only, source, sums, key)
+
+
+def pack_cast(
+    layout: KVLayout,
+    pages: Any,
+    chunk: Any,
+    *,
+    scale: Scale,
+    static: Any = None,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> ChunkPlan:
+    """Pack bfloat16 or float16 pages as fp8 e4m3 with the scales behind them; see `fp8`.
+
+    chunk: at least `plan.only.digest_offset` bytes. static: float32 [entry], positive, for
+    `Scale.STATIC` and for nothing else.
+    """
+    if (static is None) == (scale is Scale.STATIC):
+        raise ValueError(f"static: scales belong to Scale.STATIC, here scale is {scale.name}")
+    if layout.device != "cpu":
+        from pdproto.kernels import device_cast  # noqa: PLC0415 - needs torch and triton
+
+        return device_cast.pack_cast(
+            layout, pages, chunk, scale=scale, static=static,
+            report=report, launch=launch,
+        )  # fmt: skip
+    index = page_numbers(layout, pages)
+    plan = plan_for(layout, index.size, scale=scale)
+    told = None if static is None else np.asarray(static, np.float32)
+    if told is not None and (told.shape != (layout.entries,) or not (told > 0).all()):
+        raise ValueError(f"static: want {layout.entries} positive scales, got shape {told.shape}")
+    targets = host_chunks(plan, [chunk], written=True)
+    if index.size:
+        host_cast.pack_cast(layout, plan, index, targets, told)
+    return plan
+
+
+def unpack_cast(
+    layout: KVLayout,
+    pages: Any,
+    chunk: Any,
+    *,
+    scale: Scale,
+    order: Order | None = None,
+    report: Report | None = None,
+    launch: Launch = DEFAULT,
+) -> ChunkPlan:
+    """Store an fp8 chunk and its scales into `pages`, at the pools' own precision."""
+    if layout.device != "cpu":
+        from pdproto.kernels import device_cast  # noqa: PLC0415 - needs torch and triton
+
+        return device_cast.unpack_cast(
+            layout, pages, chunk, scale=scale, order=order,
+            report=report, launch=launch,
+        )  # fmt: skip
+    index = page_numbers(layout, pages, unique=True)
+    plan = plan_for(layout, index.size, order=order, scale=scale)
+    sources = host_chunks(plan, [chunk], written=False)
+    if index.size:
+        host_cast.unpack_cast(layout, plan, index, sources)
+    return plan
+
+
+def warmup(layout: KVLayout, **variants: Any) -> int:
+    """Compile and load what copies of `layout` can need; returns how many kernels. See `launch`.
+
+    Call it before serving: afterwards no call compiles or allocates. On a CPU there is nothing
+    to compile.
+    """
+    if layout.device == "cpu":
+        return 0
+    from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
+
+    return device.warmup(layout, **variants)

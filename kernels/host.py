@@ -1,0 +1,261 @@
+"""The CPU path: numpy over the pools' own memory, byte by byte whatever the element type.
+
+Every copy is rows of equal length taken from, or put at, computed row numbers. `np.take` into
+the chunk with mode="clip", and `pool[rows] = chunk`, are the two numpy forms that run near the
+speed of memcpy; "clip" never clips here, because page numbers are checked before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.kernels.digest import BLOCK_BYTES, page_digests
+from pdproto.kernels.layout import Group, KVLayout, Order
+from pdproto.kernels.plan import ChunkPlan, Part, PeerPlan
+from pdproto.kernels.report import HostReport
+
+Bytes = NDArray[np.uint8]
+Index = NDArray[np.int64]
+
+# Up to this many rows, one call for all entries beats one call per entry; beyond it, the row
+# numbers themselves would leave the cache.
+JOINED_ROWS_MAX: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the rows of one part lie: row r of page p of a pool is p * page_rows + pattern[r].
+
+    `pools` are uint8 [row, byte]. Where the pools are evenly spaced, `joined` spans them all and
+    entry e starts `entry_rows` times e further on; the bytes between pools are never touched.
+    """
+
+    pattern: Index
+    page_rows: int
+    pools: tuple[Bytes, ...]
+    joined: Bytes | None
+    entry_rows: int
+
+    @property
+    def row_bytes(self) -> int:
+        return int(self.pools[0].shape[1])
+
+    @property
+    def whole_pages(self) -> bool:
+        """Whether a page is one row and pages are adjacent, so that row numbers are pages."""
+        return self.page_rows == 1 and self.pattern.size == 1
+
+
+_ROUTES: Final[WeakKeyDictionary[KVLayout, dict[tuple[Part, Order], Route]]] = WeakKeyDictionary()
+
+
+def _memory(address: int, rows: int, row_bytes: int) -> Bytes:
+    """View memory that a layout keeps alive."""
+    block = (ctypes.c_uint8 * (rows * row_bytes)).from_address(address)
+    return np.frombuffer(memoryview(block), np.uint8).reshape(rows, row_bytes)
+
+
+def _pattern(group: Group, part: Part, order: Order) -> tuple[int, Index]:
+    """The row length in bytes and the byte offset of every row of a page, in chunk order."""
+    geometry = group.geometry
+    axes = [(part.tokens, geometry.token_stride), (part.heads.count, geometry.head_stride)]
+    if order is Order.HND:
+        axes.reverse()
+    run = geometry.shape.row_bytes
+    while axes and (axes[-1][0] == 1 or axes[-1][1] == run):
+        run *= axes.pop()[0]
+    first = part.heads.first * geometry.head_stride
+    # A slice may start inside a run of its pool, which then counts in shorter rows.
+    length = gcd(run, first, geometry.page_stride, *(stride for _, stride in axes))
+    offsets = np.array([first], np.int64)
+    for count, stride in axes:
+        offsets = (offsets[:, None] + np.arange(count, dtype=np.int64) * stride).ravel()
+    within = np.arange(0, run, length, dtype=np.int64)
+    return length, (offsets[:, None] + within).ravel()
+
+
+def _spacing(group: Group) -> int:
+    """Bytes from one pool to the next, or 0 where pools are not evenly spaced upwards."""
+    spacings = {b - a for a, b in pairwise(group.addresses)}
+    (spacing,) = spacings if len(spacings) == 1 else (0,)
+    return max(spacing, 0)
+
+
+def route_of(layout: KVLayout, group: Group, part: Part, order: Order) -> Route:
+    """The route of a part, worked out the first time it is asked for."""
+    routes = _ROUTES.setdefault(layout, {})
+    key = (part, order)
+    if key not in routes:
+        length, offsets = _pattern(group, part, order)
+        extent = group.geometry.extent(layout.pages)
+        spacing = _spacing(group)
+        joined = None
+        if spacing and spacing % length == 0:
+            span = (group.entries - 1) * spacing + extent
+            joined = _memory(group.addresses[0], span // length, length)
+        routes[key] = Route(
+            pattern=offsets // length,
+            page_rows=group.geometry.page_stride // length,
+            pools=tuple(_memory(at, extent // length, length) for at in group.addresses),
+            joined=joined,
+            entry_rows=spacing // length,
+        )
+    return routes[key]
+
+
+def rows_of(route: Route, pages: Index) -> Index:
+    """The row numbers of pages, in chunk order."""
+    if route.whole_pages:
+        return pages + route.pattern[0] if route.pattern[0] else pages
+    return (pages[:, None] * route.page_rows + route.pattern).ravel()
+
+
+def _joined_rows(route: Route, rows: Index) -> Index | None:
+    """Row numbers over all entries, or None where going entry by entry is better."""
+    entries = len(route.pools)
+    if route.joined is None or entries * rows.size > JOINED_ROWS_MAX:
+        return None
+    starts = np.arange(entries, dtype=np.int64) * route.entry_rows
+    return (starts[:, None] + rows).ravel()
+
+
+def _run_start(rows: Index) -> int | None:
+    """The first row, where rows are consecutive and a plain copy does."""
+    start = int(rows[0])
+    if int(rows[-1]) - start != rows.size - 1 or not (np.diff(rows) == 1).all():
+        return None
+    return start
+
+
+def gather(route: Route, pages: Index, target: Bytes) -> None:
+    """Copy pages into `target`, the part's contiguous uint8 bytes."""
+    rows = rows_of(route, pages)
+    joined = _joined_rows(route, rows)
+    if joined is not None and route.joined is not None:
+        out = target.reshape(-1, route.row_bytes)
+        np.take(route.joined, joined, axis=0, out=out, mode="clip")
+        return
+    shaped = target.reshape(len(route.pools), rows.size, route.row_bytes)
+    start = _run_start(rows)
+    for pool, out in zip(route.pools, shaped, strict=True):
+        if start is not None:
+            out[...] = pool[start : start + rows.size]
+        else:
+            np.take(pool, rows, axis=0, out=out, mode="clip")
+
+
+def scatter(route: Route, pages: Index, source: Bytes) -> None:
+    """Copy `source`, the part's contiguous uint8 bytes, into pages. No page may repeat."""
+    rows = rows_of(route, pages)
+    joined = _joined_rows(route, rows)
+    if joined is not None and route.joined is not None:
+        route.joined[joined] = source.reshape(-1, route.row_bytes)
+        return
+    shaped = source.reshape(len(route.pools), rows.size, route.row_bytes)
+    start = _run_start(rows)
+    for pool, data in zip(route.pools, shaped, strict=True):
+        if start is not None:
+            pool[start : start + rows.size] = data
+        else:
+            pool[rows] = data
+
+
+def part_bytes(chunk: Bytes, peer: PeerPlan, part: Part) -> Bytes:
+    """The bytes of one part of a chunk."""
+    start = peer.pages * part.prefix_bytes
+    return chunk[start : start + peer.pages * part.entries * part.page_bytes]
+
+
+def routes(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> Iterator[tuple[Part, Route]]:
+    """The parts of one peer's chunk with their routes."""
+    for group, part in zip(layout.groups, peer.parts, strict=True):
+        yield part, route_of(layout, group, part, plan.order)
+
+
+def pool_digests(route: Route, part: Part, pages: Index, key: int) -> NDArray[np.uint64]:
+    """Digest pages where they lie in the pools: uint64 [entries * pages]."""
+    step = max(1, BLOCK_BYTES // part.page_bytes)
+    if part.entries * pages.size <= step and route.joined is not None:
+        scratch = np.empty(part.entries * pages.size * part.page_bytes, np.uint8)
+        gather(route, pages, scratch)
+        return page_digests(scratch.reshape(-1, part.page_bytes), key)
+    digests = np.empty((part.entries, pages.size), np.uint64)
+    for start in range(0, pages.size, step):
+        rows = rows_of(route, pages[start : start + step])
+        scratch = np.empty((rows.size, route.row_bytes), np.uint8)
+        for entry, pool in enumerate(route.pools):
+            np.take(pool, rows, axis=0, out=scratch, mode="clip")
+            block = page_digests(scratch.reshape(-1, part.page_bytes), key)
+            digests[entry, start : start + step] = block
+    return digests.ravel()
+
+
+def pack(
+    layout: KVLayout,
+    plan: ChunkPlan,
+    pages: Index,
+    chunks: Sequence[Bytes],
+    digests: Sequence[NDArray[np.uint64] | None],
+    key: int,
+) -> None:
+    """Fill one chunk per peer, and its digests from the bytes that are then in the chunk."""
+    for peer, chunk, out in zip(plan.peers, chunks, digests, strict=True):
+        for part, route in routes(layout, plan, peer):
+            data = part_bytes(chunk, peer, part)
+            gather(route, pages, data)
+            if out is not None:
+                first = part.first * peer.pages
+                block = page_digests(data.reshape(-1, part.page_bytes), key)
+                out[first : first + block.size] = block
+
+
+def unpack(
+    layout: KVLayout,
+    plan: ChunkPlan,
+    pages: Index,
+    chunks: Sequence[Bytes],
+    expected: Sequence[NDArray[np.uint64] | None],
+    report: HostReport | None,
+    key: int,
+) -> None:
+    """Store chunks into pages; digest what the pages then hold, not what the chunk held.
+
+    A writer that is late by one scheduling quantum can change a chunk between a check and a
+    copy, but not the pages, which only this process writes.
+    """
+    for peer, chunk, wanted in zip(plan.peers, chunks, expected, strict=True):
+        for part, route in routes(layout, plan, peer):
+            scatter(route, pages, part_bytes(chunk, peer, part))
+            if wanted is not None and report is not None:
+                stored = pool_digests(route, part, pages, key)
+                first = part.first * peer.pages
+                differs = np.flatnonzero(stored != wanted[first : first + stored.size])
+                if differs.size:
+                    report.mark(differs % peer.pages)
+
+
+def digest_pages(
+    layout: KVLayout, plan: ChunkPlan, pages: Index, digests: NDArray[np.uint64], key: int
+) -> None:
+    """Digest pages where they lie, as if packed for the one peer of `plan`."""
+    for part, route in routes(layout, plan, plan.only):
+        block = pool_digests(route, part, pages, key)
+        first = part.first * plan.pages
+        digests[first : first + block.size] = block
+
+
+def digest_chunk(peer: PeerPlan, chunk: Bytes, digests: NDArray[np.uint64], key: int) -> None:
+    """Digest the pages of a chunk."""
+    for part in peer.parts:
+        data = part_bytes(chunk, peer, part).reshape(-1, part.page_bytes)
+        first = part.first * peer.pages
+        digests[first : first + len(data)] = page_digests(data, key)

@@ -1,0 +1,87 @@
+"""What a copy found wrong, gathered where the copy ran and read when its result is needed.
+
+A report starts clean and is written only when something is wrong, so a hand-over that goes well
+never pays for clearing one. It is the one thing here that can wait for a device, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pdproto.kernels.layout import KVLayout
+
+NO_BAD_INDEX: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Positions count within the chunk, from 0.
+
+    `bad_index` is the first position whose page number no pool has: pack shipped zeros there,
+    unpack stored nothing. `mismatched` are the positions of pages with a digest, of any entry,
+    that is not the expected one.
+    """
+
+    bad_index: int | None
+    mismatched: tuple[int, ...]
+
+    @property
+    def clean(self) -> bool:
+        return self.bad_index is None and not self.mismatched
+
+
+class Report(Protocol):
+    """Where one copy at a time writes what it finds: a first bad index and a bit per page."""
+
+    def read(self) -> Outcome:
+        """Return the outcome of the copies so far. Waits for the device, if there is one."""
+
+    def clear(self) -> None:
+        """Forget what was found. Call it after a read that was not clean."""
+
+
+def report_words(pages_max: int) -> int:
+    """32-bit words of a report: the first bad index, then a bit per page."""
+    return 1 + -(-pages_max // 32)
+
+
+def outcome_of(words: NDArray[np.int32]) -> Outcome:
+    """Read the words of a report, int32 [report_words]."""
+    bits = np.unpackbits(words[1:].view(np.uint8), bitorder="little")
+    first = int(words[0])
+    mismatched = tuple(int(position) for position in np.flatnonzero(bits))
+    return Outcome(None if first == NO_BAD_INDEX else first, mismatched)
+
+
+class HostReport:
+    """A report in host memory."""
+
+    def __init__(self, pages_max: int) -> None:
+        self.words = np.zeros(report_words(pages_max), np.int32)
+        self.clear()
+
+    def mark(self, positions: NDArray[np.integer]) -> None:
+        """Set the bits of mismatched pages."""
+        bits = np.left_shift(np.uint32(1), (positions % 32).astype(np.uint32))
+        np.bitwise_or.at(self.words[1:].view(np.uint32), positions // 32, bits)
+
+    def read(self) -> Outcome:
+        return outcome_of(self.words)
+
+    def clear(self) -> None:
+        self.words[:] = 0
+        self.words[0] = NO_BAD_INDEX
+
+
+def new_report(layout: KVLayout) -> Report:
+    """A clean report for chunks of `layout`, on its device. Allocate it once and keep it."""
+    if layout.device == "cpu":
+        return HostReport(layout.chunk_pages_max)
+    from pdproto.kernels.device import DeviceReport  # noqa: PLC0415 - needs torch
+
+    return DeviceReport(layout.chunk_pages_max, layout.device)

@@ -1,0 +1,28 @@
+"""Without a GPU, Triton interprets its kernels; it reads this when a kernel is defined."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+try:
+    import torch
+except ImportError:
+    CUDA = TORCH = False
+else:
+    CUDA, TORCH = torch.cuda.is_available(), True
+if not CUDA:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(params=["numpy", "interpreter", "cuda"])
+def path(request: pytest.FixtureRequest) -> object:
+    """Each way a copy can run; what this machine lacks is skipped by name."""
+    if request.param == "cuda" and not CUDA:
+        pytest.skip("no CUDA device here")
+    if request.param == "interpreter" and (CUDA or not TORCH):
+        pytest.skip("the interpreter stands in for a GPU, where torch is and a GPU is not")
+    from tests.kernels.paths import PATHS
+
+    return PATHS[request.param]

@@ -1,0 +1,74 @@
+"""Registration reads a geometry off the pools, or names the pool that it cannot serve."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pdproto.kernels.chunk import Order, register
+
+
+def test_groups_are_consecutive_entries_of_one_geometry() -> None:
+    latent = [np.zeros((5, 4, 1, 1152), np.uint8) for _ in range(3)]
+    index = [np.zeros((5, 4, 1, 132), np.uint8) for _ in range(2)]
+    layout = register([*latent, *index, latent[0].copy()])
+    assert [(group.first, group.entries) for group in layout.groups] == [(0, 3), (3, 2), (5, 1)]
+    assert [entries for entries, _ in layout.shapes] == [3, 2, 1]
+    assert layout.shapes[1][1].page_bytes == 4 * 132
+
+
+@pytest.mark.parametrize("order", Order)
+def test_the_order_says_which_axis_holds_tokens(order: Order) -> None:
+    pool = np.zeros((2, 3, 5, 7), np.uint16)
+    shape = register([pool], order=order).shapes[0][1]
+    assert (shape.tokens, shape.heads) == ((3, 5) if order is Order.NHD else (5, 3))
+    assert (shape.row_bytes, shape.element) == (14, "uint16")
+
+
+def test_pools_may_be_interleaved_views() -> None:
+    both = np.zeros((6, 2, 4, 2, 16), np.uint8)  # [page, K or V, token, head, dim]
+    layout = register([both[:, 0], both[:, 1]])
+    geometry = layout.groups[0].geometry
+    assert geometry.page_stride == 2 * 4 * 2 * 16
+    assert geometry.extent(6) == both.nbytes - 4 * 2 * 16
+
+
+def test_overlapping_rows_are_refused() -> None:
+    base = np.zeros(64, np.uint8)
+    windows = np.lib.stride_tricks.as_strided(base, (4, 2, 1, 16), (8, 16, 16, 1))
+    with pytest.raises(ValueError, match=r"pools\[0\]: rows overlap"):
+        register([windows])
+
+
+def test_what_cannot_be_served_is_named() -> None:
+    good = np.zeros((2, 2, 1, 8), np.uint8)
+    cases = [
+        ([], r"at least one pool"),
+        ([good, np.zeros((3, 2, 1, 8), np.uint8)], r"pools\[1\]: 3 pages"),
+        ([np.zeros((2, 2, 8), np.uint8)], r"pools\[0\]: want a non-empty"),
+        ([np.zeros((2, 2, 8, 2), np.uint8).transpose(0, 1, 3, 2)], r"pools\[0\]: its last axis"),
+        ([good[::-1]], r"pools\[0\]: rows overlap or run backwards"),
+    ]
+    for pools, message in cases:
+        with pytest.raises(ValueError, match=message):
+            register(pools)
+    read_only = good.copy()
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        register([read_only])
+    with pytest.raises(ValueError, match="chunk_pages_max"):
+        register([good], chunk_pages_max=0)
+
+
+def test_what_is_no_array_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"pools\[0\]: want a numpy array or a torch tensor"):
+        register([bytearray(8)])
+    with pytest.raises(TypeError, match="no fixed place"):
+        register([np.zeros((1, 1, 1, 1), object)])
+
+
+def test_torch_tensors_are_read_like_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    pool = torch.zeros((3, 4, 2, 8), dtype=torch.bfloat16)
+    shape = register([pool]).shapes[0][1]
+    assert (shape.tokens, shape.heads, shape.row_bytes, shape.element) == (4, 2, 16, "bfloat16")
