@@ -101,6 +101,7 @@ class Trace:
     steps: tuple[Step, ...]
     loop: int | None = None
     blocked: tuple[Blocked, ...] = ()
+    start_holds: Mapping[str, bool] = field(default_factory=dict)  # as Step.holds, at the start
 
 
 @dataclass(frozen=True, slots=True)
