@@ -53,7 +53,7 @@ class Layout:
         self.sizes: Final = sizes
         count = sum(_size(symbol, sizes) for symbol in symbols)
         if count > CELLS_MAX:
-            raise TooLargeError(f"a state would have {count:,} cells; at most {CELLS_MAX:,} make sense")
+            raise TooLargeError(f"a state would have {count:,} cells; {CELLS_MAX:,} is the limit")
         self.stripes: Final[dict[type[Sort], Stripe]] = {}
         self._fields: Final[dict[Cell, Field]] = {}
         self.bits = 0

@@ -132,8 +132,9 @@ class Program:
     """A system at given sizes, ready to be searched.
 
     rows: the ground rows. progress: for each, whether it counts as progress (faults do not): a
-    state in which no progress row changes anything is *stuck*. patterns: guards to look for.
-    sweeps: applied in order, once each, to every state before it is stored (dead bits).
+    state in which no progress row changes anything is *stuck*, unless a guard of `final` holds.
+    patterns: guards to look for. sweeps: applied in order, once each, to every state before it is
+    stored (dead bits).
     """
 
     bits: int
@@ -143,6 +144,7 @@ class Program:
     patterns: tuple[Guard, ...] = ()
     sweeps: tuple[Action, ...] = ()
     symmetry: Symmetry = Symmetry()
+    final: tuple[Guard, ...] = ()
 
     @property
     def words(self) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from pdproto.spec.language.place import Place
+
 
 class Verdict(StrEnum):
     HOLDS = "holds"
@@ -22,17 +24,6 @@ class Kind(StrEnum):
     LEADS_TO = "leads_to"
     EDGES = "edges"  # a variable moves along its declared edges only
     DEADLOCK = "deadlock"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where something is written: a path as the user gave it (relative if possible) and a line."""
-
-    path: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

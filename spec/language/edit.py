@@ -1,12 +1,12 @@
 """Edits: a changed system as a value. A historical defect is a name and a few of these.
 
-    broken = edited(SYSTEM, "grants-twice", DropUpdate("grant", holder(s)))
+    broken = edited(SYSTEM, "grants-twice", DropEffect("grant", holder(s)))
 
 Rows are found by name, clauses and effects by structure; what is not found is an error, so that
 an edit never silently does nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from .machine import Machine, Row, Table
 from .place import Place, SpecError, here
 from .properties import Property
 from .symbols import Each, Sent, Update
-from .system import System
+from .system import Configuration, System
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,27 @@ RowEdit: TypeAlias = ReplaceRow | DropClause | AddClause | DropEffect | AddEffec
 Edit: TypeAlias = DropRow | AddRow | ReplaceProperties | RowEdit
 
 
-def edited(system: System, name: str, *edits: Edit) -> System:
-    """The system after the edits, in order, under a new name; it is checked like any other."""
+def edited(
+    system: System,
+    name: str,
+    *edits: Edit,
+    about: str = "",
+    configurations: Mapping[str, Configuration] | None = None,
+) -> System:
+    """The system after the edits, in order, under a new name; it is checked like any other.
+
+    about, configurations: those of the edited system, where they differ (a defect may show at
+    other sizes). Raises SpecError where an edit finds nothing to change, and where the edited
+    system is malformed.
+    """
     for edit in edits:
         system = _apply(system, edit)
-    return replace(system, name=name)
+    return replace(
+        system,
+        name=name,
+        about=about or system.about,
+        configurations=system.configurations if configurations is None else configurations,
+    )
 
 
 def _apply(system: System, edit: Edit) -> System:

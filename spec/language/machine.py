@@ -281,7 +281,7 @@ class Table:
     rows: tuple[Row, ...] = ()
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
-    def guard(self, row: Row) -> Formula:
+    def guard(self, row: Row) -> And:
         """The row's whole guard: state, trigger and conditions."""
         parts: list[Formula] = []
         if row.states:

@@ -1,0 +1,378 @@
+"""One check of one system: every interpretation explored, every property given its verdict."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Final
+
+from pdproto.check.explore import (
+    FIRST_VIOLATION,
+    Exploration,
+    Limits,
+    Monitor,
+    Reductions,
+    explore,
+    silent,
+)
+from pdproto.check.grounding import Ground, Interpretation
+from pdproto.check.layout import cell_name
+from pdproto.check.liveness import Liveness
+from pdproto.check.program import Guard
+from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
+from pdproto.check.result import CheckResult, Finding, Kind, Verdict
+from pdproto.check.rigid import interpretations
+from pdproto.check.story import Storyteller, replay, run
+from pdproto.check.words import formula_text
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.system import Configuration, System
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to check. properties: names to look at (empty: all). keep_going: past a violation.
+
+    fairness: the liveness assumptions to check under; empty takes each property's own.
+    """
+
+    properties: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    workers: int = 1
+    keep_going: bool = False
+    fairness: tuple[Fairness, ...] = ()
+    monitor: Monitor = silent
+
+    def wants(self, name: str) -> bool:
+        return not self.properties or name in self.properties
+
+
+def check(system: System, configuration: Configuration, settings: Settings) -> CheckResult:
+    """Explore the system and judge its properties.
+
+    Raises SpecError or TooLargeError if the system cannot be explored at these sizes.
+    """
+    began = monotonic()
+    worlds = [
+        World(system, configuration, settings, given)
+        for given in interpretations(system, configuration.sizes, configuration)
+    ]
+    safety: list[list[Finding]] = []
+    totals = _Totals()
+    for world in worlds:
+        found = world.explore()
+        findings = [*world.judge(found), *world.judge_liveness(found)]
+        if len(worlds) > 1:
+            findings = [_located(finding, world.given) for finding in findings]
+        safety.append(findings)
+        totals.add(found)
+        found.engine.close()
+        if found.stopped and found.stopped != FIRST_VIOLATION:
+            break
+        if found.stopped and not settings.keep_going:
+            break
+    return CheckResult(
+        system=system.name,
+        description=system.about,
+        sizes={sort.__name__: size for sort, size in configuration.sizes.items()},
+        faults=configuration.faults,
+        states=totals.states,
+        transitions=totals.transitions,
+        depth=totals.depth,
+        seconds=monotonic() - began,
+        complete=not totals.stopped and len(safety) == len(worlds),
+        stopped=totals.stopped,
+        findings=tuple(_merged(findings) for findings in zip(*safety, strict=True)),
+        rows_never_fired=() if totals.stopped else totals.never_fired(),
+        deadlocks=totals.deadlocks,
+        reductions=_reduction_names(configuration),
+        memory_bytes=totals.bytes,
+        row_places={row.name: row.place for _, row in system.rows()},
+    )
+
+
+class _Totals:
+    """Sums over the interpretations of the rigid symbols."""
+
+    def __init__(self) -> None:
+        self.states = self.transitions = self.depth = self.deadlocks = self.bytes = 0
+        self.stopped = ""
+        self.fired: dict[str, int] = {}
+
+    def add(self, found: Exploration) -> None:
+        self.states += found.engine.states
+        self.transitions += found.transitions
+        self.depth = max(self.depth, found.depth)
+        self.deadlocks += found.engine.stuck[0]
+        self.bytes = max(self.bytes, found.engine.bytes)
+        self.stopped = self.stopped or found.stopped
+        for table, _ in found.ground.system.tables_under(found.ground.faults):
+            for row in table.rows:
+                self.fired.setdefault(row.name, 0)
+        counts = found.engine.fired.tolist()
+        for ground_row, count in zip(found.ground.rows, counts, strict=True):
+            self.fired[ground_row.row.name] += count
+
+    def never_fired(self) -> tuple[str, ...]:
+        return tuple(name for name, count in self.fired.items() if not count)
+
+
+def _reduction_names(configuration: Configuration) -> tuple[str, ...]:
+    names = (("symmetry", configuration.symmetry), ("dead bits", configuration.dead_bits))
+    return tuple(name for name, used in names if used)
+
+
+def _merged(findings: Sequence[Finding]) -> Finding:
+    """One property over all interpretations: a violation in any counts, a witness in any too."""
+    if findings[0].kind is Kind.SOMETIMES:
+        order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
+    else:
+        order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
+    best = min(findings, key=lambda finding: order.index(finding.verdict))
+    if best.note and any(not finding.note for finding in findings):
+        best = replace(best, note="")  # vacuous in one topology only
+    return best
+
+
+class World:
+    """One interpretation of the rigid symbols."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        settings: Settings,
+        given: Interpretation,
+    ) -> None:
+        self.system: Final = system
+        self.configuration: Final = configuration
+        self.settings: Final = settings
+        self.given: Final = given
+        self.ground: Final = self._ground(Fairness.TIMERS)
+        self.questions: Final = tuple(
+            question for question in questions(self.ground) if settings.wants(question.name)
+        )
+        self.claims: Final = tuple(
+            claim
+            for claim in system.properties
+            if isinstance(claim, LeadsTo) and settings.wants(claim.name)
+        )
+
+    def _ground(self, fairness: Fairness) -> Ground:
+        return Ground(
+            self.system,
+            self.configuration.sizes,
+            self.configuration.faults,
+            self.given,
+            consume=fairness is Fairness.CONSUMED,
+            timers=fairness is not Fairness.NO_TIMERS,
+        )
+
+    def explore(self) -> Exploration:
+        """The search for the safety questions, and for liveness where nothing else is needed."""
+        return explore(
+            self.ground,
+            self.questions,
+            reductions=Reductions(self.configuration.symmetry, self.configuration.dead_bits),
+            limits=self.settings.limits,
+            watched=() if self.configuration.symmetry else self._watched(self.ground),
+            workers=self.settings.workers,
+            keep_going=self.settings.keep_going,
+            deadlocks_matter=self.settings.wants(DEADLOCK),
+            monitor=self.settings.monitor,
+            what=self.system.name,
+        )
+
+    def _watched(self, ground: Ground) -> tuple[Guard, ...]:
+        return tuple(
+            guard
+            for claim in self.claims
+            for duty in duties(ground, claim)
+            for guard in (*duty.premise, *duty.goal)
+        )
+
+    def judge(self, found: Exploration) -> Iterator[Finding]:
+        """The verdict on each safety question and witness."""
+        teller = Storyteller(self.ground, self.questions)
+        for question in self.questions:
+            yield self._finding(found, question, teller)
+        if self.settings.wants(DEADLOCK):
+            yield self._deadlock(found, teller)
+
+    def _finding(
+        self, found: Exploration, question: Question, teller: Storyteller
+    ) -> Finding:
+        hit = found.hit(question)
+        verdict = _verdict(question, hit is not None, found.complete)
+        note = ""
+        if verdict is Verdict.HOLDS and question.bad and found.vacuous(question):
+            note = "vacuous: its premise never holds"
+        trace = None
+        if hit is not None:
+            moves = replay(self.ground, found.program, found.path(hit[1]))
+            trace = teller.trace(moves)
+        return Finding(
+            name=question.name,
+            kind=question.kind,
+            claim=question.claim,
+            verdict=verdict,
+            assurance=self._assurance(found, verdict),
+            place=question.place,
+            trace=trace,
+            instance="" if hit is None else hit[0].instance,
+            note=note or question.why if verdict is Verdict.VIOLATED else note,
+        )
+
+    def _deadlock(self, found: Exploration, teller: Storyteller) -> Finding:
+        count, first = found.engine.stuck
+        verdict = Verdict.HOLDS if found.complete else Verdict.UNKNOWN
+        trace = None
+        if first is not None:
+            verdict = Verdict.VIOLATED
+            moves = replay(self.ground, found.program, found.path(first))
+            trace = teller.trace(moves, blocked=True)
+        return Finding(
+            name=DEADLOCK,
+            kind=Kind.DEADLOCK,
+            claim="wherever nothing more can happen, the state is declared final",
+            verdict=verdict,
+            assurance=self._assurance(found, verdict),
+            place=self.system.place,
+            trace=trace,
+            note=f"{count:,} states are stuck" if count else "",
+        )
+
+    def judge_liveness(self, found: Exploration) -> Iterator[Finding]:
+        """The verdict on each `leads_to`, under each of its assumptions of fairness."""
+        wanted = [
+            (claim, fairness)
+            for claim in self.claims
+            for fairness in self.settings.fairness or claim.under
+        ]
+        findings: dict[tuple[str, Fairness], Finding] = {}
+        for variant in (Fairness.TIMERS, Fairness.NO_TIMERS, Fairness.CONSUMED):
+            here = [(c, f) for c, f in wanted if _variant(f) is variant]
+            if here:
+                findings |= self._liveness_in(found, variant, here)
+        for claim in self.claims:
+            under = self.settings.fairness or claim.under
+            yield _jointly([findings[claim.name, fairness] for fairness in under])
+
+    def _liveness_in(
+        self, found: Exploration, variant: Fairness, wanted: list[tuple[LeadsTo, Fairness]]
+    ) -> dict[tuple[str, Fairness], Finding]:
+        shared = variant is Fairness.TIMERS and not self.configuration.symmetry
+        search = found if shared or not found.complete else self._explore_again(variant)
+        try:
+            liveness = Liveness(search) if search.complete else None
+            return {
+                (claim.name, fairness): self._leads_to(search, liveness, claim, fairness)
+                for claim, fairness in wanted
+            }
+        finally:
+            if search is not found:
+                search.engine.close()
+
+    def _explore_again(self, variant: Fairness) -> Exploration:
+        """The graph that liveness needs: without symmetry, with other timers or deliveries."""
+        ground = self._ground(variant)
+        return explore(
+            ground,
+            reductions=Reductions(dead_bits=self.configuration.dead_bits),
+            limits=self.settings.limits,
+            watched=self._watched(ground),
+            workers=self.settings.workers,
+            keep_going=True,
+            monitor=self.settings.monitor,
+            what=f"{self.system.name}, {variant}",
+        )
+
+    def _leads_to(
+        self,
+        search: Exploration,
+        liveness: Liveness | None,
+        claim: LeadsTo,
+        fairness: Fairness,
+    ) -> Finding:
+        finding = Finding(
+            name=claim.name,
+            kind=Kind.LEADS_TO,
+            claim=f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
+            verdict=Verdict.UNKNOWN,
+            assurance=self._assurance(search, Verdict.UNKNOWN),
+            place=claim.place,
+            note=str(fairness),
+        )
+        if liveness is None:
+            return finding
+        instances = list(duties(search.ground, claim))
+        for duty in instances:
+            lasso = liveness.unpaid(duty, fairness)
+            if lasso is not None:
+                teller = Storyteller(search.ground, self.questions)
+                moves = run(search.program, lasso.rows)
+                return replace(
+                    finding,
+                    verdict=Verdict.VIOLATED,
+                    assurance=self._assurance(search, Verdict.VIOLATED),
+                    trace=teller.trace(moves, loop=lasso.loop, blocked=lasso.loop is None),
+                    instance=duty.instance,
+                )
+        return replace(
+            finding,
+            verdict=Verdict.HOLDS,
+            assurance=self._assurance(search, Verdict.HOLDS),
+            note=finding.note + _vacuity(liveness, instances),
+        )
+
+    def _assurance(self, found: Exploration, verdict: Verdict) -> str:
+        sizes = " ".join(f"{s.__name__}={n}" for s, n in self.configuration.sizes.items())
+        if verdict is Verdict.VIOLATED:
+            return f"refuted for {sizes}"
+        if found.complete:
+            return f"exhaustive for {sizes}"
+        return f"incomplete: {found.engine.states:,} states, {found.stopped}"
+
+
+def _jointly(findings: Sequence[Finding]) -> Finding:
+    """One property under several assumptions: the worst verdict, and what it rests on."""
+    order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
+    worst = min(findings, key=lambda finding: order.index(finding.verdict))
+    if worst.verdict is Verdict.VIOLATED:
+        return replace(worst, note=f"if {worst.note}")
+    return replace(worst, note="if " + "; if ".join(finding.note for finding in findings))
+
+
+def _variant(fairness: Fairness) -> Fairness:
+    """Which graph an assumption is checked on."""
+    return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
+
+
+def _vacuity(liveness: Liveness, instances: Iterable[Duty]) -> str:
+    if any(liveness.owes(duty) for duty in instances):
+        return ""
+    return "; vacuous: its premise never holds"
+
+
+def _verdict(question: Question, hit: bool, complete: bool) -> Verdict:
+    if hit:
+        return Verdict.VIOLATED if question.bad else Verdict.HOLDS
+    if not complete:
+        return Verdict.UNKNOWN
+    return Verdict.HOLDS if question.bad else Verdict.VIOLATED
+
+
+def _located(finding: Finding, given: Interpretation) -> Finding:
+    """The finding, with the topology in which its trace happens."""
+    if finding.trace is None:
+        return finding
+    where = f"where {topology(given)}" if any(given.values()) else "where nothing is related"
+    return replace(finding, instance=", ".join(filter(None, (finding.instance, where))))
+
+
+def topology(given: Interpretation) -> str:
+    """How an interpretation reads: "next(n0, n1), next(n1, n0)"."""
+    return ", ".join(
+        cell_name(symbol, indices)
+        for symbol, tuples in given.items()
+        for indices in sorted(tuples)
+    )
+

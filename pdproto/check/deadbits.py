@@ -1,0 +1,115 @@
+"""Dead bits, derived from the ground rows: what nobody can read any more is cleared.
+
+Messages are sets that never retire, so most of a late state is of no use to anyone. A cell is
+*dead* in a state if every guard that reads it has a literal, on another cell, that no row can make
+true again. Clearing it leads to a bisimilar state: the same rows are enabled for ever, and the
+same patterns hold. The conditions are guards over the masks, evaluated by the engine as *sweeps*;
+nothing is written by hand, so a mutated table gets the sweeps that are sound for it.
+
+Why clearing one cell cannot resurrect the reader of another: each sweep is sound in the very state
+it is applied to, by the argument above, and they are applied one after the other.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pdproto.check.grounding import simplified
+from pdproto.check.layout import Field, Layout
+from pdproto.check.program import Action, Clause, Guard, Literal
+
+Futures: TypeAlias = dict[Field, list[set[int]]]  # by cell and code: the codes it may still take
+
+
+def sweeps(
+    layout: Layout, rows: Sequence[Action], patterns: Iterable[Guard]
+) -> tuple[Action, ...]:
+    """The sweeps of a ground system. patterns: every guard whose truth somebody asks for."""
+    futures = _futures(layout, rows)
+    readers = [row.guard for row in rows] + list(patterns)
+    reads = [_read_mask(guard) for guard in readers]
+    silenced = [list(_silencing(guard, futures)) for guard in readers]
+    merged: dict[Guard, int] = {}
+    for field in futures:
+        clauses: list[Clause] = []
+        for mask, silencing in zip(reads, silenced, strict=True):
+            if mask & field.mask:
+                clauses.append(tuple(t for own, t in silencing if own != field))
+        condition = simplified(clauses)
+        if condition is not None:
+            merged[condition] = merged.get(condition, 0) | field.mask
+    return tuple(Action(condition, mask, 0) for condition, mask in merged.items())
+
+
+def _read_mask(guard: Guard) -> int:
+    mask = guard.mask
+    for clause in guard.clauses:
+        for literal in clause:
+            mask |= literal.mask
+    return mask
+
+
+def _silencing(guard: Guard, futures: Futures) -> Iterator[tuple[Field, Literal]]:
+    """The literals that show that the guard can never hold again, each with its cell."""
+    for field, wanted in _conjuncts(guard, futures):
+        for code, future in enumerate(futures[field]):
+            if not future & wanted:
+                yield field, Literal(field.mask, code << field.offset)
+
+
+def _conjuncts(guard: Guard, futures: Futures) -> Iterator[tuple[Field, set[int]]]:
+    """The conjuncts that speak of one cell: the cell and the codes that satisfy them."""
+    for field in futures:
+        if guard.mask & field.mask:
+            yield field, {(guard.value & field.mask) >> field.offset}
+    for clause in guard.clauses:
+        if len({literal.mask for literal in clause}) == 1:
+            field = next(f for f in futures if f.mask == clause[0].mask)
+            yield field, {literal.value >> field.offset for literal in clause}
+
+
+def _futures(layout: Layout, rows: Sequence[Action]) -> Futures:
+    """For each cell and code, the codes that rows may still bring it to, its own included.
+
+    A row moves a cell from any code that its guard does not exclude for this cell alone.
+    """
+    moves: dict[Field, list[set[int]]] = {}
+    for (symbol, _), field in layout.fields.items():
+        moves[field] = [{code} for code in range(len(symbol.values))]
+    for row in rows:
+        for field, codes in moves.items():
+            if row.clear & field.mask:
+                target = (row.assign & field.mask) >> field.offset
+                for code in _allowed(row.guard, field, len(codes)):
+                    codes[code].add(target)
+    return {field: _closed(codes) for field, codes in moves.items()}
+
+
+def _allowed(guard: Guard, field: Field, codes: int) -> Iterable[int]:
+    if guard.mask & field.mask:
+        return ((guard.value & field.mask) >> field.offset,)
+    for clause in guard.clauses:
+        if all(literal.mask == field.mask for literal in clause):
+            return tuple(literal.value >> field.offset for literal in clause)
+    return range(codes)
+
+
+def _closed(codes: Sequence[set[int]]) -> list[set[int]]:
+    """The transitive closure of one cell's moves."""
+    closed = [set(future) for future in codes]
+    changed = True
+    while changed:
+        changed = False
+        for future in closed:
+            wider = set().union(*(closed[code] for code in future))
+            if wider - future:
+                future |= wider
+                changed = True
+    return closed
+
+
+def swept_bits(actions: Sequence[Action], names: Mapping[Field, str]) -> list[str]:
+    """The cells that some sweep clears, by name: what the reduction is made of."""
+    cleared = 0
+    for action in actions:
+        cleared |= action.clear
+    return [name for field, name in names.items() if field.mask & cleared]

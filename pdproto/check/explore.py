@@ -1,0 +1,234 @@
+"""Exploration of one ground system: a breadth-first search, watched and bounded.
+
+A search ends when every state has been seen, at the end of the level of the first violation
+(unless told to go on), or at a limit, in which case it says so and what it saw still stands.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from pdproto.check import native
+from pdproto.check.deadbits import sweeps
+from pdproto.check.engine import Engine
+from pdproto.check.grounding import Ground
+from pdproto.check.native import NativeEngine
+from pdproto.check.portable import PortableEngine
+from pdproto.check.program import Guard, Program, Symmetry
+from pdproto.check.questions import Pattern, Question, final_guards
+from pdproto.check.symmetry import symmetry
+
+STATES_PER_STEP: Final = 1 << 18  # a fraction of a second between two looks at the limits
+FIRST_VIOLATION: Final = "the search ends with the level of the first violation"
+INTERRUPTED: Final = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to give up: states, and bytes of memory for states and tables. None is no limit."""
+
+    states_max: int | None = None
+    bytes_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reductions:
+    """What to leave out of the search; every verdict is the same with and without."""
+
+    symmetry: bool = False
+    dead_bits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A look at a search under way."""
+
+    what: str
+    states: int
+    frontier: int
+    depth: int
+    seconds: float
+    done: bool = False
+
+    @property
+    def states_per_second(self) -> float:
+        return self.states / max(self.seconds, 1e-9)
+
+
+Monitor = Callable[[Progress], None]
+
+
+def silent(_: Progress) -> None:
+    """The monitor that watches nothing."""
+
+
+def program(
+    ground: Ground,
+    questions: Sequence[Question] = (),
+    reductions: Reductions = Reductions(),
+    watched: Sequence[Guard] = (),
+) -> Program:
+    """The ground system in the form that engines run.
+
+    watched: guards that will be asked for afterwards (liveness), so that no bit they read is
+    cleared as dead.
+    """
+    actions = tuple(row.action for row in ground.rows)
+    patterns = tuple(
+        guard
+        for question in questions
+        for guard in (*(p.guard for p in question.patterns), *question.premises)
+    )
+    final = final_guards(ground)
+    read = (*patterns, *final, *watched)
+    return Program(
+        bits=ground.layout.bits,
+        initial=(0,),
+        rows=actions,
+        progress=tuple(not row.layer for row in ground.rows),
+        patterns=patterns,
+        sweeps=sweeps(ground.layout, actions, read) if reductions.dead_bits else (),
+        symmetry=symmetry(ground) if reductions.symmetry else Symmetry(),
+        final=final,
+    )
+
+
+def engine_for(program: Program, workers: int) -> Engine:
+    """The native engine, or the portable one where no compiler was at hand at installation."""
+    if native.available():
+        return NativeEngine(program, workers=workers)
+    return PortableEngine(program)
+
+
+@dataclass
+class Exploration:
+    """A search of one ground system with its questions, and what it has found."""
+
+    ground: Ground
+    questions: tuple[Question, ...]
+    program: Program
+    engine: Engine
+    deadlocks_matter: bool = True
+    stopped: str = ""  # why it is not complete; empty if it is
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return not self.stopped
+
+    @property
+    def depth(self) -> int:
+        return max(0, len(self.engine.levels) - 1)
+
+    @property
+    def transitions(self) -> int:
+        """Enabled ground rows over all states, as TLC and others count; an ignore is no step."""
+        counted = [row.row.kind == "row" for row in self.ground.rows]
+        return int(self.engine.fired[counted].sum())
+
+    def hit(self, question: Question) -> tuple[Pattern, int] | None:
+        """The first pattern of the question that was found, and the state's id."""
+        numbers = self._numbers(question)
+        found = [n for n in numbers[: len(question.patterns)] if n in self.engine.hits]
+        if not found:
+            return None
+        first = min(found, key=lambda n: (self.depth_of(self.engine.hits[n]), n))
+        return question.patterns[first - numbers.start], self.engine.hits[first]
+
+    def vacuous(self, question: Question) -> bool:
+        """Whether the question is an implication whose premise was never true."""
+        premises = self._numbers(question)[len(question.patterns) :]
+        return question.implication and not any(n in self.engine.hits for n in premises)
+
+    def _numbers(self, question: Question) -> range:
+        start = 0
+        for other in self.questions:
+            count = len(other.patterns) + len(other.premises)
+            if other is question:
+                return range(start, start + count)
+            start += count
+        raise KeyError(question.name)
+
+    def path(self, identity: int) -> list[int]:
+        """The stored states from an initial state to this one."""
+        states = []
+        current: int | None = identity
+        while current is not None:
+            states.append(self.engine.state(current))
+            current = self.engine.parent(current)
+        return states[::-1]
+
+    def depth_of(self, identity: int) -> int:
+        """Steps from an initial state to this one."""
+        return len(self.path(identity)) - 1
+
+    def violated(self) -> bool:
+        """Whether a bad pattern has been found, or a deadlock that was asked about."""
+        return (self.deadlocks_matter and self.engine.stuck[0] > 0) or any(
+            question.bad and self.hit(question) is not None for question in self.questions
+        )
+
+
+def explore(  # noqa: PLR0913 - the knobs of a search, all by name
+    ground: Ground,
+    questions: Sequence[Question] = (),
+    *,
+    reductions: Reductions = Reductions(),
+    limits: Limits = Limits(),
+    watched: Sequence[Guard] = (),
+    workers: int = 1,
+    keep_going: bool = False,
+    deadlocks_matter: bool = True,
+    monitor: Monitor = silent,
+    what: str = "",
+) -> Exploration:
+    """Search a ground system. Ctrl-C and the limits end it early, with what was seen so far."""
+    form = program(ground, questions, reductions, watched)
+    engine = engine_for(form, workers)
+    found = Exploration(ground, tuple(questions), form, engine, deadlocks_matter)
+    began = monotonic()
+    try:
+        _run(found, limits, keep_going, lambda: _look(found, monitor, what, began))
+    except KeyboardInterrupt:
+        found.stopped = INTERRUPTED
+    found.seconds = monotonic() - began
+    monitor(_progress(found, what, began, done=True))
+    return found
+
+
+def _run(
+    found: Exploration, limits: Limits, keep_going: bool, look: Callable[[], None]
+) -> None:
+    engine = found.engine
+    step = STATES_PER_STEP
+    if limits.states_max is not None:
+        step = min(step, max(1, limits.states_max))
+    while True:
+        try:
+            more = engine.step(step)
+        except MemoryError:
+            found.stopped = f"memory ran out after {engine.states:,} states"
+            return
+        look()
+        if engine.at_level_end and not keep_going and more and found.violated():
+            found.stopped = FIRST_VIOLATION
+            return
+        if not more:
+            return
+        if limits.states_max is not None and engine.states >= limits.states_max:
+            found.stopped = f"the limit of {limits.states_max:,} states was reached"
+            return
+        if limits.bytes_max is not None and engine.bytes >= limits.bytes_max:
+            gib = limits.bytes_max / (1 << 30)
+            found.stopped = f"the limit of {gib:.3g} GiB was reached at {engine.states:,} states"
+            return
+
+
+def _progress(found: Exploration, what: str, began: float, *, done: bool) -> Progress:
+    engine = found.engine
+    return Progress(what, engine.states, engine.frontier, found.depth, monotonic() - began, done)
+
+
+def _look(found: Exploration, monitor: Monitor, what: str, began: float) -> None:
+    monitor(_progress(found, what, began, done=False))

@@ -1,0 +1,187 @@
+"""Liveness: does every fair run that owes something pay? Fair strongly connected components.
+
+A run is fair if every fair row that stays enabled from some point on, and would change something,
+fires again and again; rows that are not fair (calls, faults) may do so or not. Faults happen
+finitely often: they may be on the way to the trouble, not part of the loop. A `leads_to` fails if
+a run can stay for ever among states without the goal, once the premise has held, in one of two
+ways: in a state where no fair row would change anything (stuck), or round a strongly connected
+component in which every fair row is disabled somewhere or fires. Under weak fairness looking at
+the maximal components is exact: a row that is enabled throughout a component and never fires in
+it does neither in any part of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pdproto.check.explore import Exploration
+from pdproto.check.graph import Flags, Graph, Positions, Walk, components
+from pdproto.check.grounding import GroundRow
+from pdproto.check.program import Guard
+from pdproto.check.questions import Duty
+from pdproto.spec.language.machine import Timer
+from pdproto.spec.language.properties import Fairness
+
+
+@dataclass(frozen=True, slots=True)
+class Lasso:
+    """A fair run that never reaches the goal: rows from the initial state, and where it repeats.
+
+    loop: the index of the first row of the loop; None if the run is stuck after the last row.
+    """
+
+    rows: tuple[GroundRow, ...]
+    loop: int | None
+
+
+class Liveness:
+    """The liveness questions of one finished exploration."""
+
+    def __init__(self, found: Exploration) -> None:
+        self.found: Final = found
+        self.rows: Final = found.ground.rows
+        edges = found.engine.edges()
+        every = np.ones(len(self.rows), dtype=bool)
+        self.graph: Final = Graph(edges, every)
+        self.faultless: Final = Graph(edges, np.array([not row.layer for row in self.rows], bool))
+        first = found.engine.find(found.program.normal(found.program.initial[0]))
+        if first is None:
+            raise AssertionError("the initial state is not stored")
+        self.initial: Final = found.engine.position(first)
+
+    def unpaid(self, duty: Duty, fairness: Fairness) -> Lasso | None:
+        """A fair run on which the premise holds and the goal never follows, if there is one."""
+        goal = self._where(duty.goal)
+        owing = self._where(duty.premise) & ~goal
+        region = Region(self.graph, self.faultless, self.graph.reach(owing, ~goal))
+        fair = np.array([is_fair(row, fairness) for row in self.rows], dtype=bool)
+        traps = region.traps(fair)
+        if not traps.any():
+            return None
+        stem, entry = self._stem(owing, ~goal, traps)
+        loop = region.loop(entry, fair)
+        rows = tuple(self.rows[int(self.graph.edges.rows[number])] for number in (*stem, *loop))
+        return Lasso(rows, len(stem) if loop else None)
+
+    def owes(self, duty: Duty) -> bool:
+        """Whether the premise holds anywhere: otherwise the duty is vacuous."""
+        return bool(self._where(duty.premise).any())
+
+    def _where(self, guards: Iterable[Guard]) -> Flags:
+        union = self.graph.none()
+        for guard in guards:
+            union |= self.found.engine.where(guard)
+        return union
+
+    def _stem(self, owing: Flags, allowed: Flags, traps: Flags) -> tuple[list[int], int]:
+        """A shortest run that comes to owe, never pays, and ends in a trap: its edges, its end.
+
+        Two searches in step: of all runs, and of those that owe. A run joins the second at the
+        level at which it first owes.
+        """
+        free = Walk(self.graph, np.ones(self.graph.states, dtype=bool))
+        bound = Walk(self.graph, allowed)
+        reached = free.begin(np.array([self.initial]))
+        owed = bound.begin(reached[owing[reached]])
+        while not traps[owed].any():
+            reached = free.advance(reached)
+            owed = bound.advance(owed)
+            owed = np.concatenate([owed, bound.begin(reached[owing[reached]])])
+        end = int(owed[traps[owed]].min())
+        within, joined = bound.back(end)
+        before, _ = free.back(joined)
+        return before + within, end
+
+
+def is_fair(row: GroundRow, fairness: Fairness) -> bool:
+    """Whether the ground row fires if it stays enabled."""
+    if row.layer or not row.row.is_fair:
+        return False
+    net = isinstance(row.row.on, Timer) and not row.row.on.detector
+    return not (net and fairness is Fairness.DETECTORS)
+
+
+class Region:
+    """The states where something is owed and not yet paid, and how they hang together."""
+
+    def __init__(self, graph: Graph, faultless: Graph, inside: Flags) -> None:
+        self.graph: Final = graph
+        self.faultless: Final = faultless
+        self.members: Final[Positions] = np.flatnonzero(inside)
+        numbers, self.sources = faultless.out(self.members)
+        self.targets: Final = faultless.target(numbers)
+        self.fired: Final = graph.edges.rows[numbers].astype(np.int64)
+        self.staying: Final = inside[self.targets]
+        self.component, self.sizes = components(
+            graph.states, self.members, self.sources[self.staying], self.targets[self.staying]
+        )
+
+    def traps(self, fair: Flags) -> Flags:
+        """[states]: where a fair run can stay for ever."""
+        rows = len(fair)
+        home = self.component[self.sources]
+        alone = self.sizes[home] == 1
+        trapped = self.graph.none()
+        trapped[self.members] = True
+        # A state by itself holds a run unless some fair row leads out.
+        trapped[self.sources[alone & fair[self.fired]]] = False
+        # Several states hold it unless some fair row is enabled in all and fires within none.
+        pressing = ~alone & fair[self.fired]
+        keys, enabled = np.unique(home[pressing] * rows + self.fired[pressing], return_counts=True)
+        everywhere = keys[enabled == self.sizes[keys // rows]]
+        within = pressing & self.staying & (home == self.component[self.targets])
+        taken = np.unique(home[within] * rows + self.fired[within])
+        driven = np.setdiff1d(everywhere, taken) // rows
+        trapped[self.members[np.isin(self.component[self.members], driven)]] = False
+        return trapped
+
+    def loop(self, entry: int, fair: Flags) -> list[int]:
+        """Edges of a fair cycle through `entry`: each fair row fires or is disabled on it.
+
+        Empty if the run is stuck at `entry`.
+        """
+        if self.sizes[self.component[entry]] == 1:
+            return []
+        home = self.component == self.component[entry]
+        wanted = fair & self.graph.enabled(entry)
+        loop: list[int] = []
+        current = entry
+        while wanted.any():
+            for number in self._towards(home, current, int(np.flatnonzero(wanted)[0])):
+                loop.append(number)
+                current = int(self.graph.edges.targets[number])
+                wanted[self.graph.edges.rows[number]] = False
+                wanted &= self.graph.enabled(current)
+        if current == entry and loop:
+            return loop
+        return loop + self._between(home, current, entry)
+
+    def _towards(self, home: Flags, start: int, row: int) -> list[int]:
+        """A shortest walk at home that fires the row or comes to a state where it is disabled."""
+        walk = Walk(self.faultless, home)
+        frontier = walk.begin(np.array([start]))
+        while True:
+            numbers, sources = self.faultless.out(frontier)
+            firing = self.graph.edges.rows[numbers] == row
+            at_home = firing & home[self.faultless.target(numbers)]
+            if at_home.any():
+                number = int(numbers[at_home].min())
+                return [*walk.back(self.graph.source(number))[0], number]
+            without = np.setdiff1d(frontier, sources[firing])
+            if without.size:
+                return walk.back(int(without[0]))[0]
+            frontier = walk.advance(frontier)
+
+    def _between(self, home: Flags, start: int, end: int) -> list[int]:
+        """A shortest walk at home that is not empty."""
+        walk = Walk(self.faultless, home)
+        # `start` is not marked as seen, so that a walk may come back to it.
+        frontier = walk.advance(np.array([start]))
+        while not walk.seen[end]:
+            frontier = walk.advance(frontier)
+        edges = [int(walk.came[end])]
+        while self.graph.source(edges[-1]) != start:
+            edges.append(int(walk.came[self.graph.source(edges[-1])]))
+        return edges[::-1]

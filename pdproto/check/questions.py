@@ -1,0 +1,303 @@
+"""Properties at given sizes: each becomes patterns, guards that a search looks for.
+
+Besides the declared ones a system answers for what its declarations promise: variables move along
+their declared edges, what a message carries stays as it was sent, no `reject` row is ever needed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pdproto.check.grounding import Environment, Ground, GroundRow, conjoined, simplified
+from pdproto.check.layout import cell_name, value_name
+from pdproto.check.program import Guard, Literal
+from pdproto.check.result import Kind
+from pdproto.check.symmetry import interchangeable
+from pdproto.check.words import formula_text
+from pdproto.spec.language.formula import FALSE, Formula, Not, Or, free_variables, normal
+from pdproto.spec.language.place import Place
+from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Variable
+from pdproto.spec.language.system import System
+
+DEADLOCK: Final = "deadlock"
+PEERS: Final = "no_peer_is_at_fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One guard to look for, and for which elements it speaks."""
+
+    guard: Guard
+    instance: str  # "p=p0, q=p1"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A safety property or a witness: what its patterns' first occurrence would mean.
+
+    bad: a hit violates it; otherwise a hit is the witness that is wanted. premises: patterns of
+    the premise of an implication; if none of them ever occurs, the property holds vacuously.
+    """
+
+    name: str
+    kind: Kind
+    claim: str
+    why: str
+    place: Place
+    patterns: tuple[Pattern, ...]
+    bad: bool = True
+    premises: tuple[Guard, ...] = ()
+    implication: bool = False
+
+
+def names(system: System) -> tuple[str, ...]:
+    """The names of everything `check` gives a verdict on."""
+    derived = [f"{variable.name}_edges" for variable in system.bounded_variables()]
+    derived += [f"{message.name}_carries" for message in _carriers(system)]
+    if any(row.kind == "reject" for _, row in system.rows()):
+        derived.append(PEERS)
+    return (*(claim.name for claim in system.properties), *derived, DEADLOCK)
+
+
+def questions(ground: Ground) -> Iterator[Question]:
+    """Every question of the system but liveness and deadlock."""
+    for claim in ground.system.properties:
+        match claim:
+            case Always():
+                yield _always(ground, claim)
+            case Sometimes():
+                yield _sometimes(ground, claim)
+            case OnRow():
+                yield _on_row(ground, claim)
+            case LeadsTo():
+                pass
+    for variable in ground.system.bounded_variables():
+        yield _edges(ground, variable)
+    for message in _carriers(ground.system):
+        yield _carried(ground, message)
+    rejects = [row for row in ground.rows if row.row.kind == "reject"]
+    if any(row.kind == "reject" for _, row in ground.system.rows()):
+        yield Question(
+            PEERS,
+            Kind.ALWAYS,
+            "no row that rejects is ever enabled",
+            "a reject blames the peer, and ours keeps the protocol",
+            ground.system.place,
+            tuple(Pattern(row.action.guard, str(row)) for row in rejects),
+        )
+
+
+def _always(ground: Ground, claim: Always) -> Question:
+    patterns = [
+        Pattern(guard, instance_text(environment))
+        for environment in ground.instances(claim.claim)
+        for guard in ground.failures(claim.claim, environment)
+    ]
+    premise = _premise(claim.claim)
+    premises = [
+        guard
+        for environment in ground.instances(claim.claim)
+        for guard in ([] if premise is None else ground.patterns(premise, environment))
+    ]
+    return Question(
+        claim.name,
+        Kind.ALWAYS,
+        formula_text(claim.claim),
+        claim.why,
+        claim.place,
+        _distinct(patterns),
+        premises=tuple(dict.fromkeys(premises)),
+        implication=premise is not None,
+    )
+
+
+def _premise(claim: Formula) -> Formula | None:
+    """The left side of an implication, in negation normal form."""
+    match claim:
+        case Or((Not(premise), _)):
+            return normal(premise)
+        case _:
+            return None
+
+
+def _sometimes(ground: Ground, claim: Sometimes) -> Question:
+    patterns = [
+        Pattern(guard, instance_text(environment))
+        for environment in ground.instances(claim.claim)
+        for guard in ground.patterns(normal(claim.claim), environment)
+    ]
+    return Question(
+        claim.name,
+        Kind.SOMETIMES,
+        formula_text(claim.claim),
+        claim.why,
+        claim.place,
+        _distinct(patterns),
+        bad=False,
+    )
+
+
+def _on_row(ground: Ground, claim: OnRow) -> Question:
+    patterns = []
+    premises = []
+    for row in ground.rows:
+        if row.row.name != claim.row:
+            continue
+        premises.append(row.action.guard)
+        extra = tuple(v for v in free_variables(claim.claim) if v not in row.environment)
+        for more in ground.environments(extra):
+            environment = {**row.environment, **more}
+            for guard in ground.failures(claim.claim, environment):
+                both = joined(row.action.guard, guard)
+                if both is not None:
+                    patterns.append(Pattern(both, instance_text(environment)))
+    return Question(
+        claim.name,
+        Kind.ALWAYS,
+        f"whenever {claim.row} can fire: {formula_text(claim.claim)}",
+        claim.why,
+        claim.place,
+        _distinct(patterns),
+        premises=tuple(premises),
+        implication=True,
+    )
+
+
+def _edges(ground: Ground, variable: Variable) -> Question:
+    patterns = [
+        Pattern(guard, f"{row}: {text}")
+        for row in ground.rows
+        for guard, text in forbidden_moves(ground, row, variable)
+    ]
+    allowed = "; ".join(
+        f"{value_name(value)} -> {', '.join(value_name(v) for v in targets) or 'nothing'}"
+        for value, targets in (variable.edges or {}).items()
+    )
+    return Question(
+        f"{variable.name}_edges", Kind.EDGES, allowed, "", variable.place, tuple(patterns)
+    )
+
+
+def forbidden_moves(
+    ground: Ground, row: GroundRow, variable: Variable
+) -> Iterator[tuple[Guard, str]]:
+    """Where the row's guard allows a move of the variable that its declared edges do not."""
+    for (symbol, indices), field in ground.layout.fields.items():
+        if symbol is not variable or not row.action.clear & field.mask:
+            continue
+        target = ground.layout.value(row.action.assign, symbol, indices)
+        for value in symbol.values:
+            if value == target or target in (variable.edges or {}).get(value, ()):
+                continue
+            guard = conjoined(row.action.guard, ground.layout.literal(symbol, indices, value))
+            if guard is not None:
+                cell = cell_name(symbol, indices)
+                yield guard, f"{cell} goes from {value_name(value)} to {value_name(target)}"
+
+
+def _carriers(system: System) -> list[Message[*tuple[Any, ...]]]:
+    return [s for s in system.variables if isinstance(s, Message) and s.carries]
+
+
+def _carried(ground: Ground, message: Message[*tuple[Any, ...]]) -> Question:
+    patterns = [
+        Pattern(guard, text)
+        for row in ground.rows
+        for guard, text in _late_writes(ground, row, message)
+    ]
+    carried = ", ".join(relation.name for relation in message.carries)
+    return Question(
+        f"{message.name}_carries",
+        Kind.ALWAYS,
+        f"{carried} stays as it was when {message.name} was sent",
+        "what travels with a message cannot change under its receiver",
+        message.place,
+        tuple(patterns),
+    )
+
+
+def _late_writes(
+    ground: Ground, row: GroundRow, message: Message[*tuple[Any, ...]]
+) -> Iterator[tuple[Guard, str]]:
+    """Where the row changes a carried cell although its message has been sent."""
+    own = len(message.sender.variables)
+    places = [message.formals.index(v) for v in message.sender.variables]
+    sent = {
+        indices: field for (symbol, indices), field in ground.layout.fields.items()
+        if symbol is message
+    }
+    for (symbol, indices), field in ground.layout.fields.items():
+        if symbol not in message.carries or not row.action.clear & field.mask:
+            continue
+        after = row.action.assign & field.mask
+        for given, bit in sent.items():
+            if tuple(given[i] for i in places) != indices[:own]:
+                continue
+            for code in range(len(symbol.values)):
+                before = Literal(field.mask, code << field.offset)
+                if before.value == after:
+                    continue
+                guard = conjoined(row.action.guard, Literal(bit.mask, bit.mask), before)
+                if guard is not None:
+                    cell = cell_name(symbol, indices)
+                    yield guard, f"{row} writes {cell} after {cell_name(message, given)} was sent"
+
+
+def joined(one: Guard, two: Guard) -> Guard | None:
+    """The conjunction of two guards; None where they exclude each other."""
+    cubes = [(Literal(guard.mask, guard.value),) for guard in (one, two)]
+    return simplified([*cubes, *one.clauses, *two.clauses])
+
+
+def _distinct(patterns: list[Pattern]) -> tuple[Pattern, ...]:
+    """The patterns without those whose guard an earlier one has (p, q and q, p)."""
+    return tuple({pattern.guard: pattern for pattern in reversed(patterns)}.values())[::-1]
+
+
+def instance_text(environment: Environment) -> str:
+    """The elements that the free variables stand for: "p=p0, q=p1"."""
+    return ", ".join(f"{v}={type(v).element(i)}" for v, i in environment.items())
+
+
+def final_guards(ground: Ground) -> tuple[Guard, ...]:
+    """Guards whose union are the states in which it is right for nothing more to happen."""
+    final = FALSE if ground.system.final is None else ground.system.final
+    return tuple(ground.patterns(normal(final), {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """One instance of a `leads_to`: from where the premise holds, the goal must be reached."""
+
+    claim: LeadsTo
+    instance: str
+    premise: tuple[Guard, ...]
+    goal: tuple[Guard, ...]
+
+
+def duties(ground: Ground, claim: LeadsTo) -> Iterator[Duty]:
+    """The instances of a `leads_to`, of those that differ only by a symmetry one."""
+    both = Or((claim.premise, claim.goal))
+    for environment in ground.instances(both):
+        if not _representative(ground, environment):
+            continue
+        yield Duty(
+            claim,
+            instance_text(environment),
+            tuple(ground.patterns(normal(claim.premise), environment)),
+            tuple(ground.patterns(normal(claim.goal), environment)),
+        )
+
+
+def _representative(ground: Ground, environment: Environment) -> bool:
+    """Whether interchangeable elements are taken in order: the first new one is 0, then 1, ..."""
+    fresh: dict[type[Sort], int] = {}
+    for variable, index in environment.items():
+        sort = type(variable)
+        if interchangeable(ground, sort):
+            if index > fresh.get(sort, 0):
+                return False
+            fresh[sort] = max(fresh.get(sort, 0), index + 1)
+    return True

@@ -1,0 +1,155 @@
+"""The interpretations of the rigid symbols: the topologies that a check must look at.
+
+A given interpretation is taken, and held to the axioms. The others are enumerated, all that
+satisfy the axioms, and of those that differ only in the names of interchangeable elements one.
+"""
+
+from collections.abc import Iterator
+from itertools import permutations, product
+from math import factorial, prod
+from typing import Any, Final, TypeAlias
+
+from pdproto.check.grounding import Interpretation
+from pdproto.check.layout import Indices, TooLargeError
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    free_variables,
+)
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Rigid, Sizes
+from pdproto.spec.language.system import Configuration, System
+
+AnyRigid: TypeAlias = Rigid[*tuple[Any, ...]]
+
+FREE_TUPLES_MAX: Final = 20  # 2^20 candidates are looked at
+RENAMINGS_MAX: Final = 5_040
+
+
+def interpretations(
+    system: System, sizes: Sizes, configuration: Configuration
+) -> Iterator[Interpretation]:
+    """Every interpretation to explore. Raises SpecError if there is none."""
+    fixed: dict[AnyRigid, frozenset[Indices]] = {}
+    for symbol in system.rigids:
+        given = configuration.given.get(symbol, symbol.given)
+        if given is not None:
+            fixed[symbol] = _checked(symbol, frozenset(given(sizes)), sizes)
+    free = [symbol for symbol in system.rigids if symbol not in fixed]
+    found = False
+    seen: set[tuple[frozenset[Indices], ...]] = set()
+    for candidate in _candidates(free, sizes):
+        given_all = {**fixed, **candidate}
+        if not all(_true(axiom, sizes, given_all) for axiom in system.axioms.values()):
+            continue
+        found = True
+        if _is_new(tuple(given_all.values()), list(given_all), sizes, seen):
+            yield given_all
+    if not found:
+        raise SpecError(
+            system.place, f"no interpretation of {list(system.rigids)} satisfies the axioms"
+        )
+
+
+def _checked(symbol: AnyRigid, tuples: frozenset[Indices], sizes: Sizes) -> frozenset[Indices]:
+    domain = set(product(*(range(sizes[sort]) for sort in symbol.sorts)))
+    stray = tuples - domain
+    if stray:
+        raise SpecError(symbol.place, f"{symbol.signature} is given {min(stray)}: no such elements")
+    return tuples
+
+
+def _candidates(
+    free: list[AnyRigid], sizes: Sizes
+) -> Iterator[dict[AnyRigid, frozenset[Indices]]]:
+    tuples = [
+        (symbol, indices)
+        for symbol in free
+        for indices in product(*(range(sizes[sort]) for sort in symbol.sorts))
+    ]
+    if len(tuples) > FREE_TUPLES_MAX:
+        raise TooLargeError(
+            f"2^{len(tuples)} interpretations of {free} to enumerate: give one with given="
+        )
+    for truth in product((False, True), repeat=len(tuples)):
+        chosen = [entry for entry, holds in zip(tuples, truth, strict=True) if holds]
+        yield {
+            symbol: frozenset(indices for other, indices in chosen if other is symbol)
+            for symbol in free
+        }
+
+
+def _is_new(
+    interpretation: tuple[frozenset[Indices], ...],
+    symbols: list[AnyRigid],
+    sizes: Sizes,
+    seen: set[tuple[frozenset[Indices], ...]],
+) -> bool:
+    """Whether no renaming of it was seen before; remembers all of its renamings."""
+    if interpretation in seen:
+        return False
+    sorts = list(dict.fromkeys(s for symbol in symbols for s in symbol.sorts if not s.ordered))
+    if prod(factorial(sizes[sort]) for sort in sorts) > RENAMINGS_MAX:
+        return True
+    for names in product(*(permutations(range(sizes[sort])) for sort in sorts)):
+        renaming = dict(zip(sorts, names, strict=True))
+        seen.add(
+            tuple(
+                renamed(symbol, tuples, renaming)
+                for symbol, tuples in zip(symbols, interpretation, strict=True)
+            )
+        )
+    return True
+
+
+def renamed(
+    symbol: AnyRigid, tuples: frozenset[Indices], renaming: dict[type[Sort], tuple[int, ...]]
+) -> frozenset[Indices]:
+    """The relation after its elements have been renamed (sorts not mentioned keep their names)."""
+    return frozenset(
+        tuple(
+            renaming[sort][i] if sort in renaming else i
+            for sort, i in zip(symbol.sorts, indices, strict=True)
+        )
+        for indices in tuples
+    )
+
+
+def _true(axiom: Formula, sizes: Sizes, given: Interpretation) -> bool:
+    """Whether the axiom holds for every choice of its free variables."""
+    variables = free_variables(axiom)
+    return all(
+        _holds(axiom, dict(zip(variables, choice, strict=True)), sizes, given)
+        for choice in product(*(range(sizes[type(v)]) for v in variables))
+    )
+
+
+def _holds(formula: Formula, env: dict[Sort, int], sizes: Sizes, given: Interpretation) -> bool:
+    match formula:
+        case And(parts):
+            return all(_holds(part, env, sizes, given) for part in parts)
+        case Or(parts):
+            return any(_holds(part, env, sizes, given) for part in parts)
+        case Not(part):
+            return not _holds(part, env, sizes, given)
+        case Same(left, right):
+            return env[left] == env[right]
+        case Before(left, right):
+            return env[left] < env[right]
+        case Forall(variable, body):
+            elements = range(sizes[type(variable)])
+            return all(_holds(body, {**env, variable: i}, sizes, given) for i in elements)
+        case Exists(variable, body):
+            elements = range(sizes[type(variable)])
+            return any(_holds(body, {**env, variable: i}, sizes, given) for i in elements)
+        case Atom(symbol=Rigid() as symbol, arguments=arguments):
+            return tuple(env[v] for v in arguments) in given[symbol]
+    raise AssertionError(formula)

@@ -1,0 +1,216 @@
+"""From states to a story: a path of the search told as a run of the unreduced system.
+
+Stored states may have dead bits cleared and elements renamed. The story starts from the real
+initial state and takes, at each step, the first ground row whose outcome has the next stored
+state as its stored form; one exists, because every reduction is a bisimulation. So what is shown
+replays on the tables as they are written, element for element.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+from pdproto.check.grounding import Ground, GroundRow
+from pdproto.check.interpret import Interpreter
+from pdproto.check.layout import Indices, cell_name, value_name
+from pdproto.check.program import Program
+from pdproto.check.questions import Question
+from pdproto.check.result import Arrow, Blocked, Change, Kind, Lane, Step, Trace
+from pdproto.check.words import formula_text, trigger_text
+from pdproto.spec.language.machine import Instance, Machine
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Sent, Variable
+
+BLOCKED_MAX: Final = 24  # rows explained in a stuck state; a reader's patience
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step of a real run."""
+
+    row: GroundRow
+    before: int
+    after: int
+
+
+def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Move]:
+    """The real run along a path of stored states."""
+    state = form.initial[0]
+    moves = []
+    for wanted in path[1:]:
+        row = next(
+            row
+            for row in ground.rows
+            if row.action.guard.holds(state) and form.normal(row.action.apply(state)) == wanted
+        )
+        moves.append(Move(row, state, row.action.apply(state)))
+        state = moves[-1].after
+    return moves
+
+
+def run(form: Program, rows: Iterable[GroundRow]) -> list[Move]:
+    """The real run in which these rows fire, each of which must be enabled in its turn."""
+    state = form.initial[0]
+    moves = []
+    for row in rows:
+        if not row.action.guard.holds(state):
+            raise AssertionError(f"{row} is not enabled")
+        moves.append(Move(row, state, row.action.apply(state)))
+        state = moves[-1].after
+    return moves
+
+
+class Storyteller:
+    """Tells runs of one ground system."""
+
+    def __init__(self, ground: Ground, questions: Sequence[Question]) -> None:
+        self.ground: Final = ground
+        self.always: Final = [q for q in questions if q.kind in (Kind.ALWAYS, Kind.EDGES)]
+
+    def trace(
+        self, moves: Sequence[Move], *, loop: int | None = None, blocked: bool = False
+    ) -> Trace:
+        """The run as lanes and steps. loop: where it repeats from. blocked: explain its end."""
+        steps = tuple(self._step(move) for move in moves)
+        last = moves[-1].after if moves else 0
+        seen = {step.lane for step in steps} | {
+            lane
+            for step in steps
+            for arrow in (*step.sent, *step.lost, *((step.received,) if step.received else ()))
+            for lane in (arrow.sender, *arrow.receivers)
+        }
+        lanes = tuple(lane for lane in self._lanes() if lane.name in seen) or tuple(self._lanes())
+        return Trace(
+            lanes,
+            self._start({lane.name for lane in lanes}),
+            steps,
+            loop,
+            self.blocked(last) if blocked else (),
+        )
+
+    def _lanes(self) -> Iterable[Lane]:
+        for machine in self.ground.system.machines:
+            for indices in product(*(range(self.ground.sizes[sort]) for sort in machine.sorts)):
+                yield Lane(lane_name(machine, indices), machine.name)
+
+    def _start(self, lanes: set[str]) -> tuple[Change, ...]:
+        """Where each lane's state variable starts."""
+        start = []
+        for table in self.ground.system.tables:
+            if table.state is None:
+                continue
+            for environment in self.ground.environments(table.machine.own):
+                indices = tuple(environment.values())
+                lane = lane_name(table.machine, indices)
+                if lane in lanes:
+                    value = value_name(table.state.values[0])
+                    start.append(Change(lane, cell_name(table.state, indices), "", value))
+        return tuple(start)
+
+    def _step(self, move: Move) -> Step:
+        row = move.row
+        received = None
+        if isinstance(row.row.on, Sent):
+            received = self._arrow(row.row.on.message, self._indices(row.row.on.arguments, row))
+        changes, sent, lost = self._differences(move)
+        consumed = received.message if received and self.ground.consume else None
+        return Step(
+            row=row.row.name,
+            parameters=row.parameters,
+            lane=lane_name(row.table.machine, self._indices(row.table.machine.own, row)),
+            trigger=trigger_text(row.row.on, row.environment),
+            why=row.row.why,
+            place=row.row.place,
+            fault=row.layer,
+            received=received,
+            sent=sent,
+            lost=tuple(arrow for arrow in lost if arrow.message != consumed),
+            changes=changes,
+            holds={
+                question.name: not any(p.guard.holds(move.after) for p in question.patterns)
+                for question in self.always
+            },
+        )
+
+    def _indices(self, arguments: tuple[Sort, ...], row: GroundRow) -> Indices:
+        return self.ground.cell(arguments, row.environment)
+
+    def _differences(
+        self, move: Move
+    ) -> tuple[tuple[Change, ...], tuple[Arrow, ...], tuple[Arrow, ...]]:
+        """What a step changed: variables, messages sent, messages taken off the network.
+
+        A message that is sent again is sent all the same, so sends are read off the row's update.
+        """
+        changes, sent, lost = [], [], []
+        layout = self.ground.layout
+        touched = move.row.action.clear | move.row.action.assign
+        for (symbol, indices), field in layout.fields.items():
+            if not touched & field.mask:
+                continue
+            before = layout.value(move.before, symbol, indices)
+            after = layout.value(move.after, symbol, indices)
+            match symbol:
+                case Message() if after is True:
+                    sent.append(self._arrow(symbol, indices))
+                case Message() if before is True:
+                    lost.append(self._arrow(symbol, indices))
+                case Variable() if before != after:
+                    own = indices[: len(symbol.owner.own)]
+                    lane = lane_name(symbol.owner, own)
+                    name = cell_name(symbol, indices)
+                    changes.append(Change(lane, name, value_name(before), value_name(after)))
+                case _:
+                    pass
+        return tuple(changes), tuple(sent), tuple(lost)
+
+    def _arrow(self, message: Message[*tuple[Any, ...]], indices: Indices) -> Arrow:
+        given = dict(zip(message.formals, indices, strict=True))
+        (sender,) = self._addressed(message.sender, given)
+        return Arrow(
+            cell_name(message, indices), sender, tuple(self._addressed(message.receiver, given))
+        )
+
+    def _addressed(self, instance: Instance, given: dict[Sort, int]) -> Iterable[str]:
+        """The lanes of an instance; all of them in the places that the message leaves open."""
+        choices = [
+            (given[variable],) if variable in given else range(self.ground.sizes[type(variable)])
+            for variable in instance.variables
+        ]
+        return (lane_name(instance.machine, indices) for indices in product(*choices))
+
+    def blocked(self, state: int) -> tuple[Blocked, ...]:
+        """Why each fair row is disabled in the state, those with the fewest failing parts first.
+
+        Rows that are enabled but change nothing are not listed.
+        """
+        ground = self.ground
+        interpreter = Interpreter(ground.system, ground.sizes, ground.faults, ground.given)
+        values = ground.layout.decode(state)
+        explained = []
+        for table, layer in ground.system.tables_under(ground.faults):
+            for row in table.rows:
+                if layer or not row.is_fair or row.kind != "row":
+                    continue
+                for environment in ground.environments(table.parameters(row)):
+                    failing = [
+                        part
+                        for part in table.guard(row).parts
+                        if not interpreter.holds(part, values, environment)
+                    ]
+                    if failing:
+                        name = ", ".join(type(v).element(i) for v, i in environment.items())
+                        lane = lane_name(
+                            table.machine, ground.cell(table.machine.own, environment)
+                        )
+                        texts = tuple(formula_text(part, environment) for part in failing)
+                        explained.append(Blocked(row.name, name, lane, texts))
+        explained.sort(key=lambda blocked: len(blocked.failing))
+        return tuple(explained[:BLOCKED_MAX])
+
+
+def lane_name(machine: Machine[*tuple[Any, ...]], indices: Indices) -> str:
+    """How an instance reads: `participant p0`; a single instance is just its machine."""
+    elements = [sort.element(i) for sort, i in zip(machine.sorts, indices, strict=True)]
+    return " ".join([machine.name, *elements])

@@ -1,0 +1,105 @@
+"""Symmetry reduction, derived from the layout: which renamings of elements change nothing.
+
+The language has no constants, so an unordered sort is interchangeable unless the interpretation
+of a rigid symbol tells its elements apart. A sort whose elements own separate columns is reduced
+by sorting the columns, at any size. Sorts that meet in a cell are reduced together, by trying all
+their renamings; where those are too many, the largest sorts are left alone (which is sound: a
+smaller group merges fewer states). Traces are real runs of the unreduced system (story.py).
+"""
+
+from collections.abc import Iterator
+from itertools import permutations, product
+from math import factorial
+from typing import Final
+
+from pdproto.check.grounding import Ground
+from pdproto.check.layout import Layout
+from pdproto.check.program import Permutation, Symmetry
+from pdproto.check.rigid import renamed
+from pdproto.spec.language.sorts import Sort
+
+GROUP_MAX: Final = 720  # images computed for one state
+
+
+def symmetry(ground: Ground) -> Symmetry:
+    """The symmetry of a ground system; falsy where nothing can be merged."""
+    layout = ground.layout
+    stripes = tuple(
+        stripe for sort, stripe in layout.stripes.items() if interchangeable(ground, sort)
+    )
+    striped = {sort for sort in layout.stripes if interchangeable(ground, sort)}
+    groups = (
+        _group(ground, component)
+        for component in _components(layout)
+        if not striped.intersection(component)
+    )
+    return Symmetry(stripes, tuple(group for group in groups if len(group) > 1))
+
+
+def interchangeable(ground: Ground, sort: type[Sort]) -> bool:
+    """Whether every renaming of the sort keeps the rigid symbols: adjacent swaps generate all."""
+    if sort.ordered:
+        return False
+    size = ground.sizes[sort]
+    swaps = (
+        (*range(i), i + 1, i, *range(i + 2, size)) for i in range(size - 1)
+    )
+    return all(_keeps_rigid(ground, {sort: swap}) for swap in swaps)
+
+
+def _keeps_rigid(ground: Ground, renaming: dict[type[Sort], tuple[int, ...]]) -> bool:
+    return all(
+        renamed(symbol, tuples, renaming) == tuples for symbol, tuples in ground.given.items()
+    )
+
+
+def _components(layout: Layout) -> list[list[type[Sort]]]:
+    """Unordered sorts, those that meet in a cell together."""
+    components: list[list[type[Sort]]] = []
+    for symbol in layout.symbols:
+        sorts = [s for s in symbol.sorts if not s.ordered and layout.sizes[s] > 1]
+        touched = [c for c in components if set(c) & set(sorts)]
+        merged = list(dict.fromkeys([s for c in touched for s in c] + sorts))
+        components = [c for c in components if c not in touched]
+        if merged:
+            components.append(merged)
+    return components
+
+
+def _group(ground: Ground, sorts: list[type[Sort]]) -> tuple[Permutation, ...]:
+    """The renamings of these sorts that keep the rigid symbols, the identity first."""
+    kept = sorted(sorts, key=lambda sort: ground.sizes[sort])
+    while kept and _order(ground, kept) > GROUP_MAX:
+        kept.pop()
+    return tuple(
+        _moves(ground.layout, renaming)
+        for renaming in _renamings(ground, kept)
+        if _keeps_rigid(ground, renaming)
+    )
+
+
+def _order(ground: Ground, sorts: list[type[Sort]]) -> int:
+    order = 1
+    for sort in sorts:
+        order *= factorial(ground.sizes[sort])
+    return order
+
+
+def _renamings(
+    ground: Ground, sorts: list[type[Sort]]
+) -> Iterator[dict[type[Sort], tuple[int, ...]]]:
+    for names in product(*(permutations(range(ground.sizes[sort])) for sort in sorts)):
+        yield dict(zip(sorts, names, strict=True))
+
+
+def _moves(layout: Layout, renaming: dict[type[Sort], tuple[int, ...]]) -> Permutation:
+    """The renaming as masked moves: cells that move equally far move together."""
+    masks: dict[int, int] = {}
+    for (symbol, indices), field in layout.fields.items():
+        target = tuple(
+            renaming[sort][i] if sort in renaming else i
+            for sort, i in zip(symbol.sorts, indices, strict=True)
+        )
+        shift = layout.field(symbol, target).offset - field.offset
+        masks[shift] = masks.get(shift, 0) | field.mask
+    return Permutation(tuple((mask, shift) for shift, mask in sorted(masks.items())))

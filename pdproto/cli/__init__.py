@@ -1,0 +1,1 @@
+"""The command line: one small module per verb. Results on stdout, progress on stderr."""

@@ -1,0 +1,62 @@
+"""Progress on stderr: one line that is rewritten on a terminal, a line now and then in a log."""
+
+import sys
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from pdproto.check.explore import Progress
+
+FIRST_AFTER: Final = 0.5  # seconds; a quick answer needs no progress
+ON_TERMINAL: Final = 0.2
+IN_LOG: Final = 10.0
+
+
+class Reporter:
+    """Shows how a search is getting on."""
+
+    def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
+        self._stream: Final = stream
+        self._quiet: Final = quiet
+        self._terminal: Final = stream.isatty()
+        self._next = FIRST_AFTER
+        self._what = ""
+        self._width = 0
+
+    def show(self, progress: Progress) -> None:
+        """A monitor for explore()."""
+        if progress.what != self._what:
+            self._what, self._next = progress.what, FIRST_AFTER
+        if self._quiet or progress.seconds < self._next:
+            return
+        self._next = progress.seconds + (ON_TERMINAL if self._terminal else IN_LOG)
+        line = (
+            f"{progress.what}: {progress.states:,} states, depth {progress.depth}, "
+            f"frontier {progress.frontier:,}, {progress.states_per_second / 1e6:.2f} M states/s"
+        )
+        if self._terminal:
+            self._rewrite(line)
+        else:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self._rewrite("")
+        self._stream.write(f"pdproto: {line}\n")
+
+    def _rewrite(self, line: str) -> None:
+        if self._terminal and (line or self._width):
+            self._stream.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
+            self._stream.flush()
+            self._width = len(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._rewrite("")
