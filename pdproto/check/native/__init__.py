@@ -1,0 +1,220 @@
+"""The native search engine: search.c behind the interface of engine.py.
+
+setup.py compiles it where there is a C compiler; `available` tells whether it did. Everything
+that could harm memory is checked here, for search.c trusts its caller.
+"""
+
+import ctypes
+import weakref
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.check.engine import Edges
+from pdproto.check.native.pack import PADDING, PackedProgram, in_order
+from pdproto.check.program import WORD_BITS, Guard, Program
+
+SHARDS: Final = 16
+INDEX_BITS: Final = 28
+NONE: Final = (1 << 32) - 1
+UNLIMITED: Final = (1 << 64) - 1
+
+
+@cache
+def available() -> bool:
+    """Whether the engine was compiled when the package was installed."""
+    spec = find_spec("pdproto.check.native._search")
+    return spec is not None and spec.origin is not None
+
+
+class NativeEngine:
+    """See engine.Engine, which this class implements.
+
+    The results are the same for any number of workers. Ids are a shard's number and an index in
+    it; positions go through the shards in turn.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        workers: int,
+        bytes_max: int = UNLIMITED,
+        shard_max: int = 1 << INDEX_BITS,
+    ) -> None:
+        """Store the initial states.
+
+        workers: threads, at most SHARDS of which are used. bytes_max: what `bytes` may reach;
+        shard_max: states in one of SHARDS shards; past either limit `step` raises MemoryError.
+        Raises MemoryError when even the initial states do not fit, ValueError when there is no
+        worker or the states are too wide.
+        """
+        if workers < 1:
+            raise ValueError(f"workers: want 1 or more, got {workers}")
+        self._program = program
+        self._workers = min(workers, SHARDS)
+        self._packed = PackedProgram(program)
+        self._levels: list[int] = []
+        self._library = _library()
+        handle = self._library.search_open(
+            ctypes.byref(self._packed.image), self._workers, bytes_max, shard_max
+        )
+        if not handle:
+            raise MemoryError("no memory for the search engine")
+        self._close = weakref.finalize(self, self._library.search_close, handle)
+        self._pointer = ctypes.c_void_p(handle)
+        initial = np.array([self._packed.split(state) for state in program.initial], np.uint64)
+        if not self._library.search_seed(self._handle, _address(initial), len(program.initial)):
+            self.close()
+            raise MemoryError(f"no memory for {len(program.initial)} initial states")
+
+    @property
+    def states(self) -> int:
+        return int(self._counts()[:SHARDS].sum())
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return tuple(self._levels)
+
+    @property
+    def frontier(self) -> int:
+        counts = self._counts()
+        return int(counts[:SHARDS].sum() - counts[SHARDS : 2 * SHARDS].sum())
+
+    @property
+    def fired(self) -> NDArray[np.int64]:
+        by_place = np.zeros(len(self._packed.rows), dtype=np.int64)
+        self._library.search_fired(self._handle, _address(by_place))
+        fired = np.zeros(len(self._program.rows), dtype=np.int64)
+        for place, row in enumerate(self._packed.rows):
+            if row != PADDING:
+                fired[row] = by_place[place]
+        return fired
+
+    @property
+    def hits(self) -> dict[int, int]:
+        by_place = np.empty(len(self._packed.patterns), dtype=np.uint32)
+        self._library.search_hits(self._handle, _address(by_place))
+        found = zip(self._packed.patterns, by_place.tolist(), strict=True)
+        return dict(sorted((p, i) for p, i in found if p != PADDING and i != NONE))
+
+    @property
+    def stuck(self) -> tuple[int, int | None]:
+        count, first = (int(number) for number in self._counts()[2 * SHARDS + 2 :])
+        return count, None if first == NONE else first
+
+    @property
+    def bytes(self) -> int:
+        return int(self._counts()[2 * SHARDS + 1])
+
+    def step(self, states_max: int) -> bool:
+        if self.at_level_end and self.frontier:
+            self._levels.append(self.frontier)
+        if not self._library.search_step(self._handle, max(states_max, 1), self._workers):
+            raise MemoryError(f"no memory for more than {self.states:,} states")
+        return self.frontier > 0
+
+    @property
+    def at_level_end(self) -> bool:
+        return not self._counts()[2 * SHARDS]
+
+    def state(self, identity: int) -> int:
+        words = np.empty(self._program.words, dtype=np.uint64)
+        self._library.search_state(self._handle, self._checked(identity), _address(words))
+        return int.from_bytes(words.astype("<u8").tobytes(), "little")
+
+    def parent(self, identity: int) -> int | None:
+        parent = self._library.search_parent(self._handle, self._checked(identity))
+        return None if parent == NONE else parent
+
+    def find(self, state: int) -> int | None:
+        if not 0 <= state < 1 << self._program.words * WORD_BITS:
+            return None
+        found = self._library.search_find(self._handle, _address(self._packed.split(state)))
+        return None if found == NONE else found
+
+    def edges(self) -> Edges:
+        starts = np.zeros(self.states + 1, dtype=np.int64)
+        self._library.search_count_edges(self._handle, self._workers, _address(starts[1:]))
+        np.cumsum(starts, out=starts)
+        targets, rows = (np.empty(starts[-1], dtype=np.uint32) for _ in range(2))
+        self._library.search_fill_edges(
+            self._handle, self._workers, _address(starts), _address(targets), _address(rows)
+        )
+        return Edges(starts, targets, rows)
+
+    def identity(self, position: int) -> int:
+        ends = np.cumsum(self._counts()[:SHARDS])
+        if not 0 <= position < ends[-1]:
+            raise IndexError(f"no state at {position}: {ends[-1]} are stored")
+        shard = int(np.searchsorted(ends, position, side="right"))
+        start = int(ends[shard - 1]) if shard else 0
+        return shard << INDEX_BITS | position - start
+
+    def position(self, identity: int) -> int:
+        shard, index = divmod(self._checked(identity), 1 << INDEX_BITS)
+        return int(self._counts()[:shard].sum()) + index
+
+    def where(self, guard: Guard) -> NDArray[np.bool_]:
+        packed = self._packed.guards([guard], in_order([guard]))
+        where = np.zeros(self.states, dtype=np.bool_)
+        self._library.search_where(
+            self._handle, self._workers, ctypes.byref(packed), _address(where)
+        )
+        return where
+
+    def close(self) -> None:
+        self._close()
+
+    @property
+    def _handle(self) -> ctypes.c_void_p:
+        if not self._close.alive:
+            raise ValueError("the search engine has been closed")
+        return self._pointer
+
+    def _counts(self) -> NDArray[np.uint64]:
+        """Stored and expanded by shard; then left in the level, bytes, stuck, the first stuck."""
+        counts = np.zeros(2 * SHARDS + 4, dtype=np.uint64)
+        self._library.search_counts(self._handle, _address(counts))
+        return counts
+
+    def _checked(self, identity: int) -> int:
+        shard, index = divmod(identity, 1 << INDEX_BITS)
+        if not (0 <= shard < SHARDS and index < self._counts()[shard]):
+            raise IndexError(f"no state has the id {identity}")
+        return identity
+
+
+def _address(array: NDArray[np.generic]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    spec = find_spec("pdproto.check.native._search")
+    if spec is None or spec.origin is None:
+        raise ImportError("the native engine was not compiled: reinstall with a C compiler at hand")
+    library = ctypes.CDLL(spec.origin)
+    pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
+    signatures: dict[str, tuple[type | None, tuple[type, ...]]] = {
+        "search_open": (pointer, (pointer, u32, u64, u64)),
+        "search_seed": (ctypes.c_bool, (pointer, pointer, u64)),
+        "search_step": (ctypes.c_bool, (pointer, u64, u32)),
+        "search_counts": (None, (pointer, pointer)),
+        "search_fired": (None, (pointer, pointer)),
+        "search_hits": (None, (pointer, pointer)),
+        "search_state": (None, (pointer, u32, pointer)),
+        "search_parent": (u32, (pointer, u32)),
+        "search_find": (u32, (pointer, pointer)),
+        "search_where": (None, (pointer, u32, pointer, pointer)),
+        "search_count_edges": (None, (pointer, u32, pointer)),
+        "search_fill_edges": (None, (pointer, u32, pointer, pointer, pointer)),
+        "search_close": (None, (pointer,)),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -1,0 +1,265 @@
+"""A Program as the flat arrays that search.c reads.
+
+The structures mirror those of search.c, field for field, and their comments there give the
+shapes. Guards are matched eight at a time by one of their words, the *key*: guards with the same
+key word stand together in a block, and every block is filled up to a multiple of eight with
+guards that never hold. So the engine has an order of its own, and `Packed` leads back from it.
+"""
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.check.program import WORD_BITS, Action, Guard, Literal, Permutation, Program, Symmetry
+
+LANES: Final = 8  # guards that one instruction compares, at the most
+BLOCK_MAX: Final = 64  # a block's verdicts are the bits of one word
+PADDING: Final = -1  # where the engine has a guard that the program has not
+WORDS_MAX: Final = 4096  # search.c keeps a few states on the stack
+_WORD: Final = (1 << WORD_BITS) - 1
+_NEVER: Final = Guard(mask=0, value=1)
+_IDLE: Final = Action(_NEVER, clear=0, assign=0)
+
+
+def _fields(counts: Sequence[str], arrays: Sequence[str]) -> list[tuple[str, type]]:
+    return [(name, ctypes.c_uint64) for name in counts] + [(n, ctypes.c_void_p) for n in arrays]
+
+
+class Guards(ctypes.Structure):
+    _fields_ = _fields(
+        ("count", "blocks"),
+        (
+            *("block_start", "block_word", "key_mask", "key_value", "simple", "mask", "value"),
+            *("clause_start", "literal_start", "literal_word", "literal_mask", "literal_value"),
+        ),
+    )
+
+
+class Actions(ctypes.Structure):
+    _fields_ = (("guards", Guards), *_fields((), ("keep", "assign")))
+
+
+class Stripes(ctypes.Structure):
+    _fields_ = _fields(("count",), ("start", "ones", "word", "shift"))
+
+
+class Groups(ctypes.Structure):
+    _fields_ = _fields(
+        ("count",), ("start", "piece_start", "piece_word", "piece_mask", "piece_turn")
+    )
+
+
+class Image(ctypes.Structure):
+    """Program of search.c."""
+
+    _fields_ = (
+        *_fields(("words",), ()),
+        ("rows", Actions),
+        *_fields((), ("row_number", "row_progress")),
+        ("sweeps", Actions),
+        ("patterns", Guards),
+        ("stripes", Stripes),
+        ("groups", Groups),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Guards whose keys are about one word, by their places in the program; PADDING at the end."""
+
+    word: int
+    places: tuple[int, ...]
+
+
+class PackedProgram:
+    """The arrays of a program, kept alive for as long as this object is.
+
+    image: what search.c takes. rows, patterns: for each row and pattern of the engine its place
+    in the program, or PADDING.
+    """
+
+    def __init__(self, program: Program) -> None:
+        """Raises ValueError for a state too wide, OverflowError for a value that is wider still."""
+        if program.words > WORDS_MAX:
+            raise ValueError(f"a state of {program.bits} bits: at most {WORDS_MAX * WORD_BITS}")
+        self.words = program.words
+        self._arrays: list[NDArray[np.uint64]] = []
+        rows = by_word([row.guard for row in program.rows])
+        patterns = by_word(program.patterns)
+        self.rows = _places(rows)
+        self.patterns = _places(patterns)
+        self.image = Image(
+            words=self.words,
+            rows=self._actions(program.rows, rows),
+            row_number=self.array(max(place, 0) for place in self.rows),
+            row_progress=self.array(p != PADDING and program.progress[p] for p in self.rows),
+            sweeps=self._actions(program.sweeps, in_order([s.guard for s in program.sweeps])),
+            patterns=self.guards(program.patterns, patterns),
+            stripes=self._stripes(program.symmetry),
+            groups=self._groups(program.symmetry),
+        )
+
+    def array(self, values: Iterable[int]) -> int:
+        """The address of the values as 64-bit words."""
+        array = np.array(list(values), dtype=np.uint64)
+        self._arrays.append(array)
+        return int(array.ctypes.data)
+
+    def split(self, value: int) -> NDArray[np.uint64]:
+        """The words of a state or a mask, the lowest first."""
+        data = value.to_bytes(self.words * WORD_BITS // 8, "little")
+        return np.frombuffer(data, dtype="<u8").astype(np.uint64)
+
+    def guards(self, guards: Sequence[Guard], blocks: Sequence[Block]) -> Guards:
+        possible = [self._possible(guard) for guard in guards]
+        placed = [_NEVER if p == PADDING else possible[p] for p in _places(blocks)]
+        key_words = [block.word for block in blocks for _ in block.places]
+        keys = [_WORD << word * WORD_BITS for word in key_words]
+        clauses = [clause for guard in placed for clause in guard.clauses]
+        literals = [literal for clause in clauses for literal in clause]
+        words = [_word(literal.mask) for literal in literals]
+        return Guards(
+            count=len(placed),
+            blocks=len(blocks),
+            block_start=self.array(_starts(len(block.places) for block in blocks)),
+            block_word=self.array(block.word for block in blocks),
+            key_mask=self.array(map(_in_word, (g.mask for g in placed), key_words)),
+            key_value=self.array(map(_in_word, (g.value for g in placed), key_words)),
+            simple=self.array(
+                not g.clauses and not (g.mask | g.value) & ~key
+                for g, key in zip(placed, keys, strict=True)
+            ),
+            mask=self._states(g.mask for g in placed),
+            value=self._states(g.value for g in placed),
+            clause_start=self.array(_starts(len(g.clauses) for g in placed)),
+            literal_start=self.array(_starts(map(len, clauses))),
+            literal_word=self.array(words),
+            literal_mask=self.array(map(_in_word, (x.mask for x in literals), words)),
+            literal_value=self.array(map(_in_word, (x.value for x in literals), words)),
+        )
+
+    def _actions(self, actions: Sequence[Action], blocks: Sequence[Block]) -> Actions:
+        placed = [_IDLE if p == PADDING else actions[p] for p in _places(blocks)]
+        return Actions(
+            guards=self.guards([action.guard for action in actions], blocks),
+            keep=self._states(self._everything & ~action.clear for action in placed),
+            assign=self._states(action.assign for action in placed),
+        )
+
+    def _stripes(self, symmetry: Symmetry) -> Stripes:
+        offsets = [offset for stripe in symmetry.stripes for offset in stripe.offsets]
+        return Stripes(
+            count=len(symmetry.stripes),
+            start=self.array(_starts(len(stripe.offsets) for stripe in symmetry.stripes)),
+            ones=self.array((1 << stripe.width) - 1 for stripe in symmetry.stripes),
+            word=self.array(offset // WORD_BITS for offset in offsets),
+            shift=self.array(offset % WORD_BITS for offset in offsets),
+        )
+
+    def _groups(self, symmetry: Symmetry) -> Groups:
+        """The top word's pieces come first, for the least image is found from the top down."""
+        pieces = [
+            _pieces(permutation, target, self.words)
+            for group in symmetry.groups
+            for permutation in group
+            for target in reversed(range(self.words))
+        ]
+        flat = [piece for part in pieces for piece in part]
+        return Groups(
+            count=len(symmetry.groups),
+            start=self.array(_starts(map(len, symmetry.groups))),
+            piece_start=self.array(_starts(map(len, pieces))),
+            piece_word=self.array(word for word, _, _ in flat),
+            piece_mask=self.array(mask for _, mask, _ in flat),
+            piece_turn=self.array(turn for _, _, turn in flat),
+        )
+
+    def _states(self, values: Iterable[int]) -> int:
+        array = np.array([self.split(value) for value in values], dtype=np.uint64)
+        self._arrays.append(array)
+        return int(array.ctypes.data)
+
+    @property
+    def _everything(self) -> int:
+        return (1 << self.words * WORD_BITS) - 1
+
+    def _possible(self, guard: Guard) -> Guard:
+        """The same guard with every mask inside a state and every value inside its mask."""
+        if guard.value & ~(guard.mask & self._everything):
+            return _NEVER
+        clauses = (
+            tuple(
+                Literal(literal.mask & self._everything, literal.value)
+                for literal in clause
+                if not literal.value & ~(literal.mask & self._everything)
+            )
+            for clause in guard.clauses
+        )
+        return Guard(guard.mask & self._everything, guard.value, tuple(clauses))
+
+
+def by_word(guards: Sequence[Guard]) -> list[Block]:
+    """Blocks for guards whose order is free: each is keyed by the word it says most about."""
+    keys = [
+        max(_words(guard), key=lambda w: _in_word(guard.mask, w).bit_count()) for guard in guards
+    ]
+    return _blocks(sorted(range(len(guards)), key=keys.__getitem__), keys)
+
+
+def in_order(guards: Sequence[Guard]) -> list[Block]:
+    """Blocks for guards that are applied in turn: a guard joins the block before it if it can."""
+    keys: list[int] = []
+    for guard in guards:
+        words = _words(guard)
+        previous = keys[-1] if keys else words[0]
+        keys.append(previous if previous in words else words[0])
+    return _blocks(range(len(guards)), keys)
+
+
+def _blocks(places: Iterable[int], keys: Sequence[int]) -> list[Block]:
+    blocks = []
+    for word, group in groupby(places, key=keys.__getitem__):
+        members = list(group)
+        members += [PADDING] * (-len(members) % LANES)
+        for start in range(0, len(members), BLOCK_MAX):
+            blocks.append(Block(word, tuple(members[start : start + BLOCK_MAX])))
+    return blocks
+
+
+def _places(blocks: Iterable[Block]) -> list[int]:
+    return [place for block in blocks for place in block.places]
+
+
+def _words(guard: Guard) -> list[int]:
+    """The words that the cube reads; the first if it reads none."""
+    return [w for w in range(_word(guard.mask) + 1) if _in_word(guard.mask, w)] or [0]
+
+
+def _word(mask: int) -> int:
+    """The word that holds the top bit of the mask."""
+    return max(mask.bit_length() - 1, 0) // WORD_BITS
+
+
+def _in_word(value: int, word: int) -> int:
+    return value >> word * WORD_BITS & _WORD
+
+
+def _starts(lengths: Iterable[int]) -> list[int]:
+    return [0, *accumulate(lengths)]
+
+
+def _pieces(permutation: Permutation, target: int, words: int) -> list[tuple[int, int, int]]:
+    """What the permutation brings into word `target`: (word, mask there, rotation to the left)."""
+    pieces = []
+    for mask, shift in permutation.moves:
+        window = _WORD << target * WORD_BITS
+        origin = mask & (window >> shift if shift >= 0 else window << -shift)
+        for word in range(words):
+            if part := _in_word(origin, word):
+                pieces.append((word, part, shift % WORD_BITS))
+    return pieces
