@@ -33,7 +33,7 @@ from .machine import (
 from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
 from .sorts import ANY, Sort
-from .symbols import Message, Rigid, State
+from .symbols import Message, Rigid, Sizes, State, Tuples
 from .system import Configuration, System
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "Retarget",
     "Rigid",
     "Row",
+    "Sizes",
     "Sometimes",
     "Sort",
     "SpecError",
@@ -71,6 +72,7 @@ __all__ = [
     "System",
     "Table",
     "Timer",
+    "Tuples",
     "all_of",
     "any_of",
     "auto",

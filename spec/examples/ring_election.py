@@ -1,0 +1,137 @@
+"""Leader election in a ring: the nodes agree on the one with the highest id.
+
+After Chang and Roberts, "An improved algorithm for decentralized extrema-finding in circular
+configurations of processes" (Communications of the ACM 22(5), 1979).
+
+Rule 1: a node hears from the node before it on the ring, and speaks to the node after it.
+Rule 2: a proposal travels on past lower nodes, and ends at a higher one.
+Rule 3: whose proposal comes back to it has won, and says so once around the ring.
+
+Any nodes may start, at any time, even all of them. The ring is reliable: what has been sent
+arrives, though perhaps late, more than once, and out of order.
+"""
+
+from typing import Final
+
+from pdproto.spec.language import (
+    Always,
+    Call,
+    Configuration,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    Machine,
+    Message,
+    Reject,
+    Rigid,
+    Row,
+    Sizes,
+    Sometimes,
+    Sort,
+    State,
+    System,
+    Table,
+    Tuples,
+    all_of,
+    auto,
+    each,
+    exists,
+    forall,
+    implies,
+)
+
+
+class Node(Sort, ordered=True):
+    """A process on the ring. Its place in the order is its id."""
+
+
+class Role(State):
+    ASLEEP = auto()
+    CANDIDATE = auto()
+    BEATEN = auto()
+    FOLLOWER = auto()
+    LEADER = auto()
+
+
+def downward(sizes: Sizes) -> Tuples:
+    """Each node speaks to the one below it: the worst case, as proposals travel the farthest."""
+    size = sizes[Node]
+    return {(node, (node - 1) % size) for node in range(size)}
+
+
+def upward(sizes: Sizes) -> Tuples:
+    """Each node speaks to the one above it: the best case, as all proposals but one end at once."""
+    size = sizes[Node]
+    return {(node, (node + 1) % size) for node in range(size)}
+
+
+# n is the node itself, p the one before it, m the one after it, and k the one that is spoken of.
+k, m, n, p = Node("k"), Node("m"), Node("n"), Node("p")
+
+next = Rigid("next", n, m, given=downward)  # noqa: A001 - the usual name for it
+
+node = Machine("node", n)
+
+role = node.function("role", Role, edges={
+    Role.ASLEEP: (Role.CANDIDATE, Role.BEATEN),
+    Role.CANDIDATE: (Role.BEATEN, Role.LEADER),
+    Role.BEATEN: (Role.FOLLOWER,),
+})
+follows = node.relation("follows", Node)
+
+propose = Message("propose", n, m, k, sender=node, receiver=node.at(m), reliable=True)
+elected = Message("elected", n, m, k, sender=node, receiver=node.at(m), reliable=True)
+
+NODE: Final = Table(node, state=role, rows=(
+    Row("start", on=Call("start"), at=Role.ASLEEP, to=Role.CANDIDATE,
+        send=[each(m, propose(n, m, n), where=next(n, m))]),
+    Row("wake_up", on=propose(p, n, k), at=Role.ASLEEP, to=Role.CANDIDATE, when=k.before(n),
+        send=[each(m, propose(n, m, n), where=next(n, m))],
+        why="a lower node cannot win, so it proposes itself instead"),
+    Row("pass_on", on=propose(p, n, k), at=(Role.ASLEEP, Role.CANDIDATE, Role.BEATEN),
+        to=Role.BEATEN, when=n.before(k),
+        send=[each(m, propose(n, m, k), where=next(n, m))]),
+    Ignore(propose(p, n, k), at=(Role.CANDIDATE, Role.BEATEN), when=k.before(n),
+           why="a lower node cannot win, and a higher one is on its way already"),
+    Row("win", on=propose(p, n, n), at=Role.CANDIDATE, to=Role.LEADER,
+        do=[follows(n, n).to(True)],
+        send=[each(m, elected(n, m, n), where=next(n, m))]),
+    Reject(propose(p, n, n), at=(Role.ASLEEP, Role.BEATEN),
+           why="its own proposal comes back only past every node, and then no node is higher"),
+    Ignore(propose(p, n, k), at=(Role.FOLLOWER, Role.LEADER), why="the election is over"),
+    Row("follow", on=elected(p, n, k), at=Role.BEATEN, to=Role.FOLLOWER,
+        do=[follows(n, k).to(True)],
+        send=[each(m, elected(n, m, k), where=next(n, m))]),
+    Ignore(elected(p, n, k), at=(Role.FOLLOWER, Role.LEADER),
+           why="the news is known here; at the leader it has been all around the ring"),
+    Reject(elected(p, n, k), at=(Role.ASLEEP, Role.CANDIDATE),
+           why="before anybody wins, the winner's proposal has beaten every other node"),
+))
+
+PROPERTIES: Final = (
+    Always("one_leader",
+           implies(all_of(role(n) == Role.LEADER, role(m) == Role.LEADER), n.same(m)),
+           why="two nodes never lead at once"),
+    Always("the_leader_is_the_highest", implies(role(n) == Role.LEADER, ~n.before(m)),
+           why="whoever leads, no node has a higher id"),
+    Always("who_follows_has_a_leader", implies(follows(n, k), role(k) == Role.LEADER),
+           why="what the ring says of the winner is true"),
+    Sometimes("somebody_leads", role(n) == Role.LEADER),
+    Sometimes("somebody_follows", all_of(n.differs(k), follows(n, k))),
+    LeadsTo("a_start_elects_a_leader_whom_all_know", role(n) != Role.ASLEEP,
+            exists(k, forall(m, follows(m, k))),
+            why="one node that starts is enough, and each message need arrive only once",
+            under=(Fairness.TIMERS, Fairness.CONSUMED)),
+)
+
+SYSTEM: Final = System(
+    "ring-election",
+    "Leader election in a ring: the nodes agree on the one with the highest id.",
+    tables=(NODE,),
+    properties=PROPERTIES,
+    final=forall(n, role(n).among(Role.FOLLOWER, Role.LEADER)),
+    configurations={
+        "default": Configuration({Node: 4}),
+        "best-case": Configuration({Node: 4}, given={next: upward}),
+    },
+)
