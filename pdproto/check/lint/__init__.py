@@ -1,0 +1,65 @@
+"""Lint: what is wrong with a spec before a single state is explored.
+
+Every rule is static: it looks at the ground rows of a small instance and at which values each cell
+can take by itself. An error is a hole or an ambiguity that a runtime would run into; a warning is
+most likely not what was meant; a note is worth knowing.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from pdproto.check.lint.determinism import determinism
+from pdproto.check.lint.names import unused_names, unwitnessed
+from pdproto.check.lint.promises import attachments, devices, edges
+from pdproto.check.lint.remark import Remark, Severity, arranged
+from pdproto.check.lint.resend import resends
+from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.totality import totality
+from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
+from pdproto.check.rigid import interpretations
+from pdproto.spec.language.symbols import Sizes
+from pdproto.spec.language.system import Configuration, System
+
+__all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small_sizes"]
+
+ELEMENTS: Final = 2  # of each sort: two of everything that can differ
+INTERPRETATIONS_MAX: Final = 64
+
+
+def small_sizes(system: System, elements: int = ELEMENTS) -> Sizes:
+    """`elements` of each sort, or fewer where the default configuration has fewer."""
+    default = system.configurations.get("default")
+    sizes: Sizes = {} if default is None else default.sizes
+    return {sort: min(elements, sizes.get(sort, elements)) for sort in system.sorts}
+
+
+def lint(system: System, sizes: Sizes) -> tuple[Remark, ...]:
+    """Every remark on the system with all its fault layers, errors first.
+
+    Raises SpecError or TooLargeError where the system has no ground form at these sizes.
+    """
+    default = system.configurations.get("default")
+    configuration = Configuration(sizes, given={} if default is None else default.given)
+    worlds = interpretations(system, sizes, configuration)
+    subjects = [Subject(system, sizes, given) for given in islice(worlds, INTERPRETATIONS_MAX)]
+    return arranged(_remarks(system, subjects, complete=next(worlds, None) is None))
+
+
+def _remarks(system: System, subjects: list[Subject], *, complete: bool) -> Iterator[Remark]:
+    for subject in subjects:
+        yield from totality(subject)
+        yield from determinism(subject)
+        yield from edges(subject)
+        yield from attachments(subject)
+        yield from resends(subject)
+    yield from devices(system)
+    yield from unused_names(system)
+    yield from unwitnessed(system)
+    if complete:
+        # What is impossible is so only if every topology has been looked at.
+        yield from rows_that_never_fire(subjects)
+        yield from vacuous_properties(subjects)
+    else:
+        problem = f"only {len(subjects)} interpretations of the rigid symbols were looked at"
+        yield Remark("incomplete", Severity.NOTE, problem, system.place)

@@ -1,0 +1,77 @@
+"""Does every trigger have one answer? Two rows that can both fire leave the choice to nobody.
+
+Rows compete if they are on the same trigger, with the same arguments, at the same instance, in the
+protocol itself or in the same fault layer (a fault is a choice of the environment). What the caller
+chooses is part of the trigger: rows that choose for the same variable compete for the same choice
+only, and a row never competes with itself.
+
+Steps that an instance takes by itself compete where their order matters: they write one cell
+differently, or one takes the other's guard away. A runtime must then pick one, and the spec does
+not say which: a warning, because the explorer tries both orders.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from pdproto.check.grounding import GroundRow
+from pdproto.check.lint.remark import Remark, Severity
+from pdproto.check.lint.solver import after, solve
+from pdproto.check.lint.subject import Subject
+from pdproto.check.words import trigger_text
+
+
+def determinism(subject: Subject) -> Iterator[Remark]:
+    """The pairs of rows that can both fire, each pair once."""
+    found: set[tuple[str, str]] = set()
+    for event, numbers in subject.rows_by_event.items():
+        for one, two in combinations(numbers, 2):
+            first, second = subject.ground.rows[one], subject.ground.rows[two]
+            names = (first.row.name, second.row.name)
+            if names in found or not _compete(first, second):
+                continue
+            solution = solve(subject.receivable, subject.guards[one] + subject.guards[two])
+            if solution is None:
+                continue
+            if event.kind:
+                found.add(names)
+                yield _overlap(subject, first, second, solution)
+            elif _order_matters(subject, one, two):
+                found.add(names)
+                problem = f"{names[0]} and {names[1]} can both fire, and their order matters"
+                witness = subject.witness(solution, subject.receivable)
+                yield Remark("determinism", Severity.WARNING, problem, second.row.place, witness)
+
+
+def _compete(first: GroundRow, second: GroundRow) -> bool:
+    """Whether nothing outside the guards tells the rows apart."""
+    if first.row is second.row or first.layer != second.layer:
+        return False
+    shared = set(first.row.choose) & set(second.row.choose)
+    return all(first.environment[v] == second.environment[v] for v in shared)
+
+
+def _overlap(
+    subject: Subject, first: GroundRow, second: GroundRow, solution: dict[int, int]
+) -> Remark:
+    trigger = trigger_text(second.row.on).removeprefix("on ")
+    problem = f"{first.row.name} and {second.row.name} can both answer {trigger}"
+    # Two ways to ignore it, or to reject it, differ in their reason only.
+    same = first.row.kind == second.row.kind != "row"
+    severity = Severity.WARNING if same else Severity.ERROR
+    witness = subject.witness(solution, subject.receivable)
+    return Remark("determinism", severity, problem, second.row.place, witness)
+
+
+def _order_matters(subject: Subject, one: int, two: int) -> bool:
+    rows = subject.ground.rows
+    writes = subject.written(rows[one]), subject.written(rows[two])
+    if any(writes[0][cell] != writes[1][cell] for cell in writes[0].keys() & writes[1].keys()):
+        return True
+    both = subject.guards[one] + subject.guards[two]
+    return any(
+        solve(subject.receivable, (*both, after(subject.cells.fails(guard), written))) is not None
+        for guard, written in (
+            (rows[two].action.guard, writes[0]),
+            (rows[one].action.guard, writes[1]),
+        )
+    )

@@ -1,0 +1,46 @@
+"""What lint has to say: one line about one place of a spec."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pdproto.spec.language.place import Place
+
+
+class Severity(StrEnum):
+    ERROR = "error"  # the tables leave something open that a runtime must know
+    WARNING = "warning"  # most likely not what was meant
+    NOTE = "note"  # worth knowing, and often right
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One finding. witness: the cells of a state that shows it, `vote(p0) = committed`."""
+
+    rule: str
+    severity: Severity
+    message: str
+    place: Place
+    witness: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """As compilers write it, so that editors can jump there."""
+        example = f" (where {', '.join(self.witness)})" if self.witness else ""
+        return f"{self.place}: {self.severity}: {self.rule}: {self.message}{example}"
+
+
+_ORDER: Final = tuple(Severity)
+
+
+def arranged(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+    """By severity, then by place; of remarks that differ only in their witness the first."""
+    first: dict[tuple[str, str, Place], Remark] = {}
+    for remark in remarks:
+        first.setdefault((remark.rule, remark.message, remark.place), remark)
+    return tuple(
+        sorted(
+            first.values(),
+            key=lambda r: (_ORDER.index(r.severity), r.place.path, r.place.line, r.rule, r.message),
+        )
+    )

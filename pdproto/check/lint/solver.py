@@ -1,0 +1,136 @@
+"""Can these guards hold together? An exact answer over cells with few values each.
+
+A *domain* is the set of codes that a cell may have, as a bit set. A *box* narrows some cells to
+bit sets; a *constraint* is a disjunction of boxes. A guard is a box and clauses, and so is its
+negation, so conjunctions of both are conjunctions of constraints. The search is DPLL (Davis,
+Logemann, Loveland 1962) with cells of many values in the place of booleans.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pdproto.check.layout import Field
+from pdproto.check.program import Guard, Literal
+
+Domains: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes it may have
+Box: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes that are asked for
+Constraint: TypeAlias = tuple[Box, ...]  # at least one box contains the state
+
+
+class Cells:
+    """The cells of a layout, and guards over its masks as constraints."""
+
+    def __init__(self, fields: Iterable[tuple[Field, int]]) -> None:
+        """fields: each cell's place and its number of values."""
+        self._cells = {field.mask: (field, (1 << values) - 1) for field, values in fields}
+        self.full: dict[int, int] = {f.offset: every for f, every in self._cells.values()}
+
+    def holds(self, guard: Guard) -> tuple[Constraint, ...]:
+        """The guard holds."""
+        cube = dict(self._cube(guard))
+        clauses = (self._clause(clause) for clause in guard.clauses)
+        choices = tuple(
+            tuple({cell: codes} for cell, codes in clause.items()) for clause in clauses
+        )
+        return ((cube,), *choices)
+
+    def fails(self, guard: Guard) -> Constraint:
+        """The guard does not hold: a cell of its cube differs, or a clause is false throughout."""
+        cube = tuple({cell: self.full[cell] & ~code} for cell, code in self._cube(guard))
+        clauses = tuple(
+            {cell: self.full[cell] & ~codes for cell, codes in self._clause(clause).items()}
+            for clause in guard.clauses
+        )
+        return cube + clauses
+
+    def codes(self, mask: int, state: int) -> dict[int, int]:
+        """What the cells under a mask are in a state, each as a bit set of one code."""
+        return dict(self._cube(Guard(mask, state & mask)))
+
+    def _cube(self, guard: Guard) -> Iterator[tuple[int, int]]:
+        for mask, (field, _) in self._cells.items():
+            if guard.mask & mask:
+                yield field.offset, 1 << ((guard.value & mask) >> field.offset)
+
+    def _clause(self, clause: Sequence[Literal]) -> Box:
+        box: dict[int, int] = {}
+        for literal in clause:
+            field, _ = self._cells[literal.mask]
+            code = 1 << (literal.value >> field.offset)
+            box[field.offset] = box.get(field.offset, 0) | code
+        return box
+
+
+def after(constraint: Constraint, written: Box) -> Constraint:
+    """The constraint on the state after an update, as a constraint on the state before it.
+
+    written: the cells that the update assigns, each with the bit set of the code it gets.
+    """
+    return tuple(
+        {cell: codes for cell, codes in box.items() if cell not in written}
+        for box in constraint
+        if all(codes & written[cell] for cell, codes in box.items() if cell in written)
+    )
+
+
+def solve(domains: Domains, constraints: Iterable[Constraint]) -> dict[int, int] | None:
+    """The domains of the cells that matter, narrowed until every choice is a solution.
+
+    None if there is no solution. A cell that is absent from the answer may have any value.
+    """
+    asked = tuple(constraints)
+    cells = {cell for constraint in asked for box in constraint for cell in box}
+    return _search({cell: domains[cell] for cell in sorted(cells)}, asked)
+
+
+def _search(domains: dict[int, int], constraints: Sequence[Constraint]) -> dict[int, int] | None:
+    """As `solve`; the caller gives `domains` away."""
+    pending = _propagated(domains, constraints)
+    if pending is None:
+        return None
+    if not pending:
+        return domains
+    branch = min(pending, key=len)
+    others = [constraint for constraint in pending if constraint is not branch]
+    for box in branch:
+        solution = _search({**domains, **_narrowed(domains, box)}, others)
+        if solution is not None:
+            return solution
+        if len(box) == 1:
+            # Whatever else solves the rest lies outside this box, for inside it was just searched.
+            ((cell, codes),) = box.items()
+            domains[cell] &= ~codes
+            if not domains[cell]:
+                return None
+    return None
+
+
+def _propagated(
+    domains: dict[int, int], constraints: Sequence[Constraint]
+) -> list[Constraint] | None:
+    """Narrow the domains by every constraint with one box left; returns what is still open."""
+    while True:
+        pending: list[Constraint] = []
+        narrowed = False
+        for constraint in constraints:
+            left = tuple(
+                box
+                for box in constraint
+                if all(domains[cell] & codes for cell, codes in box.items())
+            )
+            if not left:
+                return None
+            if any(all(not domains[c] & ~codes for c, codes in box.items()) for box in left):
+                continue
+            if len(left) == 1:
+                domains.update(_narrowed(domains, left[0]))
+                narrowed = True
+            else:
+                pending.append(left)
+        constraints = pending
+        if not narrowed:
+            return pending
+
+
+def _narrowed(domains: Domains, box: Box) -> dict[int, int]:
+    return {cell: domains[cell] & codes for cell, codes in box.items()}

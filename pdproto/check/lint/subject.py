@@ -1,0 +1,171 @@
+"""What lint looks at: a system at small sizes, and which values its cells can ever take.
+
+The values are a fixpoint over the ground rows, cell by cell: a row whose guard can hold, given what
+each cell may be by itself, adds the values that it writes. Every value that a run can reach is
+among them, so what is impossible here is impossible; what is possible here need not be.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias, assert_never
+
+from pdproto.check.grounding import Ground, GroundRow, Interpretation
+from pdproto.check.layout import Indices, cell_name, value_name
+from pdproto.check.lint.solver import Cells, Constraint, Domains, solve
+from pdproto.check.program import Guard
+from pdproto.spec.language.machine import Call, Completion, Machine, Table, Timer, Trigger
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Sent, Sizes, Symbol
+from pdproto.spec.language.system import System
+
+AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One instance of a trigger, at one instance of the machine that it happens to."""
+
+    machine: AnyMachine
+    own: Indices
+    kind: str  # "message", "call", "timer", "completion", or "" for a step taken by itself
+    name: str
+    arguments: Indices
+
+
+class Subject:
+    """A system with all its fault layers, at given sizes, in one interpretation."""
+
+    def __init__(self, system: System, sizes: Sizes, given: Interpretation) -> None:
+        self.system: Final = system
+        self.ground: Final = Ground(system, sizes, tuple(system.faults), given)
+        fields = self.ground.layout.fields
+        self.cells: Final = Cells((f, len(symbol.values)) for (symbol, _), f in fields.items())
+        self.names: Final = {field.offset: cell for cell, field in fields.items()}
+
+    @cached_property
+    def guards(self) -> Mapping[int, tuple[Constraint, ...]]:
+        """By number of the ground row: its guard as constraints."""
+        return {
+            number: self.cells.holds(row.action.guard)
+            for number, row in enumerate(self.ground.rows)
+        }
+
+    @cached_property
+    def _reached(self) -> tuple[Domains, frozenset[int]]:
+        domains = dict.fromkeys(self.cells.full, 1)  # code 0 is initial
+        waiting = dict(enumerate(self.ground.rows))
+        fired: set[int] = set()
+        grown = True
+        while grown:
+            grown = False
+            for number, row in list(waiting.items()):
+                if solve(domains, self.guards[number]) is None:
+                    continue
+                del waiting[number]
+                fired.add(number)
+                grown = True
+                for cell, code in self.written(row).items():
+                    domains[cell] |= code
+        return domains, frozenset(fired)
+
+    @property
+    def reachable(self) -> Domains:
+        """Each cell's values, initial or written by a row that can fire."""
+        return self._reached[0]
+
+    @cached_property
+    def receivable(self) -> Domains:
+        """As `reachable`, but any message may be about: a faulty peer sends what it likes."""
+        return {
+            cell: self.cells.full[cell] if isinstance(self.names[cell][0], Message) else codes
+            for cell, codes in self.reachable.items()
+        }
+
+    @cached_property
+    def live_rows(self) -> tuple[tuple[int, GroundRow], ...]:
+        """The ground rows that can fire as far as single cells tell, each with its number."""
+        return tuple((n, row) for n, row in enumerate(self.ground.rows) if n in self._reached[1])
+
+    def written(self, row: GroundRow) -> dict[int, int]:
+        """The cells that a row assigns, each with its code as a bit set."""
+        return self.cells.codes(row.action.clear, row.action.assign)
+
+    def possible(self, guards: list[Guard]) -> bool:
+        """Whether one of the guards can hold in a state whose cells are all reachable."""
+        return any(solve(self.reachable, self.cells.holds(g)) is not None for g in guards)
+
+    def witness(self, solution: Domains, domains: Domains) -> tuple[str, ...]:
+        """The cells that a solution pins down: `vote(p0) = committed`."""
+        return tuple(
+            self.cell_text(cell, codes)
+            for cell, codes in solution.items()
+            if codes != domains[cell]
+        )
+
+    def cell_text(self, cell: int, codes: int) -> str:
+        """A cell with the first of the codes: a relation and a message read as literals."""
+        symbol, indices = self.names[cell]
+        value = symbol.values[(codes & -codes).bit_length() - 1]
+        name = cell_name(symbol, indices)
+        if isinstance(value, bool):
+            return name if value else f"not {name}"
+        return f"{name} = {value_name(value)}"
+
+    def offset(self, symbol: Symbol, indices: Indices) -> int:
+        """The cell's place, which is its name among domains."""
+        return self.ground.layout.field(symbol, indices).offset
+
+    def event(self, row: GroundRow) -> Event:
+        """What the ground row waits for, and at which instance."""
+        on = row.row.on
+        kind, name = trigger_name(on)
+        arguments: tuple[Sort, ...] = ()
+        if isinstance(on, Sent):
+            arguments = on.arguments
+        elif isinstance(on, Call | Completion):
+            arguments = on.parameters
+        at = row.environment.__getitem__
+        own = tuple(map(at, row.table.machine.own))
+        return Event(row.table.machine, own, kind, name, tuple(map(at, arguments)))
+
+    @cached_property
+    def tables(self) -> Mapping[AnyMachine, tuple[Table, ...]]:
+        """The tables of each process; the environment's rows wait for nothing and owe nothing."""
+        tables: dict[AnyMachine, tuple[Table, ...]] = {}
+        for table in self.system.every_table:
+            if not table.machine.world:
+                tables[table.machine] = (*tables.get(table.machine, ()), table)
+        return tables
+
+    @cached_property
+    def rows_by_event(self) -> Mapping[Event, tuple[int, ...]]:
+        """The numbers of the ground rows of processes, by what they wait for."""
+        found: dict[Event, list[int]] = {}
+        for number, row in enumerate(self.ground.rows):
+            if not row.table.machine.world:
+                found.setdefault(self.event(row), []).append(number)
+        return {event: tuple(numbers) for event, numbers in found.items()}
+
+    def instances(self, sorts: tuple[type[Sort], ...]) -> Iterator[Indices]:
+        """Every choice of elements for the sorts."""
+        variables = tuple(sort(f"v{place}") for place, sort in enumerate(sorts))
+        for environment in self.ground.environments(variables):
+            yield tuple(environment.values())
+
+
+def trigger_name(on: Trigger) -> tuple[str, str]:
+    """What kind of trigger, and its name; rows on equal ones meet in one cell of the table."""
+    match on:
+        case None:
+            return "", ""
+        case Sent():
+            return "message", on.symbol.name
+        case Call():
+            return "call", on.name
+        case Completion():
+            return "completion", on.name
+        case Timer():
+            return "timer", on.name
+        case _:
+            assert_never(on)

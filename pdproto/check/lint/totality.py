@@ -1,0 +1,190 @@
+"""Is every trigger answered in every state? An answer is a row, an `Ignore` or a `Reject`.
+
+Messages and completions come whether they are wanted or not: a state without an answer is an error.
+Calls and timers are the caller's decision and the clock's, which an endpoint does not offer where
+it has no row: worth a note. Local variables range over what they can reach cell by cell, messages
+are free, because a runtime must also answer a peer that is broken.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pdproto.check.layout import Indices, value_name
+from pdproto.check.lint.remark import Remark, Severity
+from pdproto.check.lint.solver import Constraint, Domains, solve
+from pdproto.check.lint.subject import AnyMachine, Event, Subject, trigger_name
+from pdproto.check.words import trigger_text
+from pdproto.spec.language.formula import Value, atoms
+from pdproto.spec.language.machine import Call, Completion, Table, Timer, Trigger
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Function, Message, Sent
+
+AnyFunction: TypeAlias = Function[Any, *tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """A state of the machine in which nothing answers the trigger."""
+
+    state: Value | None  # None: the machine's table has no state variable
+    witness: tuple[str, ...]
+
+
+def totality(subject: Subject) -> Iterator[Remark]:
+    """The messages and completions without an answer, and the calls and timers not offered."""
+    for machine, tables in subject.tables.items():
+        state = next((table.state for table in tables if table.state is not None), None)
+        for trigger in _triggers(subject, machine, tables):
+            if isinstance(trigger, Sent | Completion):
+                yield from _unanswered(subject, machine, tables, state, trigger)
+            else:
+                yield from _not_offered(subject, machine, tables, state, trigger)
+
+
+def _triggers(
+    subject: Subject, machine: AnyMachine, tables: Sequence[Table]
+) -> Iterable[Sent | Completion | Call | Timer]:
+    """Each trigger of the machine once, as its first row writes it; messages as declared."""
+    found: dict[tuple[str, str], Sent | Completion | Call | Timer] = {}
+    for symbol in subject.system.variables:
+        if isinstance(symbol, Message) and symbol.receiver.machine is machine:
+            found["message", symbol.name] = symbol(*symbol.formals)
+    for table in tables:
+        for row in table.rows:
+            if row.on is not None:
+                found.setdefault(trigger_name(row.on), row.on)
+    return found.values()
+
+
+def _unanswered(
+    subject: Subject,
+    machine: AnyMachine,
+    tables: Sequence[Table],
+    state: AnyFunction | None,
+    trigger: Sent | Completion,
+) -> Iterator[Remark]:
+    text = trigger_text(trigger).removeprefix("on ")
+    if not any(_waits(row.on, trigger) for table in tables for row in table.rows):
+        # A message that guards look at where it lies needs no row of its own.
+        if isinstance(trigger, Sent) and not _is_read(subject, trigger.message):
+            problem = f"{machine} has no row for {text}, in any state"
+            yield Remark("totality", Severity.ERROR, problem, trigger.message.place)
+        return
+    holes = _holes(subject, machine, state, trigger)
+    if not holes:
+        return
+    where = _among(value_name(hole.state) for hole in holes if hole.state is not None)
+    machine_state = f"{machine} in {where}" if where else f"{machine}"
+    problem = f"{machine_state} has no row for {text}"
+    yield Remark("totality", Severity.ERROR, problem, tables[0].place, holes[0].witness)
+
+
+def _not_offered(
+    subject: Subject,
+    machine: AnyMachine,
+    tables: Sequence[Table],
+    state: AnyFunction | None,
+    trigger: Call | Timer,
+) -> Iterator[Remark]:
+    """One note for each trigger: the states in which no row on it can fire at all."""
+    if state is None:
+        return
+    rows = [
+        number
+        for number, row in enumerate(subject.ground.rows)
+        if row.table.machine is machine and _waits(row.row.on, trigger)
+    ]
+    missing: list[str] = []
+    own = (0,) * len(machine.own)
+    for value, domains in _states(subject, subject.receivable, state, own):
+        here = [n for n in rows if subject.event(subject.ground.rows[n]).own == own]
+        if all(solve(domains, subject.guards[number]) is None for number in here):
+            missing.append(value_name(value))
+    if missing:
+        problem = f"{trigger_text(trigger)} is not offered by {machine} in {_among(missing)}"
+        place = next(r.place for t in tables for r in t.rows if _waits(r.on, trigger))
+        yield Remark("offer", Severity.NOTE, problem, place)
+
+
+def _holes(
+    subject: Subject,
+    machine: AnyMachine,
+    state: AnyFunction | None,
+    trigger: Sent | Completion,
+) -> list[_Hole]:
+    """For each state value the first instance of the trigger that nothing answers there."""
+    holes: dict[Value | None, _Hole] = {}
+    for event in _events(subject, machine, trigger):
+        given: list[Constraint] = []
+        if isinstance(trigger, Sent):
+            bit = subject.offset(trigger.message, event.arguments)
+            given = [({bit: 0b10},)]
+        rows = subject.rows_by_event.get(event, ())
+        refused = [subject.cells.fails(subject.ground.rows[n].action.guard) for n in rows]
+        choices: Iterable[tuple[Value | None, Domains]] = [(None, subject.receivable)]
+        if state is not None:
+            choices = _states(subject, subject.receivable, state, event.own)
+        for value, domains in choices:
+            if value in holes:
+                continue
+            solution = solve(domains, given + refused)
+            if solution is not None:
+                pinned = {c: v for c, v in solution.items() if ({c: 0b10},) not in given}
+                witness = subject.witness(pinned, domains)
+                holes[value] = _Hole(value, (*_instance(machine, event), *witness))
+    order = list(state.values) if state is not None else [None]
+    return [holes[value] for value in order if value in holes]
+
+
+def _states(
+    subject: Subject, domains: Domains, state: AnyFunction, own: Indices
+) -> Iterator[tuple[Value, Domains]]:
+    """Each value that the instance's state can reach, with the domains narrowed to it."""
+    cell = subject.offset(state, own)
+    for code, value in enumerate(state.values):
+        if domains[cell] >> code & 1:
+            yield value, {**domains, cell: 1 << code}
+
+
+def _events(subject: Subject, machine: AnyMachine, trigger: Sent | Completion) -> Iterator[Event]:
+    """Every instance of the trigger at every instance of the machine that it is addressed to."""
+    kind, name = trigger_name(trigger)
+    variables: tuple[Sort, ...] = (
+        trigger.arguments if isinstance(trigger, Sent) else trigger.parameters
+    )
+    receiver = trigger.message.receiver.variables if isinstance(trigger, Sent) else machine.own
+    for own in subject.instances(machine.sorts):
+        at = dict(zip(receiver, own, strict=True))
+        for arguments in subject.instances(tuple(type(v) for v in variables)):
+            named = zip(variables, arguments, strict=True)
+            if all(at.get(variable, element) == element for variable, element in named):
+                yield Event(machine, own, kind, name, arguments)
+
+
+def _instance(machine: AnyMachine, event: Event) -> Iterator[str]:
+    """Which instance a witness speaks of: `p = p0`."""
+    for variable, element in zip(machine.own, event.own, strict=True):
+        yield f"{variable!r} = {type(variable).element(element)}"
+
+
+def _waits(on: Trigger, trigger: Trigger) -> bool:
+    return trigger_name(on) == trigger_name(trigger)
+
+
+def _is_read(subject: Subject, message: Message[*tuple[Any, ...]]) -> bool:
+    return any(
+        atom.symbol is message
+        for table, row in subject.system.rows()
+        if table.machine is message.receiver.machine
+        for condition in row.conditions
+        for atom, _ in atoms(condition)
+    )
+
+
+def _among(words: Iterable[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    listed = list(words)
+    if len(listed) < 2:
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} or {listed[-1]}"

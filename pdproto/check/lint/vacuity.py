@@ -1,0 +1,64 @@
+"""What can never happen: rows that never fire, premises that never hold, witnesses that cannot be.
+
+All by the cell-by-cell values of subject.py, so what is said to be impossible is impossible at
+these sizes, in every interpretation of the rigid symbols. The explorer finds the rest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pdproto.check.lint.remark import Remark, Severity
+from pdproto.check.lint.subject import Subject
+from pdproto.check.words import formula_text
+from pdproto.spec.language.formula import Formula, Not, Or, normal
+from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
+
+
+def rows_that_never_fire(subjects: Sequence[Subject]) -> Iterator[Remark]:
+    """The rows that no instance can take. A `reject` is meant to be one of them."""
+    fired = {row.row.name for subject in subjects for _, row in subject.live_rows}
+    for _, row in subjects[0].system.rows():
+        if row.name not in fired and row.kind != "reject":
+            yield Remark("never-fires", Severity.WARNING, f"{row.name} can never fire", row.place)
+
+
+def vacuous_properties(subjects: Sequence[Subject]) -> Iterator[Remark]:
+    """The properties that say nothing, or ask for what cannot be."""
+    for claim in subjects[0].system.properties:
+        problem = _problem(claim, subjects)
+        if problem:
+            message = f"{claim.name}: {problem}"
+            yield Remark("vacuous", Severity.WARNING, message, claim.place)
+
+
+def _problem(claim: Property, subjects: Sequence[Subject]) -> str | None:
+    def never(formula: Formula) -> bool:
+        return not any(_can_hold(formula, subject) for subject in subjects)
+
+    match claim:
+        case Always(claim=Or((Not(premise), _))) if never(premise):
+            return f"its premise never holds: {formula_text(premise)}"
+        case Sometimes(claim=formula) if never(formula):
+            return f"it can never be seen: {formula_text(formula)}"
+        case LeadsTo():
+            return _empty_promise(claim, never)
+        case OnRow(row=name):
+            fired = any(row.row.name == name for s in subjects for _, row in s.live_rows)
+            return None if fired else f"{name} can never fire"
+        case _:
+            return None
+
+
+def _empty_promise(claim: LeadsTo, never: Callable[[Formula], bool]) -> str | None:
+    if never(claim.premise):
+        return f"its premise never holds: {formula_text(claim.premise)}"
+    if never(claim.goal):
+        return f"its goal can never hold: {formula_text(claim.goal)}"
+    return None
+
+
+def _can_hold(formula: Formula, subject: Subject) -> bool:
+    wanted = normal(formula)
+    return any(
+        subject.possible(subject.ground.patterns(wanted, environment))
+        for environment in subject.ground.instances(formula)
+    )
