@@ -1,0 +1,103 @@
+"""A result as JSON values: what `--json` prints, and what the HTML page reads.
+
+The text is the spec's own, unescaped: whoever prints the values escapes them.
+"""
+
+from typing import Any
+
+from pdproto.check.result import Arrow, Blocked, Change, CheckResult, Finding, Step, Trace
+from pdproto.spec.language.place import Place
+
+
+def to_json(result: CheckResult) -> dict[str, Any]:
+    """Return the result as dicts, lists, strings, numbers, booleans and None."""
+    return {
+        "system": result.system,
+        "sizes": dict(result.sizes),
+        "faults": list(result.faults),
+        "reductions": list(result.reductions),
+        "verdict": result.verdict.value,
+        "states": result.states,
+        "transitions": result.transitions,
+        "depth": result.depth,
+        "seconds": result.seconds,
+        "complete": result.complete,
+        "stopped": result.stopped,
+        "properties": [_property(finding) for finding in result.findings],
+        "rows_never_fired": list(result.rows_never_fired),
+        "deadlocks": result.deadlocks,
+    }
+
+
+def _property(finding: Finding) -> dict[str, Any]:
+    """`trace` is the list of steps; lanes, start, loop and blocked come with it or not at all."""
+    plain = {
+        "name": finding.name,
+        "kind": finding.kind.value,
+        "claim": finding.claim,
+        "verdict": finding.verdict.value,
+        "assurance": finding.assurance,
+        "instance": finding.instance,
+        "note": finding.note,
+        "place": _place(finding.place),
+        "trace_length": finding.trace_length,
+    }
+    return plain if finding.trace is None else plain | _trace(finding.trace)
+
+
+def _trace(trace: Trace) -> dict[str, Any]:
+    return {
+        "lanes": [{"name": lane.name, "machine": lane.machine} for lane in trace.lanes],
+        "start": [_change(change) for change in trace.start],
+        "start_holds": dict(trace.start_holds),
+        "trace": [_step(step) for step in trace.steps],
+        "loop": trace.loop,
+        "blocked": [_blocked(blocked) for blocked in trace.blocked],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "row": step.row,
+        "parameters": step.parameters,
+        "lane": step.lane,
+        "trigger": step.trigger,
+        "why": step.why,
+        "place": _place(step.place),
+        "fault": step.fault,
+        "received": None if step.received is None else _arrow(step.received),
+        "sent": [_arrow(arrow) for arrow in step.sent],
+        "lost": [_arrow(arrow) for arrow in step.lost],
+        "changes": [_change(change) for change in step.changes],
+        "holds": dict(step.holds),
+    }
+
+
+def _change(change: Change) -> dict[str, str]:
+    return {
+        "lane": change.lane,
+        "variable": change.variable,
+        "before": change.before,
+        "after": change.after,
+    }
+
+
+def _arrow(arrow: Arrow) -> dict[str, Any]:
+    return {
+        "message": arrow.message,
+        "sender": arrow.sender,
+        "receivers": list(arrow.receivers),
+    }
+
+
+def _blocked(blocked: Blocked) -> dict[str, Any]:
+    return {
+        "row": blocked.row,
+        "parameters": blocked.parameters,
+        "lane": blocked.lane,
+        "failing": list(blocked.failing),
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"path": place.path, "line": place.line}

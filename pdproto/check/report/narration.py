@@ -1,0 +1,189 @@
+"""What a reader is told about a trace, in plain words: the part that every format shares.
+
+Nothing here knows a format. Text that comes from a spec may hold anything, so `visible` makes it
+one printable line before any format escapes it in its own way.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pdproto.check.result import Arrow, CheckResult, Finding, Kind, Lane, Step, Trace, Verdict
+
+
+def visible(text: str) -> str:
+    """Return `text` on one line, control and format characters as backslash escapes.
+
+    Terminals obey control characters, XML 1.0 has no way to write them, and text direction marks
+    can make a trace read as something else.
+    """
+    return "".join(
+        character.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        else character
+        for character in text
+    )
+
+
+def row_label(row: str, parameters: str) -> str:
+    """Return the row as it is called: "prepare(p0)", or "decide" if it has no parameters."""
+    return visible(f"{row}({parameters})" if parameters else row)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 step" or "1,146 steps"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def sizes_phrase(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{visible(sort)}={size}" for sort, size in sizes.items())
+
+
+def headline(finding: Finding) -> str:
+    """Return one sentence on what became of the property, without its name."""
+    for_instance = f" for {visible(finding.instance)}" if finding.instance else ""
+    count = finding.trace_length
+    if finding.verdict is Verdict.UNKNOWN:
+        return "unknown: a limit was reached first"
+    if count is None:
+        return f"{finding.verdict.value}{for_instance}"
+    if finding.verdict is Verdict.HOLDS:
+        return f"holds{for_instance}, first after {counted(count, 'step')}"
+    when = f"after {counted(count, 'step')}" if count else "at the start"
+    return f"violated{for_instance} {when}"
+
+
+def addressed(arrow: Arrow) -> str:
+    """Return "prepared(p0) to manager", or the message alone if it is addressed to nobody."""
+    receivers = ", ".join(visible(receiver) for receiver in arrow.receivers)
+    message = visible(arrow.message)
+    return f"{message} to {receivers}" if receivers else message
+
+
+def counts_phrase(result: CheckResult) -> str:
+    states = counted(result.states, "state")
+    return f"{states}, {counted(result.transitions, 'transition')}, depth {result.depth:,}"
+
+
+def coverage_lines(result: CheckResult) -> tuple[str, ...]:
+    """Return each row that never fired, with the place where it is written if that is known."""
+    return tuple(
+        f"{visible(row)}  {visible(str(result.row_places[row]))}"
+        if row in result.row_places
+        else visible(row)
+        for row in result.rows_never_fired
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The properties whose truth a step changes."""
+
+    stops: tuple[str, ...]
+    resumes: tuple[str, ...]
+
+
+def turns(finding: Finding) -> tuple[Turn, ...]:
+    """Return one Turn per step of the finding's trace.
+
+    A property of which the initial state says nothing is taken to hold there. `holds` knows
+    nothing of edges, which a step breaks and no state does: that step is the last one.
+    """
+    if finding.trace is None:
+        return ()
+    before = dict(finding.trace.start_holds)
+    found = []
+    for step in finding.trace.steps:
+        stops = [name for name, now in step.holds.items() if not now and before.get(name, True)]
+        resumes = [name for name, now in step.holds.items() if now and not before.get(name, True)]
+        found.append(Turn(tuple(stops), tuple(resumes)))
+        before |= step.holds
+    if found and finding.kind is Kind.EDGES and finding.verdict is Verdict.VIOLATED:
+        found[-1] = Turn((*found[-1].stops, finding.name), found[-1].resumes)
+    return tuple(found)
+
+
+def broken_at_start(finding: Finding) -> tuple[str, ...]:
+    """Return the properties that do not hold in the initial state."""
+    if finding.trace is None:
+        return ()
+    broken = [name for name, holds in finding.trace.start_holds.items() if not holds]
+    at_once = finding.verdict is Verdict.VIOLATED and not finding.trace.steps
+    if at_once and finding.kind is Kind.ALWAYS and finding.name not in broken:
+        broken.append(finding.name)
+    return tuple(broken)
+
+
+def values_along(trace: Trace) -> tuple[Mapping[tuple[str, str], str], ...]:
+    """Return the value of each (lane, variable) at the start and after each step."""
+    values = {(change.lane, change.variable): change.after for change in trace.start}
+    along = [dict(values)]
+    for step in trace.steps:
+        values |= {(change.lane, change.variable): change.after for change in step.changes}
+        along.append(dict(values))
+    return tuple(along)
+
+
+def all_lanes(trace: Trace) -> tuple[Lane, ...]:
+    """Return the lanes of the trace, and a lane for each name that only a step or a value uses.
+
+    No picture may lose a step because its lane was not announced.
+    """
+    lanes = {lane.name: lane for lane in trace.lanes}
+    for change in trace.start:
+        lanes.setdefault(change.lane, Lane(change.lane, ""))
+    for step in trace.steps:
+        for name in (step.lane, *(change.lane for change in step.changes)):
+            lanes.setdefault(name, Lane(name, ""))
+    return tuple(lanes.values())
+
+
+def step_lines(step: Step, turn: Turn) -> Iterator[str]:
+    """Yield what one step does, a fact a line; the first names the row, the lane and the place."""
+    trigger = f", {visible(step.trigger)}" if step.trigger else ""
+    fault = f" [fault: {visible(step.fault)}]" if step.fault else ""
+    called = row_label(step.row, step.parameters)
+    yield f"{visible(step.lane)}: {called}{trigger}{fault}  ({visible(str(step.place))})"
+    if step.why:
+        yield f"why: {visible(step.why)}"
+    if step.received is not None:
+        yield f"receives {visible(step.received.message)} from {visible(step.received.sender)}"
+    for change in step.changes:
+        owner = "" if change.lane == step.lane else f"{visible(change.lane)}: "
+        variable, before, after = map(visible, (change.variable, change.before, change.after))
+        yield f"{owner}{variable}: {before} -> {after}"
+    for arrow in step.sent:
+        yield f"sends {addressed(arrow)}"
+    for arrow in step.lost:
+        yield f"loses {addressed(arrow)}, sent by {visible(arrow.sender)}"
+    for name in turn.stops:
+        yield f"here {visible(name)} stops holding"
+    for name in turn.resumes:
+        yield f"here {visible(name)} holds again"
+
+
+def trace_lines(finding: Finding) -> Iterator[str]:
+    """Yield the finding's trace as plain text, for places that take text only."""
+    trace = finding.trace
+    if trace is None:
+        return
+    if trace.start:
+        yield "start:"
+        for change in trace.start:
+            yield "    " + " ".join(map(visible, (change.lane, change.variable, "=", change.after)))
+    for name in broken_at_start(finding):
+        yield f"    here {visible(name)} does not hold"
+    for number, (step, turn) in enumerate(zip(trace.steps, turns(finding), strict=True), start=1):
+        if trace.loop == number - 1:
+            yield "repeats for ever from here:"
+        first, *rest = step_lines(step, turn)
+        yield f"{number:>3} {first}"
+        yield from (f"    {line}" for line in rest)
+    if trace.loop == len(trace.steps):
+        yield "nothing more ever happens"
+    if trace.blocked:
+        yield "stuck: no fair row can fire"
+        for blocked in trace.blocked:
+            called = row_label(blocked.row, blocked.parameters)
+            failing = "; ".join(map(visible, blocked.failing))
+            yield f"    {visible(blocked.lane)}: {called} needs {failing}"

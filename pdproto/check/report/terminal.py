@@ -1,0 +1,124 @@
+"""A result for a person at a terminal: the verdicts first, then a picture of each violation.
+
+The width, the colours and the characters are the console's. Nothing is cut off: what is too long
+for a column or for a line is folded.
+"""
+
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pdproto.check.report.narration import (
+    counts_phrase,
+    coverage_lines,
+    headline,
+    sizes_phrase,
+)
+from pdproto.check.report.picture import Pen, draw
+from pdproto.check.result import CheckResult, Finding, Verdict
+
+VERDICT_STYLE: Final = {
+    Verdict.HOLDS: "bold green",
+    Verdict.VIOLATED: "bold red",
+    Verdict.UNKNOWN: "bold yellow",
+}
+
+
+def render(result: CheckResult, console: Console) -> None:
+    """Print the whole result."""
+    pen = Pen(console)
+    _show(pen, *_heading(pen, result))
+    console.print()
+    if result.findings:
+        console.print(_table(pen, result))
+        console.print()
+    _show(pen, *_coverage(pen, result))
+    for finding in result.findings:
+        if finding.verdict is Verdict.VIOLATED:
+            console.print()
+            render_trace(finding, console)
+
+
+def render_trace(finding: Finding, console: Console) -> None:
+    """Print one finding, and its trace as a message-sequence picture if it has one."""
+    pen = Pen(console)
+    style = VERDICT_STYLE[finding.verdict]
+    _show(
+        pen,
+        pen.text((finding.name, f"{style} underline"), f" {headline(finding)}"),
+        pen.text(finding.claim),
+        pen.text(str(finding.place), style="dim"),
+    )
+    if finding.note:
+        _show(pen, pen.text(f"note: {finding.note}"))
+    if finding.trace is None:
+        return
+    console.print()
+    for line in draw(finding, console):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _show(pen: Pen, *texts: Text) -> None:
+    for text in texts:
+        for line in pen.wrap(text, pen.width):
+            pen.console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _heading(pen: Pen, result: CheckResult) -> list[Text]:
+    sizes = sizes_phrase(result.sizes)
+    lines = [pen.text((result.system, "bold"), f"  {sizes}" if sizes else "")]
+    if result.description:
+        lines.append(pen.text(result.description, style="dim"))
+    if result.faults:
+        lines.append(pen.text(f"faults: {', '.join(result.faults)}"))
+    if result.reductions:
+        lines.append(pen.text(f"reductions: {', '.join(result.reductions)}"))
+    extent = "every state explored" if result.complete else "incomplete"
+    style = VERDICT_STYLE[result.verdict]
+    lines.append(
+        pen.text(
+            (result.verdict.value.upper(), style),
+            f"  {counts_phrase(result)}, {result.seconds:.2f} s, {extent}",
+        )
+    )
+    if result.stopped:
+        lines.append(pen.text(f"stopped: {result.stopped}", style="yellow"))
+    return lines
+
+
+def _table(pen: Pen, result: CheckResult) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("property", overflow="fold", ratio=2)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("steps", justify="right", no_wrap=True)
+    table.add_column("assurance and note", overflow="fold", ratio=3)
+    for finding in result.findings:
+        length = finding.trace_length
+        assurance = pen.text(finding.assurance)
+        if finding.note:
+            assurance = Text.assemble(assurance, "\n", pen.text(finding.note, style="yellow"))
+        table.add_row(
+            pen.text(finding.verdict.value, style=VERDICT_STYLE[finding.verdict]),
+            pen.text(finding.name, style="bold"),
+            pen.text(finding.kind.value),
+            "" if length is None else f"{length:,}",
+            assurance,
+        )
+    return table
+
+
+def _coverage(pen: Pen, result: CheckResult) -> list[Text]:
+    never = coverage_lines(result)
+    if never:
+        so_far = "" if result.complete else " so far"
+        lines = [pen.text(f"rows that never fired{so_far}: {len(never)}", style="yellow")]
+        lines += [pen.text(f"    {line}") for line in never]
+    else:
+        lines = [pen.text("every row fired", style="dim")]
+    style = "yellow" if result.deadlocks else "dim"
+    lines.append(pen.text(f"deadlocks: {result.deadlocks:,}", style=style))
+    return lines
