@@ -6,11 +6,14 @@ true again. Clearing it leads to a bisimilar state: the same rows are enabled fo
 same patterns hold. The conditions are guards over the masks, evaluated by the engine as *sweeps*;
 nothing is written by hand, so a mutated table gets the sweeps that are sound for it.
 
+Only cells that the protocol's own rows move one way are cleared: two rows that set and clear a cell
+that nobody reads run for ever, and a search that cleared it would call their state a deadlock.
+
 Why clearing one cell cannot resurrect the reader of another: each sweep is sound in the very state
 it is applied to, by the argument above, and they are applied one after the other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from pdproto.check.grounding import simplified
@@ -21,19 +24,25 @@ Futures: TypeAlias = dict[Field, list[set[int]]]  # by cell and code: the codes 
 
 
 def sweeps(
-    layout: Layout, rows: Sequence[Action], patterns: Iterable[Guard]
+    layout: Layout, rows: Sequence[Action], progress: Sequence[bool], patterns: Iterable[Guard]
 ) -> tuple[Action, ...]:
-    """The sweeps of a ground system. patterns: every guard whose truth somebody asks for."""
+    """The sweeps of a ground system.
+
+    progress: for each row, whether it is the protocol's own (faults are not). patterns: every
+    guard whose truth somebody asks for.
+    """
+    own = [row for row, counts in zip(rows, progress, strict=True) if counts]
+    one_way = {field: _one_way(codes) for field, codes in _futures(layout, own).items()}
     futures = _futures(layout, rows)
     readers = [row.guard for row in rows] + list(patterns)
     reads = [_read_mask(guard) for guard in readers]
     silenced = [list(_silencing(guard, futures)) for guard in readers]
     merged: dict[Guard, int] = {}
-    for field in futures:
+    for field in filter(one_way.__getitem__, futures):
         clauses: list[Clause] = []
         for mask, silencing in zip(reads, silenced, strict=True):
             if mask & field.mask:
-                clauses.append(tuple(t for own, t in silencing if own != field))
+                clauses.append(tuple(t for where, t in silencing if where != field))
         condition = simplified(clauses)
         if condition is not None:
             merged[condition] = merged.get(condition, 0) | field.mask
@@ -93,6 +102,16 @@ def _allowed(guard: Guard, field: Field, codes: int) -> Iterable[int]:
     return range(codes)
 
 
+def _one_way(futures: Sequence[set[int]]) -> bool:
+    """Whether a cell with these futures never comes back to a code it has left."""
+    return not any(
+        code in futures[other]
+        for code, future in enumerate(futures)
+        for other in future
+        if other != code
+    )
+
+
 def _closed(codes: Sequence[set[int]]) -> list[set[int]]:
     """The transitive closure of one cell's moves."""
     closed = [set(future) for future in codes]
@@ -105,11 +124,3 @@ def _closed(codes: Sequence[set[int]]) -> list[set[int]]:
                 future |= wider
                 changed = True
     return closed
-
-
-def swept_bits(actions: Sequence[Action], names: Mapping[Field, str]) -> list[str]:
-    """The cells that some sweep clears, by name: what the reduction is made of."""
-    cleared = 0
-    for action in actions:
-        cleared |= action.clear
-    return [name for field, name in names.items() if field.mask & cleared]

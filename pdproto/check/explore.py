@@ -81,14 +81,15 @@ def program(
         for guard in (*(p.guard for p in question.patterns), *question.premises)
     )
     final = final_guards(ground)
+    progress = tuple(not row.layer for row in ground.rows)
     read = (*patterns, *final, *watched)
     return Program(
         bits=ground.layout.bits,
         initial=(0,),
         rows=actions,
-        progress=tuple(not row.layer for row in ground.rows),
+        progress=progress,
         patterns=patterns,
-        sweeps=sweeps(ground.layout, actions, read) if reductions.dead_bits else (),
+        sweeps=sweeps(ground.layout, actions, progress, read) if reductions.dead_bits else (),
         symmetry=symmetry(ground) if reductions.symmetry else Symmetry(),
         final=final,
     )

@@ -106,7 +106,7 @@ class Ground:
         ]
         total = sum(prod(self.sizes[type(v)] for v in t.parameters(r)) for t, r, _ in chosen)
         if total > ROWS_MAX:
-            raise TooLargeError(f"{total:,} ground rows at these sizes; at most {ROWS_MAX:,} make sense")
+            raise TooLargeError(f"{total:,} ground rows at these sizes; {ROWS_MAX:,} is the limit")
         for table, row, layer in chosen:
             guard = normal(table.guard(row))
             for environment in self.environments(table.parameters(row)):
@@ -164,7 +164,8 @@ class Ground:
             case Or(parts):
                 return _product(self._clauses(part, environment) for part in parts)
             case Forall(variable, body):
-                return [c for e in self._each(variable, environment) for c in self._clauses(body, e)]
+                everyone = self._each(variable, environment)
+                return [clause for each in everyone for clause in self._clauses(body, each)]
             case Exists(variable, body):
                 return _product(self._clauses(body, e) for e in self._each(variable, environment))
             case Atom():

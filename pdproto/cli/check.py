@@ -147,4 +147,6 @@ def _mermaid(result: CheckResult) -> str:
 
     drawn = [finding for finding in result.findings if finding.trace is not None]
     drawn.sort(key=lambda finding: finding.verdict is not Verdict.VIOLATED)
-    return mermaid.render(drawn[0]) if drawn else "sequenceDiagram\n    Note over system: no trace\n"
+    if not drawn:
+        raise UsageError("--mermaid: no property has a trace to draw")
+    return str(mermaid.render(drawn[0]))

@@ -1,0 +1,211 @@
+"""Random small systems in the language, for differential tests of every reader of the tables."""
+
+from typing import Any, Final
+
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from pdproto.spec.language import (
+    ANY,
+    Always,
+    Call,
+    Completion,
+    Formula,
+    LeadsTo,
+    Machine,
+    Message,
+    OnRow,
+    Row,
+    Sometimes,
+    Sort,
+    SpecError,
+    State,
+    System,
+    Table,
+    Timer,
+    any_of,
+    auto,
+    each,
+    exists,
+    forall,
+    implies,
+    lose,
+)
+from pdproto.spec.language.symbols import Each, Sent, Update
+
+
+class Node(Sort):
+    """An unordered sort."""
+
+
+class Item(Sort):
+    """Another, which meets Node in a relation."""
+
+
+class Epoch(Sort, ordered=True):
+    """An ordered one."""
+
+
+class Phase(State):
+    IDLE = auto()
+    BUSY = auto()
+    DONE = auto()
+
+
+class Mode(State):
+    OFF = auto()
+    ON = auto()
+
+
+n, m, i, j, e, f = Node("n"), Node("m"), Item("i"), Item("j"), Epoch("e"), Epoch("f")
+SIZES: Final = {Node: 2, Item: 2, Epoch: 2}
+SMALLER: Final = {Node: 2, Item: 1, Epoch: 1}
+
+
+class Parts:
+    """Fresh machines and symbols for one system (symbols belong to one machine each)."""
+
+    def __init__(self) -> None:
+        self.node = Machine("node", n)
+        self.hub = Machine("hub")
+        self.network = Machine("network", world=True)
+        self.phase = self.node.function("phase", Phase)
+        self.holds = self.node.relation("holds", Item)
+        self.mode = self.hub.function("mode", Mode)
+        self.known = self.hub.relation("known", Node)
+        self.passed = self.hub.relation("passed", Epoch)
+        self.ask = Message("ask", n, i, sender=self.node, receiver=self.hub)
+        self.tell = Message("tell", n, e, sender=self.hub, receiver=self.node)
+        self.stop = Message("stop", sender=self.hub, receiver=self.node)
+
+    def node_literals(self, extra: tuple[Any, ...]) -> list[Formula]:
+        literals = [self.phase(n) == value for value in Phase]
+        literals += [self.phase(n) != Phase.IDLE, forall(j, ~self.holds(n, j))]
+        literals += [exists(j, self.holds(n, j)), self.stop(), exists(e, self.tell(n, e))]
+        if i in extra:
+            literals += [self.holds(n, i), ~self.holds(n, i), ~self.ask(n, i)]
+            literals += [forall(j, j.same(i) | self.holds(n, j))]
+        return literals
+
+    def hub_literals(self, extra: tuple[Any, ...]) -> list[Formula]:
+        literals = [self.mode() == Mode.OFF, self.mode() == Mode.ON, ~self.stop()]
+        literals += [forall(m, self.known(m)), exists(m, self.ask(m, Item("k")) if i in extra else
+                                                      self.known(m))]
+        literals = [x for x in literals if not _uses_unbound(x)]
+        if n in extra:
+            literals += [self.known(n), ~self.known(n), exists(e, ~self.tell(n, e))]
+        if e in extra:
+            literals += [self.passed(e), forall(f, ~f.before(e) | self.passed(f))]
+        return literals
+
+
+def _uses_unbound(formula: Formula) -> bool:
+    from pdproto.spec.language.formula import free_variables
+
+    return any(variable.name == "k" for variable in free_variables(formula))
+
+
+@st.composite
+def guards(draw: st.DrawFn, literals: list[Formula]) -> list[Formula]:
+    """A conjunction of small clauses."""
+    clauses = draw(st.lists(st.lists(st.sampled_from(literals), min_size=1, max_size=2),
+                            max_size=2))
+    return [any_of(*clause) if len(clause) > 1 else clause[0] for clause in clauses]
+
+
+@st.composite
+def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
+    on, extra = draw(st.sampled_from([
+        (None, ()), (Call("go"), ()), (Call("put", i), (i,)), (Timer("late"), ()),
+        (parts.tell(n, e), (e,)), (parts.stop(), ()), (Completion("ready", i), (i,)),
+    ]))
+    updates: list[Update] = [parts.holds(n, ANY).to(False)]
+    sends: list[Sent | Each] = [each(j, parts.ask(n, j))]
+    if i in extra:
+        updates += [parts.holds(n, i).to(True), parts.holds(n, i).to(False)]
+        sends += [parts.ask(n, i), each(j, parts.ask(n, j), where=j.differs(i))]
+    return Row(
+        name,
+        on=on,
+        at=tuple(draw(st.sets(st.sampled_from(Phase), max_size=2))),
+        to=draw(st.none() | st.sampled_from(Phase)),
+        when=draw(guards(parts.node_literals(extra))),
+        do=draw(st.lists(st.sampled_from(updates), max_size=1)),
+        send=draw(st.lists(st.sampled_from(sends), max_size=1)),
+        fair=draw(st.sampled_from([None, True, False])),
+    )
+
+
+@st.composite
+def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
+    on, extra = draw(st.sampled_from([
+        (None, ()), (Call("flip"), ()), (parts.ask(n, i), (n, i)),
+        (Timer("lost", detector=True), ()),
+    ]))
+    choose = draw(st.sampled_from([(), (e,)]))
+    extra = (*extra, *choose)
+    updates: list[Update] = [parts.known(ANY).to(False)]
+    sends: list[Sent | Each] = [parts.stop()]
+    if n in extra:
+        updates += [parts.known(n).to(True), parts.known(n).to(False)]
+    if e in extra:
+        updates += [parts.passed(e).to(True)]
+        sends += [each(m, parts.tell(m, e))]
+    if n in extra and e in extra:
+        sends += [parts.tell(n, e)]
+    return Row(
+        name,
+        on=on,
+        at=tuple(draw(st.sets(st.sampled_from(Mode), max_size=1))),
+        to=draw(st.none() | st.sampled_from(Mode)),
+        when=draw(guards(parts.hub_literals(extra))),
+        choose=choose,
+        do=draw(st.lists(st.sampled_from(updates), max_size=1)),
+        send=draw(st.lists(st.sampled_from(sends), max_size=1)),
+        fair=draw(st.sampled_from([None, True, False])),
+    )
+
+
+@st.composite
+def claims(draw: st.DrawFn, parts: Parts) -> Formula:
+    """A claim about a state, with free variables n and i."""
+    literals = [*parts.node_literals((i,)), *parts.hub_literals((n,)), parts.ask(n, i)]
+    one, two = draw(st.tuples(st.sampled_from(literals), st.sampled_from(literals)))
+    return draw(st.sampled_from([one, implies(one, two), implies(one, ~two), one | two, ~one]))
+
+
+@st.composite
+def systems(draw: st.DrawFn) -> System:
+    """A system of up to seven rows with one property of each kind and a lossy layer."""
+    parts = Parts()
+    try:
+        # Two rows that are always there, so that something happens in most systems.
+        nodes = [Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.BUSY,
+                     send=[each(j, parts.ask(n, j))])]
+        hubs = [Row("learn", on=parts.ask(n, i), at=Mode.OFF, do=[parts.known(n).to(True)])]
+        nodes += [draw(node_rows(parts, f"node_{k}")) for k in range(draw(st.integers(1, 3)))]
+        hubs += [draw(hub_rows(parts, f"hub_{k}")) for k in range(draw(st.integers(1, 3)))]
+        return System(
+            "random",
+            "A random system.",
+            tables=(
+                Table(parts.node, state=parts.phase, rows=tuple(nodes)),
+                Table(parts.hub, state=parts.mode, rows=tuple(hubs)),
+            ),
+            properties=(
+                Always("always", draw(claims(parts))),
+                Sometimes("sometimes", draw(claims(parts))),
+                OnRow("on_row", "node_0", draw(st.sampled_from(parts.node_literals(())))),
+                LeadsTo("leads_to", draw(claims(parts)), draw(claims(parts))),
+            ),
+            final=draw(st.sampled_from([
+                forall(n, parts.phase(n) == Phase.DONE), parts.mode() == Mode.ON,
+            ])),
+            faults={"lossy": (Table(parts.network, rows=(
+                lose(parts.ask), lose(parts.tell),
+                Row("crash", choose=(n,), when=[parts.phase(n) != Phase.IDLE],
+                    do=[parts.phase(n).to(Phase.IDLE), parts.holds(n, ANY).to(False)]),
+            )),)},
+        )
+    except SpecError:
+        reject()
