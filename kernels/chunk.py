@@ -41,8 +41,8 @@ from pdproto.kernels.runs import coalesce_runs
 
 __all__ = [
     "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
-    "Scale", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "new_report", "pack_cast",
-    "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register", "unpack_cast",
+    "Scale", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "new_report",
+    "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register", "unpack_cast",
     "unpack_chunk", "unpack_slices", "warmup",
 ]  # fmt: skip
 
@@ -52,10 +52,10 @@ def digests_in(peer: PeerPlan, chunk: Any) -> Any:
 
     Give it as `digests` to pack and as `expected` to unpack, to let digests travel in the chunk.
     """
-    if hasattr(chunk, "data_ptr") and str(chunk.device) != "cpu":
-        from pdproto.kernels.device import device_digests_in  # noqa: PLC0415 - needs torch
+    if hasattr(chunk, "data_ptr"):
+        from torch import int64  # noqa: PLC0415 - only where a tensor was given
 
-        return device_digests_in(peer, chunk)
+        return chunk[peer.digest_offset : peer.bytes].view(int64)
     data = as_bytes(chunk, "chunk", peer.bytes, written=False)
     return data[peer.digest_offset : peer.bytes].view("<u8")
 
@@ -216,7 +216,7 @@ def digest_chunk(
     if layout.device != "cpu":
         from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
 
-        device.digest_chunk(layout, plan, chunk, digests, key=key, launch=launch)
+        device.digest_chunk(layout, plan, peer, chunk, digests, key=key, launch=launch)
         return
     (source,) = host_chunks(plan, [chunk], written=False)
     (sums,) = host_digests(plan, [digests], "digests")
