@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=range(1, ELEMENTS_MAX + 1),
         default=ELEMENTS,
-        help=f"look at N elements of each sort, or as many as the default configuration has "
+        help=f"look at N elements of each sort, or as many as any configuration has "
         f"(default: {ELEMENTS})",
     )
     parser.add_argument("--json", metavar="FILE|-", help="write the remarks as JSON")

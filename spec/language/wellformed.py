@@ -14,7 +14,7 @@ from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
 from .sorts import ANY, Sort
-from .symbols import Each, Message, Rigid, Sent, Update, Variable
+from .symbols import Each, Message, Rigid, Sent, Symbol, Update, Variable
 
 if TYPE_CHECKING:
     from .system import System
@@ -34,6 +34,11 @@ def check_system(system: "System") -> None:
             where = f"row {row.name!r} of {table.machine.name}: "
             raise SpecError(row.place, where + error.problem) from None
     known = set(system.variables)
+    for table, row in system.rows():
+        for symbol in _spoken_of(table, row):
+            if not isinstance(symbol, Rigid) and symbol not in known:
+                problem = f"row {row.name!r}: {symbol} belongs to no machine of the system"
+                raise SpecError(row.place, problem)
     for symbol in system.variables:
         if isinstance(symbol, Message) and symbol.receiver.machine not in system.machines:
             raise SpecError(symbol.place, f"{symbol.name}: its receiver has no table here")
@@ -45,6 +50,14 @@ def check_system(system: "System") -> None:
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may speak of rigid symbols only")
+
+
+def _spoken_of(table: Table, row: Row) -> Iterable[Symbol]:
+    """Every symbol of the row: of its guard, its updates and what it sends."""
+    yield from (atom.symbol for atom, _ in atoms(table.guard(row)))
+    yield from (update.symbol for update in table.updates(row))
+    for effect in row.send:
+        yield effect.sent.symbol if isinstance(effect, Each) else effect.symbol
 
 
 def _claims(system: "System") -> Iterable[tuple[Formula, Place, str]]:

@@ -18,6 +18,7 @@ from pdproto.check.lint.subject import Subject
 from pdproto.check.lint.totality import totality
 from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
 from pdproto.check.rigid import interpretations
+from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import Configuration, System
 
@@ -28,10 +29,12 @@ INTERPRETATIONS_MAX: Final = 64
 
 
 def small_sizes(system: System, elements: int = ELEMENTS) -> Sizes:
-    """`elements` of each sort, or fewer where the default configuration has fewer."""
-    default = system.configurations.get("default")
-    sizes: Sizes = {} if default is None else default.sizes
-    return {sort: min(elements, sizes.get(sort, elements)) for sort in system.sorts}
+    """`elements` of each sort, or fewer where no configuration of the system has as many."""
+    largest: dict[type[Sort], int] = {}
+    for configuration in system.configurations.values():
+        for sort, size in configuration.sizes.items():
+            largest[sort] = max(size, largest.get(sort, 0))
+    return {sort: min(elements, largest.get(sort, elements)) for sort in system.sorts}
 
 
 def lint(system: System, sizes: Sizes) -> tuple[Remark, ...]:
