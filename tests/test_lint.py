@@ -258,8 +258,13 @@ class TestDeterminism:
     def test_a_choice_is_the_callers(self) -> None:
         bench = Bench()
         taken = bench.worker.relation("taken", Page)
-        take = Row("take", on=Call("take"), choose=(page,), when=~taken(w, page),
-                   do=[taken(w, page).to(True)])
+        take = Row(
+            "take",
+            on=Call("take"),
+            choose=(page,),
+            when=~taken(w, page),
+            do=[taken(w, page).to(True)],
+        )
         give = Row("give", on=Call("take"), choose=(page,), when=taken(w, page))
         rows = (bench.asking, bench.hearing, bench.ignoring)
         assert remarks(bench.system(rows, (bench.working, take, give)), "determinism") == []
@@ -282,7 +287,7 @@ class TestDeterminism:
         noted, told = bench.boss.relation("noted"), bench.boss.relation("told")
         finish = Row("finish", at=Mood.BUSY, to=Mood.DONE)
         note = Row("note", at=Mood.BUSY, do=[noted().to(True)])
-        tell = Row("tell", do=[told().to(True)], at=Mood.DONE)
+        tell = Row("tell", when=~told(), do=[told().to(True)])
         rows = (bench.asking, bench.hearing, bench.ignoring, finish)
         late = remarks(bench.system((*rows, note), (bench.working,)), "determinism")
         assert [r.message for r in late] == [
@@ -322,13 +327,18 @@ class TestEdges:
 
 
 class TestAttachments:
-    def letters(self, *, careful: bool) -> System:
+    def letters(self, *, careful: bool, posted: bool = True) -> System:
         scribe, reader = Machine("scribe"), Machine("reader")
         page_list = scribe.relation("page_list", Page)
         letter = Message("letter", sender=scribe, receiver=reader, carries=(page_list,))
-        write = Row("write", on=Call("write"), choose=(page,), do=[page_list(page).to(True)],
-                    when=[~letter()] if careful else [])
-        send = Row("post", on=Call("post"), send=[letter()])
+        write = Row(
+            "write",
+            on=Call("write"),
+            choose=(page,),
+            do=[page_list(page).to(True)],
+            when=[~letter()] if careful else [],
+        )
+        send = Row("post", on=Call("post"), send=[letter()] if posted else [])
         read = Row("read", on=letter(), choose=(page,), when=page_list(page))
         none = Ignore(letter(), when=forall(page, ~page_list(page)), why="it is empty")
         return System(
@@ -345,6 +355,9 @@ class TestAttachments:
     def test_one_that_reads_its_own_sent_bit_first(self) -> None:
         assert remarks(self.letters(careful=True), "carries") == []
 
+    def test_one_whose_message_is_never_sent(self) -> None:
+        assert remarks(self.letters(careful=False, posted=False), "carries") == []
+
 
 class TestDevices:
     def device(self, *, busy: bool) -> System:
@@ -353,8 +366,10 @@ class TestDevices:
         copy.shared_with(engine, writes=(Mood.DONE,))
         start = Row("start", on=Call("start"), at=Mood.IDLE, to=Mood.BUSY)
         finish = Row("finish", when=copy(w) == Mood.BUSY, do=[copy(w).to(Mood.DONE)])
-        tables = (Table(owner, state=copy, rows=(start,)),
-                  Table(engine, rows=(finish,) if busy else ()))
+        tables = (
+            Table(owner, state=copy, rows=(start,)),
+            Table(engine, rows=(finish,) if busy else ()),
+        )
         return System("device", "", tables)
 
     def test_a_value_that_the_engine_never_writes(self) -> None:
@@ -396,14 +411,26 @@ class TestResend:
     def test_nobody_waits_for_a_message_that_is_ignored(self) -> None:
         bench = Bench()
         faults = {"lossy": (Table(network, rows=(lose(bench.answer),)),)}
-        ignore = Ignore(bench.answer(w), why="nobody cares")
-        system = bench.system((bench.asking, ignore), (bench.working,), faults=faults)
+        once = Row("work", on=bench.ask(w), at=Mood.IDLE, to=Mood.BUSY, send=[bench.answer(w)])
+        more = Ignore(bench.ask(w), at=Mood.BUSY, why="it has been done")
+        deaf = Ignore(bench.answer(w), why="nobody cares")
+        system = bench.system((bench.asking, deaf), (once, more), faults=faults)
         assert remarks(system, "resend") == []
+        boss = (bench.asking, bench.hearing, bench.ignoring)
+        assert len(remarks(bench.system(boss, (once, more), faults=faults), "resend")) == 1
+
+    def test_other_faults_lose_nothing(self) -> None:
+        bench = Bench()
+        strike = Row("strike", choose=(w,), do=[bench.mood(w).to(Mood.DONE)])
+        faults = {"strike": (Table(network, rows=(strike,)),)}
+        boss = (bench.asking, bench.hearing, bench.ignoring)
+        assert remarks(bench.system(boss, (bench.working,), faults=faults), "resend") == []
 
     def test_a_row_that_can_fire_once_only_repeats_nothing(self) -> None:
         bench = Bench()
-        begin = Row("begin", on=Timer("start"), at=Mood.IDLE, to=Mood.BUSY,
-                    send=[each(w, bench.ask(w))])
+        begin = Row(
+            "begin", on=Timer("start"), at=Mood.IDLE, to=Mood.BUSY, send=[each(w, bench.ask(w))]
+        )
         faults = {"lossy": (Table(network, rows=(lose(bench.ask),)),)}
         boss = (begin, bench.hearing, bench.ignoring)
         system = bench.system(boss, (bench.working,), faults=faults)
@@ -482,11 +509,14 @@ class TestUnused:
         clerk = Machine("clerk")
         seen = clerk.relation("seen", Page)
         near = Rigid("near", page, other)
-        see = Row("see", on=Call("see"), choose=(page, w), when=~seen(page),
-                  do=[seen(page).to(True)])
+        see = Row(
+            "see", on=Call("see"), choose=(page, w), when=~seen(page), do=[seen(page).to(True)]
+        )
         idle = Table(network, rows=(Row("nothing", why="it is a quiet day"),))
         system = System(
-            "clerk", "", (Table(clerk, rows=(see,)),),
+            "clerk",
+            "",
+            (Table(clerk, rows=(see,)),),
             faults={"quiet": (idle,), "empty": ()},
             axioms={"near": ~near(page, page)},
             configurations={"default": Configuration({Page: 2, Worker: 1, Level: 2})},
@@ -502,8 +532,14 @@ class TestUnused:
     def test_what_each_ranges_over_is_used(self) -> None:
         bench = Bench()
         near = Rigid("near", page, w)
-        begin = Row("begin", on=Call("begin"), choose=(page,), at=Mood.IDLE, to=Mood.BUSY,
-                    send=[each(w, bench.ask(w), where=near(page, w))])
+        begin = Row(
+            "begin",
+            on=Call("begin"),
+            choose=(page,),
+            at=Mood.IDLE,
+            to=Mood.BUSY,
+            send=[each(w, bench.ask(w), where=near(page, w))],
+        )
         finish = Row("finish", at=Mood.BUSY, to=Mood.DONE)
         system = bench.system((begin, bench.hearing, bench.ignoring), (bench.working, finish))
         assert self.unused(system) == []
@@ -531,7 +567,9 @@ class TestVacuity:
         boss = (bench.asking, bench.hearing, bench.ignoring)
         found = remarks(bench.system(boss, (work, drop)), "never-fires")
         assert [r.message for r in found] == [
-            "hear can never fire", "ignore_answer_idle_done can never fire", "drop can never fire"
+            "hear can never fire",
+            "ignore_answer_idle_done can never fire",
+            "drop can never fire",
         ]
 
     def test_a_reject_should_never_fire(self) -> None:
@@ -595,8 +633,9 @@ class TestInterpretations:
         seen = clerk.relation("seen", Page, Worker)
         near = Rigid("near", page, w, given=(lambda _: {(0, 0)}) if given else None)
         far = Rigid("far", page, w, given=(lambda _: {(0, 0)}) if given else None)
-        see = Row("see", on=Call("see"), choose=(page, w), when=near(page, w),
-                  do=[seen(page, w).to(True)])
+        see = Row(
+            "see", on=Call("see"), choose=(page, w), when=near(page, w), do=[seen(page, w).to(True)]
+        )
         look = Row("look", on=Call("look"), choose=(page, w), when=[far(page, w), seen(page, w)])
         return System("clerk", "", (Table(clerk, rows=(see, look)),))
 
@@ -624,8 +663,7 @@ def test_sizes_are_two_or_what_some_configuration_has() -> None:
 def test_bulk_updates_are_written_cell_by_cell() -> None:
     bench = Bench()
     seen = bench.worker.relation("seen", Page)
-    see = Row("see", on=Call("see"), choose=(page,), do=[seen(w, ANY).to(True)],
-              when=seen(w, page))
+    see = Row("see", on=Call("see"), choose=(page,), do=[seen(w, ANY).to(True)], when=seen(w, page))
     boss = (bench.asking, bench.hearing, bench.ignoring)
     found = remarks(bench.system(boss, (bench.working, see)), "never-fires")
     assert [remark.message for remark in found] == ["see can never fire"]

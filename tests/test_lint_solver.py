@@ -34,7 +34,7 @@ def cubes(draw: st.DrawFn) -> tuple[int, int]:
 guards = st.builds(
     lambda cube, clauses: Guard(cube[0], cube[1], tuple(map(tuple, clauses))),
     cubes(),
-    st.lists(st.lists(literals, min_size=1, max_size=3), max_size=3),
+    st.lists(st.lists(literals, min_size=1, max_size=3), max_size=6),
 )
 updates = st.builds(lambda cube: Action(Guard(), *cube), cubes())
 
@@ -101,6 +101,21 @@ def test_a_constraint_on_the_state_after_an_update(guard: Guard, update: Action)
         assert (solution is not None) == bool(expected)
         if solution is not None:
             assert set(states_in(solution)) <= set(expected)
+
+
+def test_it_backtracks() -> None:
+    # Neither value of cell 0 agrees with both values of cell 5, so every branch fails.
+    pairs = [({0: 1 << one}, {5: 1 << two}) for one, two in product((0, 1), repeat=2)]
+    assert solve(CELLS.full, pairs) is None
+    assert solve(CELLS.full, pairs[:3]) == {0: 0b01, 5: 0b01}
+    # The same with boxes over two cells: 0 and 5 are both 0, or both 1; and they differ.
+    equal = ({0: 0b01, 5: 0b01}, {0: 0b10, 5: 0b10})
+    unequal = ({0: 0b01, 5: 0b10}, {0: 0b10, 5: 0b01})
+    assert solve(CELLS.full, [equal, unequal]) is None
+    # What has been searched in vain is excluded, until nothing of the cell is left.
+    split = ({0: 0b01}, {0: 0b10})
+    assert solve(CELLS.full, [split, equal, unequal]) is None
+    assert solve(CELLS.full, [equal, equal[1:]]) == {0: 0b10, 5: 0b10}
 
 
 def test_no_constraint_is_solved_and_an_empty_one_is_not() -> None:
