@@ -329,7 +329,9 @@ class World:
             return f"refuted for {sizes}"
         if found.complete:
             return f"exhaustive for {sizes}"
-        return f"incomplete: {found.engine.states:,} states, {found.stopped}"
+        if verdict is Verdict.HOLDS:
+            return f"seen for {sizes}"
+        return "not decided"
 
 
 def _jointly(findings: Sequence[Finding]) -> Finding:

@@ -189,23 +189,17 @@ class Storyteller:
         interpreter = Interpreter(ground.system, ground.sizes, ground.faults, ground.given)
         values = ground.layout.decode(state)
         explained = []
-        for table, layer in ground.system.tables_under(ground.faults):
-            for row in table.rows:
-                if layer or not row.is_fair or row.kind != "row":
-                    continue
-                for environment in ground.environments(table.parameters(row)):
-                    failing = [
-                        part
-                        for part in table.guard(row).parts
-                        if not interpreter.holds(part, values, environment)
-                    ]
-                    if failing:
-                        name = ", ".join(type(v).element(i) for v, i in environment.items())
-                        lane = lane_name(
-                            table.machine, ground.cell(table.machine.own, environment)
-                        )
-                        texts = tuple(formula_text(part, environment) for part in failing)
-                        explained.append(Blocked(row.name, name, lane, texts))
+        for row in ground.rows:
+            if row.layer or not row.row.is_fair or row.row.kind != "row":
+                continue
+            failing = tuple(
+                formula_text(part, row.environment)
+                for part in row.table.guard(row.row).parts
+                if not interpreter.holds(part, values, row.environment)
+            )
+            if failing:
+                lane = lane_name(row.table.machine, self._indices(row.table.machine.own, row))
+                explained.append(Blocked(row.row.name, row.parameters, lane, failing))
         explained.sort(key=lambda blocked: len(blocked.failing))
         return tuple(explained[:BLOCKED_MAX])
 

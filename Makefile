@@ -1,0 +1,60 @@
+# make run: set up and do the main job. make test: set up and run every test. make help: the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.core
+FULL := $(VENV)/.full
+
+.PHONY: help run setup test quick lint types bench docs clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+# Without a C compiler the installation still works, and says that exploring will be slow.
+$(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native/*.c)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "pdproto needs Python 3.11 or later: make PYTHON=python3.11 run"; exit 1; }
+	@command -v $${CC:-cc} >/dev/null \
+	  || echo "no C compiler: exploring will be slow (Debian: apt-get install gcc libc6-dev)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+# torch comes first and pinned: any other request for it pulls gigabytes of CUDA packages.
+$(FULL): $(CORE)
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,kernels,plot]'
+	touch $@
+
+setup: $(CORE) ## make the virtual environment and install pdproto into it
+
+run: $(CORE) ## check the example systems, and show what a counterexample looks like
+	$(BIN)/pdproto check two-phase-commit --size Participant=7
+	$(BIN)/pdproto check lock-server
+	$(BIN)/pdproto check ring-election
+	$(BIN)/pdproto check lock-server-broken --html out/lock-server-broken.html; test $$? -eq 1
+	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
+
+lint: $(FULL)
+	$(BIN)/ruff check .
+
+types: $(FULL)
+	$(BIN)/mypy
+
+test: lint types ## everything that must hold: lint, types, tests, coverage
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+
+quick: $(FULL) ## the tests without the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+bench: $(FULL) ## what the README says about speed, measured here
+	$(BIN)/python -m tests.bench
+
+docs: $(CORE) ## write docs/tables anew from the tables
+	@for system in two-phase-commit lock-server ring-election; do \
+	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md; done
+
+clean:
+	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,123 @@
+"""The house rules of the code base that no linter knows."""
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTION_LINES_MAX = 70
+MODULE_LINES_MAX = 400
+TEST_LINES_MAX = 800  # cases, one after the other
+
+# Modules that are one thing and longer than the rule, each with its reason.
+LONG_MODULES: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {}
+
+# Who may look at the world outside: everything else gets it as an argument.
+IMPURE = ("os", "time", "random", "threading", "subprocess")
+MAY_BE_IMPURE = ("pdproto/cli/", "pdproto/check/", "kernels/", "tests/")
+
+
+def tracked(pattern: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.split()
+    return [ROOT / name for name in listed if (ROOT / name).is_file()]
+
+
+def modules() -> list[Path]:
+    return [path for path in tracked("*.py") if not path.is_symlink()]
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_module_fits(path: Path) -> None:
+    """A module rarely passes 400 lines, a function fits a screen, and each says what it is for."""
+    text = path.read_text()
+    name = relative(path)
+    limit = TEST_LINES_MAX if name.startswith("tests/") else MODULE_LINES_MAX
+    assert len(text.splitlines()) <= limit or name in LONG_MODULES
+    tree = ast.parse(text)
+    assert not tree.body or ast.get_docstring(tree), f"{name} does not say what it is for"
+    for function in functions(tree):
+        length = (function.end_lineno or 0) - function.lineno + 1
+        where = f"{name}:{function.name}"
+        assert length <= FUNCTION_LINES_MAX or where in LONG_FUNCTIONS, f"{where}: {length} lines"
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # A relative import stays in its own package, whose name the path gives.
+            yield node.module if node.level == 0 and node.module else "."
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_the_pure_parts_are_pure(path: Path) -> None:
+    """Clocks, files, chance and threads come in as arguments."""
+    name = relative(path)
+    if not name.startswith(MAY_BE_IMPURE) and name != "setup.py":
+        outside = [module for module in imports(path) if module.split(".")[0] in IMPURE]
+        assert not outside, f"{name} imports {outside}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if relative(p).startswith("spec/")], ids=relative
+)
+def test_spec_imports_only_itself(path: Path) -> None:
+    """spec/ is data: the standard library and spec, nothing else."""
+    allowed = {"collections", "dataclasses", "enum", "functools", "itertools", "pathlib", "sys",
+               "typing"}
+    for module in imports(path):
+        assert module == "." or module.split(".")[0] in allowed or module.startswith("pdproto.spec")
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if relative(p).startswith("pdproto/check/")], ids=relative
+)
+def test_arrows_go_one_way(path: Path) -> None:
+    """The checker knows no protocol and no command line."""
+    for module in imports(path):
+        assert not module.startswith(("pdproto.cli", "pdproto.spec.examples", "pdproto.spec.hand"))
+
+
+def test_every_module_is_used() -> None:
+    """A file that nothing imports is either an entry point or dead."""
+    entry_points = {"setup.py", "pdproto/cli/main.py"}
+    named = {"pdproto.cli." + verb for verb in ("check", "lint", "tables", "export", "bench")}
+    used = {module for path in modules() for module in imports(path)} | named
+    everything = "\n".join(path.read_text() for path in modules())
+    for path in modules():
+        name = relative(path)
+        if name.startswith(("tests/", "proofs/")) or path.name == "__init__.py":
+            continue
+        dotted = name.removesuffix(".py").replace("/", ".")
+        module = dotted if dotted.startswith("pdproto") else f"pdproto.{dotted}"
+        imported = module in used or f"import {path.stem}" in everything
+        by_relative = f"from .{path.stem} import" in everything
+        by_name = f"{module}:" in everything or f'"{module}"' in everything
+        assert imported or by_relative or by_name or name in entry_points, f"nothing uses {name}"
+
+
+def test_links_lead_into_the_tree() -> None:
+    """The committed links that make module names equal to paths."""
+    for name in ("spec", "kernels"):
+        link = ROOT / "pdproto" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name
+        assert not (ROOT / name / "__init__.py").exists(), "it would shadow other packages"
