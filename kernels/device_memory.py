@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, HeadRange
+from pdproto.kernels.plan import ChunkPlan, HeadRange, Scale
 from pdproto.kernels.report import NO_BAD_INDEX, Outcome, outcome_of, report_words
 from pdproto.kernels.table import Table, table_of
 
@@ -42,7 +42,7 @@ class DeviceReport:
         self.words = torch.zeros(report_words(pages_max), dtype=torch.int32, device=real)
         self.home = torch.empty(self.words.shape, dtype=torch.int32, pin_memory=cuda)
         self.stream: Any = None
-        self._fetched: Any = torch.cuda.Event() if cuda else None
+        self._fetched: Any = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]
         self._pending = False
         self.words[:1].fill_(NO_BAD_INDEX)
 
@@ -80,7 +80,10 @@ class Uplink:
         self.pinned = torch.empty(shape, dtype=torch.int64, pin_memory=self.cuda)
         self.placed = torch.empty(shape, dtype=torch.int64, device=device)
         self.host: NDArray[np.int64] = self.pinned.numpy()
-        self.sent = [torch.cuda.Event() if self.cuda else None for _ in range(in_flight)]
+        self.sent: list[Any] = [
+            torch.cuda.Event() if self.cuda else None  # type: ignore[no-untyped-call]
+            for _ in range(in_flight)
+        ]
         self.turn = 0
 
     def send(self, numbers: Sequence[NDArray[np.int64]]) -> torch.Tensor:
@@ -115,6 +118,8 @@ class Binding:
     uplink: Uplink
     sink: torch.Tensor  # takes what a copy without a report finds
     nothing: torch.Tensor  # stands for a chunk where there is none
+    nothing_listed: torch.Tensor  # stands for numbers where there are none
+    cast_tables: dict[tuple[Order, Scale | None], torch.Tensor] = field(default_factory=dict)
     tables: dict[tuple[Order, tuple[HeadRange, ...] | None], tuple[Table, torch.Tensor]] = field(
         default_factory=dict
     )
@@ -133,6 +138,7 @@ def binding_of(layout: KVLayout, in_flight: int = IN_FLIGHT) -> Binding:
             uplink=Uplink(layout.chunk_pages_max + 2 * PEERS_MAX, device, in_flight),
             sink=torch.zeros(words, dtype=torch.int32, device=device),
             nothing=torch.zeros(128, dtype=torch.uint8, device=device),
+            nothing_listed=torch.zeros(1, dtype=torch.int64, device=device),
         )
         _BINDINGS[layout] = binding
     return binding

@@ -82,6 +82,6 @@ def new_report(layout: KVLayout) -> Report:
     """A clean report for chunks of `layout`, on its device. Allocate it once and keep it."""
     if layout.device == "cpu":
         return HostReport(layout.chunk_pages_max)
-    from pdproto.kernels.device import DeviceReport  # noqa: PLC0415 - needs torch
+    from pdproto.kernels.device_memory import DeviceReport  # noqa: PLC0415 - needs torch
 
     return DeviceReport(layout.chunk_pages_max, layout.device)

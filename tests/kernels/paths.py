@@ -29,9 +29,12 @@ class Path:
         layout = register(placed, order=order, chunk_pages_max=pages_max)
         return replace(layout, device="interpreter") if self.name == "interpreter" else layout
 
-    def relayout(self, like: KVLayout, pools: Sequence[Any]) -> KVLayout:
+    def relayout(
+        self, like: KVLayout, pools: Sequence[Any], order: Order | None = None
+    ) -> KVLayout:
         """Register memory that is here already, with the limits and the path of `like`."""
-        layout = register(pools, order=like.order, chunk_pages_max=like.chunk_pages_max)
+        limit = like.chunk_pages_max
+        layout = register(pools, order=order or like.order, chunk_pages_max=limit)
         return replace(layout, device=like.device)
 
     def put(self, array: NDArray[Any]) -> Any:

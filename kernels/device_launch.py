@@ -1,0 +1,90 @@
+"""Launching compiled kernels: the part that every call on a device has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+import triton
+from numpy.typing import NDArray
+
+from pdproto.kernels.arguments import Launch
+from pdproto.kernels.device_memory import Binding, DeviceReport, on_stream
+from pdproto.kernels.report import Report
+
+_COMPILED: Final[dict[tuple[Any, ...], Any]] = {}
+
+
+def run(
+    kernel: Any, variant: tuple[Any, ...], grid: int, stream: Any, arguments: tuple[Any, ...],
+    *, warps: int, pages: int,
+) -> None:  # fmt: skip
+    """Launch the compiled kernel directly: Triton's own look-up costs more than the launch.
+
+    A kernel is compiled for a variant and the type of the page numbers, which are argument
+    number `pages`; its other arguments specialize nothing.
+    """
+    if not isinstance(kernel, triton.runtime.JITFunction):
+        kernel[(grid,)](*arguments, *variant)  # the interpreter
+        return
+    key = (kernel, variant, arguments[pages].dtype, arguments[0].device)
+    compiled = _COMPILED.get(key)
+    if compiled is None:
+        # Triton's own launch compiles first, and goes to the current stream.
+        with torch.cuda.stream(stream):
+            _COMPILED[key] = kernel[(grid,)](*arguments, *variant, num_warps=warps)
+        return
+    compiled[(grid, 1, 1)](*arguments, *variant, stream=stream.cuda_stream)
+
+
+def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:
+    """The stream to launch on, which the report will be fetched along. None without a GPU."""
+    stream = launch.stream
+    if stream is None and on.is_cuda:
+        stream = torch.cuda.current_stream(on.device)
+    if isinstance(report, DeviceReport):
+        report.stream = stream
+    return stream
+
+
+def device_words(binding: Binding, report: Report | None) -> torch.Tensor:
+    """Where the kernel reports: without a report, where nobody looks."""
+    if report is None:
+        return binding.sink
+    if not isinstance(report, DeviceReport):
+        raise TypeError("report: want one from new_report(layout) of this layout")
+    return report.words
+
+
+def device_numbers(
+    binding: Binding,
+    pages: NDArray[np.int64] | torch.Tensor | None,
+    chunks: Sequence[torch.Tensor],
+    digests: Sequence[torch.Tensor] | None,
+    launch: Launch,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Page numbers, and the places of several peers' chunks, on the device by at most one copy.
+
+    Places are int64 [2, peer]: bytes from the first chunk, and digests from the first digests.
+    What a kernel does not need is any tensor.
+    """
+    peers = len(chunks) if len(chunks) > 1 else 0
+    pieces = []
+    if peers:
+        places = np.zeros((2, peers), np.int64)
+        places[0] = [chunk.data_ptr() - chunks[0].data_ptr() for chunk in chunks]
+        if digests:
+            first = digests[0].data_ptr()
+            places[1] = [(sums.data_ptr() - first) // 8 for sums in digests]
+        pieces.append(places.ravel())
+    if isinstance(pages, np.ndarray):
+        pieces.append(pages)
+    placed = binding.nothing_listed
+    if pieces:
+        with on_stream(launch.stream):
+            placed = binding.uplink.send(pieces)
+    if pages is None:
+        return binding.nothing_listed, placed
+    return (pages if isinstance(pages, torch.Tensor) else placed[2 * peers :]), placed

@@ -1,0 +1,130 @@
+"""Chunks cast to fp8 hold the codes and scales of the definition, on every path.
+
+Triton's interpreter rounds to fp8 wrongly (it loses the carry out of the mantissa), so there
+the data are products of a code's value and a power of two, which no rounding touches.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pdproto.kernels import fp8
+from pdproto.kernels.chunk import (
+    ChunkPlan,
+    Order,
+    Scale,
+    pack_cast,
+    plan_for,
+    unpack_cast,
+)
+from tests.kernels.paths import Path
+
+torch = pytest.importorskip("torch")
+
+SHAPES: Final = {
+    "nhd": ((5, 4, 3, 64), Order.NHD),
+    "hnd": ((5, 3, 4, 64), Order.HND),
+    "one head": ((5, 4, 1, 576), Order.NHD),
+    "odd rows": ((4, 2, 3, 20), Order.NHD),
+}
+BY_SHAPE: Final = pytest.mark.parametrize(("shape", "order"), SHAPES.values(), ids=SHAPES)
+
+
+def _pools(path: Path, shape: tuple[int, ...], element: str) -> list[Any]:
+    """Tensors of `element`: any finite values and some that are not, or exact ones."""
+    generator = np.random.default_rng(11)
+    pools = []
+    for entry in range(2):
+        if path.name == "interpreter":
+            codes = generator.integers(0, 0x7F, shape, dtype=np.uint8)
+            codes[:, 0, :, 0] = codes[:, :, 0, 0] = 0x7E  # every page and head reaches 448
+            codes |= generator.integers(0, 2, shape, dtype=np.uint8) << 7
+            values = fp8.decode(codes) * np.float32(2.0**-entry)
+        else:
+            values = generator.normal(0, 30, shape).astype(np.float32)
+            values[0, 0, 0, :4] = [np.nan, np.inf, -np.inf, 1e-6]
+            values[1] = 0
+        pools.append(torch.from_numpy(values).to(getattr(torch, element)))
+    return pools
+
+
+def _by_token(pool: Any, order: Order) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = pool.float().numpy()
+    return values if order is Order.NHD else values.transpose(0, 2, 1, 3)
+
+
+def _expected(
+    pools: list[Any], order: Order, pages: list[int], scale: Scale, static: NDArray[np.float32]
+) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.float32]]]:
+    """Codes [page, token, head, dim] and scales of each entry."""
+    codes, scales = [], []
+    for entry, pool in enumerate(pools):
+        values = _by_token(pool, order)[pages]
+        if scale is Scale.STATIC:
+            told = static[entry].reshape(1, 1, 1, 1)
+        else:
+            told = fp8.scale_for(values, (1, 2, 3) if scale is Scale.PAGE else (1, 3))
+        codes.append(fp8.encode(values * (np.float32(1) / told)))
+        scales.append(told.ravel())
+    return codes, scales
+
+
+def _placed(path: Path, pools: list[Any]) -> list[Any]:
+    return [pool.cuda() if path.name == "cuda" else pool for pool in pools]
+
+
+def _unpacked_codes(chunk: NDArray[np.uint8], plan: ChunkPlan) -> NDArray[np.uint8]:
+    """The codes of a chunk as [entry, page, token, head, dim]."""
+    part = plan.only.parts[0]
+    middle = (part.tokens, part.heads.count)
+    outer = middle if plan.order is Order.NHD else middle[::-1]
+    shaped = chunk[: plan.only.payload_bytes].reshape(part.entries, plan.pages, *outer, -1)
+    return shaped if plan.order is Order.NHD else shaped.swapaxes(2, 3)
+
+
+@BY_SHAPE
+@pytest.mark.parametrize("scale", Scale)
+@pytest.mark.parametrize("element", ["bfloat16", "float16"])
+def test_codes_and_scales_are_those_of_the_definition(
+    path: Path, shape: tuple[int, ...], order: Order, scale: Scale, element: str
+) -> None:
+    pools = _pools(path, shape, element)
+    like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
+    layout = path.relayout(like, _placed(path, pools), order)
+    pages, static = [2, 0, 1, 3], np.array([1.0, 0.5], np.float32)
+    plan = plan_for(layout, len(pages), scale=scale)
+    chunk = path.put(np.full(plan.only.bytes, 0xA5, np.uint8))
+    told = path.put(static) if scale is Scale.STATIC else None
+    pack_cast(layout, pages, chunk, scale=scale, static=told)
+    got = path.get(chunk)
+    codes, scales = _expected(pools, order, pages, scale, static)
+    assert np.array_equal(_unpacked_codes(got, plan), np.stack(codes))
+    got_scales = got[plan.only.scale_offset :][: 4 * plan.only.scales].view(np.float32)
+    assert np.array_equal(got_scales, np.concatenate(scales))
+
+    back = [torch.zeros_like(pool) for pool in layout.pools]
+    target = path.relayout(layout, back)
+    unpack_cast(target, pages, chunk, scale=scale)
+    for entry, pool in enumerate(back):
+        axis = (-1, 1, 1, 1) if scale is not Scale.PAGE_HEAD else (len(pages), 1, -1, 1)
+        values = fp8.decode(codes[entry]) * scales[entry].reshape(axis)
+        want = torch.from_numpy(values).to(pool.dtype).float().numpy()
+        assert np.array_equal(_by_token(pool.cpu(), order)[pages], want, equal_nan=True)
+        assert not pool.float().cpu()[4:].any(), "wrote a page that was not named"
+
+
+def test_what_cannot_be_cast_is_named(path: Path) -> None:
+    pool = path.put(np.zeros((2, 2, 1, 32), np.float16))
+    layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [pool])
+    chunk = path.put(np.zeros(200, np.uint8))
+    for scale, static in ((Scale.PAGE, np.ones(1, np.float32)), (Scale.STATIC, None)):
+        with pytest.raises(ValueError, match="static: scales belong to"):
+            pack_cast(layout, [0], chunk, scale=scale, static=static)
+    with pytest.raises(ValueError, match="static: want"):
+        pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=path.put(np.ones(2, np.float32)))
+    with pytest.raises(ValueError, match=r"chunks\[0\]: 136 .*needed"):
+        pack_cast(layout, [0, 1], path.put(np.zeros(128, np.uint8)), scale=Scale.PAGE)
