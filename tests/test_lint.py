@@ -1,11 +1,14 @@
 """Every rule of lint: a tiny spec that breaks it once, and its repair that does not."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from pdproto.check.lint import Remark, Severity, lint, small_sizes
 from pdproto.check.load import BUILT_IN, load
+from pdproto.cli.main import main
 from pdproto.spec.examples import ring_election, two_phase_commit
 from pdproto.spec.language import (
     ANY,
@@ -682,3 +685,51 @@ def test_a_symbol_of_an_absent_machine_is_refused_at_declaration() -> None:
     table = Table(bench.worker, state=bench.mood, rows=(bench.working,))
     with pytest.raises(SpecError, match="'work': ask belongs to no machine of the system"):
         System("half", "Workers without their boss.", (table,))
+
+
+class TestVerb:
+    def test_a_clean_system(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["lint", "two-phase-commit"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-1] == "two-phase-commit: 3 notes"
+        assert "note: offer: call prepare is not offered by participant in" in lines[0]
+
+    def test_errors_set_the_exit_status(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        bench = Bench()
+        system = bench.system((bench.asking, bench.hearing), (bench.working,))
+        monkeypatch.setattr("pdproto.cli.lint.load", {"bench": system}.__getitem__)
+        assert main(["lint", "bench"]) == 1
+        out = capsys.readouterr().out
+        assert out.startswith(f"{system.tables[0].place}: error: totality: boss in idle or done")
+        assert out.endswith("bench: 1 error, 2 warnings, 1 note\n")
+
+    def test_nothing_to_remark(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        system = System("nothing", "", (Table(Machine("idle")),))
+        monkeypatch.setattr("pdproto.cli.lint.load", {"nothing": system}.__getitem__)
+        assert main(["lint", "nothing"]) == 0
+        assert capsys.readouterr().out == "nothing: nothing to remark\n"
+
+    def test_json(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["lint", "two-phase-commit", "--elements", "3", "--json", "-"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["system"] == "two-phase-commit"
+        assert printed["sizes"] == {"Participant": 3}
+        assert printed["remarks"][0] == {
+            "rule": "offer",
+            "severity": "note",
+            "message": "call prepare is not offered by participant in prepared, committed or "
+            "aborted",
+            "place": {
+                "path": two_phase_commit.PARTICIPANT.rows[0].place.path,
+                "line": two_phase_commit.PARTICIPANT.rows[0].place.line,
+            },
+            "witness": [],
+        }
+        target = tmp_path / "remarks.json"
+        assert main(["lint", "two-phase-commit", "--json", str(target)]) == 0
+        assert len(json.loads(target.read_text(encoding="utf-8"))["remarks"]) == 3
+        assert "3 notes" in capsys.readouterr().out

@@ -2,7 +2,14 @@
 
 import pytest
 
-from pdproto.check.words import effect_text, formula_text, sent_text, trigger_text, update_text
+from pdproto.check.words import (
+    effect_text,
+    formula_text,
+    sent_text,
+    trigger_name,
+    trigger_text,
+    update_text,
+)
 from pdproto.spec.language import (
     ANY,
     FALSE,
@@ -66,7 +73,7 @@ feeds = Rigid("feeds", p, q)
         (p.same(q), "p = q"),
         (p.differs(q), "p != q"),
         (p.before(q), "p before q"),
-        (~p.before(q), "not p before q"),
+        (~p.before(q), "not (p before q)"),
         (vote(p).among(Vote.YES, Vote.NO), "vote(p) in {yes, no}"),
         (vote(p).among(Vote.YES), "vote(p) = yes"),
         (~vote(p).among(Vote.YES, Vote.NO), "vote(p) not in {yes, no}"),
@@ -130,3 +137,16 @@ def test_triggers_read_as_in_a_trace() -> None:
     assert trigger_text(Call("pick", r), {r: 2}) == "call pick(r2)"
     assert trigger_text(Timer("lost")) == "timer lost"
     assert trigger_text(Completion("write", p)) == "completion write(p)"
+
+
+def test_triggers_share_a_name_whatever_their_arguments_are_called() -> None:
+    assert trigger_name(None) == ("", "")
+    assert trigger_name(yes(p)) == trigger_name(yes(q)) == ("message", "yes")
+    assert trigger_name(Call("write", p)) == ("call", "write")
+    assert trigger_name(Completion("write", p)) == ("completion", "write")
+    assert trigger_name(Timer("write")) == ("timer", "write")
+
+
+def test_a_formula_of_no_known_kind_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        formula_text(Formula())

@@ -86,6 +86,23 @@ def trigger_text(trigger: Trigger, elements: Elements = VARIABLES) -> str:
             assert_never(trigger)
 
 
+def trigger_name(trigger: Trigger) -> tuple[str, str]:
+    """What kind of trigger, and its name: rows on equal ones share a column of the table."""
+    match trigger:
+        case None:
+            return "", ""
+        case Sent():
+            return "message", trigger.symbol.name
+        case Call():
+            return "call", trigger.name
+        case Completion():
+            return "completion", trigger.name
+        case Timer():
+            return "timer", trigger.name
+        case _:
+            assert_never(trigger)
+
+
 def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
     match formula:
         case And() | Or() if len(formula.parts) == 1:
@@ -145,6 +162,8 @@ def _negated(part: Formula, elements: Elements) -> str:
             return _atom(part, elements, positive=value is False)
         case Same(left, right):
             return _related(left, "!=", right, elements)
+        case Before(left, right):
+            return f"not ({_related(left, 'before', right, elements)})"
         case Or() if (among := _among(part, elements, negated=True)) is not None:
             return among
         case _:

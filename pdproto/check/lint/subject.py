@@ -8,13 +8,14 @@ among them, so what is impossible here is impossible; what is possible here need
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias
 
 from pdproto.check.grounding import Ground, GroundRow, Interpretation
 from pdproto.check.layout import Indices, cell_name, value_name
 from pdproto.check.lint.solver import Cells, Constraint, Domains, solve
 from pdproto.check.program import Guard
-from pdproto.spec.language.machine import Call, Completion, Machine, Table, Timer, Trigger
+from pdproto.check.words import trigger_name
+from pdproto.spec.language.machine import Call, Completion, Machine, Table
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Sizes, Symbol
 from pdproto.spec.language.system import System
@@ -152,20 +153,3 @@ class Subject:
         variables = tuple(sort(f"v{place}") for place, sort in enumerate(sorts))
         for environment in self.ground.environments(variables):
             yield tuple(environment.values())
-
-
-def trigger_name(on: Trigger) -> tuple[str, str]:
-    """What kind of trigger, and its name; rows on equal ones meet in one cell of the table."""
-    match on:
-        case None:
-            return "", ""
-        case Sent():
-            return "message", on.symbol.name
-        case Call():
-            return "call", on.name
-        case Completion():
-            return "completion", on.name
-        case Timer():
-            return "timer", on.name
-        case _:
-            assert_never(on)
