@@ -1,0 +1,241 @@
+"""A result as one HTML file that needs nothing else: no network, no fonts, no other files.
+
+The page is complete as markup: without a script it is the list of findings and a picture for each
+trace. The script adds the choice of one finding and one step, the state of every lane at that
+step, and the keyboard. It reads the result as JSON and only ever sets `textContent`.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from pdproto.check.report.as_json import to_json
+from pdproto.check.report.markup import Markup, element
+from pdproto.check.report.narration import headline, visible
+from pdproto.check.report.sequence import blocked_rows, colour_classes, sequence, written_at
+from pdproto.check.result import CheckResult, Finding, Verdict
+
+MARK: Final = {Verdict.HOLDS: "✓", Verdict.VIOLATED: "✗", Verdict.UNKNOWN: "?"}
+
+NO_TRACE: Final = {
+    Verdict.HOLDS: "It holds: there is no counterexample to show.",
+    Verdict.VIOLATED: "No single run shows this, so there is no trace.",
+    Verdict.UNKNOWN: "No counterexample was found before the limit.",
+}
+
+KEYS: Final = (
+    ("↓ → j", "next step"),
+    ("↑ ← k", "previous step"),
+    ("Home End", "first and last step"),
+    ("1 … 9", "choose a finding"),
+    ("n p", "next and previous finding"),
+    ("?", "show or hide this help"),
+)
+
+
+def render(result: CheckResult) -> str:
+    """Return the whole page."""
+    script = _resource("page.js")
+    title = f"{visible(result.system)}: {result.verdict.value}"
+    head = element(
+        "head",
+        Markup('<meta charset="utf-8">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup('<meta name="color-scheme" content="light dark">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'),
+        element("title", title),
+        element("style", Markup(_resource("page.css"))),
+    )
+    body = element(
+        "body",
+        _masthead(result),
+        element(
+            "div",
+            _findings(result),
+            element("main", *_sections(result)),
+            element("aside", id="inspector", aria_label="The selected step", hidden=True),
+            class_="workspace",
+        ),
+        _help(),
+        element("script", Markup(_embedded(result)), type="application/json", id="result"),
+        element("script", Markup(script)),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+@cache
+def _resource(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Return a policy under which the page runs its own script, and loads nothing at all."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _embedded(result: CheckResult) -> str:
+    """Return the result as JSON in which no text can end the script element."""
+    values = _printable(to_json(result))
+    for finding, plain in zip(result.findings, values["properties"], strict=True):
+        plain["headline"] = headline(finding)
+        if finding.trace is not None:
+            colours = colour_classes(finding.trace)
+            plain["colours"] = {visible(lane): colour for lane, colour in colours.items()}
+    return json.dumps(values, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _printable(value: Any) -> Any:
+    """Return JSON values whose strings are all as the page shows them."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {visible(key): _printable(item) for key, item in value.items()}
+    return value
+
+
+def _masthead(result: CheckResult) -> Markup:
+    figures = [
+        ("states", f"{result.states:,}"),
+        ("transitions", f"{result.transitions:,}"),
+        ("depth", f"{result.depth:,}"),
+        ("seconds", f"{result.seconds:.2f}"),
+        ("deadlocks", f"{result.deadlocks:,}"),
+        *((sort, str(size)) for sort, size in result.sizes.items()),
+    ]
+    facts = [
+        element("p", label, element("b", ", ".join(values)))
+        for label, values in (("faults ", result.faults), ("reductions ", result.reductions))
+        if values
+    ]
+    stopped = f"Incomplete: {result.stopped}" if result.stopped else "Incomplete"
+    return element(
+        "header",
+        element(
+            "div",
+            element("p", result.verdict.value, class_=f"verdict {result.verdict.value}"),
+            element("h1", result.system),
+            element("p", result.description, class_="description") if result.description else "",
+            class_="title",
+        ),
+        element(
+            "dl",
+            *(element("div", element("dt", name), element("dd", value)) for name, value in figures),
+            class_="figures",
+        ),
+        element("div", *facts, class_="facts") if facts else "",
+        "" if result.complete else element("p", stopped, class_="stopped"),
+        class_="masthead",
+    )
+
+
+def _findings(result: CheckResult) -> Markup:
+    items = [_item(number, finding) for number, finding in enumerate(result.findings, start=1)]
+    return element(
+        "nav",
+        element("h2", "Findings"),
+        element("ol", *items),
+        *_coverage(result),
+        class_="findings",
+        aria_label="Findings",
+    )
+
+
+def _item(number: int, finding: Finding) -> Markup:
+    kind = finding.kind.value.replace("_", " ")
+    steps = "" if finding.trace_length is None else f", {finding.trace_length:,} steps"
+    return element(
+        "li",
+        element(
+            "a",
+            element("span", MARK[finding.verdict], class_="mark", aria_hidden="true"),
+            element(
+                "span",
+                element("b", finding.name),
+                element("small", f"{finding.verdict.value}, {kind}{steps}"),
+                element("small", finding.note, class_="note") if finding.note else "",
+            ),
+            href=f"#f{number}",
+            class_=finding.verdict.value,
+        ),
+    )
+
+
+def _coverage(result: CheckResult) -> Iterator[Markup]:
+    so_far = "" if result.complete else " so far"
+    if result.rows_never_fired:
+        yield element("h2", f"Rows that never fired{so_far}")
+        rows = [
+            element(
+                "li",
+                element("code", row),
+                written_at(str(result.row_places[row])) if row in result.row_places else "",
+            )
+            for row in result.rows_never_fired
+        ]
+        yield element("ul", *rows, class_="coverage")
+    elif result.complete:
+        yield element("p", "Every row fired.", class_="coverage muted")
+
+
+def _sections(result: CheckResult) -> Iterator[Markup]:
+    for number, finding in enumerate(result.findings, start=1):
+        yield _section(f"f{number}", finding)
+    if not result.findings:
+        yield element("p", "No property was checked.", class_="empty")
+
+
+def _section(prefix: str, finding: Finding) -> Markup:
+    facts = [str(finding.place), finding.assurance]
+    parts: list[Markup] = []
+    if finding.trace is None:
+        parts.append(element("p", NO_TRACE[finding.verdict], class_="empty"))
+    else:
+        parts += [sequence(finding, prefix=prefix), blocked_rows(finding.trace.blocked)]
+    return element(
+        "section",
+        element(
+            "div",
+            element(
+                "h2",
+                element("span", finding.name, id=f"{prefix}-name"),
+                element("span", headline(finding), class_=f"outcome {finding.verdict.value}"),
+            ),
+            element("p", finding.claim, class_="claim"),
+            element("p", *(element("span", fact) for fact in facts if fact), class_="facts"),
+            element("p", finding.note, class_="note") if finding.note else "",
+            class_="finding-head",
+        ),
+        *parts,
+        id=prefix,
+        class_="finding",
+        aria_labelledby=f"{prefix}-name",
+    )
+
+
+def _help() -> Markup:
+    rows = [
+        element(
+            "div",
+            element("dt", *(element("kbd", key) for key in keys.split())),
+            element("dd", meaning),
+        )
+        for keys, meaning in KEYS
+    ]
+    return element(
+        "dialog",
+        element("h2", "Keys", id="help-name"),
+        element("dl", *rows),
+        element("button", "Close", type="button"),
+        id="help",
+        aria_labelledby="help-name",
+    )

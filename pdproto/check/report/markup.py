@@ -1,0 +1,30 @@
+"""HTML built from elements, so that text is escaped unless it is markup already."""
+
+import html
+
+from pdproto.check.report.narration import visible
+
+
+class Markup(str):
+    """Text that is HTML already: what this module has escaped, or the page's own constants."""
+
+    __slots__ = ()
+
+
+def escaped(text: str) -> Markup:
+    """Return markup as it is, and any other text as HTML that shows that text on one line."""
+    return text if isinstance(text, Markup) else Markup(html.escape(visible(text)))
+
+
+def element(name: str, *children: str, **attributes: str | bool) -> Markup:
+    """Return `<name attributes>children</name>`.
+
+    An underscore in an attribute's name reads as a hyphen, one at its end is dropped (`class_`).
+    True leaves an attribute without a value; False and the empty string leave it out.
+    """
+    written = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(value)}"')
+        for key, value in attributes.items()
+        if value is not False and value != ""
+    )
+    return Markup(f"<{name}{written}>{''.join(map(escaped, children))}</{name}>")

@@ -1,0 +1,238 @@
+"use strict";
+
+/* What is selected is the address: "#f2s5" is step 5 of finding 2, and "#f2" its start. */
+
+function selectionOf(hash, findings) {
+  const match = /^#f(\d+)(?:s(\d+))?$/.exec(hash);
+  const index = match ? Number(match[1]) - 1 : firstShown(findings);
+  if (!(index in findings)) return { finding: firstShown(findings), step: 0 };
+  const step = match && match[2] ? Number(match[2]) : 0;
+  return { finding: index, step: Math.min(step, stepCount(findings[index])) };
+}
+
+function addressOf(selection) {
+  return `#f${selection.finding + 1}s${selection.step}`;
+}
+
+/* The first violation that can be looked at is what a reader came for. */
+function firstShown(findings) {
+  const violated = findings.findIndex((finding) => finding.verdict === "violated");
+  return violated < 0 ? 0 : violated;
+}
+
+function stepCount(finding) {
+  return finding.trace ? finding.trace.length : 0;
+}
+
+/* Return the selection that a key leads to, or null if the key means nothing here. */
+function moved(selection, key, findings) {
+  const last = stepCount(findings[selection.finding]);
+  const at = (step) => ({ finding: selection.finding, step: Math.max(0, Math.min(step, last)) });
+  const to = (finding) => (finding in findings ? { finding, step: 0 } : null);
+  switch (key) {
+    case "ArrowDown": case "ArrowRight": case "j": return at(selection.step + 1);
+    case "ArrowUp": case "ArrowLeft": case "k": return at(selection.step - 1);
+    case "Home": return at(0);
+    case "End": return at(last);
+    case "n": return to(selection.finding + 1);
+    case "p": return to(selection.finding - 1);
+    default: return /^[1-9]$/.test(key) ? to(Number(key) - 1) : null;
+  }
+}
+
+/* Return, for each lane in order of appearance, its variables and their values after `count`
+   steps; a variable that the last of these steps changed also has the value it had before. */
+function stateAfter(finding, count) {
+  const lanes = new Map(finding.lanes.map((lane) => [lane.name, new Map()]));
+  const set = (change, before) => {
+    if (!lanes.has(change.lane)) lanes.set(change.lane, new Map());
+    lanes.get(change.lane).set(change.variable, { value: change.after, before });
+  };
+  finding.start.forEach((change) => set(change, null));
+  finding.trace.slice(0, count).forEach((step, index) => {
+    step.changes.forEach((change) => set(change, index === count - 1 ? change.before : null));
+  });
+  return lanes;
+}
+
+function holdsAfter(finding, count) {
+  return count === 0 ? finding.start_holds : finding.trace[count - 1].holds;
+}
+
+function rowOf(step) {
+  return step.parameters ? `${step.row}(${step.parameters})` : step.row;
+}
+
+/* Below here everything touches the document, and text goes in by textContent alone. */
+
+function make(name, className, ...children) {
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  for (const child of children) {
+    node.append(typeof child === "string" ? document.createTextNode(child) : child);
+  }
+  return node;
+}
+
+function facts(step) {
+  const nodes = [make("p", "row-name", rowOf(step)), make("p", "", step.lane)];
+  if (step.fault) nodes.push(make("p", "fault", `fault: ${step.fault}`));
+  if (step.trigger) nodes.push(make("p", "muted", step.trigger));
+  if (step.why) nodes.push(make("p", "why", step.why));
+  nodes.push(make("p", "place", `${step.place.path}:${step.place.line}`));
+  return nodes;
+}
+
+function messages(step) {
+  const told = [];
+  const line = (verb, arrow, peers) => make(
+    "p", "message", make("span", "verb", `${verb} `), make("code", "", arrow.message), peers);
+  const received = step.received;
+  if (received) told.push(line("receives", received, ` from ${received.sender}`));
+  const to = (arrow) => (arrow.receivers.length ? ` to ${arrow.receivers.join(", ")}` : "");
+  step.sent.forEach((arrow) => told.push(line("sends", arrow, to(arrow))));
+  step.lost.forEach((arrow) => told.push(line("loses", arrow, to(arrow))));
+  return told.length ? [make("h3", "", "Messages"), ...told] : [];
+}
+
+function properties(holds) {
+  const items = Object.entries(holds).map(
+    ([name, value]) => make("li", value ? "yes" : "no",
+      make("span", "", value ? name : `${name} does not hold`)));
+  return items.length ? [make("h3", "", "Properties"), make("ul", "properties", ...items)] : [];
+}
+
+function state(finding, count) {
+  const nodes = [make("h3", "", count ? "State after this step" : "Initial state")];
+  for (const [lane, variables] of stateAfter(finding, count)) {
+    if (!variables.size) continue;
+    const list = make("dl", "state");
+    for (const [variable, { value, before }] of variables) {
+      const changed = before === null ? "" : "changed";
+      const was = before ? [make("span", "before", `${before} → `)] : [];
+      list.append(make("dt", changed, variable), make("dd", changed, ...was, value));
+    }
+    nodes.push(make("p", `lane-title ${finding.colours[lane] || "m0"}`, lane), list);
+  }
+  return nodes;
+}
+
+function stepper(selection, findings, go) {
+  const last = stepCount(findings[selection.finding]);
+  const button = (label, key, title, disabled) => {
+    const node = make("button", "", label);
+    node.type = "button";
+    node.title = title;
+    node.setAttribute("aria-label", title);
+    node.disabled = disabled;
+    node.addEventListener("click", () => go(key));
+    return node;
+  };
+  return make("div", "stepper",
+    make("output", "", selection.step ? `Step ${selection.step} of ${last}` : "Start"),
+    button("⇤", "Home", "first step", selection.step === 0),
+    button("←", "ArrowLeft", "previous step", selection.step === 0),
+    button("→", "ArrowRight", "next step", selection.step === last),
+    button("⇥", "End", "last step", selection.step === last));
+}
+
+function inspect(panel, selection, findings, go) {
+  const finding = findings[selection.finding];
+  panel.hidden = false;
+  if (!finding.trace) {
+    panel.replaceChildren(
+      make("h2", "", finding.name), make("p", "muted", finding.headline), hint());
+    return;
+  }
+  const step = selection.step ? finding.trace[selection.step - 1] : null;
+  panel.replaceChildren(
+    stepper(selection, findings, go),
+    ...(step ? facts(step) : [make("p", "row-name", "The initial state")]),
+    ...(step ? messages(step) : []),
+    ...properties(holdsAfter(finding, selection.step)),
+    ...state(finding, selection.step),
+    hint());
+}
+
+function hint() {
+  return make("p", "hint", make("kbd", "", "j"), " ", make("kbd", "", "k"), " step, ",
+    make("kbd", "", "?"), " all keys");
+}
+
+/* Mark the selection in the picture and the list, and keep its step in view. */
+function show(selection, panel, findings, go) {
+  const select = (nodes, chosen) => nodes.forEach(
+    (node) => node.classList.toggle("selected", node === chosen));
+  const section = document.getElementById(`f${selection.finding + 1}`);
+  const band = document.getElementById(addressOf(selection).slice(1));
+  select(document.querySelectorAll(".finding"), section);
+  select(document.querySelectorAll(".band"), band);
+  document.querySelectorAll(".findings ol a").forEach((link, index) => {
+    if (index === selection.finding) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  });
+  inspect(panel, selection, findings, go);
+  if (band) reveal(band);
+}
+
+/* Scroll the picture, and nothing else, until the band and the card of its row are in view. */
+function reveal(band) {
+  const scroller = band.closest(".scroller");
+  const view = scroller.getBoundingClientRect();
+  const header = scroller.querySelector(".lane-header").offsetHeight;
+  const story = band.querySelector(".story").offsetWidth;
+  const margin = 12;
+  const needed = (low, high, from, to) => (
+    low < from || high - low > to - from ? low - from : Math.max(0, high - to));
+  const rows = band.getBoundingClientRect();
+  scroller.scrollTop += needed(
+    rows.top - margin, rows.bottom + margin, view.top + header, view.bottom);
+  const card = band.querySelector(".card:not(.aside)");
+  if (!card) return;
+  const columns = card.getBoundingClientRect();
+  scroller.scrollLeft += needed(
+    columns.left - margin, columns.right + margin, view.left + story, view.right);
+}
+
+function start() {
+  const findings = JSON.parse(document.getElementById("result").textContent).properties;
+  if (!findings.length) return;
+  const panel = document.getElementById("inspector");
+  const help = document.getElementById("help");
+  let selection = selectionOf(location.hash, findings);
+  const choose = (next) => {
+    selection = next;
+    show(selection, panel, findings, go);
+    history.replaceState(null, "", addressOf(selection));
+  };
+  const go = (key) => {
+    const next = moved(selection, key, findings);
+    if (next) choose(next);
+    return next !== null;
+  };
+  document.documentElement.classList.add("js");
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key === "?") {
+      if (help.open) help.close(); else help.showModal();
+    } else if (help.open || !go(event.key)) {
+      return;
+    }
+    event.preventDefault();
+  });
+  document.querySelectorAll(".band").forEach((band) => {
+    band.addEventListener("click", () => choose(selectionOf(`#${band.id}`, findings)));
+  });
+  document.querySelectorAll(".findings ol a, .number").forEach((link) => {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      choose(selectionOf(link.getAttribute("href"), findings));
+    });
+  });
+  help.querySelector("button").addEventListener("click", () => help.close());
+  addEventListener("hashchange", () => choose(selectionOf(location.hash, findings)));
+  // The address stays as it is: a browser that still loads would scroll the page to a new one.
+  show(selection, panel, findings, go);
+}
+
+if (typeof document !== "undefined") start();
