@@ -89,20 +89,12 @@ class Parts:
 
     def hub_literals(self, extra: tuple[Any, ...]) -> list[Formula]:
         literals = [self.mode() == Mode.OFF, self.mode() == Mode.ON, ~self.stop()]
-        literals += [forall(m, self.known(m)), exists(m, self.ask(m, Item("k")) if i in extra else
-                                                      self.known(m))]
-        literals = [x for x in literals if not _uses_unbound(x)]
+        literals += [forall(m, self.known(m)), exists(m, self.known(m))]
         if n in extra:
             literals += [self.known(n), ~self.known(n), exists(e, ~self.tell(n, e))]
         if e in extra:
             literals += [self.passed(e), forall(f, ~f.before(e) | self.passed(f))]
         return literals
-
-
-def _uses_unbound(formula: Formula) -> bool:
-    from pdproto.spec.language.formula import free_variables
-
-    return any(variable.name == "k" for variable in free_variables(formula))
 
 
 @st.composite

@@ -17,6 +17,7 @@ from pdproto.check.native import NativeEngine
 from pdproto.check.portable import PortableEngine
 from pdproto.check.result import CheckResult, Trace
 from pdproto.spec.language import Configuration, Fairness, System
+from tests.fair import owes_for_ever
 from tests.systems import SIZES, systems
 
 STATES_MAX = 300
@@ -99,13 +100,18 @@ def test_reductions_keep_every_verdict(system: System, faults: tuple[str, ...]) 
         reduced = _check(system, faults, Reductions(symmetry, dead_bits))
         assert reduced.complete
         assert reduced.states <= plain.states
-        assert reduced.rows_never_fired == plain.rows_never_fired
+        assert _protocol_rows(reduced) == _protocol_rows(plain)
         assert bool(reduced.deadlocks) == bool(plain.deadlocks)
         for one, two in zip(plain.findings, reduced.findings, strict=True):
             assert (one.name, one.verdict) == (two.name, two.verdict)
             if one.kind in ("always", "sometimes"):
                 assert one.trace_length == two.trace_length
                 assert one.note == two.note
+
+
+def _protocol_rows(result: CheckResult) -> set[str]:
+    """The rows that never fired, faults aside: dead bits hide those."""
+    return {name for name in result.rows_never_fired if name.startswith(("node", "hub"))}
 
 
 @given(systems(), st.booleans(), st.booleans())
@@ -151,8 +157,6 @@ def test_liveness_agrees_with_emerson_and_lei(
     system: System, faults: tuple[str, ...], fairness: Fairness
 ) -> None:
     """The component search against another algorithm: the fixpoint of Emerson and Lei (1986)."""
-    from tests.fair import owes_for_ever
-
     assume(fairness in (Fairness.TIMERS, Fairness.DETECTORS))
     explored = oracle(system, faults)
     configuration = Configuration(SIZES, faults)

@@ -81,7 +81,7 @@ def check(system: System, configuration: Configuration, settings: Settings) -> C
         complete=not totals.stopped and len(safety) == len(worlds),
         stopped=totals.stopped,
         findings=tuple(_merged(findings) for findings in zip(*safety, strict=True)),
-        rows_never_fired=() if totals.stopped else totals.never_fired(),
+        rows_never_fired=() if totals.stopped else totals.never_fired(system),
         deadlocks=totals.deadlocks,
         reductions=_reduction_names(configuration),
         memory_bytes=totals.bytes,
@@ -104,15 +104,20 @@ class _Totals:
         self.deadlocks += found.engine.stuck[0]
         self.bytes = max(self.bytes, found.engine.bytes)
         self.stopped = self.stopped or found.stopped
-        for table, _ in found.ground.system.tables_under(found.ground.faults):
+        for table, layer in found.ground.system.tables_under(found.ground.faults):
             for row in table.rows:
-                self.fired.setdefault(row.name, 0)
+                # A dead message is swept although it could be ignored, or lost (deadbits.py).
+                if not found.program.sweeps or (row.kind == "row" and not layer):
+                    self.fired.setdefault(row.name, 0)
         counts = found.engine.fired.tolist()
         for ground_row, count in zip(found.ground.rows, counts, strict=True):
-            self.fired[ground_row.row.name] += count
+            if ground_row.row.name in self.fired:
+                self.fired[ground_row.row.name] += count
 
-    def never_fired(self) -> tuple[str, ...]:
-        return tuple(name for name, count in self.fired.items() if not count)
+    def never_fired(self, system: System) -> tuple[str, ...]:
+        """The rows that no state enables. A row that rejects should not be enabled anywhere."""
+        rejects = {row.name for _, row in system.rows() if row.kind == "reject"}
+        return tuple(n for n, count in self.fired.items() if not count and n not in rejects)
 
 
 def _reduction_names(configuration: Configuration) -> tuple[str, ...]:

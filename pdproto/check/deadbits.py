@@ -6,6 +6,10 @@ true again. Clearing it leads to a bisimilar state: the same rows are enabled fo
 same patterns hold. The conditions are guards over the masks, evaluated by the engine as *sweeps*;
 nothing is written by hand, so a mutated table gets the sweeps that are sound for it.
 
+Two kinds of rows read nothing that matters, or every message would be alive for ever: one that
+ignores its trigger, since a total table ignores what comes late, and one that changes nothing but
+the cell it reads, as losing a message does. Coverage does not count such rows when bits are swept.
+
 Only cells that the protocol's own rows move one way are cleared: two rows that set and clear a cell
 that nobody reads run for ever, and a search that cleared it would call their state a deadlock.
 
@@ -14,7 +18,9 @@ it is applied to, by the argument above, and they are applied one after the othe
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from functools import reduce
+from operator import or_
+from typing import Final, TypeAlias
 
 from pdproto.check.grounding import simplified
 from pdproto.check.layout import Field, Layout
@@ -24,37 +30,41 @@ Futures: TypeAlias = dict[Field, list[set[int]]]  # by cell and code: the codes 
 
 
 def sweeps(
-    layout: Layout, rows: Sequence[Action], progress: Sequence[bool], patterns: Iterable[Guard]
+    layout: Layout, rows: Sequence[Action], progress: Sequence[bool], asked: Iterable[Guard]
 ) -> tuple[Action, ...]:
     """The sweeps of a ground system.
 
-    progress: for each row, whether it is the protocol's own (faults are not). patterns: every
-    guard whose truth somebody asks for.
+    progress: for each row, whether it is the protocol's own (faults are not). asked: every other
+    guard whose truth matters to somebody.
     """
     own = [row for row, counts in zip(rows, progress, strict=True) if counts]
     one_way = {field: _one_way(codes) for field, codes in _futures(layout, own).items()}
     futures = _futures(layout, rows)
-    readers = [row.guard for row in rows] + list(patterns)
-    reads = [_read_mask(guard) for guard in readers]
-    silenced = [list(_silencing(guard, futures)) for guard in readers]
+    readers = [_Reader(row.guard, row.clear, futures) for row in rows if row.clear]
+    readers += [_Reader(guard, ~0, futures) for guard in asked]
     merged: dict[Guard, int] = {}
     for field in filter(one_way.__getitem__, futures):
         clauses: list[Clause] = []
-        for mask, silencing in zip(reads, silenced, strict=True):
-            if mask & field.mask:
-                clauses.append(tuple(t for where, t in silencing if where != field))
+        for reader in readers:
+            if reader.depends_on(field):
+                clauses.append(tuple(t for where, t in reader.silencing if where != field))
         condition = simplified(clauses)
         if condition is not None:
             merged[condition] = merged.get(condition, 0) | field.mask
     return tuple(Action(condition, mask, 0) for condition, mask in merged.items())
 
 
-def _read_mask(guard: Guard) -> int:
-    mask = guard.mask
-    for clause in guard.clauses:
-        for literal in clause:
-            mask |= literal.mask
-    return mask
+class _Reader:
+    """A guard that somebody evaluates. writes: the bits that change where it holds; -1 for all."""
+
+    def __init__(self, guard: Guard, writes: int, futures: Futures) -> None:
+        self.reads: Final = reduce(or_, (t.mask for c in guard.clauses for t in c), guard.mask)
+        self.writes: Final = writes
+        self.silencing: Final = list(_silencing(guard, futures))
+
+    def depends_on(self, field: Field) -> bool:
+        """Whether the cell's value makes a difference to anything but the cell."""
+        return bool(self.reads & field.mask and self.writes & ~field.mask)
 
 
 def _silencing(guard: Guard, futures: Futures) -> Iterator[tuple[Field, Literal]]:

@@ -54,7 +54,9 @@ class Engine(Protocol):
 
     @property
     def stuck(self) -> tuple[int, int | None]:
-        """Expanded states that no progress row changes: how many, and the first one's id."""
+        """Expanded states that no progress row changes and that are not final: how many, and the
+        id of the first.
+        """
 
     @property
     def bytes(self) -> int:

@@ -82,14 +82,14 @@ def program(
     )
     final = final_guards(ground)
     progress = tuple(not row.layer for row in ground.rows)
-    read = (*patterns, *final, *watched)
+    asked = (*patterns, *final, *watched)
     return Program(
         bits=ground.layout.bits,
         initial=(0,),
         rows=actions,
         progress=progress,
         patterns=patterns,
-        sweeps=sweeps(ground.layout, actions, progress, read) if reductions.dead_bits else (),
+        sweeps=sweeps(ground.layout, actions, progress, asked) if reductions.dead_bits else (),
         symmetry=symmetry(ground) if reductions.symmetry else Symmetry(),
         final=final,
     )

@@ -135,7 +135,8 @@ class PortableEngine:
         for pattern, guard in enumerate(self._program.patterns):
             if pattern not in self._hits and guard.holds(state):
                 self._hits[pattern] = identity
-        if not any(self._program.progress[row] and target != state for row, target in steps):
+        moves = any(self._program.progress[row] and target != state for row, target in steps)
+        if not moves and not any(guard.holds(state) for guard in self._program.final):
             self._stuck += 1
             if self._stuck_first is None:
                 self._stuck_first = identity
