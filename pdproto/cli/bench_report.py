@@ -1,0 +1,98 @@
+"""Results of `pdproto bench kernels` as tables for people, JSON for programs, and a picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case. `fraction` is of a copy of the same bytes, timed in turns with it."""
+
+    operation: str
+    case: str
+    payload_bytes: int
+    us: float
+    fraction: float
+    fraction_min: float
+    fraction_max: float
+    goal: float | None = None
+    baselines: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.payload_bytes / self.us / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything one run found out; `facts` and `numbers` are in the order they are printed."""
+
+    facts: dict[str, str]
+    rows: list[Row]
+    numbers: dict[str, str]
+
+
+def markdown(results: Results) -> str:
+    """The tables of a run, as they are kept in kernels/RESULTS.md."""
+    lines = [f"* {name}: {value}" for name, value in results.facts.items()]
+    lines += [
+        "",
+        "| operation | case | payload | time | payload GB/s | of the copy | min-max | goal | others |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in results.rows:
+        goal = "" if row.goal is None else f"{row.goal:.2f}"
+        others = ", ".join(f"{name} {value:.2f}" for name, value in row.baselines.items())
+        lines.append(
+            f"| {row.operation} | {row.case} | {row.payload_bytes / 1e6:.1f} MB"
+            f" | {row.us:.1f} us | {row.gigabytes_per_second:.0f} | **{row.fraction:.3f}**"
+            f" | {row.fraction_min:.3f}-{row.fraction_max:.3f} | {goal} | {others} |"
+        )
+    if results.numbers:
+        lines += ["", "| measure | value |", "|---|---|"]
+        lines += [f"| {name} | {value} |" for name, value in results.numbers.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _draw(results: Results, file: Path) -> None:
+    import matplotlib as mpl  # noqa: PLC0415 - an extra
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    rows = results.rows[::-1]
+    figure, axes = plt.subplots(figsize=(9, 0.32 * len(rows) + 1.2))
+    places = range(len(rows))
+    axes.barh(places, [row.fraction for row in rows], color="#4878a8")
+    goals = [(place, row.goal) for place, row in enumerate(rows) if row.goal]
+    axes.scatter([goal for _, goal in goals], [place for place, _ in goals], marker="|", s=120,
+                 color="#c0504d", zorder=3, label="goal")  # fmt: skip
+    axes.set_yticks(places, [f"{row.operation}: {row.case}" for row in rows], fontsize=7)
+    axes.axvline(1, color="#444444", linewidth=0.8)
+    axes.set_xlabel("fraction of a copy of the same bytes, same run")
+    axes.set_title(", ".join(list(results.facts.values())[:2]), fontsize=9)
+    axes.legend(loc="lower right", fontsize=7)
+    figure.tight_layout()
+    figure.savefig(file, dpi=130)
+
+
+def publish(
+    results: Results,
+    *,
+    json_file: Path | None,
+    markdown_file: Path | None,
+    plot_file: Path | None,
+) -> None:
+    """Print the tables, and write what was asked for."""
+    text = markdown(results)
+    sys.stdout.write(text)
+    if markdown_file is not None:
+        markdown_file.write_text(text)
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(results), indent=1) + "\n")
+    if plot_file is not None:
+        _draw(results, plot_file)

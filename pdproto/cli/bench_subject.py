@@ -1,0 +1,197 @@
+"""One benchmark case on a GPU: its memory, the call that is timed, and the proof it is right.
+
+Each repetition uses other pages of the pool and another chunk, so that what a call reads and
+writes has left the cache since it was last used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from pdproto.cli.bench_cases import Case, Operation
+from pdproto.kernels import fp8
+from pdproto.kernels.chunk import (
+    ChunkPlan,
+    KVLayout,
+    Report,
+    Scale,
+    digest_chunk,
+    new_report,
+    pack_cast,
+    pack_slices,
+    plan_for,
+    register,
+    unpack_cast,
+    unpack_slices,
+)
+from pdproto.kernels.digest import page_digests
+
+COLD_BYTES: Final = 512 << 20
+"""Traffic between two uses of the same memory: many times the cache of any GPU so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A case with its memory. `calls` run one repetition each, on the current stream."""
+
+    case: Case
+    layout: KVLayout
+    plan: ChunkPlan
+    pages: list[torch.Tensor]
+    chunks: list[list[torch.Tensor]]
+    digests: list[list[torch.Tensor]]
+    report: Report
+    static: torch.Tensor
+    calls: list[Callable[[], object]]
+    copies: list[Callable[[], object]]
+
+
+def _noise(length: int) -> torch.Tensor:
+    """Random bytes: zeros would hide errors, and can even run faster."""
+    words = torch.empty(-(-length // 8), dtype=torch.int64, device="cuda")
+    return words.random_().view(torch.uint8)[:length]
+
+
+def make(case: Case) -> Subject:
+    """Allocate a case, and bind its repetitions."""
+    repeats = max(1, min(256, round(COLD_BYTES / case.traffic_bytes)))
+    shape = (case.entries, case.pages * repeats, case.page_tokens, case.heads, case.row_bytes)
+    if case.scale is not None:
+        halves = torch.randn(case.entries * case.pages * repeats * case.page_bytes // 2,
+                             dtype=torch.bfloat16, device="cuda")  # fmt: skip
+        pools = halves.reshape(*shape[:-1], case.row_bytes // 2)
+    else:
+        pools = _noise(shape[0] * shape[1] * case.page_bytes).reshape(shape)
+    layout = register(list(pools))
+    plan = plan_for(layout, case.pages, peers=case.peers, scale=case.scale)
+    order = torch.randperm(shape[1], device="cuda", dtype=torch.int32)
+    pages = list(order.reshape(repeats, case.pages))
+    chunks = [[_noise(peer.bytes) for peer in plan.peers] for _ in range(repeats)]
+    digests = [
+        [torch.zeros(peer.entries * peer.pages, dtype=torch.int64, device="cuda")
+         for peer in plan.peers] for _ in range(repeats)
+    ]  # fmt: skip
+    sent = case.payload_bytes
+    source, target = _noise(sent * repeats), _noise(sent * repeats)
+    pairs = zip(target.reshape(repeats, -1), source.reshape(repeats, -1), strict=True)
+    copies: list[Callable[[], object]] = [partial(torch.Tensor.copy_, *pair) for pair in pairs]
+    static = torch.full((case.entries,), 0.01, device="cuda")
+    subject = Subject(
+        case, layout, plan, pages, chunks, digests, new_report(layout), static, [], copies
+    )
+    subject.calls.extend(partial(call, subject, repeat) for repeat in range(repeats))
+    return subject
+
+
+def call(subject: Subject, repeat: int) -> None:
+    """Run one repetition: one call of the public API, with page numbers on the device."""
+    case, layout, pages = subject.case, subject.layout, subject.pages[repeat]
+    chunks, digests, report = subject.chunks[repeat], subject.digests[repeat], subject.report
+    static = subject.static if case.scale is Scale.STATIC else None
+    match case.operation:
+        case Operation.PACK:
+            pack_slices(layout, pages, chunks, case.peers, report=report)
+        case Operation.DIGEST_PACK:
+            pack_slices(layout, pages, chunks, case.peers, digests=digests, report=report)
+        case Operation.UNPACK:
+            unpack_slices(layout, pages, chunks, case.peers, report=report)
+        case Operation.VERIFY_UNPACK:
+            unpack_slices(layout, pages, chunks, case.peers, expected=digests, report=report)
+        case Operation.DIGEST_CHUNK:
+            digest_chunk(layout, case.pages, chunks[0], digests[0])
+        case Operation.CAST:
+            pack_cast(layout, pages, chunks[0], scale=_scale(case), static=static, report=report)
+        case Operation.UNCAST:
+            unpack_cast(layout, pages, chunks[0], scale=_scale(case), report=report)
+
+
+def _scale(case: Case) -> Scale:
+    if case.scale is None:
+        raise ValueError(f"case {case.name!r} casts, so it needs a scale")
+    return case.scale
+
+
+class WrongResult(Exception):
+    """A case computed something else than its reference, so its time means nothing."""
+
+
+def _require(right: object, case: Case, what: str) -> None:
+    if not right:
+        raise WrongResult(f"{case.operation.value}, {case.name}: {what}")
+
+
+def check(subject: Subject) -> None:
+    """Prove a case right at its full size before it is timed. Raises WrongResult.
+
+    Leaves packed chunks and their digests behind, for the repetitions to unpack.
+    """
+    case = subject.case
+    if case.operation in {Operation.CAST, Operation.UNCAST}:
+        _check_cast(subject)
+    else:
+        _check_copy(subject)
+    _require(subject.report.read().clean, case, "the report is not clean")
+
+
+def _same(subject: Subject, repeat: int) -> bool:
+    """Whether the chunks of a repetition hold exactly its pages, compared on the GPU."""
+    case, index = subject.case, subject.pages[repeat].long()
+    for chunk, peer in zip(subject.chunks[repeat], subject.plan.peers, strict=True):
+        (part,) = peer.parts
+        heads = slice(part.heads.first, part.heads.first + part.heads.count)
+        entries = chunk[: peer.payload_bytes].reshape(case.entries, -1)
+        for entry, pool in enumerate(subject.layout.pools):
+            if not torch.equal(entries[entry], pool[index][:, :, heads].reshape(-1)):
+                return False
+    return True
+
+
+def _check_copy(subject: Subject) -> None:
+    case, layout, report = subject.case, subject.layout, subject.report
+    pages, chunks = subject.pages[0], subject.chunks[0]
+    pack_slices(layout, pages, chunks, case.peers)
+    _require(_same(subject, 0), case, "pack differs from the reference")
+    for chunk in chunks:
+        chunk.random_(0, 256)
+    unpack_slices(layout, pages, chunks, case.peers)
+    _require(_same(subject, 0), case, "unpack differs from the reference")
+    for repeat, digests in enumerate(subject.digests):
+        for chunk in subject.chunks[repeat]:
+            chunk.fill_(0xA5)
+        pack_slices(
+            layout, subject.pages[repeat], subject.chunks[repeat], case.peers, digests=digests
+        )
+    for repeat in (0, len(subject.calls) - 1):
+        _require(_same(subject, repeat), case, "pack with digests differs from the reference")
+    few = min(4, case.pages)
+    part = subject.plan.peers[0].parts[0]
+    rows = chunks[0][: few * part.page_bytes].cpu().numpy().reshape(few, -1)
+    told = subject.digests[0][0][:few].cpu().numpy().view("uint64")
+    _require((told == page_digests(rows)).all(), case, "digests differ from the reference")
+    unpack_slices(layout, pages, chunks, case.peers, expected=subject.digests[0], report=report)
+
+
+def _check_cast(subject: Subject) -> None:
+    case, scale, layout = subject.case, _scale(subject.case), subject.layout
+    static = subject.static if scale is Scale.STATIC else None
+    for repeat, (chunk,) in enumerate(subject.chunks):
+        pack_cast(layout, subject.pages[repeat], chunk, scale=scale, static=static)
+    index, (chunk,) = subject.pages[0].long(), subject.chunks[0]
+    values = layout.pools[0][index[:4]].float().cpu().numpy()
+    if static is not None:
+        told = static[:1].cpu().numpy().reshape(1, 1, 1, 1)
+    else:
+        told = fp8.scale_for(values, (1, 2, 3) if scale is Scale.PAGE else (1, 3))
+    want = fp8.encode(values * (1 / told).astype("float32")).reshape(-1)
+    got = chunk[: want.size].cpu().numpy()
+    _require((got == want).all(), case, "fp8 codes differ from the reference")
+    before = layout.pools[-1][index].float()
+    unpack_cast(layout, subject.pages[0], chunk, scale=scale, report=subject.report)
+    after = layout.pools[-1][index].float()
+    worst = ((after - before).abs().amax() / before.abs().amax()).item()
+    _require(worst <= 1 / 16, case, f"the round trip is off by {worst:.3f} of the largest")
