@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.markup import Markup, element
-from pdproto.check.report.narration import headline, visible
+from pdproto.check.report.narration import counted, headline, visible
 from pdproto.check.report.sequence import blocked_rows, colour_classes, sequence, written_at
 from pdproto.check.result import CheckResult, Finding, Verdict
 
@@ -152,7 +152,7 @@ def _findings(result: CheckResult) -> Markup:
 
 def _item(number: int, finding: Finding) -> Markup:
     kind = finding.kind.value.replace("_", " ")
-    steps = "" if finding.trace_length is None else f", {finding.trace_length:,} steps"
+    steps = "" if finding.trace_length is None else f", {counted(finding.trace_length, 'step')}"
     return element(
         "li",
         element(

@@ -12,14 +12,14 @@ from pdproto.check.result import Arrow, CheckResult, Finding, Kind, Lane, Step, 
 
 
 def visible(text: str) -> str:
-    """Return `text` on one line, control and format characters as backslash escapes.
+    """Return `text` on one line, its control and format characters as backslash escapes.
 
-    Terminals obey control characters, XML 1.0 has no way to write them, and text direction marks
-    can make a trace read as something else.
+    Terminals obey control characters, XML 1.0 has no way to write them or code points that are no
+    characters, and text direction marks can make a trace read as something else.
     """
     return "".join(
         character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        if unicodedata.category(character) in {"Cc", "Cf", "Cn", "Cs", "Zl", "Zp"}
         else character
         for character in text
     )

@@ -233,6 +233,8 @@ function start() {
   addEventListener("hashchange", () => choose(selectionOf(location.hash, findings)));
   // The address stays as it is: a browser that still loads would scroll the page to a new one.
   show(selection, panel, findings, go);
+  // The picture has scrolled to the selected step, so the page itself need not.
+  addEventListener("load", () => requestAnimationFrame(() => scrollTo(0, 0)));
 }
 
 if (typeof document !== "undefined") start();

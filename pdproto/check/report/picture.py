@@ -6,7 +6,6 @@ what does not fit between two lanes is written beside them, and nothing is ever 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
@@ -19,8 +18,8 @@ from pdproto.check.report.narration import (
     broken_at_start,
     row_label,
     turns,
-    visible,
 )
+from pdproto.check.report.pen import Line, Pen
 from pdproto.check.result import Arrow, Blocked, Change, Finding, Lane, Step, Trace
 
 # Narrower columns leave no room for a label between two lanes.
@@ -33,29 +32,6 @@ BEFORE: Final = "dim"
 AFTER: Final = "bold yellow"
 BROKEN: Final = "bold red"
 LOOP: Final = "bold blue"
-
-
-@dataclass(frozen=True, slots=True)
-class Glyphs:
-    """The characters of the picture; each is one cell wide."""
-
-    lifeline: str
-    fired: str
-    solid: str
-    dashed: str
-    right: str
-    left: str
-    lost: str
-    broken: str
-    holds: str
-    becomes: str
-    loop_top: str
-    loop_side: str
-    loop_foot: str
-
-
-UNICODE: Final = Glyphs("│", "●", "─", "┄", "▶", "◀", "✗", "✗", "✓", "→", "┌", "│", "└")
-ASCII: Final = Glyphs("|", "*", "-", ".", ">", "<", "x", "x", "+", "->", ",", "|", "`")
 
 
 def draw(finding: Finding, console: Console) -> Iterator[Text]:
@@ -87,35 +63,6 @@ def draw(finding: Finding, console: Console) -> Iterator[Text]:
     if trace.loop is not None:
         yield _loop_foot(pen, trace, trace.loop)
     yield from _blocked(pen, trace.blocked)
-
-
-class Pen:
-    """What the console can print: its width, its characters, its encoding."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.width = console.width
-        self.glyphs = ASCII if console.options.ascii_only else UNICODE
-
-    def plain(self, text: str) -> str:
-        """Return `text` as one line that the console's encoding can print."""
-        encoding = self.console.encoding
-        return visible(text).encode(encoding, "backslashreplace").decode(encoding)
-
-    def text(self, *parts: str | tuple[str, str], style: str = "") -> Text:
-        """Return the parts as one text; a part is a string, or a string and its style."""
-        plain = [
-            self.plain(part) if isinstance(part, str) else (self.plain(part[0]), part[1])
-            for part in parts
-        ]
-        return Text.assemble(*plain, style=style)
-
-    def wrap(self, text: Text, width: int) -> list[Text]:
-        """Return `text` as lines of at most `width` cells; a word that is longer is broken."""
-        lines = text.wrap(self.console, max(width, 1), overflow="fold")
-        for line in lines:
-            line.rstrip()
-        return list(lines) or [text]
 
 
 class Listing:
@@ -322,30 +269,6 @@ class Picture:
         for name, column in self.columns.items():
             line.put(column, Text(self.pen.glyphs.lifeline, style=f"dim {self.colours[name]}"))
         return line.over(Text())
-
-
-class Line:
-    """Texts at columns, laid over a background of single-width characters."""
-
-    def __init__(self, pieces: list[tuple[int, Text]] | None = None) -> None:
-        self.pieces = pieces or []
-
-    def put(self, column: int, text: Text) -> None:
-        self.pieces.append((column, text))
-
-    def over(self, background: Text) -> Text:
-        """Return the pieces in order of their columns, the background showing between them."""
-        line, cursor = Text(), 0
-        for column, text in sorted(self.pieces, key=lambda piece: piece[0]):
-            seen = background[cursor:column] if cursor < len(background) else Text()
-            line += seen
-            line += Text(" " * (column - cursor - len(seen)))
-            line += text
-            cursor = column + text.cell_len
-        if cursor < len(background):
-            line += background[cursor:]
-        line.rstrip()
-        return line
 
 
 def lane_colours(lanes: tuple[Lane, ...]) -> Mapping[str, str]:

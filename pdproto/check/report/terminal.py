@@ -17,7 +17,8 @@ from pdproto.check.report.narration import (
     headline,
     sizes_phrase,
 )
-from pdproto.check.report.picture import Pen, draw
+from pdproto.check.report.pen import Pen
+from pdproto.check.report.picture import draw
 from pdproto.check.result import CheckResult, Finding, Verdict
 
 VERDICT_STYLE: Final = {
