@@ -20,7 +20,7 @@ from pdproto.check.program import WORD_BITS, Action, Guard, Literal, Permutation
 LANES: Final = 8  # guards that one instruction compares, at the most
 BLOCK_MAX: Final = 64  # a block's verdicts are the bits of one word
 PADDING: Final = -1  # where the engine has a guard that the program has not
-WORDS_MAX: Final = 4096  # search.c keeps a few states on the stack
+WORDS_MAX: Final = 512  # search.c keeps 64 states on the stack
 _WORD: Final = (1 << WORD_BITS) - 1
 _NEVER: Final = Guard(mask=0, value=1)
 _IDLE: Final = Action(_NEVER, clear=0, assign=0)
@@ -63,6 +63,7 @@ class Image(ctypes.Structure):
         *_fields((), ("row_number", "row_progress")),
         ("sweeps", Actions),
         ("patterns", Guards),
+        ("final", Guards),
         ("stripes", Stripes),
         ("groups", Groups),
     )
@@ -100,6 +101,7 @@ class PackedProgram:
             row_progress=self.array(p != PADDING and program.progress[p] for p in self.rows),
             sweeps=self._actions(program.sweeps, in_order([s.guard for s in program.sweeps])),
             patterns=self.guards(program.patterns, patterns),
+            final=self.guards(program.final, by_word(program.final)),
             stripes=self._stripes(program.symmetry),
             groups=self._groups(program.symmetry),
         )

@@ -40,9 +40,8 @@ enum {
     SHARD_BITS = 4,
     SHARDS = 1 << SHARD_BITS,
     INDEX_BITS = 32 - SHARD_BITS,      /* an id is a shard and an index in it */
-    FIRST_BITS = 8,                    /* the first segment of a shard holds 2^8 states */
-    SEGMENTS = INDEX_BITS - FIRST_BITS + 1,
-    TABLE_BITS = 9,                    /* a table starts with 2^9 slots */
+    SLOT_BITS = 8,                     /* a table starts with 2^8 slots */
+    ROOM = 128,                        /* and room for so many states */
     CHUNK_STATES = 256,                /* a shard expands at most so many states in a round, */
     CHUNK_STEPS = 2048,                /* and none after it has posted so many successors: a
                                           round's boxes should stay in the second-level cache */
@@ -94,6 +93,7 @@ typedef struct {
     const u64 *row_progress;           /* [rows] */
     Actions sweeps;
     Guards patterns;
+    Guards final;                      /* states that are not stuck, though nothing moves them */
     Stripes stripes;
     Groups groups;
 } Program;
@@ -284,17 +284,20 @@ INLINE void normalise(const Program *program, Match *match, u64 *state, u64 W) {
 /* A slot holds an index plus one in its low INDEX_BITS, 0 if it is free, and above them the
    *tag*: the leading bits of the hash without the shard. The leading bits of the tag are also the
    slot where probing starts, so a table is doubled in one pass from front to back, without a look
-   at the states. States and parents lie in segments that double in size and never move. */
+   at the states. */
 typedef struct {
-    u64 *slots;
-    u32 slot_bits, planned_bits;
-    u32 count, planned_count;
+    u64 *slots;                        /* [2 ** slot_bits] */
+    u64 *states;                       /* [state_room, words] */
+    u32 *parents;                      /* [parent_room] */
+    u32 slot_bits, count, state_room, parent_room;
+} Table;
+
+typedef struct {
+    Table table;
+    u32 planned_bits, planned_count;
     u32 expanded, level_end, round_end;
-    u32 segments;
-    u64 *states[SEGMENTS];
-    u32 *parents[SEGMENTS];
-    u64 stuck;                         /* in this round, and the first of them */
     u32 stuck_first;
+    u64 stuck;                         /* in this round */
     u32 hits;                          /* patterns found in this round, and where */
     u32 *hit;                          /* [patterns] */
     char apart[128];                   /* two shards share no cache line */
@@ -310,6 +313,7 @@ typedef struct Search {
     const Program *program;
     Match *match;
     u64 words, bytes_max, shard_max;
+    bool normalises;                   /* the program has sweeps or symmetry */
     Shard shard[SHARDS];
     Box box[SHARDS][SHARDS];           /* [from][to] */
     void *arena;
@@ -329,47 +333,38 @@ typedef struct Search {
     const struct Reading *reading;
 } Search;
 
-/* The segment of an index and the place in it; shared by states and parents. */
-INLINE u32 segment_of(u32 index, u32 *offset) {
-    u32 shifted = index + (1u << FIRST_BITS), top = 31 - (u32)__builtin_clz(shifted);
-    *offset = shifted - (1u << top);
-    return top - FIRST_BITS;
+INLINE u32 shard_of(u64 h) {
+    return (u32)(h >> (64 - SHARD_BITS));
 }
 
-INLINE u64 *state_at(const Shard *shard, u32 index, u64 W) {
-    u32 offset, segment = segment_of(index, &offset);
-    return shard->states[segment] + offset * W;
-}
-
-INLINE u32 *parent_at(const Shard *shard, u32 index) {
-    u32 offset, segment = segment_of(index, &offset);
-    return shard->parents[segment] + offset;
-}
-
-INLINE u64 *home(const Shard *shard, u64 h) {
-    return shard->slots + (h << SHARD_BITS >> (64 - shard->slot_bits));
+INLINE u64 home(const Table *table, u64 h) {
+    return h << SHARD_BITS >> (64 - table->slot_bits);
 }
 
 INLINE u64 tag(u64 h) {
     return h << SHARD_BITS & ~INDEX_MASK;
 }
 
-INLINE u64 *after(const Shard *shard, u64 *slot) {
-    return ++slot == shard->slots + ((u64)1 << shard->slot_bits) ? shard->slots : slot;
+INLINE u64 after(const Table *table, u64 slot) {
+    return (slot + 1) & (((u64)1 << table->slot_bits) - 1);
+}
+
+INLINE u64 *state_in(const Table *table, u64 slot, u64 W) {
+    return table->states + ((table->slots[slot] & INDEX_MASK) - 1) * W;
 }
 
 /* The first slot from `slot` on that is free or has the tag. */
-INLINE u64 *likely(const Shard *shard, u64 *slot, u64 wanted) {
-    while (*slot && ((*slot ^ wanted) & ~INDEX_MASK))
-        slot = after(shard, slot);
+INLINE u64 likely(const Table *table, u64 slot, u64 wanted) {
+    while (table->slots[slot] && ((table->slots[slot] ^ wanted) & ~INDEX_MASK))
+        slot = after(table, slot);
     return slot;
 }
 
 /* The slot of the state, or the free slot where it belongs. */
-INLINE u64 *probe(const Shard *shard, u64 *slot, u64 wanted, const u64 *state, u64 W) {
-    for (;; slot = after(shard, slot)) {
-        slot = likely(shard, slot, wanted);
-        if (!*slot || same(state_at(shard, (u32)(*slot & INDEX_MASK) - 1, W), state, W))
+INLINE u64 probe(const Table *table, u64 slot, u64 wanted, const u64 *state, u64 W) {
+    for (;; slot = after(table, slot)) {
+        slot = likely(table, slot, wanted);
+        if (!table->slots[slot] || same(state_in(table, slot, W), state, W))
             return slot;
     }
 }
@@ -404,40 +399,61 @@ static void release(void *memory, u64 bytes) {
         munmap(memory, whole_pages(bytes));
 }
 
-static bool grow_table(Shard *shard) {
-    u64 size = shard->slots ? (u64)1 << shard->slot_bits : 0;
-    Shard grown = {.slot_bits = shard->planned_bits};
-    grown.slots = allocate(sizeof(u64) << grown.slot_bits);
+/* A longer copy of the memory, which is given back; NULL, and no change, if there is none. Large
+   memory is not copied where the system can move its pages. */
+static void *lengthen(void *memory, u64 bytes, u64 more) {
+    char *longer = allocate(more);
+    if (!longer || !bytes)
+        return longer;
+#ifdef MREMAP_FIXED
+    u64 pages = whole_pages(bytes);
+    if (bytes >= HUGE_PAGE &&
+        mremap(memory, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED, longer) == longer)
+        return longer;
+#endif
+    memcpy(longer, memory, bytes);
+    release(memory, bytes);
+    return longer;
+}
+
+static bool grow_slots(Table *table, u32 slot_bits) {
+    u64 size = table->slots ? (u64)1 << table->slot_bits : 0;
+    Table grown = *table;
+    grown.slot_bits = slot_bits;
+    grown.slots = allocate(sizeof(u64) << slot_bits);
     if (!grown.slots)
         return false;
     for (u64 i = 0; i < size; i++)
-        if (shard->slots[i]) {
-            u64 *slot = home(&grown, shard->slots[i] >> SHARD_BITS);
-            while (*slot)
+        if (table->slots[i]) {
+            u64 slot = home(&grown, table->slots[i] >> SHARD_BITS);
+            while (grown.slots[slot])
                 slot = after(&grown, slot);
-            *slot = shard->slots[i];
+            grown.slots[slot] = table->slots[i];
         }
-    release(shard->slots, size * sizeof(u64));
-    shard->slots = grown.slots;
-    shard->slot_bits = grown.slot_bits;
+    if (size)
+        release(table->slots, size * sizeof(u64));
+    *table = grown;
     return true;
 }
 
-static bool grow_segments(Shard *shard, u64 W) {
-    u32 offset, needed = shard->planned_count ? segment_of(shard->planned_count - 1, &offset) + 1 : 0;
-    for (; shard->segments < needed; shard->segments++) {
-        u64 count = (u64)1 << (FIRST_BITS + shard->segments);
-        u64 *states = allocate(count * W * sizeof(u64));
-        u32 *parents = states ? allocate(count * sizeof(u32)) : NULL;
-        if (!parents) {
-            if (states)
-                release(states, count * W * sizeof(u64));
-            return false;
-        }
-        shard->states[shard->segments] = states;
-        shard->parents[shard->segments] = parents;
-    }
-    return true;
+/* Room for so many elements of the width; it is doubled, but untouched memory costs nothing. */
+static void *make_room(void *array, u32 *room, u32 count, u64 width) {
+    u64 longer = *room ? *room : ROOM;
+    while (longer < count)
+        longer *= 2;
+    if (longer == *room)
+        return array;
+    array = lengthen(array, *room * width, longer * width);
+    *room = array ? (u32)longer : *room;
+    return array;
+}
+
+static bool grow_arrays(Table *table, u32 count, u64 W) {
+    u64 *states = make_room(table->states, &table->state_room, count, W * sizeof *states);
+    table->states = states ? states : table->states;
+    u32 *parents = make_room(table->parents, &table->parent_room, count, sizeof *parents);
+    table->parents = parents ? parents : table->parents;
+    return states && parents;
 }
 
 /* ---- Workers --------------------------------------------------------------------------------- */
@@ -512,49 +528,42 @@ static void run(Search *search, u32 workers, void (*body)(Search *, u32 worker))
 
 /* ---- Expanding ------------------------------------------------------------------------------- */
 
-typedef void Visit(void *context, u64 row, const u64 *next, bool moved, u64 W);
-
-/* Visit each row that is enabled in the state, with the stored form of the state it leads to. */
-INLINE void each_step(const Search *search, const u64 *state, Visit *visit, void *context, u64 W) {
-    const Program *program = search->program;
-    const Guards *guards = &program->rows.guards;
-    u64 next[W];
-    for (u64 block = 0; block < guards->blocks; block++) {
-        u64 start = guards->block_start[block];
-        u64 bits = match_block(search->match, guards, block, state);
-        for (; bits; bits &= bits - 1) {
-            u64 row = start + (u64)__builtin_ctzll(bits);
-            if (!guards->simple[row] && !holds(guards, row, state, W))
-                continue;
-            apply(&program->rows, row, state, next, W);
-            normalise(program, search->match, next, W);
-            visit(context, row, next, !same(next, state, W), W);
-        }
-    }
-}
-
 typedef struct {
-    const u64 *progress;
     int64_t *fired;
     int64_t sign;
-    Box *box;                          /* [to] */
-    u32 identity, posted;
-    bool progressed;
-} Expansion;
+    const u64 *progress;
+    u64 progressed;
+} Tally;
 
-INLINE void post(Box *box, const u64 *state, u32 parent, u64 W) {
-    copy(box->states + box->count * W, state, W);
-    box->parents[box->count++] = parent;
+/* The steps that the rows of a block take from the state, without those that lead back to it.
+   next: [64, W] where each leads, in stored form; rows: [64]. Returns how many there are. */
+INLINE u32 steps(const Search *search, u64 block, const u64 *state, Tally *tally, u64 *next,
+                 u32 *rows, u64 W) {
+    const Program *program = search->program;
+    const Guards *guards = &program->rows.guards;
+    u64 start = guards->block_start[block];
+    u32 count = 0;
+    for (u64 bits = match_block(search->match, guards, block, state); bits; bits &= bits - 1) {
+        u64 row = start + (u64)__builtin_ctzll(bits);
+        if (!guards->simple[row] && !holds(guards, row, state, W))
+            continue;
+        apply(&program->rows, row, state, next + count * W, W);
+        if (search->normalises)
+            normalise(program, search->match, next + count * W, W);
+        bool moved = !same(next + count * W, state, W);
+        if (tally) {
+            tally->fired[row] += tally->sign;
+            tally->progressed |= tally->progress[row] & moved;
+        }
+        rows[count] = (u32)row;
+        count += moved;
+    }
+    return count;
 }
 
-INLINE void visit_for_search(void *context, u64 row, const u64 *next, bool moved, u64 W) {
-    Expansion *expansion = context;
-    expansion->fired[row] += expansion->sign;
-    if (!moved)
-        return;
-    expansion->progressed |= expansion->progress[row];
-    post(expansion->box + (hash(next, W) >> (64 - SHARD_BITS)), next, expansion->identity, W);
-    expansion->posted++;
+INLINE void post(Box *box, const u64 *state, u32 word, u64 W) {
+    copy(box->states + box->count * W, state, W);
+    box->parents[box->count++] = word;
 }
 
 INLINE void look_for_patterns(Search *search, Shard *shard, const u64 *state, u32 identity, u64 W) {
@@ -574,23 +583,38 @@ INLINE void look_for_patterns(Search *search, Shard *shard, const u64 *state, u3
     }
 }
 
+INLINE bool is_final(Search *search, const u64 *state, u64 W) {
+    const Guards *final = &search->program->final;
+    for (u64 block = 0; block < final->blocks; block++)
+        for (u64 bits = match_block(search->match, final, block, state); bits; bits &= bits - 1) {
+            u64 guard = final->block_start[block] + (u64)__builtin_ctzll(bits);
+            if (final->simple[guard] || holds(final, guard, state, W))
+                return true;
+        }
+    return false;
+}
+
 /* Expand the shard's chunk of this round. A sign of -1 takes back what that has counted. */
 INLINE void expand(Search *search, u32 number, u32 worker, int64_t sign, u64 W) {
     Shard *shard = &search->shard[number];
-    Expansion expansion = {.progress = search->program->row_progress,
-                           .fired = search->fired[worker],
-                           .sign = sign,
-                           .box = search->box[number]};
-    u32 index = shard->expanded;
+    Box *box = search->box[number];
+    Tally tally = {search->fired[worker], sign, search->program->row_progress, 0};
+    u64 blocks = search->program->rows.guards.blocks, next[64 * W];
+    u32 rows[64], posted = 0, index = shard->expanded;
     u32 end = shard->level_end - index < CHUNK_STATES ? shard->level_end : index + CHUNK_STATES;
-    for (; index < end && expansion.posted < CHUNK_STEPS; index++) {
-        const u64 *state = state_at(shard, index, W);
-        expansion.identity = number << INDEX_BITS | index;
-        expansion.progressed = false;
-        look_for_patterns(search, shard, state, expansion.identity, W);
-        each_step(search, state, visit_for_search, &expansion, W);
-        if (!expansion.progressed && !shard->stuck++)
-            shard->stuck_first = expansion.identity;
+    for (; index < end && posted < CHUNK_STEPS; index++) {
+        const u64 *state = shard->table.states + index * W;
+        u32 identity = number << INDEX_BITS | index;
+        look_for_patterns(search, shard, state, identity, W);
+        tally.progressed = 0;
+        for (u64 block = 0; block < blocks; block++) {
+            u32 count = steps(search, block, state, &tally, next, rows, W);
+            for (u32 i = 0; i < count; i++)
+                post(box + shard_of(hash(next + i * W, W)), next + i * W, identity, W);
+            posted += count;
+        }
+        if (!tally.progressed && !is_final(search, state, W) && !shard->stuck++)
+            shard->stuck_first = identity;
     }
     shard->round_end = index;
 }
@@ -602,48 +626,52 @@ static void expand_shard(Search *search, u32 number, u32 worker, int64_t sign) {
 /* ---- Storing --------------------------------------------------------------------------------- */
 
 typedef struct {
-    u64 hash[BATCH];
-    u64 *slot[BATCH];                  /* where the search for the state goes on */
+    u64 hash[BATCH], slot[BATCH];      /* where the search for the state goes on */
 } Aims;
 
-/* Find where the states probably are, with the cache misses of all of them under way at once. */
-INLINE void aim(Search *search, const u64 *states, u32 count, Aims *aims, u64 W) {
+/* Find where a state probably is: in two steps, so that the cache misses of a batch overlap. */
+INLINE void aim(const Table *table, u64 h, Aims *aims, u32 i) {
+    aims->hash[i] = h;
+    aims->slot[i] = home(table, h);
+    __builtin_prefetch(table->slots + aims->slot[i]);
+}
+
+INLINE void aim_closer(const Table *table, Aims *aims, u32 i, u64 W) {
+    u64 slot = aims->slot[i] = likely(table, aims->slot[i], tag(aims->hash[i]));
+    if (table->slots[slot])
+        __builtin_prefetch(state_in(table, slot, W));
+}
+
+/* Store those of the states that are new. */
+INLINE void store_batch(Table *table, const u64 *states, const u32 *parents, u32 count, u64 W) {
+    Aims aims;
+    for (u32 i = 0; i < count; i++)
+        aim(table, hash(states + i * W, W), &aims, i);
+    for (u32 i = 0; i < count; i++)
+        aim_closer(table, &aims, i, W);
     for (u32 i = 0; i < count; i++) {
-        u64 h = aims->hash[i] = hash(states + i * W, W);
-        aims->slot[i] = home(&search->shard[h >> (64 - SHARD_BITS)], h);
-        __builtin_prefetch(aims->slot[i]);
-    }
-    for (u32 i = 0; i < count; i++) {
-        const Shard *shard = &search->shard[aims->hash[i] >> (64 - SHARD_BITS)];
-        u64 *slot = aims->slot[i] = likely(shard, aims->slot[i], tag(aims->hash[i]));
-        if (*slot)
-            __builtin_prefetch(state_at(shard, (u32)(*slot & INDEX_MASK) - 1, W));
+        u64 wanted = tag(aims.hash[i]);
+        u64 slot = probe(table, aims.slot[i], wanted, states + i * W, W);
+        if (table->slots[slot])
+            continue;
+        copy(table->states + table->count * W, states + i * W, W);
+        table->parents[table->count++] = parents[i];
+        table->slots[slot] = wanted | table->count;
     }
 }
 
 /* Store what was posted to the shard; reserve_shard has made room. */
 INLINE void store(Search *search, u32 number, u64 W) {
-    Shard *shard = &search->shard[number];
-    Aims aims;
+    Table table = search->shard[number].table;
     for (u32 from = 0; from < SHARDS; from++) {
         Box *box = &search->box[from][number];
         for (u32 start = 0; start < box->count; start += BATCH) {
-            const u64 *states = box->states + start * W;
             u32 count = box->count - start < BATCH ? box->count - start : BATCH;
-            aim(search, states, count, &aims, W);
-            for (u32 i = 0; i < count; i++) {
-                u64 wanted = tag(aims.hash[i]);
-                u64 *slot = probe(shard, aims.slot[i], wanted, states + i * W, W);
-                if (*slot)
-                    continue;
-                u32 index = shard->count++;
-                *slot = wanted | (index + 1);
-                copy(state_at(shard, index, W), states + i * W, W);
-                *parent_at(shard, index) = box->parents[start + i];
-            }
+            store_batch(&table, box->states + start * W, box->parents + start, count, W);
         }
         box->count = 0;
     }
+    search->shard[number].table.count = table.count;
 }
 
 static void store_shard(Search *search, u32 number) {
@@ -652,8 +680,9 @@ static void store_shard(Search *search, u32 number) {
 
 static void reserve_shard(Search *search, u32 number) {
     Shard *shard = &search->shard[number];
-    if ((shard->planned_bits > shard->slot_bits && !grow_table(shard)) ||
-        !grow_segments(shard, search->words))
+    if ((shard->planned_bits > shard->table.slot_bits &&
+         !grow_slots(&shard->table, shard->planned_bits)) ||
+        !grow_arrays(&shard->table, shard->planned_count, search->words))
         atomic_store(&search->failed, true);
 }
 
@@ -666,7 +695,7 @@ static void plan(Search *search) {
     u64 bytes = 0;
     for (u32 to = 0; to < SHARDS; to++) {
         Shard *shard = &search->shard[to];
-        u64 count = shard->count;
+        u64 count = shard->table.count;
         for (u32 from = 0; from < SHARDS; from++)
             count += search->box[from][to].count;
         if (count > search->shard_max) {
@@ -674,7 +703,7 @@ static void plan(Search *search) {
             return;
         }
         shard->planned_count = (u32)count;
-        shard->planned_bits = shard->slot_bits ? shard->slot_bits : TABLE_BITS;
+        shard->planned_bits = shard->table.slots ? shard->table.slot_bits : SLOT_BITS;
         while (count * 4 > (u64)3 << shard->planned_bits)
             shard->planned_bits++;
         bytes += shard_bytes(search, shard->planned_count, shard->planned_bits);
@@ -775,42 +804,42 @@ typedef struct Reading {
 
 INLINE void read_where(Search *search, u32 number, u64 W) {
     const Reading *reading = search->reading;
-    for (u32 index = 0; index < search->shard[number].count; index++)
+    const Table *table = &search->shard[number].table;
+    for (u32 index = 0; index < table->count; index++)
         reading->where[reading->base[number] + index] =
-            holds(reading->guard, 0, state_at(&search->shard[number], index, W), W);
-}
-
-INLINE void visit_to_count(void *context, u64 row, const u64 *next, bool moved, u64 W) {
-    (void)row, (void)next, (void)W;
-    *(int64_t *)context += moved;
+            holds(reading->guard, 0, table->states + index * W, W);
 }
 
 INLINE void count_edges(Search *search, u32 number, u64 W) {
-    const Reading *reading = search->reading;
     Shard *shard = &search->shard[number];
+    int64_t *counts = search->reading->counts + search->reading->base[number];
+    u64 next[64 * W];
+    u32 rows[64];
     for (u32 index = 0; index < shard->expanded; index++)
-        each_step(search, state_at(shard, index, W), visit_to_count,
-                  reading->counts + reading->base[number] + index, W);
+        for (u64 block = 0; block < search->program->rows.guards.blocks; block++)
+            counts[index] += steps(search, block, shard->table.states + index * W, NULL, next, rows,
+                                   W);
 }
 
-/* A box keeps the successors of a few states until they are looked up together. */
-INLINE void visit_to_post(void *context, u64 row, const u64 *next, bool moved, u64 W) {
-    if (moved)
-        post(context, next, (u32)row, W);
-}
-
+/* Look up the successors in the box, which have their rows for parents. */
 INLINE void look_up(Search *search, Box *box, int64_t edge, u64 W) {
     const Reading *reading = search->reading;
     Aims aims;
     for (u32 start = 0; start < box->count; start += BATCH) {
         u32 count = box->count - start < BATCH ? box->count - start : BATCH;
         const u64 *states = box->states + start * W;
-        aim(search, states, count, &aims, W);
+        for (u32 i = 0; i < count; i++) {
+            u64 h = hash(states + i * W, W);
+            aim(&search->shard[shard_of(h)].table, h, &aims, i);
+        }
+        for (u32 i = 0; i < count; i++)
+            aim_closer(&search->shard[shard_of(aims.hash[i])].table, &aims, i, W);
         for (u32 i = 0; i < count; i++, edge++) {
-            u64 number = aims.hash[i] >> (64 - SHARD_BITS);
-            u64 *slot = probe(&search->shard[number], aims.slot[i], tag(aims.hash[i]),
-                              states + i * W, W);
-            reading->targets[edge] = (u32)(reading->base[number] + (*slot & INDEX_MASK) - 1);
+            u32 number = shard_of(aims.hash[i]);
+            const Table *table = &search->shard[number].table;
+            u64 slot = probe(table, aims.slot[i], tag(aims.hash[i]), states + i * W, W);
+            u64 position = reading->base[number] + (table->slots[slot] & INDEX_MASK) - 1;
+            reading->targets[edge] = (u32)position;
             reading->rows[edge] = (u32)search->program->row_number[box->parents[start + i]];
         }
     }
@@ -831,13 +860,21 @@ static void sort_edges(u32 *rows, u32 *targets, int64_t count) {
     }
 }
 
+/* A box keeps the successors of a few states until they are looked up together. */
 INLINE void fill_edges(Search *search, u32 number, u64 W) {
     const Reading *reading = search->reading;
     Shard *shard = &search->shard[number];
     Box *box = search->box[number];
     const int64_t *starts = reading->starts + reading->base[number];
+    u64 next[64 * W];
+    u32 rows[64];
     for (u32 index = 0, first = 0; index < shard->expanded;) {
-        each_step(search, state_at(shard, index++, W), visit_to_post, box, W);
+        const u64 *state = shard->table.states + index++ * W;
+        for (u64 block = 0; block < search->program->rows.guards.blocks; block++) {
+            u32 count = steps(search, block, state, NULL, next, rows, W);
+            for (u32 i = 0; i < count; i++)
+                post(box, next + i * W, rows[i], W);
+        }
         if (box->count < CHUNK_STEPS && index < shard->expanded)
             continue;
         look_up(search, box, starts[first], W);
@@ -862,7 +899,7 @@ static void read_graph(Search *search, u32 workers, Reading *reading) {
     u64 states = 0;
     for (u32 number = 0; number < SHARDS; number++) {
         reading->base[number] = states;
-        states += search->shard[number].count;
+        states += search->shard[number].table.count;
     }
     search->reading = reading;
     run(search, states < TEAM_STATES ? 1 : workers, read_shards);
@@ -873,13 +910,10 @@ static void read_graph(Search *search, u32 workers, Reading *reading) {
 EXPORT void search_close(Search *search) {
     for (u32 number = 0; number < SHARDS; number++) {
         Shard *shard = &search->shard[number];
-        if (shard->slots)
-            release(shard->slots, sizeof(u64) << shard->slot_bits);
-        for (u32 segment = 0; segment < shard->segments; segment++) {
-            u64 count = (u64)1 << (FIRST_BITS + segment);
-            release(shard->states[segment], count * search->words * sizeof(u64));
-            release(shard->parents[segment], count * sizeof(u32));
-        }
+        Table *table = &shard->table;
+        release(table->slots, table->slots ? sizeof(u64) << table->slot_bits : 0);
+        release(table->states, table->state_room * search->words * sizeof(u64));
+        release(table->parents, table->parent_room * sizeof(u32));
         free(shard->hit);
         free(search->fired[number]);
     }
@@ -923,6 +957,8 @@ EXPORT Search *search_open(const Program *program, u32 workers, u64 bytes_max, u
         return NULL;
     *search = (Search){.program = program, .match = best_match(), .words = program->words,
                        .bytes_max = bytes_max, .stuck_first = NONE};
+    search->normalises = program->sweeps.guards.count || program->stripes.count ||
+                         program->groups.count;
     search->shard_max = shard_max < INDEX_MASK - 1 ? shard_max : INDEX_MASK - 1;
     bool good = set_out_boxes(search);
     u64 blocks = program->patterns.blocks, patterns = program->patterns.count;
@@ -945,7 +981,7 @@ INLINE void seed(Search *search, u64 *states, u64 count, u64 W) {
     for (u64 i = 0; i < count && !atomic_load(&search->failed); i++) {
         u64 *state = states + i * W;
         normalise(search->program, search->match, state, W);
-        Box *box = &search->box[0][hash(state, W) >> (64 - SHARD_BITS)];
+        Box *box = &search->box[0][shard_of(hash(state, W))];
         post(box, state, NONE, W);
         if (box->count < CHUNK_STEPS && i + 1 < count)
             continue;
@@ -968,7 +1004,7 @@ EXPORT bool search_step(Search *search, u64 states_max, u32 workers) {
     u64 remains = level_remains(search);
     if (!remains)
         for (u32 number = 0; number < SHARDS; number++)
-            search->shard[number].level_end = search->shard[number].count;
+            search->shard[number].level_end = search->shard[number].table.count;
     remains = level_remains(search);
     atomic_store(&search->failed, false);
     search->budget = states_max ? states_max : 1;
@@ -982,9 +1018,10 @@ EXPORT void search_counts(const Search *search, u64 *counts) {
     u64 bytes = 0;
     for (u32 number = 0; number < SHARDS; number++) {
         const Shard *shard = &search->shard[number];
-        counts[number] = shard->count;
+        counts[number] = shard->table.count;
         counts[SHARDS + number] = shard->expanded;
-        bytes += shard->slots ? shard_bytes(search, shard->count, shard->slot_bits) : 0;
+        if (shard->table.slots)
+            bytes += shard_bytes(search, shard->table.count, shard->table.slot_bits);
     }
     u64 *rest = counts + 2 * SHARDS;
     rest[0] = level_remains(search);
@@ -1006,22 +1043,23 @@ EXPORT void search_hits(const Search *search, u32 *hits) {
 }
 
 EXPORT void search_state(const Search *search, u32 identity, u64 *state) {
-    const Shard *shard = &search->shard[identity >> INDEX_BITS];
-    copy(state, state_at(shard, identity & INDEX_MASK, search->words), search->words);
+    const Table *table = &search->shard[identity >> INDEX_BITS].table;
+    copy(state, table->states + (identity & INDEX_MASK) * search->words, search->words);
 }
 
 EXPORT u32 search_parent(const Search *search, u32 identity) {
-    return *parent_at(&search->shard[identity >> INDEX_BITS], identity & INDEX_MASK);
+    return search->shard[identity >> INDEX_BITS].table.parents[identity & INDEX_MASK];
 }
 
 /* The id of a stored state, or NONE. */
 EXPORT u32 search_find(const Search *search, const u64 *state) {
-    u64 h = hash(state, search->words), number = h >> (64 - SHARD_BITS);
-    const Shard *shard = &search->shard[number];
-    if (!shard->slots)
+    u64 h = hash(state, search->words);
+    const Table *table = &search->shard[shard_of(h)].table;
+    if (!table->slots)
         return NONE;
-    u64 *slot = probe(shard, home(shard, h), tag(h), state, search->words);
-    return *slot ? (u32)(number << INDEX_BITS | ((*slot & INDEX_MASK) - 1)) : NONE;
+    u64 slot = probe(table, home(table, h), tag(h), state, search->words);
+    u32 index = (u32)(table->slots[slot] & INDEX_MASK);
+    return index ? shard_of(h) << INDEX_BITS | (index - 1) : NONE;
 }
 
 EXPORT void search_where(Search *search, u32 workers, const Guards *guard, u8 *where) {

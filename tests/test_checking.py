@@ -1,0 +1,304 @@
+"""Verdicts: what each kind of property says of small systems whose answer is plain."""
+
+from dataclasses import replace
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.explore import FIRST_VIOLATION, Limits
+from pdproto.check.load import load
+from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.spec.examples.two_phase_commit import Participant
+from pdproto.spec.language import (
+    Always,
+    Call,
+    Completion,
+    Configuration,
+    Drains,
+    Fairness,
+    LeadsTo,
+    Machine,
+    Message,
+    OnRow,
+    Reject,
+    Rigid,
+    Row,
+    Sometimes,
+    Sort,
+    State,
+    System,
+    Table,
+    Timer,
+    auto,
+    exists,
+    forall,
+    implies,
+    lose,
+)
+from pdproto.spec.language.properties import Property
+
+
+class Client(Sort):
+    """Somebody who asks."""
+
+
+class Page(Sort):
+    """Something to write into."""
+
+
+class Phase(State):
+    IDLE = auto()
+    ASKED = auto()
+    DONE = auto()
+
+
+c, g, h = Client("c"), Page("g"), Page("h")
+BOTH = (Fairness.TIMERS, Fairness.DETECTORS)
+
+
+def verdicts(result: CheckResult) -> dict[str, str]:
+    return {finding.name: str(finding.verdict) for finding in result.findings}
+
+
+def finding(result: CheckResult, name: str) -> Finding:
+    (found,) = [f for f in result.findings if f.name == name]
+    return found
+
+
+class Asking:
+    """A client asks a server, over a network that may lose the question."""
+
+    def __init__(self, *extra: Row, server_rows: tuple[Row, ...] | None = None) -> None:
+        self.client = Machine("client", c)
+        self.server = Machine("server")
+        network = Machine("network", world=True)
+        self.phase = self.client.function("phase", Phase)
+        self.served = self.server.relation("served", Client)
+        self.ask = Message("ask", c, sender=self.client, receiver=self.server)
+        self.answer = Message("answer", c, sender=self.server, receiver=self.client)
+        p = self.phase(c)
+        self.begin = Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.ASKED,
+                         send=[self.ask(c)])
+        self.finish = Row("finish", on=self.answer(c), at=Phase.ASKED, to=Phase.DONE)
+        self.serve = Row("serve", on=self.ask(c), do=[self.served(c).to(True)],
+                         send=[self.answer(c)])
+        self.again = Row("again", on=Timer("silence"), at=Phase.ASKED, send=[self.ask(c)])
+        self.waits = LeadsTo("served_in_the_end", p == Phase.ASKED, p == Phase.DONE, under=BOTH)
+        self.network = Table(network, rows=(lose(self.ask), lose(self.answer)))
+        self.rows = (self.begin, self.finish, *extra)
+        self.server_rows = (self.serve,) if server_rows is None else server_rows
+
+    def system(self, *properties: Property) -> System:
+        return System(
+            "asking", "A client asks.",
+            (Table(self.client, state=self.phase, rows=self.rows),
+             Table(self.server, rows=self.server_rows)),
+            properties,
+            final=forall(c, self.phase(c).among(Phase.IDLE, Phase.DONE)),
+            faults={"lossy": (self.network,)},
+        )
+
+
+def run(system: System, *faults: str, **sizes: int) -> CheckResult:
+    by_name = {sort.__name__: sort for sort in system.sorts}
+    return check(
+        system,
+        Configuration({by_name[name]: size for name, size in sizes.items()}, faults),
+        Settings(keep_going=True),
+    )
+
+
+def test_safety_and_witnesses() -> None:
+    asking = Asking()
+    p = asking.phase(c)
+    result = run(asking.system(
+        Always("served_before_done", implies(p == Phase.DONE, asking.served(c))),
+        Always("never_done", p != Phase.DONE),
+        Sometimes("done", p == Phase.DONE),
+        Sometimes("served_twice", asking.served(c) & ~asking.served(c)),
+    ), Client=2)
+    assert verdicts(result) == {
+        "served_before_done": "holds", "never_done": "violated",
+        "done": "holds", "served_twice": "violated", "deadlock": "holds",
+    }
+    assert finding(result, "never_done").trace_length == 3
+    assert finding(result, "done").trace_length == 3
+    assert finding(result, "never_done").instance == "c=c0"
+
+
+def test_an_implication_whose_premise_never_holds_is_said_to_be_vacuous() -> None:
+    asking = Asking()
+    impossible = asking.answer(c) & ~asking.ask(c)
+    result = run(asking.system(Always("empty", implies(impossible, asking.served(c)))), Client=1)
+    assert finding(result, "empty").verdict is Verdict.HOLDS
+    assert finding(result, "empty").note == "vacuous: its premise never holds"
+
+
+def test_without_a_resend_a_lost_message_is_never_made_good() -> None:
+    """No run without loss fails; a lost question leaves the client waiting, stuck."""
+    asking = Asking()
+    assert verdicts(run(asking.system(asking.waits), Client=1))["served_in_the_end"] == "holds"
+    lossy = run(asking.system(asking.waits), "lossy", Client=1)
+    found = finding(lossy, "served_in_the_end")
+    assert found.verdict is Verdict.VIOLATED
+    assert found.trace is not None
+    assert found.trace.loop is None
+    assert [step.row for step in found.trace.steps] == ["begin", "lose_ask"]
+    assert {blocked.row for blocked in found.trace.blocked} == {"finish", "serve"}
+    assert finding(lossy, "deadlock").verdict is Verdict.VIOLATED
+
+
+def test_a_resend_timer_makes_it_good_unless_timers_are_not_to_be_relied_on() -> None:
+    resending = Asking()
+    resending.rows = (*resending.rows, resending.again)
+    result = run(resending.system(replace(resending.waits, under=(Fairness.TIMERS,))), "lossy",
+                 Client=1)
+    assert verdicts(result)["served_in_the_end"] == "holds"
+    relying = run(resending.system(replace(resending.waits, under=(Fairness.DETECTORS,))), "lossy",
+                  Client=1)
+    assert verdicts(relying)["served_in_the_end"] == "violated"
+    without = run(resending.system(replace(resending.waits, under=(Fairness.NO_TIMERS,))), "lossy",
+                  Client=1)
+    assert verdicts(without)["served_in_the_end"] == "violated"
+
+
+def test_consumed_deliveries_show_a_missing_answer() -> None:
+    """The server answers only the first question; a set message would be answered for ever."""
+    asking = Asking()
+    p = asking.phase(c)
+    deaf = Row("deaf", on=asking.ask(c), when=[~asking.served(c)],
+               do=[asking.served(c).to(True)])
+    later = Row("later", on=asking.ask(c), when=[asking.served(c)], send=[asking.answer(c)])
+    asking.server_rows = (deaf, later)
+    waits = LeadsTo("served_in_the_end", p == Phase.ASKED, p == Phase.DONE)
+    again = replace(waits, under=(Fairness.TIMERS,))
+    assert verdicts(run(asking.system(again), Client=1))["served_in_the_end"] == "holds"
+    once = replace(waits, under=(Fairness.CONSUMED,))
+    assert verdicts(run(asking.system(once), Client=1))["served_in_the_end"] == "violated"
+
+
+def test_a_loop_is_shown_as_a_loop() -> None:
+    """Two steps that undo each other: the goal is never reached, and nothing is stuck."""
+    machine = Machine("pendulum")
+    phase = machine.function("phase", Phase)
+    table = Table(machine, state=phase, rows=(
+        Row("tick", at=Phase.IDLE, to=Phase.ASKED), Row("tock", at=Phase.ASKED, to=Phase.IDLE),
+    ))
+    result = run(System("pendulum", "", (table,), (Drains("rests", phase() == Phase.DONE),)))
+    found = finding(result, "rests")
+    assert found.trace is not None
+    assert found.trace.loop == 0
+    assert [step.row for step in found.trace.steps] == ["tick", "tock"]
+
+
+def test_a_property_on_a_row_speaks_of_the_moment_it_can_fire() -> None:
+    writer = Machine("writer")
+    owned = writer.relation("owned", Page)
+    written = writer.relation("written", Page)
+    rows = (
+        Row("take", on=Call("take"), choose=(g,), do=[owned(g).to(True)]),
+        Row("give", on=Call("give"), choose=(g,), do=[owned(g).to(False)]),
+        Row("land", on=Completion("landed", g), do=[written(g).to(True)]),
+    )
+    careful = replace(rows[2], when=[owned(g)])
+    claim = OnRow("only_into_owned_pages", "land", owned(g))
+    loose = System("pages", "", (Table(writer, rows=rows),), (claim,))
+    tight = System("pages", "", (Table(writer, rows=(*rows[:2], careful)),), (claim,))
+    assert verdicts(run(loose, Page=2))["only_into_owned_pages"] == "violated"
+    assert verdicts(run(tight, Page=2))["only_into_owned_pages"] == "holds"
+
+
+def test_declared_edges_are_kept_or_the_move_is_named() -> None:
+    machine = Machine("machine")
+    phase = machine.function("phase", Phase, edges={Phase.IDLE: (Phase.ASKED,)})
+    rows = (Row("ask", at=Phase.IDLE, to=Phase.ASKED), Row("skip", at=Phase.ASKED, to=Phase.DONE))
+    result = run(System("moving", "", (Table(machine, state=phase, rows=rows),)))
+    found = finding(result, "phase_edges")
+    assert (str(found.verdict), found.trace_length) == ("violated", 1)
+    assert found.instance == "skip(): phase goes from asked to done"
+
+
+def test_what_a_message_carries_stays_as_it_was_sent() -> None:
+    sender = Machine("sender", c)
+    receiver = Machine("receiver", h)
+    chosen = sender.relation("chosen", Page)
+    taken = receiver.relation("taken", Page)
+    listing = Message("listing", c, h, sender=sender, receiver=receiver, carries=(chosen,))
+    publish = Row("publish", on=Call("publish"), choose=(h,), send=[listing(c, h)])
+    late = Row("choose", on=Call("choose"), choose=(g,), do=[chosen(c, g).to(True)])
+    early = replace(late, when=[forall(h, ~listing(c, h))])
+    take = Row("take", on=listing(c, h), choose=(g,), when=[chosen(c, g)],
+               do=[taken(h, g).to(True)])
+    for row, verdict in ((late, "violated"), (early, "holds")):
+        tables = (Table(sender, rows=(publish, row)), Table(receiver, rows=(take,)))
+        result = run(System("listing", "", tables), Client=1, Page=2)
+        assert verdicts(result)["listing_carries"] == verdict
+
+
+def test_a_reject_row_that_can_fire_is_a_violation() -> None:
+    asking = Asking()
+    twice = Reject(asking.ask(c), when=[asking.served(c)], why="asked and served already")
+    asking.server_rows = (asking.serve, twice)
+    result = run(asking.system(), Client=1)
+    found = finding(result, "no_peer_is_at_fault")
+    assert (str(found.verdict), found.instance) == ("violated", "reject_ask(c0)")
+
+
+def test_every_topology_is_explored_and_the_bad_one_named() -> None:
+    """Clients that are connected are served; the relation is free, so some client is not."""
+    server = Machine("server", c)
+    done = server.function("done", Phase)
+    linked = Rigid("linked", c, g)
+    rows = (Row("go", at=Phase.IDLE, to=Phase.DONE, when=[exists(g, linked(c, g))]),)
+    system = System("linking", "", (Table(server, state=done, rows=rows),), (
+        Always("never_done", done(c) != Phase.DONE), Sometimes("done", done(c) == Phase.DONE),
+    ), final=forall(c, done(c) == Phase.DONE))
+    result = run(system, Client=1, Page=1)
+    assert (result.states, result.depth) == (1 + 2, 1)
+    assert finding(result, "never_done").instance == "c=c0, where linked(c0, p0)"
+    assert finding(result, "done").verdict is Verdict.HOLDS
+    assert finding(result, "deadlock").instance == "where nothing is related"
+
+
+def test_the_search_ends_with_the_level_of_the_first_violation() -> None:
+    asking = Asking()
+    system = asking.system(Always("never_asked", asking.phase(c) != Phase.ASKED))
+    result = check(system, Configuration({Client: 3}), Settings())
+    assert result.stopped == FIRST_VIOLATION
+    assert not result.complete
+    assert finding(result, "deadlock").verdict is Verdict.UNKNOWN
+    assert result.verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [(Limits(states_max=100), "limit of 100 states"), (Limits(bytes_max=1), "GiB was reached")],
+)
+def test_limits_end_in_an_honest_partial_answer(limits: Limits, reason: str) -> None:
+    result = check(load("two-phase-commit"), Configuration({Participant: 7}),
+                   Settings(limits=limits))
+    assert reason in result.stopped
+    assert not result.complete
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.rows_never_fired == ()
+    assert finding(result, "agreement").assurance == "not decided"
+
+
+def test_rows_that_never_fire_are_named() -> None:
+    asking = Asking()
+    never = Row("never", at=Phase.DONE, when=[~asking.ask(c)], to=Phase.IDLE)
+    asking.rows = (*asking.rows, never)
+    assert run(asking.system(), Client=2).rows_never_fired == ("never",)
+
+
+def test_only_the_properties_asked_for_are_judged() -> None:
+    result = check(load("two-phase-commit"), Configuration({Participant: 3}),
+                   Settings(properties=("agreement",)))
+    assert [f.name for f in result.findings] == ["agreement"]
+
+
+def test_a_spec_without_states_is_one_state() -> None:
+    nothing = Machine("nothing")
+    result = run(System("empty", "", (Table(nothing, rows=()),)))
+    assert (result.states, result.transitions, result.depth) == (1, 0, 0)
+    assert finding(result, "deadlock").verdict is Verdict.VIOLATED
