@@ -1,0 +1,55 @@
+"""Write a system at given sizes in the language of another checker.
+
+The model of SPIN has the same states as ours, so that `states, stored` must equal what
+`pdproto check` counts.
+"""
+
+import argparse
+from itertools import islice
+from typing import Final
+
+from pdproto.check.grounding import Ground
+from pdproto.check.load import load
+from pdproto.check.promela import promela
+from pdproto.check.rigid import interpretations
+from pdproto.cli.options import (
+    STANDARD_OUTPUT,
+    UsageError,
+    add_sizes,
+    add_system,
+    configuration,
+    write,
+)
+from pdproto.spec.language.system import Configuration, System
+
+HELP: Final = "write a system in the language of another checker"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto export`."""
+    add_system(parser)
+    languages = parser.add_mutually_exclusive_group(required=True)
+    languages.add_argument("--promela", action="store_true", help="for SPIN")
+    add_sizes(parser)
+    parser.add_argument(
+        "--output", metavar="FILE|-", default=STANDARD_OUTPUT,
+        help="where to write the model (default: standard output)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export one system; returns the exit status."""
+    system = load(arguments.system)
+    write(promela(ground(system, configuration(system, arguments))), arguments.output)
+    return 0
+
+
+def ground(system: System, chosen: Configuration) -> Ground:
+    """The system's ground form. Raises UsageError if there is more than one topology."""
+    given = list(islice(interpretations(system, chosen.sizes, chosen), 2))
+    if len(given) > 1:
+        raise UsageError(
+            f"{system.name}: {list(system.rigids)} may be chosen in several ways, and a model has "
+            f"one: fix it with given= in a configuration of the system"
+        )
+    return Ground(system, chosen.sizes, chosen.faults, given[0])
