@@ -7,6 +7,7 @@ from typing import Final
 
 from pdproto.check.explore import (
     FIRST_VIOLATION,
+    NO_LIMITS,
     Exploration,
     Limits,
     Monitor,
@@ -35,7 +36,7 @@ class Settings:
     """
 
     properties: tuple[str, ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     workers: int = 1
     keep_going: bool = False
     fairness: tuple[Fairness, ...] = ()
@@ -247,31 +248,30 @@ class World:
 
     def judge_liveness(self, found: Exploration) -> Iterator[Finding]:
         """The verdict on each `leads_to`, under each of its assumptions of fairness."""
-        wanted = [
-            (claim, fairness)
-            for claim in self.claims
-            for fairness in self.settings.fairness or claim.under
-        ]
-        findings: dict[tuple[str, Fairness], Finding] = {}
+        by_claim: dict[str, list[Finding]] = {claim.name: [] for claim in self.claims}
         for variant in (Fairness.TIMERS, Fairness.NO_TIMERS, Fairness.CONSUMED):
-            here = [(c, f) for c, f in wanted if _variant(f) is variant]
-            if here:
-                findings |= self._liveness_in(found, variant, here)
-        for claim in self.claims:
-            under = self.settings.fairness or claim.under
-            yield _jointly([findings[claim.name, fairness] for fairness in under])
+            here = [
+                (claim, under)
+                for claim in self.claims
+                if (under := [f for f in self._under(claim) if _variant(f) is variant])
+            ]
+            for claim, finding in self._liveness_in(found, variant, here) if here else ():
+                by_claim[claim.name].append(finding)
+        for findings in by_claim.values():
+            yield _jointly(findings)
+
+    def _under(self, claim: LeadsTo) -> tuple[Fairness, ...]:
+        return self.settings.fairness or claim.under
 
     def _liveness_in(
-        self, found: Exploration, variant: Fairness, wanted: list[tuple[LeadsTo, Fairness]]
-    ) -> dict[tuple[str, Fairness], Finding]:
+        self, found: Exploration, variant: Fairness, wanted: list[tuple[LeadsTo, list[Fairness]]]
+    ) -> Iterator[tuple[LeadsTo, Finding]]:
         shared = variant is Fairness.TIMERS and not self.configuration.symmetry
         search = found if shared or not found.complete else self._explore_again(variant)
         try:
             liveness = Liveness(search) if search.complete else None
-            return {
-                (claim.name, fairness): self._leads_to(search, liveness, claim, fairness)
-                for claim, fairness in wanted
-            }
+            for claim, under in wanted:
+                yield claim, self._leads_to(search, liveness, claim, under)
         finally:
             if search is not found:
                 search.engine.close()
@@ -295,7 +295,7 @@ class World:
         search: Exploration,
         liveness: Liveness | None,
         claim: LeadsTo,
-        fairness: Fairness,
+        under: Sequence[Fairness],
     ) -> Finding:
         finding = Finding(
             name=claim.name,
@@ -304,14 +304,15 @@ class World:
             verdict=Verdict.UNKNOWN,
             assurance=self._assurance(search, Verdict.UNKNOWN),
             place=claim.place,
-            note=str(fairness),
+            note="; ".join(f"if {fairness}" for fairness in under),
         )
         if liveness is None:
             return finding
         instances = list(duties(search.ground, claim))
         for duty in instances:
-            lasso = liveness.unpaid(duty, fairness)
-            if lasso is not None:
+            found = liveness.unpaid(duty, under)
+            if found is not None:
+                lasso, fairness = found
                 teller = Storyteller(search.ground, self.questions)
                 moves = run(search.program, lasso.rows)
                 return replace(
@@ -320,6 +321,7 @@ class World:
                     assurance=self._assurance(search, Verdict.VIOLATED),
                     trace=teller.trace(moves, loop=lasso.loop, blocked=lasso.loop is None),
                     instance=duty.instance,
+                    note=f"if {fairness}",
                 )
         return replace(
             finding,
@@ -344,8 +346,8 @@ def _jointly(findings: Sequence[Finding]) -> Finding:
     order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
     worst = min(findings, key=lambda finding: order.index(finding.verdict))
     if worst.verdict is Verdict.VIOLATED:
-        return replace(worst, note=f"if {worst.note}")
-    return replace(worst, note="if " + "; if ".join(finding.note for finding in findings))
+        return worst
+    return replace(worst, note="; ".join(finding.note for finding in findings))
 
 
 def _variant(fairness: Fairness) -> Fairness:

@@ -131,6 +131,6 @@ def _closed(codes: Sequence[set[int]]) -> list[set[int]]:
         for future in closed:
             wider = set().union(*(closed[code] for code in future))
             if wider - future:
-                future |= wider
+                future.update(wider)
                 changed = True
     return closed

@@ -32,12 +32,18 @@ class Limits:
     bytes_max: int | None = None
 
 
+NO_LIMITS: Final = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Reductions:
     """What to leave out of the search; every verdict is the same with and without."""
 
     symmetry: bool = False
     dead_bits: bool = False
+
+
+PLAIN: Final = Reductions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,16 +102,18 @@ def components(
 ) -> tuple[Positions, Positions]:
     """Strongly connected components of the members under the given edges.
 
-    Returns [states] each one's component (NOWHERE outside), and [components] how large it is.
+    members and sources ascend. Returns [states] each one's component (NOWHERE outside), and
+    [components] how large it is.
     """
-    from scipy.sparse import coo_array  # noqa: PLC0415 - exploring alone does not need scipy
+    from scipy.sparse import csr_array  # noqa: PLC0415 - exploring alone does not need scipy
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 - as above
 
-    number = np.full(states, NOWHERE, dtype=np.int64)
+    number = np.full(states, NOWHERE, dtype=np.int32)
     number[members] = np.arange(members.size)
-    ones = np.ones(sources.size, dtype=np.int8)
-    shape = (members.size, members.size)
-    matrix = coo_array((ones, (number[sources], number[targets])), shape=shape).tocsr()
+    starts = np.searchsorted(sources, members, side="left")
+    ends = np.append(starts, sources.size).astype(np.int32)
+    weights = np.ones(sources.size, dtype=np.int8)
+    matrix = csr_array((weights, number[targets], ends), shape=(members.size, members.size))
     count, labels = connected_components(matrix, directed=True, connection="strong")
     component = np.full(states, NOWHERE, dtype=np.int64)
     component[members] = labels

@@ -70,8 +70,8 @@ class Ground:
     """A system at given sizes, faults and interpretation of its rigid symbols.
 
     consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
-    on timers. Raises TooLargeError where the ground form explodes and SpecError for a guard that does
-    not fit the form.
+    on timers. Raises TooLargeError where the ground form explodes, and SpecError for a guard that
+    does not fit the form.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ the maximal components is exact: a row that is enabled throughout a component an
 it does neither in any part of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,16 +51,26 @@ class Liveness:
             raise AssertionError("the initial state is not stored")
         self.initial: Final = found.engine.position(first)
 
-    def unpaid(self, duty: Duty, fairness: Fairness) -> Lasso | None:
-        """A fair run on which the premise holds and the goal never follows, if there is one."""
+    def unpaid(self, duty: Duty, under: Sequence[Fairness]) -> tuple[Lasso, Fairness] | None:
+        """A fair run on which the premise holds and the goal never follows, and the first of the
+        assumptions under which there is one; None if there is none under any.
+        """
         goal = self._where(duty.goal)
         owing = self._where(duty.premise) & ~goal
         region = Region(self.graph, self.faultless, self.graph.reach(owing, ~goal))
-        fair = np.array([is_fair(row, fairness) for row in self.rows], dtype=bool)
-        traps = region.traps(fair)
-        if not traps.any():
-            return None
-        stem, entry = self._stem(owing, ~goal, traps)
+        by_rows = {tuple(is_fair(row, fairness) for row in self.rows): fairness
+                   for fairness in reversed(under)}
+        for rows, fairness in reversed(by_rows.items()):
+            fair = np.array(rows, dtype=bool)
+            traps = region.traps(fair)
+            if traps.any():
+                return self._lasso(region, owing, ~goal, traps, fair), fairness
+        return None
+
+    def _lasso(
+        self, region: "Region", owing: Flags, allowed: Flags, traps: Flags, fair: Flags
+    ) -> Lasso:
+        stem, entry = self._stem(owing, allowed, traps)
         loop = region.loop(entry, fair)
         rows = tuple(self.rows[int(self.graph.edges.rows[number])] for number in (*stem, *loop))
         return Lasso(rows, len(stem) if loop else None)
