@@ -14,7 +14,7 @@ reference is `reference.pack_reference`, and equality is exact.
 """
 
 # Triton's own manner: constants in capitals, and a kernel's arguments are all it knows.
-# ruff: noqa: N803, N806, PLR0912, PLR0913, PLR0915, PLR0917, RET505, SIM108
+# ruff: noqa: N803, N806, PLR0913, PLR0917, RET505, SIM108
 
 # Annotations are types that Triton reads, so they stay values here, and mypy knows none of them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -143,6 +143,54 @@ def move(
     return data
 
 
+@triton.jit
+def digest_pages(
+    source, target, page_bytes, readable, writable, row_ptr,
+    ATOM: tl.constexpr, PAGES: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
+    WIDE: tl.constexpr, FROM_POOL: tl.constexpr, STORE: tl.constexpr,
+):  # fmt: skip
+    """Move whole pages, a tile of units at a time; return the sums of their terms, [page]."""
+    UNIT: tl.constexpr = 16 if ATOM == 16 else 8
+    total = tl.zeros([PAGES, UNITS, UNIT // 8], tl.uint64)
+    page_units = ((page_bytes + UNIT - 1) // UNIT).to(tl.int32)
+    for first in tl.range(0, page_units, UNITS, num_stages=1):
+        unit = first + tl.arange(0, UNITS)[None, :, None]
+        data = move(source, target, unit, readable, writable, row_ptr, ATOM, DEPTH, WIDE,
+                    FROM_POOL, STORE)  # fmt: skip
+        total += digest_terms(data, unit, unit < page_units, ATOM)
+    return tl.sum(tl.sum(total, axis=2), axis=1).to(tl.int64)
+
+
+@triton.jit
+def find_pages(
+    position, listed, row_ptr, page_ptr, report_ptr, pool_pages, CHECK: tl.constexpr
+):  # fmt: skip
+    """Addresses in the pool of the pages at `position`, and whether each is a page at all.
+
+    A page number that no pool has is reported and stands for page 0, which is never touched.
+    """
+    page = tl.load(page_ptr + position, mask=listed, other=0).to(tl.int64)
+    bad = page < 0
+    if CHECK:
+        bad = bad | (page >= pool_pages)
+        page = tl.where(bad, 0, page)
+        tl.atomic_min(report_ptr + position * 0, position, mask=bad)
+    pool = tl.load(row_ptr + POOL_ADDRESS)
+    return pool + page * tl.load(row_ptr + PAGE_STRIDE), bad
+
+
+@triton.jit
+def settle(digest, digest_ptr, position, pages, report_ptr, DIGEST: tl.constexpr):
+    """Write digests [page], or compare them and set a bit for each page that differs."""
+    inside = position < pages
+    if DIGEST == WRITE_DIGEST:
+        tl.store(digest_ptr + position, digest, mask=inside)
+    else:
+        expected = tl.load(digest_ptr + position, mask=inside, other=0)
+        bit = tl.full(position.shape, 1, tl.int32) << (position % 32)
+        tl.atomic_or(report_ptr + 1 + position // 32, bit, mask=inside & (expected != digest))
+
+
 # Values change from chunk to chunk, so no variant may depend on one: nothing compiles later.
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def copy_kernel(
@@ -159,91 +207,59 @@ def copy_kernel(
     peers: tl.int32,
     tiles: tl.int32,
     key: tl.int64,
-    ATOM: tl.constexpr,
-    PAGES: tl.constexpr,
-    UNITS: tl.constexpr,
+    ATOM: tl.constexpr, PAGES: tl.constexpr, UNITS: tl.constexpr,
     DEPTH: tl.constexpr,  # how many axes of a page are apart in the pool
     WIDE: tl.constexpr,  # by 2**31 bytes and more
     FLAT: tl.constexpr,  # tiles are of units, whatever page they are in, and PAGES is 1
-    FROM_POOL: tl.constexpr,
-    STORE: tl.constexpr,
-    DIGEST: tl.constexpr,
+    FROM_POOL: tl.constexpr, STORE: tl.constexpr, DIGEST: tl.constexpr,
     CHECK: tl.constexpr,  # page numbers have not been checked
     PEERS: tl.constexpr,  # more than one
-):
-    UNIT: tl.constexpr = 16 if ATOM == 16 else 8
-    unit_in_tile = tl.arange(0, UNITS)[None, :, None]
+):  # fmt: skip
+    """Take tiles in turn; see the top of the module."""
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=1):
-        rest = tile
-        peer = 0
-        if PEERS:
-            peer = rest % peers
-            rest = rest // peers
+        peer = tile % peers if PEERS else 0
+        rest = tile // peers if PEERS else tile
         segment = rest % segments
-        rest = rest // segments
-        page_tile = rest % page_tiles
-        entry = rest // page_tiles
-
+        page_tile = (rest // segments) % page_tiles
+        entry = rest // segments // page_tiles
         row_ptr = table_ptr + (entry * peers + peer) * COLUMNS
         page_bytes = tl.load(row_ptr + PAGE_BYTES)
         atoms = (page_bytes // ATOM).to(tl.int32)
+        unit = segment * UNITS + tl.arange(0, UNITS)[None, :, None]
+        position = page_tile * PAGES + tl.arange(0, PAGES)[:, None, None]
         if FLAT:
-            flat = page_tile * UNITS + unit_in_tile
-            position = divide(flat, row_ptr, PAGE_FACTOR)
-            unit = flat - position * atoms
-        else:
-            position = page_tile * PAGES + tl.arange(0, PAGES)[:, None, None]
-            unit = segment * UNITS + unit_in_tile
+            unit += page_tile * UNITS
+            position = divide(unit, row_ptr, PAGE_FACTOR)
+            unit -= position * atoms
+        listed = position < pages
+
         chunk = chunk_ptr.to(tl.int64) + pages * tl.load(row_ptr + PREFIX_BYTES)
-        digests = digest_ptr
+        digests = digest_ptr + entry.to(tl.int64) * pages
         if PEERS:
             chunk += tl.load(peer_ptr + peer)
             if DIGEST != NO_DIGEST:
                 digests += tl.load(peer_ptr + peers + peer)
-        chunk_page = chunk + position * page_bytes
-
-        listed = position < pages
-        writable = tl.where(listed, atoms, 0)
-        readable = writable
-        pool_page = chunk_page
+        in_chunk = chunk + position * page_bytes
+        readable = tl.where(listed, atoms, 0)
+        writable = readable
+        in_pool = in_chunk
         if FROM_POOL or STORE:
-            page = tl.load(page_ptr + position, mask=listed, other=0).to(tl.int64)
-            if CHECK:
-                bad = (page < 0) | (page >= pool_pages)
-                page = tl.where(bad, 0, page)
-                if FROM_POOL:
-                    readable = tl.where(bad, 0, readable)
-                else:
-                    writable = tl.where(bad, 0, writable)
-                tl.atomic_min(report_ptr + position * 0, position, mask=bad)
-            pool = tl.load(row_ptr + POOL_ADDRESS)
-            pool_page = pool + page * tl.load(row_ptr + PAGE_STRIDE)
-        source = pool_page if FROM_POOL else chunk_page
-        target = chunk_page if FROM_POOL else pool_page
-
+            in_pool, bad = find_pages(
+                position, listed, row_ptr, page_ptr, report_ptr, pool_pages, CHECK
+            )
+            if CHECK and FROM_POOL:
+                readable = tl.where(bad, 0, readable)
+            elif CHECK:
+                writable = tl.where(bad, 0, writable)
+        source = in_pool if FROM_POOL else in_chunk
+        target = in_chunk if FROM_POOL else in_pool
         if DIGEST == NO_DIGEST:
-            move(
-                source, target, unit, readable, writable, row_ptr,
-                ATOM, DEPTH, WIDE, FROM_POOL, STORE,
-            )  # fmt: skip
+            move(source, target, unit, readable, writable, row_ptr, ATOM, DEPTH, WIDE, FROM_POOL,
+                 STORE)  # fmt: skip
         else:
-            WORDS: tl.constexpr = 2 if ATOM == 16 else 1
-            total = tl.zeros([PAGES, UNITS, WORDS], tl.uint64)
-            page_units = ((page_bytes + UNIT - 1) // UNIT).to(tl.int32)
-            for first in tl.range(0, page_units, UNITS, num_stages=1):
-                unit = first + unit_in_tile
-                data = move(
-                    source, target, unit, readable, writable, row_ptr,
-                    ATOM, DEPTH, WIDE, FROM_POOL, STORE,
-                )  # fmt: skip
-                total += digest_terms(data, unit, unit < page_units, ATOM)
-            digest = tl.sum(tl.sum(total, axis=2), axis=1).to(tl.int64) + key
-            tile_position = page_tile * PAGES + tl.arange(0, PAGES)
-            place = digests + entry.to(tl.int64) * pages + tile_position
-            inside = tile_position < pages
-            if DIGEST == WRITE_DIGEST:
-                tl.store(place, digest, mask=inside)
-            else:
-                differs = inside & (tl.load(place, mask=inside, other=0) != digest)
-                bit = tl.full([PAGES], 1, tl.int32) << (tile_position % 32)
-                tl.atomic_or(report_ptr + 1 + tile_position // 32, bit, mask=differs)
+            terms = digest_pages(
+                source, target, page_bytes, readable, writable, row_ptr,
+                ATOM, PAGES, UNITS, DEPTH, WIDE, FROM_POOL, STORE,
+            )  # fmt: skip
+            position = page_tile * PAGES + tl.arange(0, PAGES)
+            settle(terms + key, digests, position, pages, report_ptr, DIGEST)

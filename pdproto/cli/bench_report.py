@@ -41,7 +41,8 @@ def markdown(results: Results) -> str:
     lines = [f"* {name}: {value}" for name, value in results.facts.items()]
     lines += [
         "",
-        "| operation | case | payload | time | payload GB/s | of the copy | min-max | goal | others |",
+        "| operation | case | payload | time | payload rate | of the copy | min-max | goal"
+        " | others |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in results.rows:
@@ -49,7 +50,7 @@ def markdown(results: Results) -> str:
         others = ", ".join(f"{name} {value:.2f}" for name, value in row.baselines.items())
         lines.append(
             f"| {row.operation} | {row.case} | {row.payload_bytes / 1e6:.1f} MB"
-            f" | {row.us:.1f} us | {row.gigabytes_per_second:.0f} | **{row.fraction:.3f}**"
+            f" | {row.us:.1f} us | {row.gigabytes_per_second:.1f} GB/s | **{row.fraction:.3f}**"
             f" | {row.fraction_min:.3f}-{row.fraction_max:.3f} | {goal} | {others} |"
         )
     if results.numbers:

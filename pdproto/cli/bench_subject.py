@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -116,17 +116,17 @@ def _scale(case: Case) -> Scale:
     return case.scale
 
 
-class WrongResult(Exception):
+class WrongResultError(Exception):
     """A case computed something else than its reference, so its time means nothing."""
 
 
 def _require(right: object, case: Case, what: str) -> None:
     if not right:
-        raise WrongResult(f"{case.operation.value}, {case.name}: {what}")
+        raise WrongResultError(f"{case.operation.value}, {case.name}: {what}")
 
 
 def check(subject: Subject) -> None:
-    """Prove a case right at its full size before it is timed. Raises WrongResult.
+    """Prove a case right at its full size before it is timed. Raises WrongResultError.
 
     Leaves packed chunks and their digests behind, for the repetitions to unpack.
     """
