@@ -13,9 +13,11 @@ from pdproto.check import native
 from pdproto.check.deadbits import sweeps
 from pdproto.check.engine import Engine
 from pdproto.check.grounding import Ground
+from pdproto.check.layout import TooLargeError
 from pdproto.check.native import NativeEngine
+from pdproto.check.native.pack import WORDS_MAX
 from pdproto.check.portable import PortableEngine
-from pdproto.check.program import Guard, Program, Symmetry
+from pdproto.check.program import WORD_BITS, Guard, Program, Symmetry
 from pdproto.check.questions import Pattern, Question, final_guards
 from pdproto.check.symmetry import symmetry
 
@@ -102,10 +104,16 @@ def program(
 
 
 def engine_for(program: Program, workers: int) -> Engine:
-    """The native engine, or the portable one where no compiler was at hand at installation."""
-    if native.available():
-        return NativeEngine(program, workers=workers)
-    return PortableEngine(program)
+    """The native engine, or the portable one where no compiler was at hand at installation.
+
+    Raises TooLargeError for states wider than the engine takes.
+    """
+    if not native.available():
+        return PortableEngine(program)
+    if program.words > WORDS_MAX:
+        widest = WORDS_MAX * WORD_BITS
+        raise TooLargeError(f"a state has {program.bits:,} bits; at most {widest:,} can be explored")
+    return NativeEngine(program, workers=workers)
 
 
 @dataclass
