@@ -12,9 +12,10 @@ FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 400
 TEST_LINES_MAX = 800  # cases, one after the other
 
-# Modules that are one thing and longer than the rule, each with its reason.
-LONG_MODULES: dict[str, str] = {}
-LONG_FUNCTIONS: dict[str, str] = {}
+# Functions that are one thing and longer than the rule, each with its reason.
+LONG_FUNCTIONS = {
+    "kernels/page_cast.py:cast_kernel": "a kernel is one function: Triton inlines what it calls",
+}
 
 # Who may look at the world outside: everything else gets it as an argument.
 IMPURE = ("os", "time", "random", "threading", "subprocess")
@@ -42,9 +43,11 @@ def test_module_fits(path: Path) -> None:
     """A module rarely passes 400 lines, a function fits a screen, and each says what it is for."""
     text = path.read_text()
     name = relative(path)
-    limit = TEST_LINES_MAX if name.startswith("tests/") else MODULE_LINES_MAX
-    assert len(text.splitlines()) <= limit or name in LONG_MODULES
     tree = ast.parse(text)
+    if name.startswith("tests/"):
+        assert len(text.splitlines()) <= TEST_LINES_MAX
+        return
+    assert len(text.splitlines()) <= MODULE_LINES_MAX
     assert not tree.body or ast.get_docstring(tree), f"{name} does not say what it is for"
     for function in functions(tree):
         length = (function.end_lineno or 0) - function.lineno + 1
@@ -64,7 +67,11 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             # A relative import stays in its own package, whose name the path gives.
-            yield node.module if node.level == 0 and node.module else "."
+            if node.level or not node.module:
+                yield "."
+                continue
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @pytest.mark.parametrize("path", modules(), ids=relative)
@@ -108,7 +115,7 @@ def test_every_module_is_used() -> None:
             continue
         dotted = name.removesuffix(".py").replace("/", ".")
         module = dotted if dotted.startswith("pdproto") else f"pdproto.{dotted}"
-        imported = module in used or f"import {path.stem}" in everything
+        imported = module in used
         by_relative = f"from .{path.stem} import" in everything
         by_name = f"{module}:" in everything or f'"{module}"' in everything
         assert imported or by_relative or by_name or name in entry_points, f"nothing uses {name}"

@@ -112,7 +112,7 @@ def engine_for(program: Program, workers: int) -> Engine:
         return PortableEngine(program)
     if program.words > WORDS_MAX:
         widest = WORDS_MAX * WORD_BITS
-        raise TooLargeError(f"a state has {program.bits:,} bits; at most {widest:,} can be explored")
+        raise TooLargeError(f"a state has {program.bits:,} bits; the limit is {widest:,}")
     return NativeEngine(program, workers=workers)
 
 
