@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from tests.kernels.paths import PATHS
+
 try:
     import torch
 except ImportError:
@@ -23,6 +25,4 @@ def path(request: pytest.FixtureRequest) -> object:
         pytest.skip("no CUDA device here")
     if request.param == "interpreter" and (CUDA or not TORCH):
         pytest.skip("the interpreter stands in for a GPU, where torch is and a GPU is not")
-    from tests.kernels.paths import PATHS
-
     return PATHS[request.param]

@@ -9,6 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    import torch
+except ImportError:  # the CPU path needs none
+    pass
+
 from pdproto.kernels.chunk import KVLayout, Order, register
 
 Bytes = NDArray[np.uint8]
@@ -41,8 +46,6 @@ class Path:
         """Copy or alias an array into this path's memory, strides kept."""
         if not self.triton:
             return array
-        import torch
-
         tensor = torch.from_numpy(array.view(np.int64) if array.dtype == np.uint64 else array)
         return tensor if self.name == "interpreter" else _to_cuda(tensor)
 
@@ -54,8 +57,6 @@ class Path:
 
 
 def _to_cuda(tensor: Any) -> Any:
-    import torch
-
     length = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     flat = torch.as_strided(tensor, (length,), (1,)).cuda()
     return torch.as_strided(flat, tuple(tensor.shape), tensor.stride())

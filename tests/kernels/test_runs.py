@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ def test_runs_spell_the_list_and_cannot_be_joined(pages: list[int]) -> None:
     assert [position for _, position, _ in runs] == [
         sum(length for *_, length in runs[:index]) for index in range(len(runs))
     ]
-    for before, after in zip(runs, runs[1:], strict=False):
+    for before, after in pairwise(runs):
         assert before[0] + before[2] != after[0]
 
 

@@ -1,0 +1,117 @@
+"""Compile every kind of kernel for sm_90, without a GPU, and print what came out as JSON.
+
+A program of its own, because Triton either compiles or interprets in one process, and the
+other tests interpret. The assembler and the disassembler come with Triton.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from pdproto.kernels import page_cast, page_copy
+from pdproto.kernels.table import Table
+from pdproto.kernels.tiling import variant_for
+
+TOOLS: Final = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+WARPS: Final = 4
+COPY_TYPES: Final = {
+    "table_ptr": "*i64", "peer_ptr": "*i64", "page_ptr": "*i32", "chunk_ptr": "*u8",
+    "digest_ptr": "*i64", "report_ptr": "*i32", "pool_pages": "i32", "pages": "i32",
+    "page_tiles": "i32", "segments": "i32", "peers": "i32", "tiles": "i32", "key": "i64",
+}  # fmt: skip
+CAST_TYPES: Final = {
+    "table_ptr": "*i64", "page_ptr": "*i64", "chunk_ptr": "*u8", "static_ptr": "*fp32",
+    "report_ptr": "*i32", "scale_offset": "i64", "pool_pages": "i32", "pages": "i32",
+    "groups": "i32", "tiles": "i32",
+}  # fmt: skip
+# name: page bytes, atom, depth, from the pool, store, digest, check, peers
+COPIES: Final = {
+    "pack": (32768, 16, 0, True, True, 0, False, False),
+    "pack, pages unchecked": (32768, 16, 0, True, True, 0, True, False),
+    "unpack": (32768, 16, 0, False, True, 0, False, False),
+    "pack small pages": (4096, 16, 0, True, True, 0, False, False),
+    "pack tiny pages": (256, 16, 0, True, True, 0, False, False),
+    "pack flat": (1152, 16, 0, True, True, 0, False, False),
+    "unpack flat": (656, 16, 0, False, True, 0, True, False),
+    "pack slices": (4096, 16, 1, True, True, 0, False, True),
+    "unpack slices": (32768, 16, 1, False, True, 0, False, True),
+    "pack other order": (32768, 16, 2, True, True, 0, False, False),
+    "pack and digest": (32768, 16, 0, True, True, 1, False, False),
+    "unpack and verify": (32768, 16, 0, False, True, 2, True, False),
+    "digest chunk": (32768, 16, 0, False, False, 1, False, False),
+    "pack narrow": (264, 8, 0, True, True, 0, False, False),
+    "pack and digest narrow": (132, 4, 0, True, True, 1, False, False),
+}
+CASTS: Final = {
+    "cast static": (0, True), "cast page": (1, True), "cast head": (2, True),
+    "uncast": (1, False),
+}  # fmt: skip
+
+
+def _compiled(kernel: Any, types: dict[str, str], constants: dict[str, Any]) -> Any:
+    signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+    source = ASTSource(kernel, signature, constants, {})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS})
+
+
+def _tool(name: str, *arguments: str) -> str:
+    command = [str(TOOLS / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _described(compiled: Any, vectors: float) -> dict[str, Any]:
+    """Registers, spills, shared memory, memory instructions, and instructions a vector."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        usage = _tool("cuobjdump", "-res-usage", file.name)
+        assembly = _tool("nvdisasm", "-c", file.name)
+    opcodes = re.findall(
+        r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_.]+)", assembly, re.MULTILINE
+    )
+    opcodes = [opcode for opcode in opcodes if opcode != "NOP"]
+    used = {
+        name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", usage)
+    }
+    memory = Counter(opcode for opcode in opcodes if re.match(r"(LD|ST)[GLS]\b", opcode))
+    return {**used, "memory": memory, "vectors": vectors, "per_vector": len(opcodes) / vectors}
+
+
+def main() -> None:
+    """One entry per kernel; a vector is 16 bytes that a thread of one tile stores, or reads."""
+    found = {}
+    for name, (size, atom, depth, from_pool, store, digest, check, peers) in COPIES.items():
+        table = Table(np.zeros((1, 14), np.int64), atom, depth, False, size, True)
+        variant = variant_for(
+            table, from_pool=from_pool, store=store, digest=digest, check=check, peers=peers
+        )
+        names = page_copy.copy_kernel.arg_names[len(COPY_TYPES) :]
+        constants = dict(zip(names, variant, strict=True))
+        unit = 16 if atom == 16 else 8
+        vectors = variant.pages * variant.units * unit / (WARPS * 32 * 16)
+        found[name] = _described(_compiled(page_copy.copy_kernel, COPY_TYPES, constants), vectors)
+    for name, (scale, to_chunk) in CASTS.items():
+        constants = {
+            "KIND": tl.bfloat16, "ELEMENTS": 16, "UNITS": 256, "SCALE": scale,
+            "TO_CHUNK": to_chunk, "CHECK": True,
+        }  # fmt: skip
+        vectors = 256 * (1 if to_chunk else 2) / (WARPS * 32)
+        found[name] = _described(_compiled(page_cast.cast_kernel, CAST_TYPES, constants), vectors)
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The compiled kernels move 16 bytes at a time, spill nothing, and stay within their budget.
+
+At the full bandwidth of an H200 its multiprocessors can issue about 230 thread instructions for
+every 16 bytes; the budgets here are counted over a whole program that moves one tile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+pytest.importorskip("triton")
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+# registers, and instructions for every 16 bytes
+BUDGETS: Final = {
+    "pack": (64, 40), "pack, pages unchecked": (64, 40), "unpack": (64, 40),
+    "pack small pages": (64, 40), "pack tiny pages": (64, 50),
+    "pack flat": (96, 80), "unpack flat": (96, 80),
+    "pack slices": (80, 75), "unpack slices": (80, 50), "pack other order": (80, 60),
+    "pack and digest": (128, 80), "unpack and verify": (128, 80), "digest chunk": (128, 80),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Any]:
+    """What `codegen` prints, from a process where Triton compiles."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_DEFAULT_FP_FUSION": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.codegen"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_payload_moves_in_16_bytes(compiled: dict[str, Any], name: str) -> None:
+    memory, vectors = compiled[name]["memory"], compiled[name]["vectors"]
+    assert memory["LDG.E.128"] == vectors
+    stores = {opcode: count for opcode, count in memory.items() if opcode.startswith("STG")}
+    stored = stores.pop("STG.E.128", 0)
+    assert stored == (0 if name == "digest chunk" else vectors)
+    # Beside the payload a kernel stores digests only.
+    assert stores == ({"STG.E.64": 1} if name in {"pack and digest", "digest chunk"} else {})
+    assert not [opcode for opcode in memory if ".U8" in opcode or ".U16" in opcode]
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_budgets_hold(compiled: dict[str, Any], name: str) -> None:
+    registers, instructions = BUDGETS[name]
+    assert compiled[name]["REG"] <= registers
+    assert compiled[name]["per_vector"] <= instructions
+    if "digest" not in name and "verify" not in name:
+        assert compiled[name]["SHARED"] == 0
+
+
+def test_nothing_spills(compiled: dict[str, Any]) -> None:
+    for name, found in compiled.items():
+        assert (found["STACK"], found["LOCAL"]) == (0, 0), name
+        assert not [opcode for opcode in found["memory"] if opcode[2] == "L"], name
+
+
+def test_casts_load_and_store_16_bytes(compiled: dict[str, Any]) -> None:
+    for name in ("cast static", "cast page", "cast head"):
+        memory = compiled[name]["memory"]
+        # Two loads of 8 elements for a store of 16; where the scale follows, read twice.
+        assert memory["LDG.E.128"] == (4 if name == "cast static" else 8)
+        assert memory["STG.E.128"] == 2
+    memory = compiled["uncast"]["memory"]
+    assert (memory["LDG.E.128"], memory["STG.E.128"]) == (2, 4)
