@@ -133,13 +133,14 @@ def programs(draw: st.DrawFn, *, swept: bool = False, symmetric: bool = False) -
     fields = draw(st.integers(1, 4))
     words = draw(st.integers(1, WORDS_DRAWN))
     offsets = draw(_offsets(words, fields))
-    cubes = st.dictionaries(st.sampled_from(offsets), st.integers(0, 7), max_size=2)
+    values = st.integers(0, (1 << FIELD_WIDTH) - 1)
+    cubes = st.dictionaries(st.sampled_from(offsets), values, max_size=2)
     literals = st.tuples(st.sampled_from(offsets), st.integers(1, 7), st.integers(0, 7)).map(
         lambda drawn: Literal(drawn[1] << drawn[0], (drawn[1] & drawn[2]) << drawn[0])
     )
     clauses = st.lists(st.lists(literals, max_size=3).map(tuple), max_size=2).map(tuple)
     guards = st.builds(lambda c, k: Guard(*_cube(c), k), cubes, st.just(()) | clauses)
-    updates = cubes.filter(bool)
+    updates = st.dictionaries(st.sampled_from(offsets), values, min_size=1, max_size=len(offsets))
     actions = st.builds(lambda g, u: Action(g, *_cube(u)), guards, updates)
     rows = draw(st.lists(actions, min_size=1, max_size=24))
     initial = draw(st.lists(cubes.map(lambda c: _cube(c)[1]), min_size=1, max_size=4))
@@ -151,6 +152,7 @@ def programs(draw: st.DrawFn, *, swept: bool = False, symmetric: bool = False) -
         patterns=tuple(draw(st.lists(guards, max_size=12))),
         sweeps=tuple(draw(st.lists(actions, min_size=1, max_size=10))) if swept else (),
         symmetry=draw(_symmetries(offsets)) if symmetric else Symmetry(),
+        final=tuple(draw(st.lists(guards, max_size=1))),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.check.engine import Edges
-from pdproto.check.native.pack import PADDING, PackedProgram, in_order
+from pdproto.check.native.pack import PADDING, Arena, Image, PackedProgram, in_order
 from pdproto.check.program import WORD_BITS, Guard, Program
 
 SHARDS: Final = 16
@@ -159,7 +159,9 @@ class NativeEngine:
         return int(self._counts()[:shard].sum()) + index
 
     def where(self, guard: Guard) -> NDArray[np.bool_]:
-        packed = self._packed.guards([guard], in_order([guard]))
+        arena = Arena(self._program.words)
+        possible = arena.possible([guard])
+        packed = arena.guards(possible, in_order(possible))
         where = np.zeros(self.states, dtype=np.bool_)
         self._library.search_where(
             self._handle, self._workers, ctypes.byref(packed), _address(where)
@@ -200,6 +202,7 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(spec.origin)
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     signatures: dict[str, tuple[type | None, tuple[type, ...]]] = {
+        "search_image_bytes": (u64, ()),
         "search_open": (pointer, (pointer, u32, u64, u64)),
         "search_seed": (ctypes.c_bool, (pointer, pointer, u64)),
         "search_step": (ctypes.c_bool, (pointer, u64, u32)),
@@ -217,4 +220,6 @@ def _library() -> ctypes.CDLL:
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
+    if library.search_image_bytes() != ctypes.sizeof(Image):
+        raise ImportError(f"{spec.origin} was compiled from other sources: reinstall the package")
     return library

@@ -77,34 +77,12 @@ class Block:
     places: tuple[int, ...]
 
 
-class PackedProgram:
-    """The arrays of a program, kept alive for as long as this object is.
+class Arena:
+    """Keeps alive the arrays whose bare addresses the structures hold."""
 
-    image: what search.c takes. rows, patterns: for each row and pattern of the engine its place
-    in the program, or PADDING.
-    """
-
-    def __init__(self, program: Program) -> None:
-        """Raises ValueError for a state too wide, OverflowError for a value that is wider still."""
-        if program.words > WORDS_MAX:
-            raise ValueError(f"a state of {program.bits} bits: at most {WORDS_MAX * WORD_BITS}")
-        self.words = program.words
+    def __init__(self, words: int) -> None:
+        self.words = words
         self._arrays: list[NDArray[np.uint64]] = []
-        rows = by_word([row.guard for row in program.rows])
-        patterns = by_word(program.patterns)
-        self.rows = _places(rows)
-        self.patterns = _places(patterns)
-        self.image = Image(
-            words=self.words,
-            rows=self._actions(program.rows, rows),
-            row_number=self.array(max(place, 0) for place in self.rows),
-            row_progress=self.array(p != PADDING and program.progress[p] for p in self.rows),
-            sweeps=self._actions(program.sweeps, in_order([s.guard for s in program.sweeps])),
-            patterns=self.guards(program.patterns, patterns),
-            final=self.guards(program.final, by_word(program.final)),
-            stripes=self._stripes(program.symmetry),
-            groups=self._groups(program.symmetry),
-        )
 
     def array(self, values: Iterable[int]) -> int:
         """The address of the values as 64-bit words."""
@@ -112,14 +90,42 @@ class PackedProgram:
         self._arrays.append(array)
         return int(array.ctypes.data)
 
+    def states(self, values: Iterable[int]) -> int:
+        """The address of the words of states or masks, one after the other."""
+        array = np.array([self.split(value) for value in values], dtype=np.uint64)
+        self._arrays.append(array)
+        return int(array.ctypes.data)
+
     def split(self, value: int) -> NDArray[np.uint64]:
-        """The words of a state or a mask, the lowest first."""
+        """The words of a state or a mask, the lowest first; OverflowError if it has more."""
         data = value.to_bytes(self.words * WORD_BITS // 8, "little")
         return np.frombuffer(data, dtype="<u8").astype(np.uint64)
 
+    @property
+    def everything(self) -> int:
+        """A mask of all bits that a state has room for."""
+        return (1 << self.words * WORD_BITS) - 1
+
+    def possible(self, guards: Iterable[Guard]) -> list[Guard]:
+        """The same guards with all masks inside a state and all values inside their masks."""
+        return [self._possible(guard) for guard in guards]
+
+    def _possible(self, guard: Guard) -> Guard:
+        if guard.value & ~(guard.mask & self.everything):
+            return _NEVER
+        clauses = (
+            tuple(
+                Literal(literal.mask & self.everything, literal.value)
+                for literal in clause
+                if not literal.value & ~(literal.mask & self.everything)
+            )
+            for clause in guard.clauses
+        )
+        return Guard(guard.mask & self.everything, guard.value, tuple(clauses))
+
     def guards(self, guards: Sequence[Guard], blocks: Sequence[Block]) -> Guards:
-        possible = [self._possible(guard) for guard in guards]
-        placed = [_NEVER if p == PADDING else possible[p] for p in _places(blocks)]
+        """The guards, which must be possible ones, in the order of the blocks."""
+        placed = [_NEVER if p == PADDING else guards[p] for p in _places(blocks)]
         key_words = [block.word for block in blocks for _ in block.places]
         keys = [_WORD << word * WORD_BITS for word in key_words]
         clauses = [clause for guard in placed for clause in guard.clauses]
@@ -136,8 +142,8 @@ class PackedProgram:
                 not g.clauses and not (g.mask | g.value) & ~key
                 for g, key in zip(placed, keys, strict=True)
             ),
-            mask=self._states(g.mask for g in placed),
-            value=self._states(g.value for g in placed),
+            mask=self.states(g.mask for g in placed),
+            value=self.states(g.value for g in placed),
             clause_start=self.array(_starts(len(g.clauses) for g in placed)),
             literal_start=self.array(_starts(map(len, clauses))),
             literal_word=self.array(words),
@@ -145,16 +151,48 @@ class PackedProgram:
             literal_value=self.array(map(_in_word, (x.value for x in literals), words)),
         )
 
+
+class PackedProgram(Arena):
+    """The arrays of a program.
+
+    image: what search.c takes. rows, patterns: for each row and pattern of the engine its place
+    in the program, or PADDING.
+    """
+
+    def __init__(self, program: Program) -> None:
+        """Raises ValueError for a state too wide, OverflowError for a value that is wider still."""
+        if program.words > WORDS_MAX:
+            raise ValueError(f"a state of {program.bits} bits: at most {WORDS_MAX * WORD_BITS}")
+        super().__init__(program.words)
+        rows = by_word(self.possible(row.guard for row in program.rows))
+        sweeps = in_order(self.possible(sweep.guard for sweep in program.sweeps))
+        patterns, final = self.possible(program.patterns), self.possible(program.final)
+        self.rows = _places(rows)
+        self.patterns = _places(by_word(patterns))
+        self.image = Image(
+            words=self.words,
+            rows=self._actions(program.rows, rows),
+            row_number=self.array(max(place, 0) for place in self.rows),
+            row_progress=self.array(p != PADDING and program.progress[p] for p in self.rows),
+            sweeps=self._actions(program.sweeps, sweeps),
+            patterns=self.guards(patterns, by_word(patterns)),
+            final=self.guards(final, by_word(final)),
+            stripes=self._stripes(program.symmetry),
+            groups=self._groups(program.symmetry),
+        )
+
     def _actions(self, actions: Sequence[Action], blocks: Sequence[Block]) -> Actions:
         placed = [_IDLE if p == PADDING else actions[p] for p in _places(blocks)]
         return Actions(
-            guards=self.guards([action.guard for action in actions], blocks),
-            keep=self._states(self._everything & ~action.clear for action in placed),
-            assign=self._states(action.assign for action in placed),
+            guards=self.guards(self.possible(action.guard for action in actions), blocks),
+            keep=self.states(self.everything & ~action.clear for action in placed),
+            assign=self.states(action.assign for action in placed),
         )
 
     def _stripes(self, symmetry: Symmetry) -> Stripes:
         offsets = [offset for stripe in symmetry.stripes for offset in stripe.offsets]
+        if any(offset >= self.words * WORD_BITS for offset in offsets):
+            raise ValueError(f"a stripe has columns outside the {self.words} words of a state")
         return Stripes(
             count=len(symmetry.stripes),
             start=self.array(_starts(len(stripe.offsets) for stripe in symmetry.stripes)),
@@ -180,29 +218,6 @@ class PackedProgram:
             piece_mask=self.array(mask for _, mask, _ in flat),
             piece_turn=self.array(turn for _, _, turn in flat),
         )
-
-    def _states(self, values: Iterable[int]) -> int:
-        array = np.array([self.split(value) for value in values], dtype=np.uint64)
-        self._arrays.append(array)
-        return int(array.ctypes.data)
-
-    @property
-    def _everything(self) -> int:
-        return (1 << self.words * WORD_BITS) - 1
-
-    def _possible(self, guard: Guard) -> Guard:
-        """The same guard with every mask inside a state and every value inside its mask."""
-        if guard.value & ~(guard.mask & self._everything):
-            return _NEVER
-        clauses = (
-            tuple(
-                Literal(literal.mask & self._everything, literal.value)
-                for literal in clause
-                if not literal.value & ~(literal.mask & self._everything)
-            )
-            for clause in guard.clauses
-        )
-        return Guard(guard.mask & self._everything, guard.value, tuple(clauses))
 
 
 def by_word(guards: Sequence[Guard]) -> list[Block]:

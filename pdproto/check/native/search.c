@@ -45,8 +45,10 @@ enum {
     CHUNK_STATES = 256,                /* a shard expands at most so many states in a round, */
     CHUNK_STEPS = 2048,                /* and none after it has posted so many successors: a
                                           round's boxes should stay in the second-level cache */
+    BUCKET = 8,                        /* slots in a cache line */
     BATCH = 64,                        /* successors whose cache misses overlap */
     TEAM_STATES = 4096,                /* a smaller level is not worth starting threads for */
+    CACHE_LINE = 64,
     HUGE_PAGE = 1 << 21,
 };
 static const u32 NONE = UINT32_MAX;
@@ -134,16 +136,6 @@ __attribute__((target("avx512f"))) static u64 match_avx512(const u64 *mask, cons
     return bits;
 }
 #endif
-
-static Match *best_match(void) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f"))
-        return match_avx512;
-    if (__builtin_cpu_supports("avx2"))
-        return match_avx2;
-#endif
-    return match_plain;
-}
 
 INLINE u64 match_block(Match *match, const Guards *guards, u64 block, const u64 *state) {
     u64 start = guards->block_start[block], count = guards->block_start[block + 1] - start;
@@ -282,9 +274,9 @@ INLINE void normalise(const Program *program, Match *match, u64 *state, u64 W) {
 /* ---- Shards ---------------------------------------------------------------------------------- */
 
 /* A slot holds an index plus one in its low INDEX_BITS, 0 if it is free, and above them the
-   *tag*: the leading bits of the hash without the shard. The leading bits of the tag are also the
-   slot where probing starts, so a table is doubled in one pass from front to back, without a look
-   at the states. */
+   *tag*: the leading bits of the hash without the shard. The leading bits of the tag also choose
+   the bucket where probing starts, so a table is doubled in one pass from front to back, without
+   a look at the states. Probing is linear, and a bucket is a cache line. */
 typedef struct {
     u64 *slots;                        /* [2 ** slot_bits] */
     u64 *states;                       /* [state_room, words] */
@@ -309,9 +301,12 @@ typedef struct {
     u32 count;
 } Box;
 
+typedef void Seek(const Shard *shards, const u64 *hashes, u64 *found, u32 count, u64 W);
+
 typedef struct Search {
     const Program *program;
-    Match *match;
+    Match *match;                      /* the best of this processor, as is seek */
+    Seek *seek;
     u64 words, bytes_max, shard_max;
     bool normalises;                   /* the program has sweeps or symmetry */
     Shard shard[SHARDS];
@@ -338,7 +333,7 @@ INLINE u32 shard_of(u64 h) {
 }
 
 INLINE u64 home(const Table *table, u64 h) {
-    return h << SHARD_BITS >> (64 - table->slot_bits);
+    return (h << SHARD_BITS >> (64 - table->slot_bits)) & ~(u64)(BUCKET - 1);
 }
 
 INLINE u64 tag(u64 h) {
@@ -369,14 +364,74 @@ INLINE u64 probe(const Table *table, u64 slot, u64 wanted, const u64 *state, u64
     }
 }
 
+/* For each hash: the first slot from its home on that is free or has its tag; then fetch the state
+   that is there. The home bucket is searched without a branch, for where a state is found in it
+   cannot be predicted. */
+INLINE u64 settle(const Table *table, u64 h, u32 candidates, u64 W) {
+    u64 slot = home(table, h);
+    slot = candidates ? slot + (u64)__builtin_ctz(candidates)
+                      : likely(table, after(table, slot + BUCKET - 1), tag(h));
+    if (table->slots[slot])
+        __builtin_prefetch(state_in(table, slot, W));
+    return slot;
+}
+
+static void seek_plain(const Shard *shards, const u64 *hashes, u64 *found, u32 count, u64 W) {
+    for (u32 i = 0; i < count; i++) {
+        const Table *table = &shards[shard_of(hashes[i])].table;
+        const u64 *bucket = table->slots + home(table, hashes[i]);
+        u32 candidates = 0;
+        for (u32 lane = 0; lane < BUCKET; lane++)
+            candidates |= (u32)(!bucket[lane] | !((bucket[lane] ^ tag(hashes[i])) & ~INDEX_MASK))
+                          << lane;
+        found[i] = settle(table, hashes[i], candidates, W);
+    }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void seek_avx2(const Shard *shards, const u64 *hashes,
+                                                      u64 *found, u32 count, u64 W) {
+    const __m256i zero = _mm256_setzero_si256();
+    for (u32 i = 0; i < count; i++) {
+        const Table *table = &shards[shard_of(hashes[i])].table;
+        const __m256i *bucket = (const __m256i *)(table->slots + home(table, hashes[i]));
+        __m256i wanted = _mm256_set1_epi64x((long long)tag(hashes[i]));
+        u32 candidates = 0;
+        for (int half = 0; half < 2; half++) {
+            __m256i slots = _mm256_load_si256(bucket + half);
+            __m256i tags = _mm256_andnot_si256(_mm256_set1_epi64x((long long)INDEX_MASK), slots);
+            __m256i good = _mm256_or_si256(_mm256_cmpeq_epi64(slots, zero),
+                                           _mm256_cmpeq_epi64(tags, wanted));
+            candidates |= (u32)_mm256_movemask_pd(_mm256_castsi256_pd(good)) << 4 * half;
+        }
+        found[i] = settle(table, hashes[i], candidates, W);
+    }
+}
+
+__attribute__((target("avx512f"))) static void seek_avx512(const Shard *shards, const u64 *hashes,
+                                                           u64 *found, u32 count, u64 W) {
+    const __m512i tag_bits = _mm512_set1_epi64((long long)~INDEX_MASK);
+    for (u32 i = 0; i < count; i++) {
+        const Table *table = &shards[shard_of(hashes[i])].table;
+        __m512i bucket = _mm512_load_si512(table->slots + home(table, hashes[i]));
+        __m512i wanted = _mm512_set1_epi64((long long)tag(hashes[i]));
+        u32 candidates = _mm512_testn_epi64_mask(bucket, bucket);
+        candidates |= _mm512_testn_epi64_mask(_mm512_xor_si512(bucket, wanted), tag_bits);
+        found[i] = settle(table, hashes[i], candidates, W);
+    }
+}
+#endif
+
 INLINE u64 whole_pages(u64 bytes) {
     return (bytes + HUGE_PAGE - 1) & ~(u64)(HUGE_PAGE - 1);
 }
 
 /* Zeroed memory, in huge pages where it is large: most accesses are random. */
 static void *allocate(u64 bytes) {
-    if (bytes < HUGE_PAGE)
-        return calloc(1, bytes);
+    if (bytes < HUGE_PAGE) {
+        void *small = aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) & ~(u64)(CACHE_LINE - 1));
+        return small ? memset(small, 0, bytes) : NULL;
+    }
     bytes = whole_pages(bytes);
     char *start = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -629,26 +684,22 @@ typedef struct {
     u64 hash[BATCH], slot[BATCH];      /* where the search for the state goes on */
 } Aims;
 
-/* Find where a state probably is: in two steps, so that the cache misses of a batch overlap. */
-INLINE void aim(const Table *table, u64 h, Aims *aims, u32 i) {
-    aims->hash[i] = h;
-    aims->slot[i] = home(table, h);
-    __builtin_prefetch(table->slots + aims->slot[i]);
-}
-
-INLINE void aim_closer(const Table *table, Aims *aims, u32 i, u64 W) {
-    u64 slot = aims->slot[i] = likely(table, aims->slot[i], tag(aims->hash[i]));
-    if (table->slots[slot])
-        __builtin_prefetch(state_in(table, slot, W));
+/* Hash the states and find where they probably are, with the cache misses of all of them under
+   way at once. */
+INLINE void aim(const Search *search, const u64 *states, u32 count, Aims *aims, u64 W) {
+    for (u32 i = 0; i < count; i++) {
+        u64 h = aims->hash[i] = hash(states + i * W, W);
+        const Table *table = &search->shard[shard_of(h)].table;
+        __builtin_prefetch(table->slots + home(table, h));
+    }
+    search->seek(search->shard, aims->hash, aims->slot, count, W);
 }
 
 /* Store those of the states that are new. */
-INLINE void store_batch(Table *table, const u64 *states, const u32 *parents, u32 count, u64 W) {
+INLINE void store_batch(const Search *search, Table *table, const u64 *states, const u32 *parents,
+                        u32 count, u64 W) {
     Aims aims;
-    for (u32 i = 0; i < count; i++)
-        aim(table, hash(states + i * W, W), &aims, i);
-    for (u32 i = 0; i < count; i++)
-        aim_closer(table, &aims, i, W);
+    aim(search, states, count, &aims, W);
     for (u32 i = 0; i < count; i++) {
         u64 wanted = tag(aims.hash[i]);
         u64 slot = probe(table, aims.slot[i], wanted, states + i * W, W);
@@ -667,7 +718,7 @@ INLINE void store(Search *search, u32 number, u64 W) {
         Box *box = &search->box[from][number];
         for (u32 start = 0; start < box->count; start += BATCH) {
             u32 count = box->count - start < BATCH ? box->count - start : BATCH;
-            store_batch(&table, box->states + start * W, box->parents + start, count, W);
+            store_batch(search, &table, box->states + start * W, box->parents + start, count, W);
         }
         box->count = 0;
     }
@@ -704,7 +755,7 @@ static void plan(Search *search) {
         }
         shard->planned_count = (u32)count;
         shard->planned_bits = shard->table.slots ? shard->table.slot_bits : SLOT_BITS;
-        while (count * 4 > (u64)3 << shard->planned_bits)
+        while (count * 2 > (u64)1 << shard->planned_bits)
             shard->planned_bits++;
         bytes += shard_bytes(search, shard->planned_count, shard->planned_bits);
     }
@@ -828,12 +879,7 @@ INLINE void look_up(Search *search, Box *box, int64_t edge, u64 W) {
     for (u32 start = 0; start < box->count; start += BATCH) {
         u32 count = box->count - start < BATCH ? box->count - start : BATCH;
         const u64 *states = box->states + start * W;
-        for (u32 i = 0; i < count; i++) {
-            u64 h = hash(states + i * W, W);
-            aim(&search->shard[shard_of(h)].table, h, &aims, i);
-        }
-        for (u32 i = 0; i < count; i++)
-            aim_closer(&search->shard[shard_of(aims.hash[i])].table, &aims, i, W);
+        aim(search, states, count, &aims, W);
         for (u32 i = 0; i < count; i++, edge++) {
             u32 number = shard_of(aims.hash[i]);
             const Table *table = &search->shard[number].table;
@@ -907,6 +953,11 @@ static void read_graph(Search *search, u32 workers, Reading *reading) {
 
 /* ---- What Python calls; native/__init__.py checks the arguments ------------------------------- */
 
+/* Python compares this with its own structure, lest an old library read a new one. */
+EXPORT u64 search_image_bytes(void) {
+    return sizeof(Program);
+}
+
 EXPORT void search_close(Search *search) {
     for (u32 number = 0; number < SHARDS; number++) {
         Shard *shard = &search->shard[number];
@@ -943,6 +994,20 @@ static bool set_out_boxes(Search *search) {
     return true;
 }
 
+static void choose_instructions(Search *search) {
+    search->match = match_plain;
+    search->seek = seek_plain;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        search->match = match_avx512;
+        search->seek = seek_avx512;
+    } else if (__builtin_cpu_supports("avx2")) {
+        search->match = match_avx2;
+        search->seek = seek_avx2;
+    }
+#endif
+}
+
 static u32 *nowhere(u64 count) {
     u32 *hit = malloc((count + 1) * sizeof *hit);
     if (hit)
@@ -955,8 +1020,9 @@ EXPORT Search *search_open(const Program *program, u32 workers, u64 bytes_max, u
     Search *search = calloc(1, sizeof *search);
     if (!search)
         return NULL;
-    *search = (Search){.program = program, .match = best_match(), .words = program->words,
+    *search = (Search){.program = program, .words = program->words,
                        .bytes_max = bytes_max, .stuck_first = NONE};
+    choose_instructions(search);
     search->normalises = program->sweeps.guards.count || program->stripes.count ||
                          program->groups.count;
     search->shard_max = shard_max < INDEX_MASK - 1 ? shard_max : INDEX_MASK - 1;
