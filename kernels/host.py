@@ -8,7 +8,7 @@ speed of memcpy; "clip" never clips here, because page numbers are checked befor
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
@@ -30,20 +30,23 @@ Index = NDArray[np.int64]
 # numbers themselves would leave the cache.
 JOINED_ROWS_MAX: Final = 16_384
 
+# Up to this, pages of all entries are brought together once to be digested in one go.
+GATHERED_BYTES_MAX: Final = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where the rows of one part lie: row r of page p of a pool is p * page_rows + pattern[r].
 
     `pools` are uint8 [row, byte]. Where the pools are evenly spaced, `joined` spans them all and
-    entry e starts `entry_rows` times e further on; the bytes between pools are never touched.
+    entry e starts at row `entry_starts[e]`; the bytes between pools are never touched.
     """
 
     pattern: Index
     page_rows: int
     pools: tuple[Bytes, ...]
     joined: Bytes | None
-    entry_rows: int
+    entry_starts: Index  # [entry, 1]
 
     @property
     def row_bytes(self) -> int:
@@ -55,7 +58,8 @@ class Route:
         return self.page_rows == 1 and self.pattern.size == 1
 
 
-_ROUTES: Final[WeakKeyDictionary[KVLayout, dict[tuple[Part, Order], Route]]] = WeakKeyDictionary()
+_Known = dict[tuple[int, bool], tuple[tuple[Part, ...], tuple[Route, ...]]]
+_ROUTES: Final[WeakKeyDictionary[KVLayout, _Known]] = WeakKeyDictionary()
 
 
 def _memory(address: int, rows: int, row_bytes: int) -> Bytes:
@@ -90,26 +94,34 @@ def _spacing(group: Group) -> int:
     return max(spacing, 0)
 
 
-def route_of(layout: KVLayout, group: Group, part: Part, order: Order) -> Route:
-    """The route of a part, worked out the first time it is asked for."""
-    routes = _ROUTES.setdefault(layout, {})
-    key = (part, order)
-    if key not in routes:
-        length, offsets = _pattern(group, part, order)
-        extent = group.geometry.extent(layout.pages)
-        spacing = _spacing(group)
-        joined = None
-        if spacing and spacing % length == 0:
-            span = (group.entries - 1) * spacing + extent
-            joined = _memory(group.addresses[0], span // length, length)
-        routes[key] = Route(
-            pattern=offsets // length,
-            page_rows=group.geometry.page_stride // length,
-            pools=tuple(_memory(at, extent // length, length) for at in group.addresses),
-            joined=joined,
-            entry_rows=spacing // length,
-        )
-    return routes[key]
+def _route(layout: KVLayout, group: Group, part: Part, order: Order) -> Route:
+    length, offsets = _pattern(group, part, order)
+    extent = group.geometry.extent(layout.pages)
+    spacing = _spacing(group)
+    joined = None
+    if spacing and spacing % length == 0:
+        span = (group.entries - 1) * spacing + extent
+        joined = _memory(group.addresses[0], span // length, length)
+    return Route(
+        pattern=offsets // length,
+        page_rows=group.geometry.page_stride // length,
+        pools=tuple(_memory(at, extent // length, length) for at in group.addresses),
+        joined=joined,
+        entry_starts=np.arange(group.entries, dtype=np.int64)[:, None] * (spacing // length),
+    )
+
+
+def routes_of(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> tuple[Route, ...]:
+    """The routes of one peer's parts, worked out the first time they are asked for."""
+    known = _ROUTES.setdefault(layout, {})
+    # Parts are the same object for every chunk of a kind, and kept here, so their id is theirs.
+    key = (id(peer.parts), plan.order is Order.NHD)
+    found = known.get(key)
+    if found is None:
+        pairs = zip(layout.groups, peer.parts, strict=True)
+        routes = tuple(_route(layout, group, part, plan.order) for group, part in pairs)
+        found = known[key] = (peer.parts, routes)
+    return found[1]
 
 
 def rows_of(route: Route, pages: Index) -> Index:
@@ -121,11 +133,9 @@ def rows_of(route: Route, pages: Index) -> Index:
 
 def _joined_rows(route: Route, rows: Index) -> Index | None:
     """Row numbers over all entries, or None where going entry by entry is better."""
-    entries = len(route.pools)
-    if route.joined is None or entries * rows.size > JOINED_ROWS_MAX:
+    if route.joined is None or len(route.pools) * rows.size > JOINED_ROWS_MAX:
         return None
-    starts = np.arange(entries, dtype=np.int64) * route.entry_rows
-    return (starts[:, None] + rows).ravel()
+    return (route.entry_starts + rows).ravel()
 
 
 def _run_start(rows: Index) -> int | None:
@@ -175,20 +185,15 @@ def part_bytes(chunk: Bytes, peer: PeerPlan, part: Part) -> Bytes:
     return chunk[start : start + peer.pages * part.entries * part.page_bytes]
 
 
-def routes(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> Iterator[tuple[Part, Route]]:
-    """The parts of one peer's chunk with their routes."""
-    for group, part in zip(layout.groups, peer.parts, strict=True):
-        yield part, route_of(layout, group, part, plan.order)
-
-
 def pool_digests(route: Route, part: Part, pages: Index, key: int) -> NDArray[np.uint64]:
     """Digest pages where they lie in the pools: uint64 [entries * pages]."""
-    step = max(1, BLOCK_BYTES // part.page_bytes)
-    if part.entries * pages.size <= step and route.joined is not None:
-        scratch = np.empty(part.entries * pages.size * part.page_bytes, np.uint8)
+    total = part.entries * pages.size * part.page_bytes
+    if total <= GATHERED_BYTES_MAX:
+        scratch = np.empty(total, np.uint8)
         gather(route, pages, scratch)
         return page_digests(scratch.reshape(-1, part.page_bytes), key)
     digests = np.empty((part.entries, pages.size), np.uint64)
+    step = max(1, BLOCK_BYTES // part.page_bytes)
     for start in range(0, pages.size, step):
         rows = rows_of(route, pages[start : start + step])
         scratch = np.empty((rows.size, route.row_bytes), np.uint8)
@@ -209,7 +214,7 @@ def pack(
 ) -> None:
     """Fill one chunk per peer, and its digests from the bytes that are then in the chunk."""
     for peer, chunk, out in zip(plan.peers, chunks, digests, strict=True):
-        for part, route in routes(layout, plan, peer):
+        for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             data = part_bytes(chunk, peer, part)
             gather(route, pages, data)
             if out is not None:
@@ -233,7 +238,7 @@ def unpack(
     copy, but not the pages, which only this process writes.
     """
     for peer, chunk, wanted in zip(plan.peers, chunks, expected, strict=True):
-        for part, route in routes(layout, plan, peer):
+        for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             scatter(route, pages, part_bytes(chunk, peer, part))
             if wanted is not None and report is not None:
                 stored = pool_digests(route, part, pages, key)
@@ -247,7 +252,7 @@ def digest_pages(
     layout: KVLayout, plan: ChunkPlan, pages: Index, digests: NDArray[np.uint64], key: int
 ) -> None:
     """Digest pages where they lie, as if packed for the one peer of `plan`."""
-    for part, route in routes(layout, plan, plan.only):
+    for part, route in zip(plan.only.parts, routes_of(layout, plan, plan.only), strict=True):
         block = pool_digests(route, part, pages, key)
         first = part.first * plan.pages
         digests[first : first + block.size] = block

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pdproto.kernels import fp8
 from pdproto.kernels.digest import BLOCK_BYTES
-from pdproto.kernels.host import Bytes, Index, Route, part_bytes, routes, rows_of
+from pdproto.kernels.host import Bytes, Index, Route, part_bytes, routes_of, rows_of
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, Part, PeerPlan, Scale
 
@@ -72,7 +72,8 @@ def pack_cast(
         scales = scales_in(chunk, peer)
         if static is not None:
             scales[...] = static
-        for (part, route), group in zip(routes(layout, plan, peer), layout.groups, strict=True):
+        found = zip(peer.parts, routes_of(layout, plan, peer), layout.groups, strict=True)
+        for part, route, group in found:
             element, shape = group.geometry.shape.element, _axes(part, plan.order)
             told = part_scales(scales, plan, part)
             for entry, block, rows, codes in _blocks(
@@ -93,7 +94,8 @@ def unpack_cast(layout: KVLayout, plan: ChunkPlan, pages: Index, chunks: Sequenc
     """Store fp8 chunks into pages, at the pools' precision."""
     for peer, chunk in zip(plan.peers, chunks, strict=True):
         scales = scales_in(chunk, peer)
-        for (part, route), group in zip(routes(layout, plan, peer), layout.groups, strict=True):
+        found = zip(peer.parts, routes_of(layout, plan, peer), layout.groups, strict=True)
+        for part, route, group in found:
             element, shape = group.geometry.shape.element, _axes(part, plan.order)
             told = part_scales(scales, plan, part)
             for entry, block, rows, codes in _blocks(

@@ -112,13 +112,13 @@ def _aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def _heads(shape: Shape, peer: HeadRange | None, name: str) -> HeadRange:
+def _heads(shape: Shape, peer: HeadRange | None) -> HeadRange:
     """What `peer` gets of an entry: one with a single head (a latent) goes to every peer whole."""
     if peer is None or shape.heads == 1:
         return HeadRange(0, shape.heads)
     if peer.first < 0 or peer.count < 1 or peer.first + peer.count > shape.heads:
         last = peer.first + peer.count
-        raise ValueError(f"{name}: heads {peer.first} to {last} of an entry with {shape.heads}")
+        raise ValueError(f"heads {peer.first} to {last} of an entry with {shape.heads}")
     return peer
 
 
@@ -131,6 +131,24 @@ def _signature(order: Order, scale: Scale | None, pages: int, parts: Sequence[Pa
     for part in parts:
         told += [part.entries, part.tokens, part.heads.count, part.row_bytes]
     return int.from_bytes(blake2b(repr(told).encode(), digest_size=8).digest(), "little")
+
+
+@lru_cache(maxsize=1024)
+def parts_of(
+    shapes: tuple[tuple[int, Shape], ...], peer: HeadRange | None, scale: Scale | None
+) -> tuple[Part, ...]:
+    """The parts of one peer's chunk, the same object for any number of pages."""
+    parts = []
+    first = prefix_bytes = prefix_scales = 0
+    for entries, shape in shapes:
+        heads = _heads(shape, peer)
+        row_bytes = shape.row_bytes if scale is None else shape.row_bytes // 2
+        part = Part(first, entries, shape.tokens, heads, row_bytes, prefix_bytes, prefix_scales)
+        parts.append(part)
+        first += entries
+        prefix_bytes += entries * part.page_bytes
+        prefix_scales += entries * _scales_per_page(heads.count, scale)
+    return tuple(parts)
 
 
 @lru_cache(maxsize=4096)
@@ -151,33 +169,34 @@ def plan_chunk(
     """
     if pages < 0:
         raise ValueError(f"pages: want 0 or more, got {pages}")
+    for _, shape in shapes:
+        if scale is not None and shape.element not in {"bfloat16", "float16"}:
+            raise ValueError(f"scale: {shape.element} cannot become fp8, 16-bit floats can")
     planned = []
     for index, peer in enumerate(peers if peers is not None else (None,)):
-        parts: list[Part] = []
-        first = prefix_bytes = prefix_scales = 0
-        for entries, shape in shapes:
-            if scale is not None and shape.element not in {"bfloat16", "float16"}:
-                raise ValueError(f"scale: {shape.element} cannot become fp8, 16-bit floats can")
-            heads = _heads(shape, peer, f"peers[{index}]")
-            row_bytes = shape.row_bytes if scale is None else shape.row_bytes // 2
-            part = Part(first, entries, shape.tokens, heads, row_bytes, prefix_bytes, prefix_scales)
-            parts.append(part)
-            first += entries
-            prefix_bytes += entries * part.page_bytes
-            prefix_scales += entries * _scales_per_page(heads.count, scale)
+        try:
+            parts = parts_of(shapes, peer, scale)
+        except ValueError as error:
+            raise ValueError(f"peers[{index}]: {error}") from None
+        last = parts[-1]
+        entries = last.first + last.entries
+        prefix_bytes = last.prefix_bytes + last.entries * last.page_bytes
+        prefix_scales = last.prefix_scales + last.entries * _scales_per_page(
+            last.heads.count, scale
+        )
         payload = pages * prefix_bytes
         scales = prefix_scales if scale is Scale.STATIC else pages * prefix_scales
         digest_offset = _aligned(_aligned(payload) + 4 * scales)
         planned.append(
             PeerPlan(
                 pages=pages,
-                entries=first,
-                parts=tuple(parts),
+                entries=entries,
+                parts=parts,
                 payload_bytes=payload,
                 scale_offset=_aligned(payload),
                 scales=scales,
                 digest_offset=digest_offset,
-                bytes=digest_offset + 8 * first * pages,
+                bytes=digest_offset + 8 * entries * pages,
                 signature=_signature(order, scale, pages, parts),
             )
         )

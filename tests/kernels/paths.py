@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-try:
+with suppress(ImportError):  # the CPU path needs none
     import torch
-except ImportError:  # the CPU path needs none
-    pass
 
 from pdproto.kernels.chunk import KVLayout, Order, register
 

@@ -149,7 +149,7 @@ def test_one_flipped_bit_names_its_page(path: Path) -> None:
     chunk = np.zeros(plan.only.bytes, np.uint8)
     generator = np.random.default_rng(7)
     report = new_report(layout)
-    for position in (0, 4, 8):
+    for position in (0, 8):
         placed = path.put(chunk.copy())
         pack_chunk(layout, pages, placed, digests=digests_in(plan.only, placed))
         damaged = path.get(placed).copy()

@@ -18,7 +18,8 @@ def test_widening_and_rounding_agree_with_torch(element: str) -> None:
     theirs = torch.from_numpy(EVERY.view(np.int16)).view(kind).float().numpy()
     assert np.array_equal(wide, theirs, equal_nan=True)
     # Halfway cases, just above and just below, of every value.
-    odd = (wide.view(np.uint32)[:, None] + np.uint32(1 << 15) + np.uint32([-1 % 2**32, 0, 1])).view(
+    bits = wide.view(np.uint32)
+    odd = np.stack([bits + np.uint32(half) for half in (0x7FFF, 0x8000, 0x8001)], axis=1).view(
         np.float32
     )
     with np.errstate(invalid="ignore"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ def test_overlapping_rows_are_refused() -> None:
 
 def test_what_cannot_be_served_is_named() -> None:
     good = np.zeros((2, 2, 1, 8), np.uint8)
-    cases = [
+    cases: list[tuple[list[Any], str]] = [
         ([], r"at least one pool"),
         ([good, np.zeros((3, 2, 1, 8), np.uint8)], r"pools\[1\]: 3 pages"),
         ([np.zeros((2, 2, 8), np.uint8)], r"pools\[0\]: want a non-empty"),
