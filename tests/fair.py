@@ -56,8 +56,8 @@ def staying(
     for source, step, _ in edges:
         enabled.setdefault(source, set()).add(step)
     # Staying where one is is always possible; it is fair only where nothing fair is enabled.
-    moves = [(s, None, s) for s in allowed]
-    moves += [edge for edge in edges if {edge[0], edge[2]} <= allowed]  # type: ignore[arg-type]
+    moves: list[tuple[Store, Step | None, Store]] = [(s, None, s) for s in allowed]
+    moves += [edge for edge in edges if {edge[0], edge[2]} <= allowed]
     region = set(allowed)
     while True:
         kept = set(region)

@@ -135,22 +135,22 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         (Timer("lost", detector=True), ()),
     ]))
     choose = draw(st.sampled_from([(), (e,)]))
-    extra = (*extra, *choose)
+    given: tuple[Sort, ...] = (*extra, *choose)
     updates: list[Update] = [parts.known(ANY).to(False)]
     sends: list[Sent | Each] = [parts.stop()]
-    if n in extra:
+    if n in given:
         updates += [parts.known(n).to(True), parts.known(n).to(False)]
-    if e in extra:
+    if e in given:
         updates += [parts.passed(e).to(True)]
         sends += [each(m, parts.tell(m, e))]
-    if n in extra and e in extra:
+    if n in given and e in given:
         sends += [parts.tell(n, e)]
     return Row(
         name,
         on=on,
         at=tuple(draw(st.sets(st.sampled_from(Mode), max_size=1))),
         to=draw(st.none() | st.sampled_from(Mode)),
-        when=draw(guards(parts.hub_literals(extra))),
+        when=draw(guards(parts.hub_literals(given))),
         choose=choose,
         do=draw(st.lists(st.sampled_from(updates), max_size=1)),
         send=draw(st.lists(st.sampled_from(sends), max_size=1)),

@@ -1,0 +1,21 @@
+"""Every figure of the README about speed, measured on this machine: `python -m tests.bench`."""
+
+import subprocess
+import sys
+from typing import Final
+
+BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_answers", "tests.bench.bench_spin")
+
+
+def main() -> int:
+    """Run the benches one after the other; 1 if one of them fails (SPIN may be missing)."""
+    failed = 0
+    for module in BENCHES:
+        print(f"\n{module}", flush=True)  # noqa: T201 - this is a command
+        status = subprocess.run([sys.executable, "-m", module], check=False).returncode
+        failed |= status not in (0, 2)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
