@@ -1,0 +1,7 @@
+"""Every historical defect, in the order of the parts of the protocol that they break."""
+
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+
+BUGS: Final[tuple[Bug, ...]] = ()
