@@ -36,7 +36,8 @@ def run(
         with torch.cuda.stream(stream):
             _COMPILED[key] = kernel[(grid,)](*arguments, *variant, num_warps=warps)
         return
-    compiled[(grid, 1, 1)](*arguments, *variant, stream=stream.cuda_stream)
+    with torch.cuda.device(arguments[0].device):
+        compiled[(grid, 1, 1)](*arguments, *variant, stream=stream.cuda_stream)
 
 
 def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:

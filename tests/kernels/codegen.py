@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
 
 from pdproto.kernels import page_cast, page_copy
 from pdproto.kernels.table import Table
@@ -90,9 +92,26 @@ def _described(compiled: Any, vectors: float) -> dict[str, Any]:
     return {**used, "memory": memory, "vectors": vectors, "per_vector": len(opcodes) / vectors}
 
 
+def _specializations() -> list[Any]:
+    """What Triton would compile the copy kernel for, given very different values."""
+    kernel = page_copy.copy_kernel
+    bind = create_function_from_signature(
+        kernel.signature, kernel.params, make_backend(GPUTarget("cuda", 90, 32))
+    )
+    words, halves = torch.zeros(64, dtype=torch.int64), torch.zeros(64, dtype=torch.int32)
+    chunk = torch.zeros(64, dtype=torch.uint8)
+    constants = (16, 1, 1024, 0, False, False, True, True, 0, False, False)
+    found = []
+    for start, number, key in ((0, 1, 0), (1, 16, 2**62), (3, 7, -5)):
+        values = (words[start:], words[start:], halves[start:], chunk, words[start:],
+                  halves[start:], *([number] * 6), key)  # fmt: skip
+        found.append(repr(bind(*values, *constants, num_warps=WARPS)[1]))
+    return found
+
+
 def main() -> None:
     """One entry per kernel; a vector is 16 bytes that a thread of one tile stores, or reads."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, (size, atom, depth, from_pool, store, digest, check, peers) in COPIES.items():
         table = Table(np.zeros((1, 14), np.int64), atom, depth, False, size, True)
         variant = variant_for(
@@ -110,7 +129,7 @@ def main() -> None:
         }  # fmt: skip
         vectors = 256 * (1 if to_chunk else 2) / (WARPS * 32)
         found[name] = _described(_compiled(page_cast.cast_kernel, CAST_TYPES, constants), vectors)
-    json.dump(found, sys.stdout)
+    json.dump({"kernels": found, "specializations": _specializations()}, sys.stdout)
 
 
 if __name__ == "__main__":

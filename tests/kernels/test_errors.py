@@ -1,0 +1,179 @@
+"""What is wrong is named before anything moves; what only a device can see, it reports."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from pdproto.kernels.chunk import (
+    HeadRange,
+    Order,
+    Outcome,
+    digest_pages,
+    digests_in,
+    new_report,
+    pack_chunk,
+    pack_slices,
+    plan_for,
+    unpack_chunk,
+    unpack_slices,
+    warmup,
+)
+from pdproto.kernels.digest import page_digests
+from pdproto.kernels.reference import pack_reference
+from pdproto.kernels.report import HostReport
+from tests.kernels.paths import PATHS, Path
+from tests.kernels.pools import POISON, Geometry, new_pools
+
+GEOMETRY: Final = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=32)
+
+
+def _chunk(path: Path, length: int) -> Any:
+    return path.put(np.full(length, POISON, np.uint8))
+
+
+@pytest.mark.parametrize("bad", [6, -1, 2**31 - 1])
+def test_a_page_in_host_memory_that_no_pool_has(path: Path, bad: int) -> None:
+    layout = path.layout(new_pools(GEOMETRY))
+    chunk = _chunk(path, 4096)
+    pages = np.array([0, bad, 1])
+    for copy in (pack_chunk, unpack_chunk):
+        with pytest.raises(ValueError, match=rf"pages\[1\]: page {bad} of 6"):
+            copy(layout, pages, chunk)
+    many = np.zeros(100, np.int64)
+    many[70] = bad
+    with pytest.raises(ValueError, match=rf"pages\[70\]: page {bad} of 6"):
+        pack_chunk(layout, many, chunk)
+    assert (path.get(chunk) == POISON).all()
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_a_page_that_would_be_written_twice(path: Path, count: int) -> None:
+    geometry = Geometry(entries=1, pages=80, tokens=1, heads=1, row_bytes=16)
+    layout = path.layout(new_pools(geometry))
+    pages = np.arange(count)
+    pages[-1] = 1
+    with pytest.raises(ValueError, match="page 1 is written more than once"):
+        unpack_chunk(layout, pages, _chunk(path, 4096))
+
+
+def test_arguments_are_named(path: Path) -> None:
+    layout = path.layout(new_pools(GEOMETRY))
+    need = plan_for(layout, 2).only.payload_bytes
+    chunk, short = _chunk(path, need), _chunk(path, need - 1)
+    wrong_type = path.put(np.zeros(need, np.int8))
+    sums = path.put(np.zeros(3, np.int64))
+    pages = [0, 1]
+    peers = [HeadRange(0, 2), HeadRange(1, 2)]
+    with pytest.raises(ValueError, match=rf"chunks\[0\]: {need} .*needed, got {need - 1}"):
+        pack_chunk(layout, pages, short)
+    with pytest.raises(ValueError, match=r"chunks\[0\]: want contiguous"):
+        unpack_chunk(layout, pages, wrong_type)
+    with pytest.raises(ValueError, match="chunks: want one per peer, 2, got 1"):
+        pack_slices(layout, pages, [chunk], peers)
+    with pytest.raises(ValueError, match=r"digests\[0\]"):
+        pack_chunk(layout, pages, chunk, digests=sums)
+    with pytest.raises(ValueError, match="head 1 is written more than once"):
+        unpack_slices(layout, pages, [chunk, chunk], peers)
+    with pytest.raises(ValueError, match="report: needed with expected"):
+        unpack_chunk(layout, pages, chunk, expected=sums)
+    with pytest.raises(ValueError, match="pages: want int32 or int64"):
+        pack_chunk(layout, np.zeros(2), chunk)
+    with pytest.raises(ValueError, match="pages: want int32 or int64"):
+        pack_chunk(layout, np.zeros((1, 2), np.int64), chunk)
+
+
+def test_a_latent_has_one_writer(path: Path) -> None:
+    layout = path.layout(new_pools(Geometry(1, pages=2, tokens=2, heads=1, row_bytes=32)))
+    with pytest.raises(ValueError, match="an entry with a single head has one writer"):
+        unpack_slices(layout, [0], [None, None], [HeadRange(0, 1), HeadRange(1, 1)])
+
+
+def test_a_chunk_is_as_long_as_the_layout_allows(path: Path) -> None:
+    layout = path.layout(new_pools(GEOMETRY), pages_max=4)
+    with pytest.raises(ValueError, match="5 in one chunk, the layout's chunk_pages_max is 4"):
+        pack_chunk(layout, [0, 1, 2, 3, 4], _chunk(path, 4096))
+
+
+def test_read_only_memory_is_not_packed_into() -> None:
+    layout = PATHS["numpy"].layout(new_pools(GEOMETRY))
+    with pytest.raises(ValueError, match=r"chunks\[0\]: read-only"):
+        pack_chunk(layout, [0], bytes(4096))
+    unpack_chunk(layout, [0], bytes(4096))
+    assert not layout.pools[0][0].any()
+    with pytest.raises(ValueError, match=r"digests\[0\]: want a 64-bit"):
+        pack_chunk(layout, [0], bytearray(4096), digests=np.zeros(2, np.float64))
+
+
+def test_a_report_of_another_path_is_refused(path: Path) -> None:
+    layout = path.layout(new_pools(GEOMETRY))
+    report: Any = HostReport(10) if path.triton else object()
+    chunk = _chunk(path, plan_for(layout, 1).only.bytes)
+    sums = digests_in(plan_for(layout, 1).only, chunk)
+    with pytest.raises(TypeError, match="report: want one from new_report"):
+        unpack_chunk(layout, [0], chunk, expected=sums, report=report)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("row_bytes", [32, 20])
+def test_bad_pages_on_the_device(path: Path, kind: str, row_bytes: int) -> None:
+    """Pack ships zeros for them, unpack stores nothing, and the first position is reported."""
+    if not path.triton:
+        pytest.skip("page numbers in host memory are checked there")
+    geometry = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=row_bytes)
+    pools = new_pools(geometry)
+    layout = path.layout(pools)
+    pages = np.array([5, 6, 0, -1, 2**31 - 1, 3]).astype(kind)
+    good = [0, 2, 5]
+    plan = plan_for(layout, 6)
+    chunk, report = _chunk(path, plan.only.bytes), new_report(layout)
+    pack_chunk(layout, path.put(pages), chunk, report=report)
+    want = pack_reference(pools, Order.NHD, [5, 0, 0, 0, 0, 3], plan, plan.only)
+    shaped = want.reshape(2, 6, -1)
+    shaped[:, [1, 3, 4]] = 0
+    assert np.array_equal(path.get(chunk)[: want.size], want)
+    assert report.read() == Outcome(bad_index=1, mismatched=())
+    report.clear()
+
+    sums = path.put(np.zeros(12, np.int64))
+    digest_pages(layout, path.put(pages), sums, report=report)
+    told = path.get(sums).view(np.uint64)
+    assert np.array_equal(told, page_digests(shaped.reshape(12, -1)))
+    assert report.read().bad_index == 1
+    report.clear()
+
+    target = path.layout([np.full_like(pool, POISON) for pool in pools])
+    unpack_chunk(target, path.put(pages), chunk, report=report)
+    assert report.read().bad_index == 1
+    for got, pool in zip(target.pools, pools, strict=True):
+        stored = path.get(got)
+        assert np.array_equal(stored[pages[good]], pool[pages[good]])
+        assert (stored[[1, 2, 4]] == POISON).all()
+
+
+def test_device_arguments_are_named(path: Path) -> None:
+    if not path.triton:
+        pytest.skip("tensors on a device are what this is about")
+    layout = path.layout(new_pools(GEOMETRY))
+    need = plan_for(layout, 2).only.payload_bytes
+    chunk = _chunk(path, need + 16)
+    with pytest.raises(ValueError, match=r"chunks\[0\]: want a tensor"):
+        pack_chunk(layout, [0, 1], np.zeros(need, np.uint8))
+    start = 1 + -chunk.data_ptr() % 16
+    with pytest.raises(ValueError, match=r"chunks\[0\]: its address must be a multiple of 16"):
+        unpack_chunk(layout, [0], chunk[start:])
+    with pytest.raises(ValueError, match="pages: want int32 or int64"):
+        pack_chunk(layout, path.put(np.zeros(2, np.int16)), chunk)
+    with pytest.raises(ValueError, match="chunk_pages_max"):
+        pack_chunk(path.layout(new_pools(GEOMETRY), pages_max=1), path.put(np.zeros(2, np.int64)),
+                   chunk)  # fmt: skip
+
+
+def test_warmup_makes_what_copies_need(path: Path) -> None:
+    layout = path.layout(new_pools(GEOMETRY))
+    made = warmup(layout, peers=[(HeadRange(0, 2), HeadRange(2, 2))]) if path.triton else 0
+    # Packing, unpacking, both with digests, digests of pages: each with page numbers checked
+    # before, as int64 or as int32; and digests of chunks. Whole pages and slices.
+    assert made == (2 * 6 * 3 if path.triton else warmup(layout))
