@@ -95,8 +95,7 @@ def result_of(trace: Trace) -> CheckResult:
 
 def shown_in_each_format(result: CheckResult) -> dict[str, str]:
     """Return the text that each format shows, without its own escapes."""
-    (finding,) = result.findings
-    diagram = mermaid.render(finding)
+    diagram = mermaid.render(result.findings[0])
     return {
         "terminal": printed(lambda console: terminal.render(result, console), width=120),
         "narrow terminal": printed(lambda console: terminal.render(result, console), width=40),
