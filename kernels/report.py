@@ -38,8 +38,16 @@ class Outcome:
 class Report(Protocol):
     """Where one copy at a time writes what it finds: a first bad index and a bit per page."""
 
+    def fetch(self) -> None:
+        """Enqueue the way home of what the copies so far find; waits for nothing."""
+
+    def ready(self) -> bool:
+        """Whether what was fetched is home, so that `read` will not wait."""
+        ...
+
     def read(self) -> Outcome:
-        """Return the outcome of the copies so far. Waits for the device, if there is one."""
+        """Return the outcome: as fetched, or of the copies so far. Waits for the device."""
+        ...
 
     def clear(self) -> None:
         """Forget what was found. Call it after a read that was not clean."""
@@ -69,6 +77,12 @@ class HostReport:
         """Set the bits of mismatched pages."""
         bits = np.left_shift(np.uint32(1), (positions % 32).astype(np.uint32))
         np.bitwise_or.at(self.words[1:].view(np.uint32), positions // 32, bits)
+
+    def fetch(self) -> None:
+        """Nothing to do: the outcome is in host memory already."""
+
+    def ready(self) -> bool:
+        return True
 
     def read(self) -> Outcome:
         return outcome_of(self.words)

@@ -18,7 +18,7 @@ if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
-@pytest.fixture(params=["numpy", "interpreter", "cuda"])
+@pytest.fixture(params=["numpy", "interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
 def path(request: pytest.FixtureRequest) -> object:
     """Each way a copy can run; what this machine lacks is skipped by name."""
     if request.param == "cuda" and not CUDA:

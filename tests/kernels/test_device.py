@@ -1,0 +1,150 @@
+"""What surrounds a launch: turns of the uplink, and on a GPU, streams, races and hidden waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from pdproto.kernels.chunk import (  # noqa: E402
+    Launch,
+    digests_in,
+    new_report,
+    pack_chunk,
+    plan_for,
+    register,
+    unpack_chunk,
+    warmup,
+)
+from pdproto.kernels.device_memory import DeviceReport, Uplink  # noqa: E402
+
+needs_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+
+
+class _Sent:
+    """A copy that is done when told."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def query(self) -> bool:
+        return self.done
+
+    def record(self) -> None:
+        self.done = False
+
+
+def test_the_uplink_takes_turns_and_refuses_to_overtake() -> None:
+    uplink = Uplink(8, torch.device("cpu"), 2)
+    events = uplink.sent[:] = [_Sent(), _Sent()]
+    events[0].done = events[1].done = True
+    first = uplink.send([np.arange(3), np.array([9])])
+    second = uplink.send([np.array([5])])
+    assert first.tolist() == [0, 1, 2, 9]
+    assert second.tolist() == [5]
+    with pytest.raises(BlockingIOError, match="2 chunks wait for the stream"):
+        uplink.send([np.array([7])])
+    assert first.tolist() == [0, 1, 2, 9], "overwrote numbers that a kernel has yet to read"
+    events[0].done = True
+    assert uplink.send([np.array([7])]).tolist() == [7]
+
+
+def test_a_report_is_ready_once_it_was_fetched() -> None:
+    report = DeviceReport(40, "interpreter")
+    assert not report.ready()
+    report.words[2] = 1 << 3
+    report.fetch()
+    assert report.ready()
+    report.words[2] = 0
+    assert report.read().mismatched == (35,), "what was fetched, not what came later"
+    assert not report.ready()
+    assert report.read().clean
+
+
+@pytest.fixture
+def cache() -> tuple[Any, Any]:
+    """A layout of a small cache on the GPU, and its pools."""
+    pools = [torch.randint(0, 256, (256, 16, 8, 256), dtype=torch.uint8, device="cuda")
+             for _ in range(8)]  # fmt: skip
+    layout = register(pools)
+    warmup(layout)
+    return layout, pools
+
+
+class TestOnAGpu:
+    """Skipped, saying so, where there is none."""
+
+    pytestmark = needs_gpu
+
+    def test_beside_other_work_a_hundred_times(self, cache: tuple[Any, Any]) -> None:
+        layout, pools = cache
+        pages = np.random.default_rng(1).permutation(256)[:64]
+        plan = plan_for(layout, 64)
+        index = torch.from_numpy(pages).cuda()
+        want = torch.cat([pool[index].reshape(-1) for pool in pools])
+        stream, other = torch.cuda.Stream(priority=-1), torch.cuda.Stream()
+        left = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+        torch.cuda.synchronize()
+        for _ in range(100):
+            with torch.cuda.stream(other):
+                left @ left
+            with torch.cuda.stream(stream):
+                chunk = torch.full((plan.only.bytes,), 0xA5, dtype=torch.uint8, device="cuda")
+            sums = digests_in(plan.only, chunk)
+            report = new_report(layout)
+            launch = Launch(stream=stream, ctas_max=8)
+            pack_chunk(layout, pages, chunk, digests=sums, launch=launch)
+            unpack_chunk(layout, pages, chunk, expected=sums, report=report, launch=launch)
+            assert report.read().clean
+            assert torch.equal(chunk[: want.numel()], want)
+
+    def test_nothing_waits_or_allocates(self, cache: tuple[Any, Any]) -> None:
+        layout, _ = cache
+        plan = plan_for(layout, 4)
+        chunk = torch.zeros(plan.only.bytes, dtype=torch.uint8, device="cuda")
+        on_device = torch.arange(4, dtype=torch.int32, device="cuda")
+        report = new_report(layout)
+        sums = digests_in(plan.only, chunk)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for pages in (np.arange(4), on_device):
+                pack_chunk(layout, pages, chunk, digests=sums)
+                unpack_chunk(layout, pages, chunk, expected=sums, report=report)
+                report.fetch()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+        assert report.read().clean
+
+    def test_a_copy_can_be_part_of_a_graph(self, cache: tuple[Any, Any]) -> None:
+        layout, pools = cache
+        plan = plan_for(layout, 4)
+        chunk = torch.zeros(plan.only.bytes, dtype=torch.uint8, device="cuda")
+        pages = torch.tensor([3, 1, 4, 2], device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            pack_chunk(layout, pages, chunk)
+        pages.copy_(torch.tensor([9, 8, 7, 6], device="cuda"))
+        graph.replay()
+        want = torch.cat([pool[[9, 8, 7, 6]].reshape(-1) for pool in pools])
+        assert torch.equal(chunk[: want.numel()], want)
+
+    def test_pools_beyond_32_bits(self) -> None:
+        pool = torch.empty((9, 1 << 20, 8, 64), dtype=torch.uint8, device="cuda")
+        pages = torch.tensor([8, 0, 5], device="cuda")
+        for page in pages.tolist():
+            pool[page].random_(0, 256)
+        layout = register([pool])
+        plan = plan_for(layout, 3)
+        chunk = torch.zeros(plan.only.payload_bytes, dtype=torch.uint8, device="cuda")
+        pack_chunk(layout, pages, chunk)
+        assert torch.equal(chunk, pool[pages].reshape(-1))
