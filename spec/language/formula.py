@@ -72,6 +72,10 @@ class Atom(Formula):
     arguments: tuple["Sort", ...]
     value: Value
 
+    def __repr__(self) -> str:
+        applied = f"{self.symbol}({', '.join(map(repr, self.arguments))})"
+        return applied if self.value is True else f"{applied} == {self.value}"
+
 
 @dataclass(frozen=True, slots=True)
 class Forall(Formula):
@@ -188,3 +192,32 @@ def _free(formula: Formula, bound: tuple["Sort", ...]) -> Iterator["Sort"]:
             yield from (v for v in (left, right) if v not in bound)
         case Atom(arguments=arguments):
             yield from (v for v in arguments if v not in bound)
+
+
+def bound_variables(formula: Formula) -> Iterator["Sort"]:
+    """The variables that quantifiers bind, outermost first."""
+    match formula:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from bound_variables(part)
+        case Not(part):
+            yield from bound_variables(part)
+        case Forall(variable, body) | Exists(variable, body):
+            yield variable
+            yield from bound_variables(body)
+
+
+def strangers(formula: object) -> Iterator[object]:
+    """What stands in a formula and is none: `x is y`, `a and b` and the like are plain truths."""
+    match formula:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from strangers(part)
+        case Not(part):
+            yield from strangers(part)
+        case Forall(_, body) | Exists(_, body):
+            yield from strangers(body)
+        case Formula():
+            return
+        case _:
+            yield formula

@@ -67,6 +67,9 @@ class Machine(Generic[*Ps]):
     def at(self, *variables: *Ps) -> Instance:
         """The instance named by other variables than the machine's own."""
         named: tuple[Any, ...] = variables
+        if tuple(type(variable) for variable in named) != self.sorts:
+            own = ", ".join(sort.__name__ for sort in self.sorts)
+            raise SpecError(here(), f"{self.name}.at({own}) was given {named!r}")
         return Instance(self, named)
 
     def declare(self, symbol: Symbol) -> None:

@@ -8,7 +8,7 @@ Every symbol is called with variables of its sorts: `rm(p) == RM.WORKING`, `hear
 import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from .formula import Atom, Formula, Not, Or, Value
 from .place import Place, SpecError, here
@@ -46,7 +46,16 @@ class Symbol:
     def __init__(self, name: str, sorts: tuple[type[Sort], ...], values: tuple[Value, ...]) -> None:
         self.place: Final[Place] = here()
         if not name.isidentifier():
-            raise SpecError(self.place, f"name {name!r}: want an identifier")
+            raise SpecError(self.place, f"name {name!r}: want an identifier such as 'heard'")
+        if not values:
+            raise SpecError(self.place, f"{name}: its enum has no members")
+        given: tuple[object, ...] = sorts
+        if not all(isinstance(sort, type) and issubclass(sort, Sort) for sort in given):
+            raise SpecError(
+                self.place,
+                f"{name}: functions and relations are declared with sorts (Rank), "
+                f"messages and rigid symbols with variables (Rank('r'))",
+            )
         self.name: Final = name
         self.sorts: Final = sorts
         self.values: Final = values  # the initial value first
@@ -93,9 +102,10 @@ class Variable(Symbol):
         self.edges: Final = None if edges is None else {v: tuple(to) for v, to in edges.items()}
         self.engine: Machine[*tuple[Any, ...]] | None = None
         self.engine_writes: tuple[Value, ...] = ()
-        stray = set(self.edges or {}) - set(values)
-        if stray:
-            raise SpecError(self.place, f"{name}: edges from {stray}, which are not its values")
+        ends = [*(self.edges or {}), *(v for to in (self.edges or {}).values() for v in to)]
+        for end in ends:
+            if end not in values:
+                raise SpecError(self.place, f"{name}: edges name {end!r}, which is no value of it")
 
     def shared_with(self, engine: "Machine[*tuple[Any, ...]]", writes: Sequence[Value]) -> None:
         """Make this a device variable: `engine` may write these values, and the owner may not."""
@@ -148,13 +158,19 @@ class Cell(Generic[E]):
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fact(Atom):
     """A relation at its arguments: a formula as it stands, an update with `.to`."""
 
     def to(self, value: bool) -> "Update":
         """The update that sets or clears the relation here; ANY clears or sets in bulk."""
+        _check_truth(value)
         return Update(self.symbol, self.arguments, value)
+
+
+def _check_truth(value: object) -> None:
+    if not isinstance(value, bool):
+        raise SpecError(here(), f"{value!r}: a relation takes True or False")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +181,10 @@ class Update:
     arguments: tuple[Sort, ...]
     value: Value
     place: Place = field(default_factory=here, compare=False)
+
+    def __repr__(self) -> str:
+        applied = f"{self.symbol}({', '.join(map(repr, self.arguments))})"
+        return f"{applied} := {self.value}"
 
 
 class Message(Symbol, Generic[*Ss]):
@@ -213,17 +233,17 @@ class Message(Symbol, Generic[*Ss]):
         return Sent(self, self.checked(arguments), True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sent(Atom):
     """A message instance: a trigger in `on`, an effect in `send`, a formula elsewhere."""
 
     @property
     def message(self) -> Message[*tuple[Any, ...]]:
-        assert isinstance(self.symbol, Message)
-        return self.symbol
+        return cast("Message[*tuple[Any, ...]]", self.symbol)
 
     def to(self, value: bool) -> Update:
         """Only for world rows: put the message on the network, or take it off."""
+        _check_truth(value)
         return Update(self.symbol, self.arguments, value)
 
     def addressed(self, instance: "Instance") -> tuple[Sort, ...]:

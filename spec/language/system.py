@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .formula import And, Exists, Forall, Formula, Not, Or, atoms, free_variables
+from .formula import Formula, atoms, bound_variables, free_variables
 from .machine import Machine, Row, Table
 from .place import Place, here
 from .properties import Always, LeadsTo, OnRow, Property, Sometimes
@@ -16,7 +16,7 @@ from .wellformed import check_system
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Sizes to explore, and how. given: interpretations that override those of the rigid symbols."""
+    """Sizes to explore, and how. given: interpretations in place of the rigid symbols' own."""
 
     sizes: Sizes
     faults: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class System:
         for table, row in self.rows():
             found += (type(variable) for variable in table.parameters(row))
         for formula in self.formulas():
-            found += (type(v) for v in (*free_variables(formula), *_bound(formula)))
+            found += (type(v) for v in (*free_variables(formula), *bound_variables(formula)))
         return tuple(dict.fromkeys(found))
 
     def rows(self) -> Iterator[tuple[Table, Row]]:
@@ -119,15 +119,3 @@ class System:
 
     def __repr__(self) -> str:
         return f"System({self.name})"
-
-
-def _bound(formula: Formula) -> Iterator[Sort]:
-    match formula:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _bound(part)
-        case Not(part):
-            yield from _bound(part)
-        case Forall(variable, body) | Exists(variable, body):
-            yield variable
-            yield from _bound(body)

@@ -5,16 +5,17 @@ What needs sizes or search (totality, overlap, reachability) is the checker's li
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from .formula import Atom, Formula, Not, Same, atoms, free_variables, normal
+from .formula import And, Atom, Formula, Not, Same, atoms, bound_variables, free_variables, normal
 from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
 from .sorts import ANY, Sort
 from .symbols import Each, Message, Rigid, Sent, Symbol, Update, Variable
+from .vocabulary import check_vocabulary
 
 if TYPE_CHECKING:
     from .system import System
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def check_system(system: "System") -> None:
     """Raise SpecError for the first rule that the system breaks."""
+    check_vocabulary(system)
     _unique("machine", ((machine.name, machine.place) for machine in system.machines))
     _unique("row", ((row.name, row.place) for _, row in system.rows()))
     _unique("property", ((claim.name, claim.place) for claim in system.properties))
@@ -142,22 +144,36 @@ def _check_parameters(table: Table, row: Row) -> None:
     for variable in row.choose:
         if variable in given:
             raise SpecError(row.place, f"choose={variable!r}: the trigger already gives it")
+    _check_binding(row, parameters, bound_variables(table.guard(row)))
     used = list(free_variables(table.guard(row)))
     for update in table.updates(row):
-        used += [v for v in update.arguments if v is not ANY]
+        used += update.arguments
     for effect in row.send:
         match effect:
             case Each(variable, sent, where):
+                _check_binding(row, parameters, (variable, *bound_variables(where)))
                 inner = (*sent.arguments, *free_variables(where))
                 used += [v for v in inner if v != variable]
             case Sent():
                 used += effect.arguments
     for variable in used:
-        if variable not in parameters:
+        # ANY has rules of its own: _no_bulk says them.
+        if variable is not ANY and variable not in parameters:
             raise SpecError(
                 row.place,
                 f"{variable!r} comes neither from the machine nor from the trigger: "
                 f"name it in choose=, or bind it with forall",
+            )
+
+
+def _check_binding(row: Row, parameters: tuple[Sort, ...], bound: Iterable[Sort]) -> None:
+    """A quantifier over `self` would read every sibling while it looks as if it read one."""
+    for variable in bound:
+        if variable in parameters:
+            raise SpecError(
+                row.place,
+                f"forall, exists or each binds {variable!r}, which is the row's own parameter: "
+                f"bind another variable of {type(variable).__name__}",
             )
 
 
@@ -281,11 +297,7 @@ def _check_send(
 
 def _check_conflicts(table: Table, row: Row, guard: Formula) -> None:
     """Two updates that can hit one cell with different values must be kept apart by the guard."""
-    apart = {
-        frozenset((conjunct.part.left, conjunct.part.right))
-        for conjunct in getattr(guard, "parts", ())
-        if isinstance(conjunct, Not) and isinstance(conjunct.part, Same)
-    }
+    apart = set(_kept_apart(guard))
     for one, two in combinations(table.updates(row), 2):
         if one.symbol is not two.symbol or one.value == two.value:
             continue
@@ -294,5 +306,16 @@ def _check_conflicts(table: Table, row: Row, guard: Formula) -> None:
             raise SpecError(
                 row.place,
                 f"two updates can hit one cell of {one.symbol}: "
-                f"{one.arguments!r} := {one.value} and {two.arguments!r} := {two.value}",
+                f"{one.arguments!r} := {one.value} and {two.arguments!r} := {two.value}; "
+                f"say p.differs(q) in `when`, or split the row",
             )
+
+
+def _kept_apart(guard: Formula) -> Iterator[frozenset[Sort]]:
+    """The pairs of variables that the guard says are two elements."""
+    match guard:
+        case And(parts):
+            for part in parts:
+                yield from _kept_apart(part)
+        case Not(Same(left, right)):
+            yield frozenset((left, right))

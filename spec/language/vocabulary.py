@@ -1,0 +1,86 @@
+"""Only the vocabulary stands in a declaration: what a type checker refuses is refused here too.
+
+Python lets anything be written: `x is y`, `a and b`, a relation without its arguments. Most of it
+would make a row that silently means something else.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from .formula import Formula, strangers
+from .machine import Call, Completion, Row, Timer
+from .place import Place, SpecError
+from .properties import Always, LeadsTo, OnRow, Sometimes
+from .sorts import Sort
+from .symbols import Each, Sent, Update
+
+if TYPE_CHECKING:
+    from .system import System
+
+
+def check_vocabulary(system: "System") -> None:
+    """Raise SpecError for the first thing in the system that is none of the language's."""
+    for table, row in system.rows():
+        problem = next(_strange(row), None)
+        if problem:
+            raise SpecError(row.place, f"row {row.name!r} of {table.machine.name}: {problem}")
+    for formula, place, name in _claims(system):
+        for stranger in strangers(formula):
+            raise SpecError(place, f"{name}: {_no_formula(stranger)}")
+    for name, configuration in system.configurations.items():
+        for layer in configuration.faults:
+            if layer not in system.faults:
+                known = ", ".join(system.faults) or "none"
+                problem = f"there is no fault layer {layer!r}; there is: {known}"
+                raise SpecError(system.place, f"configuration {name!r}: {problem}")
+
+
+def _strange(row: Row) -> Iterator[str]:
+    """What is wrong with the kinds of things that the row is made of."""
+    trigger: object = row.on
+    if not isinstance(trigger, Sent | Call | Timer | Completion | None):
+        yield (
+            f"on={trigger!r} is no trigger: "
+            f"want a message with its arguments, Call, Timer or Completion"
+        )
+    when: object = row.when
+    conditions = (when,) if isinstance(when, Formula) else _items(when)
+    for condition in conditions:
+        yield from (_no_formula(stranger) for stranger in strangers(condition))
+    for variable in _items(row.choose):
+        if not isinstance(variable, Sort):
+            shown = variable.__name__ if isinstance(variable, type) else repr(variable)
+            yield f"choose has {shown}: want variables, such as (p,)"
+    for update in _items(row.do):
+        if not isinstance(update, Update):
+            yield f"do has {update!r}: want updates, such as heard(p).to(True)"
+    for effect in _items(row.send):
+        if not isinstance(effect, Sent | Each):
+            yield f"send has {effect!r}: want messages with their arguments, or each(...)"
+        elif isinstance(effect, Each):
+            yield from (_no_formula(stranger) for stranger in strangers(effect.where))
+    if row.kind != "row" and (row.to is not None or row.do or row.send):
+        yield f"{row.kind}s change nothing: write it as a Row"
+
+
+def _items(value: object) -> Iterable[object]:
+    """The members of a list or tuple; anything else counts as one member."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _no_formula(stranger: object) -> str:
+    return f"{stranger!r} is no formula: use ==, != and among, and join with &, |, ~"
+
+
+def _claims(system: "System") -> Iterator[tuple[object, Place, str]]:
+    for claim in system.properties:
+        match claim:
+            case Always() | Sometimes() | OnRow():
+                yield claim.claim, claim.place, f"property {claim.name!r}"
+            case LeadsTo():
+                yield claim.premise, claim.place, f"property {claim.name!r}"
+                yield claim.goal, claim.place, f"property {claim.name!r}"
+    if system.final is not None:
+        yield system.final, system.place, "final"
+    for name, axiom in system.axioms.items():
+        yield axiom, system.place, f"axiom {name}"
