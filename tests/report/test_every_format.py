@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pdproto.check.report import html, junit, mermaid, sarif, terminal
 from pdproto.check.report.as_json import to_json
-from pdproto.check.report.narration import turns, values_along, visible
+from pdproto.check.report.narration import turns, visible
 from pdproto.check.result import (
     Arrow,
     Blocked,
@@ -145,16 +145,6 @@ def test_the_same_result_is_the_same_text_in_every_process() -> None:
     }
     assert len(told) == 1
     assert told.pop().count(b"\n") == 4
-
-
-@thorough
-@given(traces())
-def test_values_along_a_trace_are_the_start_and_the_changes_so_far(trace: Trace) -> None:
-    along = values_along(trace)
-    assert len(along) == len(trace.steps) + 1
-    for before, step, after in zip(along, trace.steps, along[1:], strict=False):
-        changed = {(change.lane, change.variable): change.after for change in step.changes}
-        assert after == {**before, **changed}
 
 
 @thorough

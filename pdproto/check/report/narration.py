@@ -114,16 +114,6 @@ def broken_at_start(finding: Finding) -> tuple[str, ...]:
     return tuple(broken)
 
 
-def values_along(trace: Trace) -> tuple[Mapping[tuple[str, str], str], ...]:
-    """Return the value of each (lane, variable) at the start and after each step."""
-    values = {(change.lane, change.variable): change.after for change in trace.start}
-    along = [dict(values)]
-    for step in trace.steps:
-        values |= {(change.lane, change.variable): change.after for change in step.changes}
-        along.append(dict(values))
-    return tuple(along)
-
-
 def all_lanes(trace: Trace) -> tuple[Lane, ...]:
     """Return the lanes of the trace, and a lane for each name that only a step or a value uses.
 
