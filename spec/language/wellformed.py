@@ -7,7 +7,7 @@ What needs sizes or search (totality, overlap, reachability) is the checker's li
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .formula import And, Atom, Formula, Not, Same, atoms, bound_variables, free_variables, normal
 from .machine import Call, Completion, Machine, Row, Table
@@ -230,9 +230,8 @@ def _unreadable(
             if atom.arguments[: len(sender)] == sender:
                 return None
             return f"{row.on.message} carries {symbol} of its own sender only"
-        case Variable():
-            return f"it reads {symbol}, which is owned by {symbol.owner.name}"
-    return f"it reads {symbol}, which is no variable"
+        case _:
+            return f"it reads {symbol}, which is owned by {cast(Variable, symbol).owner.name}"
 
 
 def _unreadable_message(
