@@ -231,7 +231,8 @@ def _unreadable(
                 return None
             return f"{row.on.message} carries {symbol} of its own sender only"
         case _:
-            return f"it reads {symbol}, which is owned by {cast(Variable, symbol).owner.name}"
+            owner = cast("Variable", symbol).owner
+            return f"it reads {symbol}, which is owned by {owner.name}"
 
 
 def _unreadable_message(
