@@ -18,6 +18,10 @@ FEW_PAGES: Final = 64
 """Up to this many, Python looks through page numbers faster than numpy starts to."""
 
 
+IN_FLIGHT: Final = 32
+"""Chunks whose page numbers may be on their way to a device at one time, unless told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How a GPU runs a copy; a CPU pays no heed to it.

@@ -19,6 +19,7 @@ Chunks are uint8 [byte] on the pools' device; their layout is `plan.PeerPlan`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from pdproto.kernels import host, host_cast
 from pdproto.kernels.arguments import (
     DEFAULT,
+    IN_FLIGHT,
     Launch,
     as_bytes,
     check_disjoint,
@@ -285,14 +287,27 @@ def unpack_cast(
     return plan
 
 
-def warmup(layout: KVLayout, **variants: Any) -> int:
-    """Compile and load what copies of `layout` can need; returns how many kernels. See `launch`.
+def warmup(
+    layout: KVLayout,
+    *,
+    peers: Sequence[Sequence[HeadRange]] = (),
+    orders: Sequence[Order] = (),
+    scales: Sequence[Scale] = (),
+    in_flight: int = IN_FLIGHT,
+) -> int:
+    """Compile and load what copies of `layout` will need; returns how many kernels.
 
-    Call it before serving: afterwards no call compiles or allocates. On a CPU there is nothing
-    to compile.
+    Call it before serving: afterwards no call compiles or allocates. Whole pages are always
+    included; `peers` are the ways of slicing, as they will be given to pack and unpack, `orders`
+    those of chunks that will be unpacked beside the layout's own, `scales` those of fp8 chunks.
+    `in_flight` bounds how many chunks with page numbers from host memory may wait for a stream
+    that is behind: one more is a BlockingIOError. On a CPU there is nothing to do.
     """
     if layout.device == "cpu":
         return 0
-    from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
+    from pdproto.kernels import device, device_cast  # noqa: PLC0415 - needs torch and triton
 
-    return device.warmup(layout, **variants)
+    made = device.warmup(layout, peers=peers, orders=orders, in_flight=in_flight)
+    for scale, order in product(scales, {layout.order, *orders}):
+        made += device_cast.warmup(layout, scale, order)
+    return made

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from pdproto.kernels import page_copy
-from pdproto.kernels.arguments import DEFAULT, Launch
+from pdproto.kernels.arguments import DEFAULT, IN_FLIGHT, Launch
 from pdproto.kernels.device_arguments import chunk_tensors, digest_tensors, page_tensor
 from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
-from pdproto.kernels.device_memory import IN_FLIGHT, binding_of, bound_table, torch_device
+from pdproto.kernels.device_memory import binding_of, bound_table, torch_device
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, plan_for
 from pdproto.kernels.report import Report
@@ -179,9 +179,7 @@ def warmup(
 ) -> int:
     """Make buffers, tables and kernels for whole pages and for each of `peers`.
 
-    `peers` are the ways chunks will be sliced, as they will be given to pack and unpack;
-    `orders` those of chunks, beside the layout's own, that will be unpacked. Each kernel is
-    launched once, without work.
+    Arguments are those of `chunk.warmup`. Each kernel is launched once, without work.
     """
     binding = binding_of(layout, in_flight)
     device = torch_device(layout)

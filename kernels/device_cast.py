@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import gcd
 from typing import Any, Final, NamedTuple
 
@@ -87,8 +88,7 @@ def _launch(
         return
     binding = binding_of(layout)
     variant, rows = _bound(binding, layout, plan, to_chunk, isinstance(pages, torch.Tensor))
-    groups = max(part.heads.count for part in plan.only.parts)
-    groups = groups if plan.scale is Scale.PAGE_HEAD else 1
+    groups = _groups(plan)
     tiles = layout.entries * plan.pages * groups
     if tiles > NUMERATOR_MAX:
         raise ValueError(f"pages: {plan.pages} pages make {tiles} tiles: ask for fewer")
@@ -99,9 +99,36 @@ def _launch(
         rows, placed, chunk, binding.nothing.view(torch.float32) if static is None else static,
         words, plan.only.scale_offset, layout.pages, plan.pages, groups, tiles,
     )  # fmt: skip
-    warps = 4 if variant.units * variant.elements >= 2048 else 1
     grid = min(tiles, launch.ctas_max or tiles)
-    run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=warps)
+    run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
+
+
+def _groups(plan: ChunkPlan) -> int:
+    """The most scales that a page of any entry has."""
+    if plan.scale is not Scale.PAGE_HEAD:
+        return 1
+    return max(part.heads.count for part in plan.only.parts)
+
+
+def _warps(variant: CastVariant) -> int:
+    return 4 if variant.units * variant.elements >= 2048 else 1
+
+
+def warmup(layout: KVLayout, scale: Scale, order: Order) -> int:
+    """Make the table and launch each kernel for `scale` once, without work."""
+    binding, device = binding_of(layout), torch_device(layout)
+    plan = plan_for(layout, 1, order=order, scale=scale)
+    stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+    kinds = ((False, torch.int64), (True, torch.int64), (True, torch.int32))
+    for to_chunk, (check, kind) in product((True, False), kinds):
+        variant, rows = _bound(binding, layout, plan, to_chunk, check)
+        idle = (
+            rows, torch.zeros(1, dtype=kind, device=device), binding.nothing,
+            binding.nothing.view(torch.float32), binding.sink, plan.only.scale_offset,
+            layout.pages, 1, 1, 0,
+        )  # fmt: skip
+        run(page_cast.cast_kernel, variant, 1, stream, idle, pages=1, warps=_warps(variant))
+    return 2 * len(kinds)
 
 
 def _bound(

@@ -14,6 +14,9 @@ from pdproto.kernels.arguments import Launch
 from pdproto.kernels.device_memory import Binding, DeviceReport, on_stream
 from pdproto.kernels.report import Report
 
+OPTIONS: Final = {"enable_fp_fusion": False}
+"""A scale times an element is rounded by itself, as in `fp8`, whatever Triton's default is."""
+
 _COMPILED: Final[dict[tuple[Any, ...], Any]] = {}
 
 
@@ -34,7 +37,7 @@ def run(
     if compiled is None:
         # Triton's own launch compiles first, and goes to the current stream.
         with torch.cuda.stream(stream):
-            _COMPILED[key] = kernel[(grid,)](*arguments, *variant, num_warps=warps)
+            _COMPILED[key] = kernel[(grid,)](*arguments, *variant, num_warps=warps, **OPTIONS)
         return
     with torch.cuda.device(arguments[0].device):
         compiled[(grid, 1, 1)](*arguments, *variant, stream=stream.cuda_stream)

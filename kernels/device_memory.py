@@ -12,13 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pdproto.kernels.arguments import IN_FLIGHT
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, Scale
 from pdproto.kernels.report import NO_BAD_INDEX, Outcome, outcome_of, report_words
 from pdproto.kernels.table import Table, table_of
-
-IN_FLIGHT: Final = 32
-"""Chunks whose page numbers may be on their way to the device at one time."""
 
 PEERS_MAX: Final = 1024
 

@@ -24,6 +24,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
 from pdproto.kernels import page_cast, page_copy
+from pdproto.kernels.device_launch import OPTIONS
 from pdproto.kernels.table import Table
 from pdproto.kernels.tiling import variant_for
 
@@ -66,7 +67,9 @@ CASTS: Final = {
 def _compiled(kernel: Any, types: dict[str, str], constants: dict[str, Any]) -> Any:
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     source = ASTSource(kernel, signature, constants, {})
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS})
+    return triton.compile(
+        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS, **OPTIONS}
+    )
 
 
 def _tool(name: str, *arguments: str) -> str:

@@ -20,6 +20,7 @@ from pdproto.kernels.chunk import (
     pack_cast,
     plan_for,
     unpack_cast,
+    warmup,
 )
 from tests.kernels.paths import Path
 
@@ -128,3 +129,11 @@ def test_what_cannot_be_cast_is_named(path: Path) -> None:
         pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=path.put(np.ones(2, np.float32)))
     with pytest.raises(ValueError, match=r"chunks\[0\]: 136 .*needed"):
         pack_cast(layout, [0, 1], path.put(np.zeros(128, np.uint8)), scale=Scale.PAGE)
+
+
+def test_warmup_makes_the_casts_too(path: Path) -> None:
+    pool = path.put(np.zeros((2, 2, 1, 32), np.float16))
+    layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [pool])
+    plain, all_of_them = warmup(layout), warmup(layout, scales=list(Scale))
+    # Three scales, there and back, with page numbers of three kinds.
+    assert all_of_them - plain == (3 * 2 * 3 if path.triton else 0)

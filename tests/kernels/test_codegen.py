@@ -32,7 +32,7 @@ BUDGETS: Final = {
 def printed() -> dict[str, Any]:
     """What `codegen` prints, from a process where Triton compiles."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"TRITON_DEFAULT_FP_FUSION": "0", "PYTHONPATH": str(ROOT)}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.kernels.codegen"],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
