@@ -115,7 +115,7 @@ def test_a_run_that_ends_in_stillness_says_so() -> None:
 def test_an_incomplete_run_says_why_and_claims_no_coverage() -> None:
     text = page(samples.incomplete()).text
     assert "Incomplete: the limit of 1,000,000 states was reached; raise --max-states" in text
-    assert "No counterexample was found before the limit." in text
+    assert "No counterexample was found before the search ended." in text
     assert "Every row fired." not in text
     silent = page(replace(samples.incomplete(), stopped="")).text
     assert "Incomplete" in silent

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from pdproto.check.report.as_json import to_json
-from pdproto.check.report.markup import Markup, element
+from pdproto.check.report.markup import Markup, breakable, element
 from pdproto.check.report.narration import counted, headline, visible
 from pdproto.check.report.sequence import blocked_rows, colour_classes, sequence, written_at
 from pdproto.check.result import CheckResult, Finding, Verdict
@@ -24,7 +24,7 @@ MARK: Final = {Verdict.HOLDS: "✓", Verdict.VIOLATED: "✗", Verdict.UNKNOWN: "
 NO_TRACE: Final = {
     Verdict.HOLDS: "It holds: there is no counterexample to show.",
     Verdict.VIOLATED: "No single run shows this, so there is no trace.",
-    Verdict.UNKNOWN: "No counterexample was found before the limit.",
+    Verdict.UNKNOWN: "No counterexample was found before the search ended.",
 }
 
 KEYS: Final = (
@@ -123,7 +123,7 @@ def _masthead(result: CheckResult) -> Markup:
         element(
             "div",
             element("p", result.verdict.value, class_=f"verdict {result.verdict.value}"),
-            element("h1", result.system),
+            element("h1", breakable(result.system)),
             element("p", result.description, class_="description") if result.description else "",
             class_="title",
         ),
@@ -160,7 +160,7 @@ def _item(number: int, finding: Finding) -> Markup:
             element("span", MARK[finding.verdict], class_="mark", aria_hidden="true"),
             element(
                 "span",
-                element("b", finding.name),
+                element("b", breakable(finding.name)),
                 element("small", f"{finding.verdict.value}, {kind}{steps}"),
                 element("small", finding.note, class_="note") if finding.note else "",
             ),
@@ -207,12 +207,14 @@ def _section(prefix: str, finding: Finding) -> Markup:
             "div",
             element(
                 "h2",
-                element("span", finding.name, id=f"{prefix}-name"),
+                element("span", breakable(finding.name), id=f"{prefix}-name"),
                 element("span", headline(finding), class_=f"outcome {finding.verdict.value}"),
             ),
             element("p", finding.claim, class_="claim"),
             element("p", *(element("span", fact) for fact in facts if fact), class_="facts"),
-            element("p", finding.note, class_="note") if finding.note else "",
+            element("p", finding.note, class_=f"note {finding.verdict.value}")
+            if finding.note
+            else "",
             class_="finding-head",
         ),
         *parts,

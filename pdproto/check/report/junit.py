@@ -1,7 +1,7 @@
 """A result as JUnit XML: a test case for each finding, so that a CI server lists them.
 
-A violation is a failure, with the trace as its text. A property that a limit left unknown is an
-error: a skipped case would let a build pass that has shown nothing.
+A violation is a failure, with the trace as its text. A property that is still unknown when the
+search ends is an error: a skipped case would let a build pass that has shown nothing.
 """
 
 from xml.etree import ElementTree

@@ -1,6 +1,7 @@
 """HTML built from elements, so that text is escaped unless it is markup already."""
 
 import html
+import re
 
 from pdproto.check.report.narration import visible
 
@@ -28,3 +29,9 @@ def element(name: str, *children: str, **attributes: str | bool) -> Markup:
         if value is not False and value != ""
     )
     return Markup(f"<{name}{written}>{''.join(map(escaped, children))}</{name}>")
+
+
+def breakable(text: str) -> Markup:
+    """Return a name or a path that may be broken after each slash and underscore."""
+    first, *rest = re.split(r"(?<=[/_])", text)
+    return Markup("<wbr>".join([escaped(first), *map(escaped, rest)]))

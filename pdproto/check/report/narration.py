@@ -44,7 +44,7 @@ def headline(finding: Finding) -> str:
     for_instance = f" for {visible(finding.instance)}" if finding.instance else ""
     count = finding.trace_length
     if finding.verdict is Verdict.UNKNOWN:
-        return "unknown: a limit was reached first"
+        return "unknown: the search ended first"
     if count is None:
         return f"{finding.verdict.value}{for_instance}"
     if finding.verdict is Verdict.HOLDS:
@@ -86,8 +86,8 @@ class Turn:
 def turns(finding: Finding) -> tuple[Turn, ...]:
     """Return one Turn per step of the finding's trace.
 
-    A property of which the initial state says nothing is taken to hold there. `holds` knows
-    nothing of edges, which a step breaks and no state does: that step is the last one.
+    A property of which the initial state says nothing is taken to hold there. Edges are broken
+    by a step and not by a state, so `holds` may not name them: that step is the last one.
     """
     if finding.trace is None:
         return ()
@@ -98,7 +98,8 @@ def turns(finding: Finding) -> tuple[Turn, ...]:
         resumes = [name for name, now in step.holds.items() if now and not before.get(name, True)]
         found.append(Turn(tuple(stops), tuple(resumes)))
         before |= step.holds
-    if found and finding.kind is Kind.EDGES and finding.verdict is Verdict.VIOLATED:
+    edges = finding.kind is Kind.EDGES and finding.verdict is Verdict.VIOLATED
+    if found and edges and finding.name not in found[-1].stops:
         found[-1] = Turn((*found[-1].stops, finding.name), found[-1].resumes)
     return tuple(found)
 

@@ -59,6 +59,11 @@ function holdsAfter(finding, count) {
   return count === 0 ? finding.start_holds : finding.trace[count - 1].holds;
 }
 
+/* Paths may be broken after a slash or an underscore. */
+function broken(text) {
+  return text.split(/(?<=[/_])/);
+}
+
 function rowOf(step) {
   return step.parameters ? `${step.row}(${step.parameters})` : step.row;
 }
@@ -79,7 +84,8 @@ function facts(step) {
   if (step.fault) nodes.push(make("p", "fault", `fault: ${step.fault}`));
   if (step.trigger) nodes.push(make("p", "muted", step.trigger));
   if (step.why) nodes.push(make("p", "why", step.why));
-  nodes.push(make("p", "place", `${step.place.path}:${step.place.line}`));
+  const place = broken(`${step.place.path}:${step.place.line}`);
+  nodes.push(make("p", "place", ...place.flatMap((part) => [part, document.createElement("wbr")])));
   return nodes;
 }
 

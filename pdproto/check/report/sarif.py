@@ -51,7 +51,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 
 def _invocation(result: CheckResult) -> dict[str, Any]:
-    """A run that a limit ended is a success that warns: it did all it was asked to."""
+    """A run that ended early is a success that warns: it did all it was asked to."""
     invocation: dict[str, Any] = {"executionSuccessful": True}
     if not result.complete:
         warning = {"level": "warning", "message": _message(result.stopped or "incomplete")}

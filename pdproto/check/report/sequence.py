@@ -8,11 +8,10 @@ All positions across the picture are counted in lanes (lane i has its lifeline a
 given as CSS variables; page.css turns them into lengths, so that the picture fits any width.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pdproto.check.report.markup import Markup, element
+from pdproto.check.report.markup import Markup, breakable, element
 from pdproto.check.report.narration import (
     Turn,
     all_lanes,
@@ -77,10 +76,7 @@ def blocked_rows(rows: tuple[Blocked, ...]) -> Markup:
 
 
 def written_at(place: str) -> Markup:
-    """Return a file and line that may be broken after a slash or an underscore only."""
-    parts = re.split(r"(?<=[/_])", place)
-    broken = [part for name in parts for part in (Markup("<wbr>"), name)][1:]
-    return element("span", *broken, class_="place")
+    return element("span", breakable(place), class_="place")
 
 
 def colour_classes(trace: Trace) -> Mapping[str, str]:
@@ -121,7 +117,7 @@ class _Picture:
         names = [
             element(
                 "span",
-                element("span", lane.name, class_="lane-name"),
+                element("span", breakable(lane.name), class_="lane-name"),
                 class_=f"lane {self.colours[lane.name]}",
                 title=f"an instance of {lane.machine}" if lane.machine else "",
             )

@@ -101,7 +101,9 @@ def _table(pen: Pen, result: CheckResult) -> Table:
         length = finding.trace_length
         assurance = pen.text(finding.assurance)
         if finding.note:
-            assurance = Text.assemble(assurance, "\n", pen.text(finding.note, style="yellow"))
+            # A note on what holds says under what condition, or that it holds in vain.
+            style = "yellow" if finding.verdict is Verdict.HOLDS else "dim"
+            assurance = Text.assemble(assurance, "\n", pen.text(finding.note, style=style))
         table.add_row(
             pen.text(finding.verdict.value, style=VERDICT_STYLE[finding.verdict]),
             pen.text(finding.name, style="bold"),
