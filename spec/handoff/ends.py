@@ -1,0 +1,154 @@
+"""The two ends of a transfer: what each of them knows, and what they say to each other.
+
+One life of a room is one hand-over: every variable and every message names it, so that nothing
+of one life can be taken for another's. A source runs once per (prefill rank, life), a sink once
+per (decode rank, life); a decode rank's memory is a pool that its hand-overs share. The tables are
+in source.py, sink.py and engine.py.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.language import Machine, Message, Rigid, Sizes, State, Tuples, auto
+
+
+class Sending(State):
+    """What a source's poll answers. UNKNOWN: the request has not come. GONE: the process died."""
+
+    UNKNOWN = auto()
+    BOOTSTRAPPING = auto()
+    TRANSFERRING = auto()
+    SUCCESS = auto()
+    FAILED = auto()
+    GONE = auto()
+
+
+class Receiving(State):
+    """What a sink's poll answers. WAITING: its memory is published (WaitingForInput)."""
+
+    UNKNOWN = auto()
+    BOOTSTRAPPING = auto()
+    WAITING = auto()
+    TRANSFERRING = auto()
+    SUCCESS = auto()
+    FAILED = auto()
+
+
+class Write(State):
+    """One source's write into one landing chunk. READY: the address is known."""
+
+    NONE = auto()
+    READY = auto()
+    POSTED = auto()
+    LANDED = auto()
+    REFUSED = auto()
+
+
+class Drain(State):
+    """Whether a sink has asked this source to stop, and has been told that it did."""
+
+    UNASKED = auto()
+    ASKED = auto()
+    SAID = auto()
+
+
+class Claim(State):
+    """What a source may still do to the memory of a sink's life, as the sink knows it."""
+
+    NONE = auto()  # it has not heard of this life
+    TOLD = auto()  # it knows the life, and no address
+    OUT = auto()  # it may write
+    STOPPING = auto()  # it has heard the abort; what it began may still land
+    FENCING = auto()  # the sink's engine has been asked to keep it out
+    LANDED = auto()  # all its bytes are here
+    DRAINED = auto()  # it says that it writes nothing any more
+    FENCED = auto()  # it is kept out
+
+
+class Memory(State):
+    """A life's request for memory of its decode rank: one landing chunk and one page."""
+
+    UNASKED = auto()
+    ASKED = auto()
+    GIVEN = auto()
+
+
+p, d, h, k = Source("p"), Sink("d"), Life("h"), Life("k")
+b, g = Landing("b"), Page("g")
+
+
+def _all_pairs(sizes: Sizes) -> Tuples:
+    return [(i, j) for i in range(sizes[Source]) for j in range(sizes[Sink])]
+
+
+def _all_sinks(sizes: Sizes) -> Tuples:
+    return [(j,) for j in range(sizes[Sink])]
+
+
+# Each source writes its own part of the KV into each sink that it feeds.
+feeds: Final = Rigid("feeds", p, d, given=_all_pairs)
+# This sink's engine can keep a living source out. Another keeps the chunk in quarantine.
+can_fence: Final = Rigid("can_fence", d, given=_all_sinks)
+
+source = Machine("source", p, h)
+sink = Machine("sink", d, h)
+pool = Machine("pool", d)
+# The network adapters of both sides. One writes into the memory of a process that knows nothing
+# of it at that moment, which is what locality forbids to everybody else.
+engine = Machine("engine", world=True)
+
+sending = source.function("sending", Sending, edges={
+    Sending.UNKNOWN: (Sending.BOOTSTRAPPING, Sending.FAILED, Sending.GONE),
+    Sending.BOOTSTRAPPING: (Sending.TRANSFERRING, Sending.FAILED, Sending.GONE),
+    Sending.TRANSFERRING: (Sending.SUCCESS, Sending.FAILED, Sending.GONE),
+    Sending.SUCCESS: (Sending.GONE,),
+    Sending.FAILED: (Sending.GONE,),
+})
+known = source.relation("known", Sink)  # it has introduced itself, and is to hear of a failure
+kv = source.relation("kv")  # the pages from which the engine reads
+drain = source.function("drain", Drain, Sink, edges={
+    Drain.UNASKED: (Drain.ASKED,), Drain.ASKED: (Drain.SAID,),
+})
+write = source.function("write", Write, Sink, Landing, edges={
+    Write.NONE: (Write.READY,),
+    Write.READY: (Write.POSTED,),
+    Write.POSTED: (Write.LANDED, Write.REFUSED),
+})
+write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
+
+receiving = sink.function("receiving", Receiving, edges={
+    Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING,),
+    Receiving.BOOTSTRAPPING: (Receiving.WAITING, Receiving.FAILED),
+    Receiving.WAITING: (Receiving.TRANSFERRING, Receiving.FAILED),
+    Receiving.TRANSFERRING: (Receiving.SUCCESS, Receiving.FAILED),
+})
+memory = sink.function("memory", Memory)
+memory.shared_with(pool, writes=(Memory.GIVEN,))
+lease = sink.relation("lease", Landing)
+lease.shared_with(pool, writes=(True,))
+page = sink.relation("page", Page)
+page.shared_with(pool, writes=(True,))
+address = sink.relation("address", Landing)  # the chunk that this life ever had, for `publish`
+content = sink.relation("content", Landing, Source)  # this source's part of it holds our bytes
+content.shared_with(engine, writes=(True,))
+_OVER: Final = (Claim.LANDED, Claim.DRAINED)
+claim = sink.function("claim", Claim, Source, edges={
+    Claim.NONE: (Claim.TOLD,),
+    Claim.TOLD: (Claim.OUT, Claim.FENCING, Claim.DRAINED),
+    Claim.OUT: (Claim.STOPPING, Claim.FENCING, *_OVER),
+    Claim.STOPPING: (Claim.FENCING, *_OVER),
+    Claim.FENCING: (Claim.FENCED, *_OVER),
+})
+claim.shared_with(engine, writes=(Claim.FENCED,))
+
+introduce = Message("introduce", d, h, p, sender=sink, receiver=source)
+publish = Message("publish", d, h, p, sender=sink, receiver=source, carries=(address,))
+abort = Message("abort", d, h, p, sender=sink, receiver=source)
+
+done = Message("done", p, h, d, sender=source, receiver=sink)
+failed = Message("failed", p, h, d, sender=source, receiver=sink)
+abort_ack = Message("abort_ack", p, h, d, sender=source, receiver=sink)
+drained = Message("drained", p, h, d, sender=source, receiver=sink)
+# What the transport says of a broken connection. Only a crash sends it: a detector is never wrong
+# here, since a wrong one does nothing that a time-out does not do too.
+gone = Message("gone", p, h, d, sender=source, receiver=sink, reliable=True)

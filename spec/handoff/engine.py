@@ -1,0 +1,72 @@
+"""The engine: what the network adapters of both sides do with memory, and what can go wrong.
+
+Rule 1: what was posted lands, or is refused, at a time of the engine's own choosing, or never.
+Rule 2: once a fence is done, nothing of the fenced source lands in that life's chunk.
+Rule 3: a fence takes time: what lands before it is done has landed. An engine without one can
+        only tell when the writer is gone for good; until then the chunk is in quarantine.
+
+The faults: the network loses messages, a source dies with writes under way, and (`stray`) an engine
+breaks rule 2. Nothing here is known to break it silently except engines that declare no fence; the
+digest is what stands between such a write and a committed page.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Sending,
+    Write,
+    abort,
+    abort_ack,
+    b,
+    can_fence,
+    claim,
+    content,
+    d,
+    done,
+    drained,
+    engine,
+    failed,
+    gone,
+    h,
+    introduce,
+    k,
+    lease,
+    p,
+    publish,
+    sending,
+    write,
+)
+from pdproto.spec.language import ANY, Machine, Row, Table, lose
+
+world = Machine("world", world=True)
+
+ENGINE: Final = Table(engine, rows=(
+    Row("land", choose=(p, h, d, b),
+        when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) != Claim.FENCED],
+        do=[write(p, h, d, b).to(Write.LANDED), content(d, h, b, p).to(True)], fair=False,
+        why="late, or never: nobody may count on it"),
+    Row("refuse", choose=(p, h, d, b),
+        when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) == Claim.FENCED],
+        do=[write(p, h, d, b).to(Write.REFUSED)], why="the sink keeps this source out"),
+    Row("finish_fence", choose=(d, h, p),
+        when=[claim(d, h, p) == Claim.FENCING, can_fence(d) | (sending(p, h) == Sending.GONE)],
+        do=[claim(d, h, p).to(Claim.FENCED)],
+        why="where a living source cannot be kept out, the end of its connections is waited for"),
+))
+
+LOSSY: Final = Table(world, rows=tuple(
+    lose(message) for message in (introduce, publish, abort, done, failed, abort_ack, drained)
+))
+
+CRASH: Final = Table(world, rows=(
+    Row("vanish", choose=(p,), do=[sending(p, ANY).to(Sending.GONE), gone(p, ANY, ANY).to(True)],
+        fair=False, why="the process dies; its adapter may still be writing"),
+))
+
+STRAY: Final = Table(world, rows=(
+    Row("stray", choose=(p, h, d, b, k),
+        when=[h.differs(k), write(p, h, d, b) == Write.REFUSED, lease(d, k, b)],
+        do=[content(d, k, b, p).to(False)], fair=False,
+        why="a write that was refused lands all the same, where somebody else's bytes are"),
+))

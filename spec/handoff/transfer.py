@@ -1,0 +1,280 @@
+"""The transfer of one life's KV: from the address to the committed page, or to nothing at all.
+
+Composed of source.py, sink.py and engine.py; what the words mean is in ends.py. A source and a sink
+agree on nothing in common: each concludes for itself, and these are the conclusions that are safe.
+
+A sink that answers Success has every part, and no source of it ever answers Failed. A source that
+answers Success knows that its part has landed, and no more: the sink may have failed since, and
+telling it so would only move the same doubt to the other side (two generals).
+
+Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
+is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
+
+Five systems share the tables:
+    transfer            what holds whatever is lost, whoever dies, and however long a write takes
+    transfer-lossy      the same, while messages are lost or are delivered only once
+    transfer-prompt     where nothing is lost, nobody waits for a safety net
+    transfer-patient    where nobody gives up, what is lost is made good by sending it again
+    transfer-direct     sources write straight into pages, on engines that can fence a page
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Memory,
+    Receiving,
+    Sending,
+    Write,
+    address,
+    b,
+    can_fence,
+    claim,
+    content,
+    d,
+    drained,
+    feeds,
+    g,
+    h,
+    k,
+    kv,
+    lease,
+    memory,
+    p,
+    page,
+    receiving,
+    sending,
+    write,
+)
+from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, STRAY
+from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
+from pdproto.spec.handoff.source import SOURCE
+from pdproto.spec.language import (
+    Always,
+    Call,
+    Configuration,
+    Drains,
+    DropRow,
+    Fairness,
+    LeadsTo,
+    OnRow,
+    ReplaceProperties,
+    ReplaceRow,
+    Row,
+    Sizes,
+    Sometimes,
+    System,
+    Tuples,
+    all_of,
+    edited,
+    exists,
+    forall,
+    implies,
+)
+
+COMMITTED: Final = receiving(d, h) == Receiving.SUCCESS
+GIVEN_UP: Final = receiving(d, h) == Receiving.FAILED
+SENDING_NOW: Final = sending(p, h).among(Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
+SENDING_ENDED: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)
+RECEIVING_NOW: Final = receiving(d, h).among(
+    Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING
+)
+RECEIVING_ENDED: Final = COMMITTED | GIVEN_UP
+
+# A living writer that the sink's engine cannot keep out, and whose write does not end.
+IN_QUARANTINE: Final = all_of(
+    claim(d, h, p) == Claim.FENCING, ~can_fence(d), sending(p, h) != Sending.GONE
+)
+CHUNK_IS_BACK: Final = ~lease(d, h, b) | exists(p, IN_QUARANTINE)
+KV_IS_BACK: Final = (
+    ~kv(p, h) | (sending(p, h) == Sending.GONE) | exists(d, feeds(p, d) & IN_QUARANTINE)
+)
+SETTLED: Final = ~claim(d, h, p).among(*UNANSWERED, Claim.FENCING) | IN_QUARANTINE
+
+SAFETY: Final = (
+    OnRow("S1_no_write_into_anothers_memory", "land", lease(d, h, b),
+          why="a write lands only in memory that is leased to its own life"),
+    Sometimes("S1_a_write_lands_after_the_failure", all_of(
+        GIVEN_UP, write(p, h, d, b) == Write.LANDED, lease(d, h, b))),
+    Always("S1_one_life_a_chunk", implies(lease(d, h, b) & lease(d, k, b), h.same(k)),
+           why="a landing chunk is leased to one life at a time"),
+    Sometimes("S1_a_chunk_is_free_after_a_failure", all_of(
+        GIVEN_UP, address(d, h, b), ~lease(d, h, b))),
+    OnRow("S2_complete_when_committed", "commit",
+          forall(p, implies(feeds(p, d),
+                            content(d, h, b, p) & (write(p, h, d, b) == Write.LANDED))),
+          why="what is committed is every part of this life, and nothing else"),
+    Sometimes("S2_somebody_commits", COMMITTED),
+    OnRow("S8_source_pages_are_held", "land", kv(p, h),
+          why="the engine reads no page that its owner may have used again"),
+    Sometimes("S8_they_are_held_past_a_failure", all_of(
+        sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, b) == Write.POSTED)),
+    Always("S10_drained_means_quiescent",
+           implies(drained(p, h, d), all_of(write(p, h, d, b) != Write.POSTED,
+                                            sending(p, h) != Sending.TRANSFERRING)),
+           why="who has said DRAINED writes nothing, and begins nothing"),
+    Sometimes("S10_a_write_is_drained", drained(p, h, d) & (write(p, h, d, b) == Write.LANDED)),
+    Always("S14_no_success_after_a_failure",
+           implies(COMMITTED & feeds(p, d), sending(p, h).among(Sending.SUCCESS, Sending.GONE)),
+           why="a sink that answers Success contradicts no source"),
+    Sometimes("S14_both_succeed", COMMITTED & (sending(p, h) == Sending.SUCCESS)),
+    Sometimes("S14_a_source_may_succeed_alone", GIVEN_UP & (sending(p, h) == Sending.SUCCESS)),
+)
+
+PAGES: Final = (
+    Always("S1_one_life_a_page", implies(page(d, h, g) & page(d, k, g), h.same(k)),
+           why="a page belongs to one life at a time"),
+    Sometimes("S1_a_page_is_free_while_a_write_is_under_way", all_of(
+        write(p, h, d, b) == Write.POSTED, lease(d, h, b), forall((h, g), ~page(d, h, g)))),
+)
+
+LIVENESS: Final = (
+    LeadsTo("L1_a_source_ends", SENDING_NOW, SENDING_ENDED, under=(Fairness.TIMERS,),
+            why="every accepted request ends on the prefill server"),
+    LeadsTo("L1_a_sink_ends", RECEIVING_NOW, RECEIVING_ENDED, under=(Fairness.TIMERS,),
+            why="every accepted request ends on the decode server"),
+    LeadsTo("L3_every_claim_is_settled", GIVEN_UP & feeds(p, d), SETTLED,
+            under=(Fairness.TIMERS,),
+            why="nothing is asked for ever of a source that will not answer"),
+    Drains("L4_every_chunk_comes_back", forall((d, h, b), CHUNK_IS_BACK), under=(Fairness.TIMERS,),
+           why="whatever is lost, and whoever dies; or it is in quarantine while the writer lives"),
+    Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=(Fairness.TIMERS,),
+           why="a page waits for nobody but its own life"),
+    LeadsTo("L4_source_pages_come_back", kv(p, h), KV_IS_BACK, under=(Fairness.TIMERS,),
+            why="the last write of the life has ended, or has been refused"),
+)
+
+FINAL: Final = all_of(
+    forall((p, h), ~SENDING_NOW),
+    forall((d, h), ~RECEIVING_NOW),
+    forall((d, h, b), CHUNK_IS_BACK),
+    forall((d, h, g), ~page(d, h, g)),
+    forall((p, h), KV_IS_BACK),
+)
+
+
+def _sizes(*, sources: int = 1, sinks: int = 1, lives: int = 1, chunks: int = 1) -> Sizes:
+    """One page: a second adds nothing to a chunk that comes with it."""
+    return {Source: sources, Sink: sinks, Life: lives, Landing: chunks, Page: 1}
+
+
+def _none(_: Sizes) -> Tuples:
+    return ()
+
+
+SYSTEM: Final = System(
+    "transfer",
+    "The transfer of KV into leased landing chunks, with aborts, leases, fences and lives.",
+    tables=(SOURCE, SINK, POOL, ENGINE),
+    properties=SAFETY + PAGES + LIVENESS,
+    final=FINAL,
+    faults={"lossy": (LOSSY,), "crash": (CRASH,), "stray": (STRAY,)},
+    configurations={
+        # Two lives and one chunk: the second gets what the first may still be writing to.
+        "default": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
+        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
+        "sinks": Configuration(_sizes(sinks=2), faults=("crash",), dead_bits=True),
+        "stray": Configuration(_sizes(lives=2), faults=("stray",), dead_bits=True),
+        "no-fence": Configuration(
+            _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True),
+        "deep": Configuration(
+            _sizes(lives=2, chunks=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
+    },
+)
+
+
+
+def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
+    """Every liveness property of the system under these assumptions; the others as they are."""
+    return ReplaceProperties(tuple(
+        replace(claim, under=fairness) if isinstance(claim, LeadsTo) else claim
+        for claim in system.properties
+    ))
+
+
+LOSING: Final = edited(
+    SYSTEM, "transfer-lossy", _under(SYSTEM, Fairness.TIMERS, Fairness.CONSUMED),
+    about="The transfer while messages are lost, or are delivered once and never again.",
+    configurations={
+        "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
+    },
+)
+
+_NO_SAFETY_NET: Final = (Fairness.DETECTORS,)
+
+PROMPT: Final = edited(
+    SYSTEM, "transfer-prompt",
+    ReplaceRow("land", replace(ENGINE.rows[0], fair=True, why="nothing hangs")),
+    ReplaceProperties((
+        LeadsTo("L2_a_sink_hears_of_a_failure",
+                RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.FAILED), RECEIVING_ENDED,
+                under=_NO_SAFETY_NET, why="within one message, not after a time-out"),
+        LeadsTo("L2_a_source_hears_of_a_failure",
+                GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED, under=_NO_SAFETY_NET,
+                why="within one message, not after a time-out"),
+        LeadsTo("L7_a_sink_notices_a_crash",
+                RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.GONE),
+                RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED),
+                under=_NO_SAFETY_NET, why="the heartbeat ends, and nothing more is waited for"),
+        LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
+                under=_NO_SAFETY_NET, why="every source drains, or is gone and then fenced"),
+        LeadsTo("L4_an_ended_source_gets_its_pages_back",
+                kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
+                under=_NO_SAFETY_NET, why="as soon as its last write has ended"),
+        LeadsTo("L1_who_has_all_parts_commits",
+                RECEIVING_NOW & forall(p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS)),
+                RECEIVING_ENDED, under=_NO_SAFETY_NET, why="the status follows the last byte"),
+    )),
+    about="The transfer where nothing is lost and nothing hangs: nobody waits for a safety net.",
+    configurations={
+        "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
+        "lives": Configuration(_sizes(lives=2), dead_bits=True),
+        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
+        "sinks": Configuration(_sizes(sinks=2), faults=("crash",), dead_bits=True),
+    },
+)
+
+PATIENT: Final = edited(
+    PROMPT, "transfer-patient",
+    *map(DropRow, ("give_up_waiting", "give_up_writing", "give_up_bootstrap",
+                   "give_up_transfer", "fence_silent")),
+    _under(PROMPT, Fairness.TIMERS, Fairness.CONSUMED),
+    about="The transfer where nobody gives up: what is lost is made good by sending it again.",
+    configurations={
+        "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
+        # Memory never comes, so that a failure must be heard of without it.
+        "no-memory": Configuration(_sizes(chunks=0), faults=("lossy", "crash"), dead_bits=True),
+    },
+)
+
+# The pages themselves are leased, under the name of chunks. Nothing is unpacked, so nothing is
+# verified: the status is all there is, and the lease lasts until the answer is generated.
+DIRECT: Final = edited(
+    SYSTEM, "transfer-direct",
+    ReplaceRow("grant", Row(
+        "grant", choose=(h, b),
+        when=[can_fence(d), memory(d, h) == Memory.ASKED, forall(k, ~lease(d, k, b))],
+        do=[memory(d, h).to(Memory.GIVEN), lease(d, h, b).to(True)],
+        why="remote writes go into pages only where a fence can keep a living source out")),
+    ReplaceRow("commit", Row(
+        "commit", at=Receiving.TRANSFERRING, to=Receiving.SUCCESS, when=ALL_LANDED,
+        why="every source says that its part has landed")),
+    DropRow("find_spoilt"),
+    ReplaceRow("finish", Row(
+        "finish", on=Call("finish"), at=Receiving.SUCCESS, choose=(b,), when=lease(d, h, b),
+        do=[lease(d, h, b).to(False)], fair=True, why="no answer is generated for ever")),
+    ReplaceProperties((
+        *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
+        Always("S2_complete_while_it_is_read",
+               implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p)),
+               why="what an answer is generated from is every part of this life, and nothing else"),
+        *(claim for claim in LIVENESS if claim.name != "L4_every_page_comes_back"),
+    )),
+    about="The transfer straight into pages, on engines that can fence a page.",
+    configurations={
+        "default": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
+        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
+    },
+)
