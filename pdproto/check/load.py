@@ -3,8 +3,10 @@
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -19,6 +21,13 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "ring-election": "pdproto.spec.examples.ring_election:SYSTEM",
 }
 
+# Where the lines of an error are not the user's own: this package, Python and what is installed.
+LIBRARIES: Final = (
+    str(Path(__file__).resolve().parent.parent),
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    "<",
+)
+
 
 class LoadError(Exception):
     """The system cannot be found or its module cannot be imported."""
@@ -27,58 +36,102 @@ class LoadError(Exception):
 def load(name: str) -> System:
     """The system of that name. Raises LoadError, or SpecError if the spec itself is malformed."""
     target = BUILT_IN.get(name, name)
-    module_name, colon, attribute = target.rpartition(":")
-    if not colon:
-        known = ", ".join(BUILT_IN)
-        raise LoadError(
-            f"{name!r} is no built-in system ({known}): "
-            f"give `module:attribute` or `path/to/file.py:attribute`"
-        )
+    module_name, _, attribute = target.rpartition(":")
+    if not module_name or not attribute:
+        raise LoadError(_unnamed(name))
     module = _module(module_name)
-    try:
-        system = getattr(module, attribute)
-    except AttributeError:
-        have = ", ".join(k for k, v in vars(module).items() if isinstance(v, System)) or "none"
-        raise LoadError(f"{module_name} has no {attribute!r}; its systems: {have}") from None
-    if not isinstance(system, System):
-        raise LoadError(f"{name} is a {type(system).__name__}, and not a System")
-    return system
+    system = vars(module).get(attribute)
+    if isinstance(system, System):
+        return system
+    have = ", ".join(k for k, v in vars(module).items() if isinstance(v, System)) or "none"
+    if attribute in vars(module):
+        wrong = f"{attribute!r} in {module_name} is no System but a {type(system).__name__}"
+    else:
+        wrong = f"{module_name} has no {attribute!r}"
+    raise LoadError(f"{wrong}; its systems: {have}")
+
+
+def _unnamed(name: str) -> str:
+    if Path(name).suffix == ".py":
+        return f"{name!r} does not say which system: add its name in the file, {name}:SYSTEM"
+    known = ", ".join(BUILT_IN)
+    return (
+        f"{name!r} is no built-in system ({known}): "
+        f"give `module:attribute` or `path/to/file.py:attribute`"
+    )
 
 
 def _module(name: str) -> ModuleType:
+    # A spec that prints or exits must neither spoil the answer nor give one.
     try:
-        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
-    except (SpecError, LoadError):
+        with redirect_stdout(sys.stderr):
+            return _from_file(Path(name)) if name.endswith(".py") else _from_path(name)
+    except (SpecError, LoadError, KeyboardInterrupt):
         raise
-    except ModuleNotFoundError as error:
-        if error.name is not None and name.startswith(error.name):
-            raise LoadError(f"there is no module {name!r}; for a file write {name}.py:…") from None
+    except BaseException as error:
         raise LoadError(_reason(name, error)) from error
-    except Exception as error:
-        raise LoadError(_reason(name, error)) from error
+
+
+def _from_path(name: str) -> ModuleType:
+    """Import a module by name, from the working directory too, as `python -m` would."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise LoadError(f"{name!r} is neither a module nor a file that ends in .py")
+    with _importing_from(Path.cwd()):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            missing = error.name or ""
+            if name != missing and not name.startswith(f"{missing}."):
+                raise
+    path = Path(*name.split(".")).with_suffix(".py")
+    hint = f"; for the file write {path}:…" if path.is_file() else ""
+    raise LoadError(f"there is no module {name!r} here or among what is installed{hint}")
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise LoadError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+        what = "is a directory, and not a file" if path.is_dir() else "does not exist"
+        raise LoadError(f"{path} {what}")
+    # A file that is called like a module in use (json.py) must not take its place.
+    name = path.stem if path.stem not in sys.modules else f"{path.stem} in {path.resolve().parent}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     # A spec may import its neighbours, as it could if it were run.
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
+    with _importing_from(path.resolve().parent):
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
     return module
 
 
-def _reason(name: str, error: Exception) -> str:
-    """What the spec raised, with the line of the spec itself."""
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Look for modules in the folder first."""
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _reason(name: str, error: BaseException) -> str:
+    """What the spec raised, in one line, with the innermost line of the user's own."""
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: {error.msg}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
-    return f"{where}: importing {name} raised {type(error).__name__}: {error}"
+        return f"{_relative(error.filename or name)}:{error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
+    where = f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else name
+    said = " ".join(str(error).split())
+    return f"{where}: importing {name} raised {type(error).__name__}{said and f': {said}'}"
+
+
+def _relative(path: str) -> str:
+    """The path from the working directory where it lies below it, and as it is elsewhere."""
+    below = Path(path).is_relative_to(Path.cwd())
+    return str(Path(path).relative_to(Path.cwd())) if below else path
