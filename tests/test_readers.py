@@ -23,7 +23,6 @@ from tests.systems import SIZES, systems
 STATES_MAX = 300
 SEARCHES = settings(
     max_examples=50,
-    deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 

@@ -7,8 +7,8 @@ same patterns hold. The conditions are guards over the masks, evaluated by the e
 nothing is written by hand, so a mutated table gets the sweeps that are sound for it.
 
 Two kinds of rows read nothing that matters, or every message would be alive for ever: one that
-ignores its trigger, since a total table ignores what comes late, and one that changes nothing but
-the cell it reads, as losing a message does. Coverage does not count such rows when bits are swept.
+ignores its trigger, since a total table ignores what comes late, and a fault that changes nothing
+but the cell it reads, as losing a message does. Coverage leaves them out when bits are swept.
 
 Only cells that the protocol's own rows move one way are cleared: two rows that set and clear a cell
 that nobody reads run for ever, and a search that cleared it would call their state a deadlock.
@@ -34,13 +34,14 @@ def sweeps(
 ) -> tuple[Action, ...]:
     """The sweeps of a ground system.
 
-    progress: for each row, whether it is the protocol's own (faults are not). asked: every other
-    guard whose truth matters to somebody.
+    progress: for each row, whether it is the protocol's own (faults are not). asked: every guard
+    whose truth matters to somebody: those of the protocol's rows that act, and of properties.
     """
     own = [row for row, counts in zip(rows, progress, strict=True) if counts]
     one_way = {field: _one_way(codes) for field, codes in _futures(layout, own).items()}
     futures = _futures(layout, rows)
-    readers = [_Reader(row.guard, row.clear, futures) for row in rows if row.clear]
+    faults = [row for row, counts in zip(rows, progress, strict=True) if not counts]
+    readers = [_Reader(row.guard, row.clear, futures) for row in faults]
     readers += [_Reader(guard, ~0, futures) for guard in asked]
     merged: dict[Guard, int] = {}
     for field in filter(one_way.__getitem__, futures):

@@ -90,7 +90,8 @@ def program(
     )
     final = final_guards(ground)
     progress = tuple(not row.layer for row in ground.rows)
-    asked = (*patterns, *final, *watched)
+    acting = (row.action.guard for row in ground.rows if row.row.kind == "row" and not row.layer)
+    asked = (*acting, *patterns, *final, *watched)
     return Program(
         bits=ground.layout.bits,
         initial=(0,),
