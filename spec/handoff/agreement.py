@@ -1,0 +1,213 @@
+"""A group of ranks admits, fails and releases requests alike: properties and systems.
+
+The tables are those of group.py. Three systems check them, for what they promise differs: where
+messages arrive, nothing waits for a time-out that a message could have spared; where they get
+lost, the timers make it good, and nothing else does. Ranks die in all of them.
+
+The bounds: a life needs two decisions at most, so there are twice as many numbers as lives. With
+one slot the second life can be admitted only after the first is released, which makes the order
+of decisions matter; and every state has the other life in any of its stages.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.group import (
+    CRASH,
+    ENTRY,
+    LOSSY,
+    RANK,
+    WAITING,
+    Course,
+    Decision,
+    Health,
+    Rank,
+    Stage,
+    Verdict,
+    applied,
+    confirmed,
+    course,
+    g,
+    granted,
+    group,
+    h,
+    health,
+    k,
+    log,
+    m,
+    n,
+    p,
+    prefetched,
+    q,
+    slot,
+    stage,
+    taken,
+)
+from pdproto.spec.handoff.roles import Life, Slot
+from pdproto.spec.language import (
+    Always,
+    Configuration,
+    Drains,
+    Fairness,
+    LeadsTo,
+    ReplaceProperties,
+    Sometimes,
+    System,
+    all_of,
+    any_of,
+    edited,
+    forall,
+    implies,
+)
+
+IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
+ANSWERED: Final = (Course.SERVED, Course.REFUSED)
+
+BOTH_UP: Final = all_of(health(k) == Health.UP, health(q) == Health.UP)
+SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(k, n), applied(q, n)),
+                                         all_of(~applied(k, n), ~applied(q, n))))
+CLOSED: Final = stage(k, h) == Stage.CLOSED
+ENDED: Final = group() == Health.DOWN
+
+SAFETY: Final = (
+    Always("S5_same_decisions_same_batch",
+           implies(all_of(BOTH_UP, SAME_DECISIONS, stage(k, h).among(*IN_BATCH)),
+                   stage(q, h).among(*IN_BATCH)),
+           why="ranks that have applied the same decisions run the same requests"),
+    Always("S5_same_decisions_same_queue",
+           implies(all_of(BOTH_UP, SAME_DECISIONS, CLOSED), stage(q, h) == Stage.CLOSED),
+           why="and they have removed the same requests from their queues"),
+    Sometimes("two_ranks_run_one_request",
+              all_of(k.differs(q), stage(k, h) == Stage.RUNNING, stage(q, h) == Stage.RUNNING)),
+    Always("S6_slot_has_one_owner", implies(all_of(slot(k, h, m), slot(k, g, m)), h.same(g)),
+           why="each metadata slot of a rank has at most one owner"),
+    Always("S7_in_order", implies(all_of(applied(k, n), p.before(n)), applied(k, p)),
+           why="decisions are applied in the same order on every rank"),
+    Always("S7_one_number_one_decision",
+           implies(all_of(log(n, h) != Verdict.NONE, log(n, g) != Verdict.NONE), h.same(g)),
+           why="a number names one decision"),
+    Always("S7_decided_once",
+           implies(all_of(n.differs(p), log(n, h).among(Verdict.ADMIT, Verdict.FAIL)),
+                   ~log(p, h).among(Verdict.ADMIT, Verdict.FAIL)),
+           why="a life is admitted or failed, and only once"),
+    Always("M4_1_all_have_voted",
+           implies(stage(k, h) == Stage.RUNNING, ~stage(q, h).among(Stage.ABSENT, *WAITING)),
+           why="a request is admitted only when every rank has voted for it"),
+    Always("M4_4_nothing_is_kept",
+           implies(CLOSED, all_of(~prefetched(k, h), ~slot(k, h, m))),
+           why="what a request held is released with it"),
+    Sometimes("something_is_held", all_of(prefetched(k, h), slot(k, h, m))),
+    Always("M4_5_freed_when_all_have_ended",
+           implies(all_of(BOTH_UP, CLOSED), stage(q, h) != Stage.RUNNING),
+           why="nothing is freed while a transfer of the same request runs on any rank"),
+    Sometimes("freed_one_by_one",
+              all_of(BOTH_UP, CLOSED, stage(q, h) == Stage.DONE)),
+    Always("S14_success_is_everybodys",
+           implies(all_of(course(h) == Course.SERVED, health(k) == Health.UP),
+                   stage(k, h).among(Stage.DONE, Stage.CLOSED)),
+           why="a client is told of success only if every rank's part went well"),
+    Sometimes("somebody_is_served", course(h) == Course.SERVED),
+    Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
+)
+
+TWO_LIVES: Final = (
+    Sometimes("a_slot_is_used_again",
+              all_of(h.differs(g), granted(h, m), granted(g, m), slot(k, h, m))),
+    Sometimes("two_lives_are_decided",
+              all_of(p.before(n), h.differs(g), applied(k, n),
+                     log(n, h) == Verdict.ADMIT, log(p, g) == Verdict.FAIL)),
+)
+
+# Each claim holds whatever is lost, by the timers.
+IN_TIME: Final = (
+    LeadsTo("L1_every_request_is_answered", course(h) != Course.NEW, course(h).among(*ANSWERED),
+            under=(Fairness.TIMERS,),
+            why="each request comes to its one answer"),
+    LeadsTo("M4_2_failure_drains_everywhere", stage(k, h) == Stage.FAILED,
+            forall(q, stage(q, h) == Stage.CLOSED),
+            under=(Fairness.TIMERS,),
+            why="a request that failed on one rank is removed on every rank"),
+    Drains("L3_no_orphan",
+           forall((k, h), any_of(
+               stage(k, h) == Stage.CLOSED,
+               all_of(stage(k, h) == Stage.ABSENT, course(h) == Course.NEW),
+           )),
+           under=(Fairness.TIMERS,),
+           why="with no traffic the queues of all ranks become empty"),
+    Drains("L4_slots_come_back",
+           all_of(forall((k, h, m), ~slot(k, h, m)), forall(m, any_of(~taken(m), ENDED))),
+           under=(Fairness.TIMERS,),
+           why="no slot stays with a request that has ended"),
+    LeadsTo("L4_the_entry_may_forget", course(h).among(*ANSWERED), any_of(confirmed(k, h), ENDED),
+            under=(Fairness.TIMERS,),
+            why="each rank says that it has closed a life, so that it need not be remembered"),
+)
+
+# Where nothing is lost each of these follows from messages alone.
+AT_ONCE: Final = (
+    LeadsTo("L2_a_failure_is_decided", stage(k, h) == Stage.FAILED, course(h) != Course.OPEN,
+            under=(Fairness.DETECTORS,),
+            why="a failure of one rank reaches the entry, also after a ready vote"),
+    LeadsTo("L2_a_decision_reaches_all", course(h).among(*ANSWERED),
+            all_of(forall(k, stage(k, h) == Stage.CLOSED),
+                   any_of(forall(k, confirmed(k, h)), ENDED)),
+            under=(Fairness.DETECTORS,),
+            why="what has been decided is applied by every rank, and the entry comes to know it"),
+    LeadsTo("L2_readiness_is_decided",
+            all_of(forall(k, stage(k, h) == Stage.READY), ~taken(m)),
+            any_of(course(h) != Course.OPEN, taken(m)),
+            under=(Fairness.DETECTORS,),
+            why="the last ready vote is followed by the decision, if a slot is free"),
+    LeadsTo("L2_an_end_is_decided", forall(k, stage(k, h).among(Stage.DONE, Stage.BROKEN)),
+            course(h).among(*ANSWERED),
+            under=(Fairness.DETECTORS,),
+            why="when every rank has ended its part the request is answered"),
+)
+
+SYSTEM: Final = System(
+    "agreement",
+    "A group of ranks admits, fails and releases requests by one ordered stream of decisions.",
+    tables=(RANK, ENTRY),
+    properties=(*SAFETY, *TWO_LIVES, *IN_TIME, *AT_ONCE),
+    final=any_of(
+        forall((k, h), any_of(course(h) == Course.NEW,
+                              all_of(course(h).among(*ANSWERED), confirmed(k, h)))),
+        all_of(ENDED, forall(k, health(k) == Health.DOWN),
+               forall(h, course(h).among(Course.NEW, *ANSWERED))),
+    ),
+    faults={"lossy": (LOSSY,), "crash": (CRASH,)},
+    configurations={
+        "default": Configuration({Rank: 2, Life: 2, Slot: 1, Decision: 4}, faults=("crash",),
+                                 symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 3, Life: 2, Slot: 1, Decision: 4},
+                              symmetry=True, dead_bits=True),
+        "two-slots": Configuration({Rank: 2, Life: 2, Slot: 2, Decision: 4},
+                                   symmetry=True, dead_bits=True),
+    },
+)
+
+LOST: Final = edited(
+    SYSTEM,
+    "agreement-lost",
+    ReplaceProperties((*SAFETY, *IN_TIME)),
+    about="The same group, whose votes and decisions get lost, repeated and reordered.",
+    configurations={
+        "default": Configuration({Rank: 3, Life: 1, Slot: 1, Decision: 2},
+                                 faults=("lossy", "crash"), symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 2, Life: 2, Slot: 1, Decision: 4}, faults=("lossy",),
+                              symmetry=True, dead_bits=True),
+    },
+)
+
+# A set message is resent for ever, which hides an answer that is missing; here it is not. Timers
+# bring back what delivery takes away, so that any mixture of messages is a state: small sizes.
+ONCE: Final = edited(
+    SYSTEM,
+    "agreement-once",
+    ReplaceProperties(tuple(replace(claim, under=(Fairness.CONSUMED,)) for claim in IN_TIME)),
+    about="The same group over a network that delivers each message at most once.",
+    configurations={
+        "default": Configuration({Rank: 2, Life: 1, Slot: 1, Decision: 2},
+                                 faults=("lossy", "crash"), symmetry=True, dead_bits=True),
+    },
+)
