@@ -1,0 +1,364 @@
+"""Who is where: prefill ranks register, a sink looks all of them up, and notices who has died.
+
+Rule 1: a rank registers under its incarnation. What one run of a process said is never held for or
+against another, and what the registry has struck out stays struck out.
+Rule 2: the registry is ready when every rank is there. It counts ranks, not registrations.
+Rule 3: a hand-off needs the address of every rank. One that is missing fails it, with a reason,
+and what had been found by then is thrown away: nobody takes half a list of addresses for a whole.
+Rule 4: Failed is the end. A hand-off that failed is never seen to wait for input.
+Rule 5: an address names an incarnation, and another run behind the same address refuses it. The
+sink then forgets the address, asks the registry, and tries again, unless the run that died had
+welcomed the hand-off: then the hand-off has lost what it depends on, and fails at once.
+
+Several hand-offs share the cache of their sink. One of them fills it; those that come meanwhile
+wait for the outcome, and if the look-up fails, the next of them tries for itself.
+
+Assumed: who is gone will be found silent (a heartbeat misses, a connection breaks), and nobody is
+found silent who is not. Requests are finitely many, and each is made. What happens after a
+hand-off waits for input is the matter of the transfer.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.bootstrap import (
+    Cache,
+    Entry,
+    Info,
+    Link,
+    Phase,
+    Ready,
+    Reason,
+    Run,
+    cache,
+    cached,
+    d,
+    dark,
+    dead,
+    e,
+    enrolled,
+    entry,
+    f,
+    filler,
+    g,
+    goodbye,
+    got,
+    h,
+    info,
+    introduce,
+    joined,
+    link,
+    located,
+    lookup,
+    missed,
+    p,
+    phase,
+    present,
+    q,
+    ready,
+    reason,
+    recorded,
+    refuse,
+    register,
+    registry,
+    run,
+    sink,
+    source,
+    unheard,
+    unlocated,
+    welcome,
+    world,
+)
+from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
+from pdproto.spec.language import (
+    ANY,
+    Always,
+    Call,
+    Configuration,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    OnRow,
+    Reject,
+    Row,
+    Sometimes,
+    System,
+    Table,
+    Timer,
+    all_of,
+    any_of,
+    each,
+    exists,
+    forall,
+    implies,
+    lose,
+)
+from pdproto.spec.language.symbols import Update
+
+GONE: Final = (Run.LEFT, Run.CRASHED)
+ALIVE: Final = (Ready.COLLECTING, Ready.READY)
+ENDED: Final = (Phase.FAILED, Phase.CLEARED)
+
+SOURCE: Final = Table(source, state=run, rows=(
+    Row("enroll", on=Timer("not_recorded"), at=Run.UP, when=~enrolled(p, e), send=[register(p, e)],
+        why="it registers as soon as it is up, and again until it is told that it is recorded"),
+    Row("be_recorded", on=recorded(p, e), at=Run.UP, when=~enrolled(p, e),
+        do=[enrolled(p, e).to(True)]),
+    Ignore(recorded(p, e), at=Run.UP, when=enrolled(p, e), why="it registered more than once"),
+    Ignore(recorded(p, e), at=GONE, why="nobody is there to read it"),
+    Reject(recorded(p, e), at=Run.UNBORN, why="it has not registered"),
+    Row("leave", on=Call("stop"), at=Run.UP, to=Run.LEFT,
+        send=[goodbye(p, e), unheard(p, e), missed(p, e)],
+        why="a server that is taken down on purpose spares everybody the wait for a detector"),
+    Row("accept", on=introduce(d, h, p, f), at=Run.UP, when=f.same(e), send=[welcome(d, h, p, e)]),
+    Row("decline", on=introduce(d, h, p, f), at=Run.UP, when=f.differs(e),
+        send=[refuse(d, h, p, f, e)],
+        why="the sink means an earlier run at this address, whose memory is gone"),
+    Ignore(introduce(d, h, p, f), at=(Run.UNBORN, *GONE), why="nobody listens"),
+))
+
+no_later_run = forall(g, implies(e.before(g), entry(p, g) == Entry.NEVER))
+
+REGISTRY: Final = Table(registry, state=ready, rows=(
+    Row("record", on=register(p, e), at=ALIVE,
+        when=[entry(p, e) == Entry.NEVER, forall(f, entry(p, f) != Entry.CURRENT), no_later_run],
+        do=[entry(p, e).to(Entry.CURRENT), present(p).to(True)], send=[recorded(p, e)]),
+    Row("take_over", on=register(p, e), at=ALIVE, choose=(f,),
+        when=[entry(p, e) == Entry.NEVER, entry(p, f) == Entry.CURRENT, f.before(e), f.differs(e),
+              no_later_run],
+        do=[entry(p, e).to(Entry.CURRENT), entry(p, f).to(Entry.OVER)], send=[recorded(p, e)],
+        why="a rank that registers anew has restarted: its earlier run is gone"),
+    Row("record_again", on=register(p, e), at=ALIVE, when=entry(p, e) == Entry.CURRENT,
+        send=[recorded(p, e)], why="what it was told may have been lost; it is one rank still"),
+    Ignore(register(p, e), at=ALIVE,
+           when=any_of(entry(p, e) == Entry.OVER,
+                       all_of(entry(p, e) == Entry.NEVER,
+                              ~no_later_run)),
+           why="it has been struck out, perhaps by a goodbye that overtook it, or a later run of "
+               "this rank has registered, so that this one must be gone"),
+    Row("strike_out", on=goodbye(p, e), at=ALIVE, to=Ready.COLLECTING,
+        when=entry(p, e) == Entry.CURRENT,
+        do=[entry(p, e).to(Entry.OVER), present(p).to(False)]),
+    Row("strike_out_early", on=goodbye(p, e), at=ALIVE, when=entry(p, e) == Entry.NEVER,
+        do=[entry(p, e).to(Entry.OVER)],
+        why="the goodbye overtook the registration, which must not count when it arrives"),
+    Ignore(goodbye(p, e), at=ALIVE, when=entry(p, e) == Entry.OVER, why="it is out already"),
+    Row("expire", on=Timer("no_sign_of_life", detector=True), at=ALIVE, to=Ready.COLLECTING,
+        choose=(p, e), when=[unheard(p, e), entry(p, e) == Entry.CURRENT],
+        do=[entry(p, e).to(Entry.OVER), present(p).to(False)],
+        why="a registration lives as long as its process shows signs of life"),
+    Row("complete", at=Ready.COLLECTING, to=Ready.READY, when=forall(p, present(p))),
+    Row("locate", on=lookup(d, h, p), at=Ready.READY, choose=(e,),
+        when=entry(p, e) == Entry.CURRENT, send=[located(d, h, p, e)]),
+    Row("answer_not_found", on=lookup(d, h, p), at=Ready.COLLECTING, send=[unlocated(d, h, p)],
+        why="some rank is missing, and a part of the ranks is of no use"),
+    Reject(lookup(d, h, p), at=Ready.READY, when=forall(e, entry(p, e) != Entry.CURRENT),
+           why="when it is ready, every rank is there"),
+    Ignore(register(p, e), at=Ready.DARK, why="the registry is down"),
+    Ignore(goodbye(p, e), at=Ready.DARK, why="the registry is down"),
+    Ignore(lookup(d, h, p), at=Ready.DARK, why="the registry is down"),
+))
+
+# What a sink does when its cache turns out to be wrong or cannot be filled.
+FORGET: Final = (
+    cached(d, ANY, ANY).to(False), got(d, ANY).to(False), filler(d, ANY).to(False),
+)
+
+
+def failing(why: Reason) -> tuple[Update, ...]:
+    """The updates that fail hand-off h, with every attribute defined."""
+    return (phase(d, h).to(Phase.FAILED), reason(d, h).to(why), info(d, h).to(Info.NO_INFO))
+
+
+LOOK_UP: Final = (
+    Row("open", on=Call("open", h), when=phase(d, h) == Phase.IDLE,
+        do=[phase(d, h).to(Phase.BOOTSTRAPPING)], fair=True,
+        why="every request is made some time"),
+    Row("fill", at=Cache.EMPTY, to=Cache.FILLING, choose=(h, q),
+        when=[phase(d, h) == Phase.BOOTSTRAPPING, ~joined(d, h, q)],
+        do=[filler(d, h).to(True)], send=[each(p, lookup(d, h, p))]),
+    Row("look_again", on=Timer("no_answer"), at=Cache.FILLING, choose=(h, p),
+        when=[filler(d, h), ~got(d, p)], send=[lookup(d, h, p)],
+        why="the question or its answer may have been lost"),
+    Row("learn", on=located(d, h, p, e), at=Cache.FILLING,
+        when=[filler(d, h), ~got(d, p), ~dead(d, p, e)],
+        do=[cached(d, p, e).to(True), got(d, p).to(True)]),
+    Ignore(located(d, h, p, e), at=Cache.FILLING,
+           when=any_of(~filler(d, h), got(d, p), dead(d, p, e)),
+           why="an answer to an earlier look-up, an answer twice, or the registry has not noticed "
+               "yet that this run is gone"),
+    Ignore(located(d, h, p, e), at=(Cache.EMPTY, Cache.WHOLE),
+           why="an answer to an earlier look-up"),
+    Row("filled", at=Cache.FILLING, to=Cache.WHOLE, when=forall(p, got(d, p)),
+        do=[filler(d, ANY).to(False)]),
+    Row("miss", on=unlocated(d, h, p), at=Cache.FILLING, to=Cache.EMPTY,
+        when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING],
+        do=[*failing(Reason.NOT_FOUND), *FORGET],
+        why="one missing rank fails the whole, and half a list of addresses is worth nothing"),
+    Ignore(unlocated(d, h, p), at=Cache.FILLING,
+           when=any_of(~filler(d, h), phase(d, h) != Phase.BOOTSTRAPPING),
+           why="an answer to an earlier look-up"),
+    Ignore(unlocated(d, h, p), at=(Cache.EMPTY, Cache.WHOLE),
+           why="an answer to an earlier look-up"),
+    Row("give_up", on=Timer("registry_unreachable", detector=True), at=Cache.FILLING,
+        to=Cache.EMPTY, choose=(h,),
+        when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING, dark()],
+        do=[*failing(Reason.UNREACHABLE), *FORGET],
+        why="a registry that is down would be asked for ever"),
+)
+
+CONNECT: Final = (
+    Row("call_on", at=Cache.WHOLE, choose=(h, p, e),
+        when=[phase(d, h) == Phase.BOOTSTRAPPING, cached(d, p, e), ~joined(d, h, p),
+              ~dead(d, p, e), link(d, h, p, e) == Link.UNTOLD],
+        do=[link(d, h, p, e).to(Link.TOLD)], send=[introduce(d, h, p, e)]),
+    Row("call_again", on=Timer("no_welcome"), choose=(h, p, e),
+        when=[phase(d, h) == Phase.BOOTSTRAPPING, link(d, h, p, e) == Link.TOLD,
+              ~dead(d, p, e)],
+        send=[introduce(d, h, p, e)], why="the introduction or its answer may have been lost"),
+    Row("be_welcomed", on=welcome(d, h, p, e),
+        when=[phase(d, h) == Phase.BOOTSTRAPPING, link(d, h, p, e) == Link.TOLD,
+              ~dead(d, p, e)],
+        do=[link(d, h, p, e).to(Link.WELCOMED), joined(d, h, p).to(True)]),
+    Ignore(welcome(d, h, p, e),
+           when=[link(d, h, p, e) != Link.UNTOLD,
+                 any_of(phase(d, h) != Phase.BOOTSTRAPPING, link(d, h, p, e) == Link.WELCOMED,
+                        dead(d, p, e))],
+           why="a welcome twice, or one that comes too late to be of use"),
+    Reject(welcome(d, h, p, e), when=link(d, h, p, e) == Link.UNTOLD,
+           why="nobody has introduced this hand-off to this run"),
+    Row("connect", choose=(h,),
+        when=[phase(d, h) == Phase.BOOTSTRAPPING, ~filler(d, h), forall(p, joined(d, h, p))],
+        do=[phase(d, h).to(Phase.WAITING_FOR_INPUT), info(d, h).to(Info.FOUND)]),
+)
+
+LOSS: Final = (
+    Row("be_refused", on=refuse(d, h, p, f, e), when=~dead(d, p, f),
+        do=[dead(d, p, f).to(True)], why="the address is of an earlier run of this rank"),
+    Ignore(refuse(d, h, p, f, e), when=dead(d, p, f), why="this run is known to be gone"),
+    Row("miss_heartbeat", on=Timer("heartbeat", detector=True), choose=(p, e),
+        when=[missed(p, e), ~dead(d, p, e)], do=[dead(d, p, e).to(True)],
+        why="the process is gone"),
+    Row("forget", at=(Cache.FILLING, Cache.WHOLE), to=Cache.EMPTY, choose=(p, e),
+        when=[cached(d, p, e), dead(d, p, e)], do=FORGET,
+        why="the address is of no use any more: whoever needs it asks the registry anew"),
+    Row("lose_connection", choose=(h, p, e),
+        when=[phase(d, h).among(Phase.BOOTSTRAPPING, Phase.WAITING_FOR_INPUT),
+              ~filler(d, h), link(d, h, p, e) == Link.WELCOMED, dead(d, p, e)],
+        do=failing(Reason.LOST_CONNECTION),
+        why="the run that held this hand-off is gone, and no later run knows of it"),
+    Row("clear", on=Call("clear", h), when=phase(d, h) == Phase.FAILED,
+        do=[phase(d, h).to(Phase.CLEARED)], fair=True, why="whoever polls a failure clears it"),
+)
+
+SINK: Final = Table(sink, state=cache, rows=(*LOOK_UP, *CONNECT, *LOSS))
+
+OPERATOR: Final = Table(world, rows=(
+    Row("start", on=Call("start", p, e),
+        when=[run(p, e) == Run.UNBORN, forall(f, implies(f.before(e), run(p, f).among(*GONE)))],
+        do=[run(p, e).to(Run.UP)]),
+))
+CRASH: Final = Table(world, rows=(
+    Row("crash", choose=(p, e), when=run(p, e) == Run.UP, do=[run(p, e).to(Run.CRASHED)],
+        send=[unheard(p, e), missed(p, e)], fair=False, why="a process dies without a word"),
+))
+OUTAGE: Final = Table(world, rows=(
+    Row("go_dark", when=ready() != Ready.DARK, do=[ready().to(Ready.DARK)], send=[dark()],
+        fair=False, why="the registry goes down, and does not come back"),
+))
+LOSSY: Final = Table(world, rows=tuple(
+    lose(message) for message in (
+        register, recorded, lookup, located, unlocated, introduce, welcome, refuse,
+    )
+))
+
+newest = forall(f, ~e.before(f))
+waiting = phase(d, h) == Phase.WAITING_FOR_INPUT
+EVERY_RESEND: Final = (Fairness.TIMERS,)
+
+PROPERTIES: Final = (
+    Always("S3_failed_stays_failed", implies(waiting, reason(d, h) == Reason.NONE),
+           why="Failed is absorbing: a failed look-up is never shown as waiting for input (M1.1)"),
+    Sometimes("a_rank_is_missing", reason(d, h) == Reason.NOT_FOUND),
+    Sometimes("a_handoff_waits_for_input", waiting),
+    Always("M1_2_every_attribute_is_defined",
+           implies(phase(d, h).among(Phase.WAITING_FOR_INPUT, *ENDED),
+                   info(d, h) != Info.UNDEFINED),
+           why="a concluded hand-off can be asked for its bootstrap info, or for the lack of it"),
+    Always("M1_3_every_target_rank_is_met",
+           implies(waiting, exists(e, link(d, h, p, e) == Link.WELCOMED)),
+           why="one missing rank fails the whole; a half-filled cache is never taken for a whole"),
+    Always("M1_3_an_empty_cache_is_empty", implies(cache(d) == Cache.EMPTY, ~cached(d, p, e)),
+           why="what a failed look-up had found is thrown away"),
+    Always("who_fills_is_bootstrapping",
+           implies(filler(d, h), all_of(phase(d, h) == Phase.BOOTSTRAPPING,
+                                        cache(d) == Cache.FILLING)),
+           why="a hand-off that has failed leaves no look-up behind that others wait for"),
+    Sometimes("the_cache_is_whole", cache(d) == Cache.WHOLE),
+    Always("ready_means_every_rank",
+           implies(ready() == Ready.READY, exists(e, entry(p, e) == Entry.CURRENT)),
+           why="the registry counts distinct ranks, however often each of them registers"),
+    Always("one_current_run_per_rank",
+           implies(all_of(entry(p, e) == Entry.CURRENT, entry(p, f) == Entry.CURRENT), e.same(f)),
+           why="a restarted rank takes the place of its earlier run"),
+    Sometimes("the_registry_is_ready", ready() == Ready.READY),
+    OnRow("S12_a_stale_address_is_refused", "accept", f.same(e),
+          why="no run accepts what is meant for another run at the same address"),
+    OnRow("S12_nobody_calls_on_the_dead", "call_again", ~dead(d, p, e),
+          why="an address is not used once its incarnation is known to be gone"),
+    OnRow("S12_only_current_addresses", "call_on", ~dead(d, p, e),
+          why="an address leaves the cache as soon as its incarnation is known to be gone"),
+    LeadsTo("L1_bootstrap_ends", phase(d, h) == Phase.BOOTSTRAPPING,
+            phase(d, h) != Phase.BOOTSTRAPPING, under=EVERY_RESEND,
+            why="every hand-off comes to wait for input, or fails"),
+    LeadsTo("M1_4_lost_connection",
+            all_of(waiting, link(d, h, p, e) == Link.WELCOMED, run(p, e).among(*GONE)),
+            reason(d, h) == Reason.LOST_CONNECTION,
+            why="a server that dies is detected, and its hand-offs fail (L7)"),
+    LeadsTo("L6_recovery",
+            all_of(phase(d, h) == Phase.IDLE,
+                   forall((p, e), implies(newest, all_of(run(p, e) == Run.UP,
+                                                       entry(p, e) == Entry.CURRENT)))),
+            any_of(waiting, ready() != Ready.READY,
+                   exists((p, e), all_of(newest, run(p, e).among(*GONE)))),
+            under=EVERY_RESEND,
+            why="a request made after the restart succeeds, whatever its sink remembers"),
+    LeadsTo("L6_who_is_up_is_recorded", run(p, e) == Run.UP,
+            any_of(enrolled(p, e), run(p, e) != Run.UP, ready() == Ready.DARK),
+            under=EVERY_RESEND),
+    LeadsTo("L7_registrations_expire",
+            all_of(run(p, e).among(*GONE), entry(p, e) == Entry.CURRENT),
+            any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
+            why="the registry notices who is gone"),
+    LeadsTo("who_says_goodbye_is_out_at_once",
+            all_of(run(p, e) == Run.LEFT, entry(p, e) == Entry.CURRENT),
+            any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
+            under=(Fairness.NO_TIMERS,), why="nobody waits for a detector when it was said"),
+)
+
+SYSTEM: Final = System(
+    "registry",
+    "Prefill ranks register, a sink looks all of them up, and notices who has died.",
+    tables=(OPERATOR, SOURCE, REGISTRY, SINK),
+    properties=PROPERTIES,
+    final=forall((d, h), phase(d, h).among(Phase.WAITING_FOR_INPUT, Phase.CLEARED)),
+    faults={"crash": (CRASH,), "outage": (OUTAGE,), "lossy": (LOSSY,)},
+    configurations={
+        # Two ranks: one may be missing when the other is there.
+        "default": Configuration(
+            {Source: 2, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "outage"),
+            dead_bits=True,
+        ),
+        # Two hand-offs: the second finds what the first has left in the cache.
+        "restart": Configuration(
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 2}, faults=("crash",), dead_bits=True
+        ),
+        "lossy": Configuration(
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "lossy"),
+            dead_bits=True,
+        ),
+        "deep": Configuration(
+            {Source: 2, Incarnation: 1, Sink: 1, Life: 2}, faults=("crash",), symmetry=True,
+            dead_bits=True,
+        ),
+    },
+)
