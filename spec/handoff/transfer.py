@@ -13,8 +13,8 @@ is late for ever: loss adds no behaviour, and is explored for the sake of livene
 Five systems share the tables:
     transfer            what holds whatever is lost, whoever dies, and however long a write takes
     transfer-lossy      the same, while messages are lost or are delivered only once
-    transfer-prompt     where nothing is lost, nobody waits for a safety net
     transfer-patient    where nobody gives up, what is lost is made good by sending it again
+    transfer-prompt     where nothing is lost, nothing is sent again, and nobody waits for a clock
     transfer-direct     sources write straight into pages, on engines that can fence a page
 """
 
@@ -194,58 +194,61 @@ def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
     ))
 
 
+_ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
+
 LOSING: Final = edited(
-    SYSTEM, "transfer-lossy", _under(SYSTEM, Fairness.TIMERS, Fairness.CONSUMED),
+    SYSTEM, "transfer-lossy", _under(SYSTEM, *_ONCE_TOO),
     about="The transfer while messages are lost, or are delivered once and never again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
     },
 )
 
-_NO_SAFETY_NET: Final = (Fairness.DETECTORS,)
+_GIVE_UP: Final = (
+    "give_up_waiting", "give_up_bootstrap", "give_up_transfer", "fence_silent",
+)
+_RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 
-PROMPT: Final = edited(
-    SYSTEM, "transfer-prompt",
+PATIENT: Final = edited(
+    SYSTEM, "transfer-patient",
+    *map(DropRow, _GIVE_UP),
     ReplaceRow("land", replace(ENGINE.rows[0], fair=True, why="nothing hangs")),
     ReplaceProperties((
         LeadsTo("L2_a_sink_hears_of_a_failure",
                 RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.FAILED), RECEIVING_ENDED,
-                under=_NO_SAFETY_NET, why="within one message, not after a time-out"),
+                under=_ONCE_TOO, why="a message tells it, and no clock"),
         LeadsTo("L2_a_source_hears_of_a_failure",
-                GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED, under=_NO_SAFETY_NET,
-                why="within one message, not after a time-out"),
+                GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED, under=_ONCE_TOO,
+                why="a message tells it, and no clock"),
         LeadsTo("L7_a_sink_notices_a_crash",
                 RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.GONE),
-                RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED),
-                under=_NO_SAFETY_NET, why="the heartbeat ends, and nothing more is waited for"),
+                RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED), under=_ONCE_TOO,
+                why="the heartbeat ends, and nothing more is waited for"),
         LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
-                under=_NO_SAFETY_NET, why="every source drains, or is gone and then fenced"),
+                under=_ONCE_TOO, why="every source drains, or is gone and then fenced"),
         LeadsTo("L4_an_ended_source_gets_its_pages_back",
                 kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
-                under=_NO_SAFETY_NET, why="as soon as its last write has ended"),
+                under=_ONCE_TOO, why="as soon as its last write has ended"),
         LeadsTo("L1_who_has_all_parts_commits",
                 RECEIVING_NOW & forall(p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS)),
-                RECEIVING_ENDED, under=_NO_SAFETY_NET, why="the status follows the last byte"),
+                RECEIVING_ENDED, under=_ONCE_TOO, why="the status follows the last byte"),
     )),
-    about="The transfer where nothing is lost and nothing hangs: nobody waits for a safety net.",
-    configurations={
-        "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
-        "lives": Configuration(_sizes(lives=2), dead_bits=True),
-        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
-        "sinks": Configuration(_sizes(sinks=2), faults=("crash",), dead_bits=True),
-    },
-)
-
-PATIENT: Final = edited(
-    PROMPT, "transfer-patient",
-    *map(DropRow, ("give_up_waiting", "give_up_writing", "give_up_bootstrap",
-                   "give_up_transfer", "fence_silent")),
-    _under(PROMPT, Fairness.TIMERS, Fairness.CONSUMED),
     about="The transfer where nobody gives up: what is lost is made good by sending it again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
         # Memory never comes, so that a failure must be heard of without it.
         "no-memory": Configuration(_sizes(chunks=0), faults=("lossy", "crash"), dead_bits=True),
+    },
+)
+
+PROMPT: Final = edited(
+    PATIENT, "transfer-prompt",
+    *map(DropRow, _RESEND),
+    about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
+    configurations={
+        "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
+        "sources": Configuration(_sizes(sources=2), dead_bits=True),
+        "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
     },
 )
 

@@ -1,0 +1,254 @@
+"""What went wrong between real sources and sinks, as edits of the transfer's tables.
+
+A property that begins with S is broken by one run; one that begins with L is broken by a run that
+never comes to its goal. The sizes are the smallest at which the defect shows.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Drain,
+    Receiving,
+    Sending,
+    Write,
+    abort,
+    abort_ack,
+    b,
+    claim,
+    d,
+    done,
+    drain,
+    drained,
+    engine,
+    failed,
+    feeds,
+    h,
+    introduce,
+    k,
+    kv,
+    lease,
+    p,
+    page,
+    publish,
+    receiving,
+    sink,
+    source,
+    write,
+)
+from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNDER_WAY
+from pdproto.spec.handoff.source import ALL_LANDED, QUIESCENT, QUIET, RUNNING, other, spot
+from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, SYSTEM
+from pdproto.spec.language import (
+    ANY,
+    AddEffect,
+    AddRow,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    Ignore,
+    ReplaceRow,
+    Retarget,
+    Row,
+    Timer,
+    each,
+    edited,
+    exists,
+    forall,
+    implies,
+)
+
+ONE: Final = Configuration({Source: 1, Sink: 1, Life: 1, Landing: 1, Page: 1}, dead_bits=True)
+TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
+TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
+CRASHING: Final = replace(ONE, faults=("crash",))
+LOSING: Final = replace(ONE, faults=("lossy",))
+NO_MEMORY: Final = replace(ONE, sizes={**ONE.sizes, Landing: 0})
+
+WRITE: Final = "S1_no_write_into_anothers_memory"
+SINK_HEARS: Final = "L2_a_sink_hears_of_a_failure"
+SOURCE_HEARS: Final = "L2_a_source_hears_of_a_failure"
+CHUNK_BACK: Final = "L4_a_failed_sink_gets_its_chunk_back"
+READ: Final = "S2_complete_while_it_is_read"
+
+FREE_AT_ONCE: Final = lease(d, h, ANY).to(False)
+
+RELEASE: Final = (
+    Bug("B05", "sglang #27372, #24527",
+        "After an abort another request's KV was overwritten by chunks that were still on the way.",
+        edited(SYSTEM, "B05", DropEffect("abort_receive", STOP_ALL),
+               DropClause("end_lease", NO_CLAIM)),
+        ONE, WRITE, note="the sink tells nobody, and frees its memory"),
+    Bug("B05-worker", "sglang #27372",
+        "The transfer worker went on writing chunks of a request that had failed.",
+        edited(SYSTEM, "B05-worker",
+               Retarget("post", at=(Sending.TRANSFERRING, Sending.FAILED))),
+        ONE, WRITE, note="the state is not tested before each write; DRAINED becomes a lie"),
+    Bug("B22", "sglang #32564, #35049, #35360",
+        "With the light notification the next request silently held another's KV.",
+        edited(SYSTEM, "B22", AddEffect("abort_receive", FREE_AT_ONCE)),
+        ONE, WRITE, note="memory is free as soon as ABORT is sent"),
+    Bug("R1", "sglang #27372, as it was merged",
+        "ABORT_ACK said that the abort had been heard, and was taken for the end of writing.",
+        edited(SYSTEM, "R1", ReplaceRow("note_stopping", Row(
+            "note_stopping", on=abort_ack(p, h, d),
+            at=Receiving.FAILED, when=claim(d, h, p) == Claim.OUT,
+            do=[claim(d, h, p).to(Claim.DRAINED)]))),
+        ONE, WRITE, note="the light notification with an answer"),
+    Bug("R2", "sglang #38961, the 30 s of the deferred release",
+        "A held page was given to the next request after a time-out, and written to later.",
+        edited(SYSTEM, "R2", AddRow(sink, Row(
+            "release_by_clock", on=Timer("held_too_long"), at=Receiving.FAILED, choose=(b,),
+            when=lease(d, h, b), do=[lease(d, h, b).to(False)]))),
+        ONE, WRITE, note="a time proves nothing"),
+    Bug("B27", "sglang #38961 item 4",
+        "When one prefill rank failed, memory was freed while its siblings were still writing.",
+        edited(SYSTEM, "B27", AddEffect("hear_failure", FREE_AT_ONCE)),
+        TWO_SOURCES, WRITE, note="memory is held only after the sink's own aborts"),
+    Bug("B41", "vLLM #32255",
+        "A request was aborted while its KV was being loaded; the load ended in another's blocks.",
+        edited(SYSTEM, "B41", DropClause("end_lease", NO_CLAIM)),
+        ONE, WRITE, note="nobody waits for the writers"),
+    Bug("B54", "Mooncake #4247, #3508",
+        "The transfer call returned a time-out while the adapter was still writing.",
+        edited(SYSTEM, "B54", DropClause("say_drained", QUIET)),
+        ONE, "S10_drained_means_quiescent", note="failed is taken for quiescent"),
+    Bug("B74", "sglang 0.5.19 to 0.5.21, late ACKs",
+        "An acknowledgement of an earlier life of the room counted for the present one.",
+        edited(SYSTEM, "B74", AddRow(engine, Row(
+            "drain_of_another_life", choose=(d, h, k, p),
+            when=[h.differs(k), drained(p, k, d), claim(d, h, p) == Claim.STOPPING],
+            do=[claim(d, h, p).to(Claim.DRAINED)]))),
+        TWO_LIVES, WRITE, note="the message names the room and no life"),
+    Bug("R19", "sglang, from the code of 0.5.23",
+        "An abort of an unknown room was answered and forgotten; the request then came, and wrote.",
+        edited(SYSTEM, "R19", Retarget("stop", at=RUNNING), AddRow(source, Row(
+            "drain_unknown", on=abort(d, h, p), at=Sending.UNKNOWN, send=[drained(p, h, d)]))),
+        ONE, WRITE, note="DRAINED must hold of what has not begun"),
+    Bug("B23", "sglang #38961 item 1, #40645",
+        "Every abort during a write cost the full 30 s, and then memory was freed unsafely.",
+        edited(PROMPT, "B23", DropRow("say_drained")),
+        ONE, CHUNK_BACK, note="the pending answer is dropped when the request is cleared"),
+    Bug("B46", "LMCache #2786",
+        "Pins on decode pages grew: only one of the ways to end gave them back.",
+        edited(SYSTEM, "B46", DropEffect("hear_failure", page(d, h, ANY).to(False))),
+        ONE, "L4_every_page_comes_back"),
+)
+
+SOURCE_PAGES: Final = (
+    Bug("B36", "sglang #36926, #34149",
+        "An abort freed source pages while a launched chunk still referred to them.",
+        edited(SYSTEM, "B36", AddEffect("abort_send", kv(p, h).to(False))),
+        ONE, "S8_source_pages_are_held"),
+    Bug("B43", "vLLM #21570",
+        "The prefill server's time to live freed blocks that decode was reading.",
+        edited(SYSTEM, "B43", AddRow(source, Row(
+            "expire_kv", on=Timer("time_to_live"), at=RUNNING, when=kv(p, h),
+            do=[kv(p, h).to(False)]))),
+        ONE, "S8_source_pages_are_held"),
+    Bug("B62", "sglang #38961 item 5",
+        "Source pages were used again while the adapter was reading them.",
+        edited(SYSTEM, "B62", DropClause("release_kv", QUIESCENT)),
+        ONE, "S8_source_pages_are_held"),
+    Bug("B49", "vLLM #46283, #41269",
+        "Prefill blocks were held for ever for requests that decode had never admitted.",
+        edited(SYSTEM, "B49", DropRow("give_up_waiting")),
+        ONE, "L4_source_pages_come_back"),
+)
+
+COMPLETION: Final = (
+    Bug("B10", "sglang #30352",
+        "A request that had been aborted turned to Success when its last chunk came through.",
+        edited(SYSTEM, "B10", Retarget("succeed", at=(Sending.TRANSFERRING, Sending.FAILED))),
+        ONE, "sending_edges", note="the status is the maximum of the old and the new"),
+    Bug("B15", "sglang #15027",
+        "With pipeline stages decode answered nonsense: the parts of two ranks counted as one.",
+        edited(DIRECT, "B15", AddEffect("take_part", claim(d, h, ANY).to(Claim.LANDED))),
+        TWO_SOURCES, READ, note="what has landed is counted without the rank"),
+    Bug("B40", "LMCache #1350",
+        "Decode read before the data was there: completion was signalled too early.",
+        edited(DIRECT, "B40", ReplaceRow("succeed", Row(
+            "succeed", at=Sending.TRANSFERRING, to=Sending.SUCCESS,
+            when=forall(other, implies(feeds(p, other), exists(
+                spot, write(p, h, other, spot).among(Write.POSTED, Write.LANDED)))),
+            send=[each(d, done(p, h, d), where=feeds(p, d))]))),
+        ONE, READ),
+    Bug("R8a", "sglang, from the code of 0.5.23",
+        "A late Success of an earlier life of the room completed the present one.",
+        edited(DIRECT, "R8a", AddRow(engine, Row(
+            "done_of_another_life", choose=(d, h, k, p),
+            when=[h.differs(k), done(p, k, d), receiving(d, h) == Receiving.WAITING,
+                  claim(d, h, p) == Claim.OUT],
+            do=[receiving(d, h).to(Receiving.TRANSFERRING), claim(d, h, p).to(Claim.LANDED)]))),
+        TWO_LIVES, READ, note="the status names the room and no life"),
+    Bug("R25", "sglang, from the code of 0.5.23",
+        "Decode answered Success for a request that prefill had reported as failed.",
+        edited(SYSTEM, "R25", AddRow(source, Row(
+            "report_anyway", at=Sending.FAILED, when=ALL_LANDED,
+            send=[each(d, done(p, h, d), where=feeds(p, d))]))),
+        ONE, "S14_no_success_after_a_failure",
+        note="the status message is decided before the state is"),
+)
+
+PROPAGATION: Final = (
+    Bug("B31", "sglang #28651, #36033, #36612",
+        "Prefill aborted and said nothing; decode held memory for 300 s, and throughput fell.",
+        edited(PROMPT, "B31", DropRow("tell_failure")), ONE, SINK_HEARS),
+    Bug("B51", "vLLM #52234",
+        "A failed load was not told to the request that waited for it.",
+        edited(PROMPT, "B51", ReplaceRow("hear_failure", Ignore(
+            failed(p, h, d), at=UNDER_WAY, why="somebody else will see to it"))),
+        ONE, SINK_HEARS),
+    Bug("B52", "Dynamo #13703, #14507",
+        "Cancelling on decode never reached the prefill worker.",
+        edited(PROMPT, "B52", DropEffect("abort_receive", STOP_ALL)), ONE, SOURCE_HEARS),
+    Bug("B50", "mori #29133, #31876",
+        "ABORT was dropped by a check in front of its handler.",
+        edited(PROMPT, "B50", Retarget("stop", at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
+               AddRow(source, Ignore(abort(d, h, p), at=Sending.TRANSFERRING,
+                                     when=drain(p, h, d) == Drain.UNASKED,
+                                     why="it looks malformed"))),
+        ONE, CHUNK_BACK),
+    Bug("R4", "sglang, from the code of 0.5.23",
+        "An abort came before the request and was forgotten; the request then waited for 300 s.",
+        edited(PROMPT, "R4", Retarget("stop", at=RUNNING), AddRow(source, Ignore(
+            abort(d, h, p), at=Sending.UNKNOWN, when=drain(p, h, d) == Drain.UNASKED,
+            why="there is no such room"))),
+        ONE, SOURCE_HEARS),
+    Bug("R5", "sglang #9726, #30769; tokenspeed #1427",
+        "Decode published its memory after prefill had given up, and waited for 300 s.",
+        edited(PROMPT, "R5",
+               ReplaceRow("refuse_meeting", Ignore(
+                   introduce(d, h, p), at=Sending.FAILED, why="the room is over")),
+               ReplaceRow("refuse_address", Ignore(
+                   publish(d, h, p), at=Sending.FAILED, why="the room is over"))),
+        ONE, SINK_HEARS),
+    Bug("R3", "sglang #27372",
+        "ABORT was sent once, and lost when the connection broke.",
+        edited(PATIENT, "R3", DropRow("abort_again")), LOSING, SOURCE_HEARS),
+    Bug("R22", "sglang, from the code of 0.5.23",
+        "The last status was lost, and decode aborted a transfer that had succeeded.",
+        edited(PATIENT, "R22", ReplaceRow("done_again", Ignore(
+            publish(d, h, p), at=Sending.SUCCESS, why="it has been told"))),
+        LOSING, "L1_who_has_all_parts_commits"),
+)
+
+TIMERS: Final = (
+    Bug("B28", "sglang #34692, nixl #795",
+        "A request hung after its prefill server had died: one backend had no heartbeat.",
+        edited(PROMPT, "B28", DropRow("lose_source")), CRASHING, "L7_a_sink_notices_a_crash"),
+    Bug("B64", "sglang #31800",
+        "Admission slots leaked: a transfer that stuck half-way had no timer.",
+        edited(SYSTEM, "B64", Retarget("give_up_transfer", at=Receiving.WAITING)),
+        TWO_SOURCES, "L1_a_sink_ends", note="the timer runs in WaitingForInput only"),
+    Bug("R12", "sglang #31800",
+        "Memory of a failed request was held for ever, because one source never answered.",
+        edited(SYSTEM, "R12", DropRow("fence_silent")), ONE, "L4_every_chunk_comes_back",
+        note="deferred release without its bound"),
+)
+
+BUGS: Final[tuple[Bug, ...]] = RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS
