@@ -4,6 +4,7 @@ was reached), 4 internal error.
 
 import argparse
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,10 +12,8 @@ from types import ModuleType
 from typing import Final
 
 from pdproto import __version__
-from pdproto.check.layout import TooLargeError
-from pdproto.check.load import LoadError
-from pdproto.cli.options import UsageError
-from pdproto.spec.language.place import SpecError
+
+# The rest of the package takes a while to import: it is imported where Ctrl-C is answered.
 
 VERBS: Final = ("check", "lint", "tables", "export", "bench")
 USAGE: Final = 2
@@ -25,32 +24,59 @@ INTERNAL: Final = 4
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; every foreseeable error is one clear line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    verb = next((argument for argument in arguments if argument in VERBS), None)
-    parser = _parser(verb)
-    parsed = parser.parse_args(arguments)
     try:
+        parsed = _parser(arguments).parse_args(arguments)
         return int(parsed.run(parsed))
-    except (SpecError, LoadError, TooLargeError, UsageError, OSError) as error:
-        return _failed(str(error), USAGE)
     except KeyboardInterrupt:
-        return _failed("interrupted before there was anything to report", UNKNOWN)
-    except Exception:
+        return _failed("interrupted before the answer was complete", UNKNOWN)
+    except MemoryError:
+        return _failed("memory ran out: give smaller sizes with --size", UNKNOWN)
+    except BrokenPipeError:
+        # Whoever read the output has left. What Python still holds of it goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNKNOWN
+    except Exception as error:
+        line = _foreseen(error)
+        if line is not None:
+            return _failed(line, USAGE)
         traceback.print_exc()
         return _failed("this is a bug in pdproto: please report it with the lines above", INTERNAL)
 
 
+def _foreseen(error: Exception) -> str | None:
+    """What to say of an error that is the user's, or the machine's."""
+    from pdproto.check.layout import TooLargeError  # noqa: PLC0415 - see above
+    from pdproto.check.load import LoadError  # noqa: PLC0415
+    from pdproto.cli.options import UsageError  # noqa: PLC0415
+    from pdproto.spec.language.place import SpecError  # noqa: PLC0415
+
+    match error:
+        case TooLargeError():
+            return f"{error}; give smaller sizes with --size"
+        case SpecError() | LoadError() | UsageError() | OSError():
+            return str(error)
+        case _:
+            return None
+
+
 def _failed(message: str, status: int) -> int:
-    print(f"pdproto: {message}", file=sys.stderr)  # noqa: T201 - the command line's own output
+    if sys.stderr is not None:  # it is None if it was closed, and print would take stdout then
+        print(f"pdproto: {message}", file=sys.stderr)  # noqa: T201 - the command line's own output
     return status
 
 
-def _parser(verb: str | None) -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser; only the verb that is asked for is imported in full."""
-    parser = argparse.ArgumentParser(prog="pdproto", description=__doc__)
+    from pdproto.cli.options import Parser, VerbParser  # noqa: PLC0415 - see above
+
+    parser = Parser(prog="pdproto", description=__doc__)
     parser.add_argument("--version", action="version", version=f"pdproto {__version__}")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs = parser.add_subparsers(
+        dest="verb", required=True, metavar="VERB", parser_class=VerbParser
+    )
+    asked = arguments[0] if arguments and arguments[0] in VERBS else None
     for name in VERBS:
-        if verb is not None and name != verb:
+        if asked is not None and name != asked:
             verbs.add_parser(name)
             continue
         module = _module(name)

@@ -1,35 +1,84 @@
-"""Options that several verbs share: sizes, faults, where results go."""
+"""Options that several verbs share: the system, sizes, faults, where results go."""
 
 import argparse
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final, NoReturn, TextIO
 
+from pdproto.check.load import BUILT_IN
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import Configuration, System
 
-STANDARD_OUTPUT = "-"
+STANDARD_OUTPUT: Final = "-"
+SEVERAL: Final = ("--size", "--faults", "--property")  # options that take one value or more
+DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
 
 
 class UsageError(Exception):
     """An option does not fit the system it is given for."""
 
 
-def add_system(parser: argparse.ArgumentParser) -> None:
-    """The positional SYSTEM."""
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the usage is for those who ask for it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+class VerbParser(Parser):
+    """A parser for the arguments of one verb, where SYSTEM may stand anywhere."""
+
+    def parse_known_args(  # type: ignore[override]  # the stub has overloads for namespaces
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[Any, list[str]]:
+        return super().parse_known_args(system_first(args or ()), namespace)
+
+
+def system_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with SYSTEM where no option can swallow it: `--size A=2 B=3 lock-server`.
+
+    What stands among the values of such an option is a SYSTEM if it is a built-in name or has a
+    colon, which neither sizes nor the names of faults and properties have.
+    """
+    within = False
+    for place, argument in enumerate(arguments):
+        if argument.startswith("-"):
+            within = argument in SEVERAL
+        elif within and (argument in BUILT_IN or ":" in argument or argument.endswith(".py")):
+            return [argument, *arguments[:place], *arguments[place + 1 :]]
+    return list(arguments)
+
+
+def whole_number(text: str) -> int:
+    """A count of at least 1, with commas or underscores if one likes: "1,000,000"."""
+    digits = text.replace("_", "").replace(",", "")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX and int(digits)):
+        raise argparse.ArgumentTypeError(f"want a whole number of at least 1, not {text[:40]!r}")
+    return int(digits)
+
+
+def add_system(parser: argparse.ArgumentParser, *, default: str | None = None) -> None:
+    """The positional SYSTEM, which may be left out where there is a default."""
     parser.add_argument(
         "system",
         metavar="SYSTEM",
-        help="a built-in name, module:attribute, or path/to/file.py:attribute",
+        nargs=None if default is None else "?",
+        default=default,
+        help="a built-in name, module:attribute, or path/to/file.py:attribute"
+        + (f" (default: {default})" if default else ""),
     )
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
     """--configuration, --size and --faults."""
     parser.add_argument(
-        "--configuration", metavar="NAME", default="default", help="named sizes (default: default)"
-    )
+        "--configuration", metavar="NAME", default="default",
+        help="sizes, faults and topology under a name of the system (default: default)",
+    )  # fmt: skip
     parser.add_argument(
         "--size",
         metavar="SORT=N",
@@ -44,14 +93,14 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
         action="append",
         nargs="+",
         default=[],
-        help="fault layers to add; `none` takes those of the configuration away",
+        help="the fault layers, instead of those of the configuration; `none` for none",
     )
 
 
 def configuration(system: System, arguments: argparse.Namespace) -> Configuration:
     """The configuration that the options ask for. Raises UsageError."""
     base = _named(system, arguments.configuration)
-    sizes = dict(base.sizes) | dict(_sizes(system, _flat(arguments.size)))
+    sizes = dict(base.sizes) | _sizes(system, _flat(arguments.size))
     missing = [sort.__name__ for sort in system.sorts if sort not in sizes]
     if missing:
         raise UsageError(f"{system.name}: how large is {missing[0]}? Give --size {missing[0]}=2")
@@ -71,15 +120,20 @@ def _named(system: System, name: str) -> Configuration:
     raise UsageError(f"{system.name} has no configuration {name!r}; it has: {known}")
 
 
-def _sizes(system: System, texts: Iterable[str]) -> Iterable[tuple[type[Sort], int]]:
+def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
     sorts = {sort.__name__: sort for sort in system.sorts}
+    sizes: dict[type[Sort], int] = {}
     for text in texts:
         name, _, number = text.partition("=")
         if name not in sorts:
             raise UsageError(f"{system.name} has no sort {name!r}; it has: {', '.join(sorts)}")
-        if not number.isdecimal() or int(number) < 1:
-            raise UsageError(f"--size {text}: want {name}=N with a whole number N of at least 1")
-        yield sorts[name], int(number)
+        try:
+            size = whole_number(number)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"--size {name}=N: {error}") from None
+        if sizes.setdefault(sorts[name], size) != size:
+            raise UsageError(f"--size {name} is given twice: {sizes[sorts[name]]} and {size}")
+    return sizes
 
 
 def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str, ...]:
@@ -88,21 +142,82 @@ def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str,
     if names == ["none"]:
         return ()
     for name in names:
+        if name == "none":
+            raise UsageError("--faults none stands alone: it takes every layer away")
         if name not in system.faults:
             known = ", ".join(system.faults) or "none"
             raise UsageError(f"{system.name} has no fault layer {name!r}; it has: {known}")
     return tuple(dict.fromkeys(names))
 
 
+def check_targets(targets: Iterable[str | None]) -> None:
+    """Raise UsageError now for what could not be written after a long search."""
+    given = [target for target in targets if target is not None]
+    for target in given:
+        if given.count(target) > 1:
+            what = "standard output" if target == STANDARD_OUTPUT else target
+            raise UsageError(f"two results cannot both go to {what}")
+        if target != STANDARD_OUTPUT:
+            _check_path(target, _resolved(target))
+
+
+def _check_path(target: str, path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"cannot write {target!r}: it is a folder")
+    ancestor = next(parent for parent in path.parents if parent.exists())
+    if not ancestor.is_dir():
+        raise UsageError(f"cannot write {target!r}: {ancestor} is no folder")
+    if not os.access(ancestor, os.W_OK) and not path.exists():
+        raise UsageError(f"cannot write {target!r}: no permission to write in {ancestor}")
+
+
 def write(text: str, target: str) -> None:
-    """Write a result to a file, whole or not at all, or to standard output for `-`."""
+    """Write a result to a file, whole or not at all, or to standard output for `-`.
+
+    A folder that is missing is made. Raises UsageError if the result cannot be written.
+    """
     if target == STANDARD_OUTPUT:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        with standard_output() as stream:
+            stream.write(text if text.endswith("\n") else text + "\n")
         return
-    path = Path(target)
-    partial = path.with_name(path.name + ".partial")
+    path = _resolved(target)
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")  # a device or a pipe must stay what it is
+        else:
+            _replace(path, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {target!r}: {error.strerror}") from error
+
+
+def _resolved(target: str) -> Path:
+    """Where the target really lies: a link stays a link."""
+    return Path(os.path.realpath(target))
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Two runs that write the same file must not meet in its unfinished form.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def standard_output() -> Iterator[TextIO]:
+    """Standard output for a result. A reader that has seen enough (`| head`) changes no answer."""
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer goes nowhere, also when Python flushes it at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"standard output takes {error.encoding} only: name a file, which is UTF-8"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot write to standard output: {error.strerror}") from error
