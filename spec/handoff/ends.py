@@ -24,7 +24,7 @@ class Sending(State):
 
 
 class Receiving(State):
-    """What a sink's poll answers. WAITING: its memory is published (WaitingForInput)."""
+    """What a sink's poll answers. WAITING: its memory is published (that is WaitingForInput)."""
 
     UNKNOWN = auto()
     BOOTSTRAPPING = auto()
@@ -32,6 +32,7 @@ class Receiving(State):
     TRANSFERRING = auto()
     SUCCESS = auto()
     FAILED = auto()
+    GONE = auto()
 
 
 class Write(State):
@@ -117,10 +118,12 @@ write = source.function("write", Write, Sink, Landing, edges={
 write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
 
 receiving = sink.function("receiving", Receiving, edges={
-    Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING,),
-    Receiving.BOOTSTRAPPING: (Receiving.WAITING, Receiving.FAILED),
-    Receiving.WAITING: (Receiving.TRANSFERRING, Receiving.FAILED),
-    Receiving.TRANSFERRING: (Receiving.SUCCESS, Receiving.FAILED),
+    Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING, Receiving.GONE),
+    Receiving.BOOTSTRAPPING: (Receiving.WAITING, Receiving.FAILED, Receiving.GONE),
+    Receiving.WAITING: (Receiving.TRANSFERRING, Receiving.FAILED, Receiving.GONE),
+    Receiving.TRANSFERRING: (Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE),
+    Receiving.SUCCESS: (Receiving.GONE,),
+    Receiving.FAILED: (Receiving.GONE,),
 })
 memory = sink.function("memory", Memory)
 memory.shared_with(pool, writes=(Memory.GIVEN,))

@@ -5,15 +5,18 @@ Rule 2: once a fence is done, nothing of the fenced source lands in that life's 
 Rule 3: a fence takes time: what lands before it is done has landed. An engine without one can
         only tell when the writer is gone for good; until then the chunk is in quarantine.
 
-The faults: the network loses messages, a source dies with writes under way, and (`stray`) an engine
-breaks rule 2. Nothing here is known to break it silently except engines that declare no fence; the
-digest is what stands between such a write and a committed page.
+The faults: the network loses messages, a source or a sink dies with writes under way, and (`stray`)
+an engine breaks rule 2. The digest is what then stands between such a write and a committed page.
+
+A source has no heartbeat of a sink: the engine refuses its writes, or its bootstrap times out.
 """
 
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
     Claim,
+    Memory,
+    Receiving,
     Sending,
     Write,
     abort,
@@ -32,8 +35,11 @@ from pdproto.spec.handoff.ends import (
     introduce,
     k,
     lease,
+    memory,
     p,
+    page,
     publish,
+    receiving,
     sending,
     write,
 )
@@ -43,12 +49,15 @@ world = Machine("world", world=True)
 
 ENGINE: Final = Table(engine, rows=(
     Row("land", choose=(p, h, d, b),
-        when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) != Claim.FENCED],
+        when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) != Claim.FENCED,
+              receiving(d, h) != Receiving.GONE],
         do=[write(p, h, d, b).to(Write.LANDED), content(d, h, b, p).to(True)], fair=False,
         why="late, or never: nobody may count on it"),
     Row("refuse", choose=(p, h, d, b),
-        when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) == Claim.FENCED],
-        do=[write(p, h, d, b).to(Write.REFUSED)], why="the sink keeps this source out"),
+        when=[write(p, h, d, b) == Write.POSTED,
+              (claim(d, h, p) == Claim.FENCED) | (receiving(d, h) == Receiving.GONE)],
+        do=[write(p, h, d, b).to(Write.REFUSED)],
+        why="the sink keeps this source out, or its connections have ended with it"),
     Row("finish_fence", choose=(d, h, p),
         when=[claim(d, h, p) == Claim.FENCING, can_fence(d) | (sending(p, h) == Sending.GONE)],
         do=[claim(d, h, p).to(Claim.FENCED)],
@@ -62,6 +71,13 @@ LOSSY: Final = Table(world, rows=tuple(
 CRASH: Final = Table(world, rows=(
     Row("vanish", choose=(p,), do=[sending(p, ANY).to(Sending.GONE), gone(p, ANY, ANY).to(True)],
         fair=False, why="the process dies; its adapter may still be writing"),
+))
+
+SINK_CRASH: Final = Table(world, rows=(
+    Row("vanish_sink", choose=(d,),
+        do=[receiving(d, ANY).to(Receiving.GONE), memory(d, ANY).to(Memory.UNASKED),
+            lease(d, ANY, ANY).to(False), page(d, ANY, ANY).to(False)],
+        fair=False, why="the process dies, and its memory with it"),
 ))
 
 STRAY: Final = Table(world, rows=(

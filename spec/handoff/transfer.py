@@ -47,7 +47,7 @@ from pdproto.spec.handoff.ends import (
     sending,
     write,
 )
-from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, STRAY
+from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, SINK_CRASH, STRAY
 from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
 from pdproto.spec.handoff.source import SOURCE
@@ -68,6 +68,7 @@ from pdproto.spec.language import (
     System,
     Tuples,
     all_of,
+    any_of,
     edited,
     exists,
     forall,
@@ -81,7 +82,9 @@ SENDING_ENDED: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Send
 RECEIVING_NOW: Final = receiving(d, h).among(
     Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING
 )
-RECEIVING_ENDED: Final = COMMITTED | GIVEN_UP
+RECEIVING_ENDED: Final = receiving(d, h).among(
+    Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE
+)
 
 # A living writer that the sink's engine cannot keep out, and whose write does not end.
 IN_QUARANTINE: Final = all_of(
@@ -91,7 +94,11 @@ CHUNK_IS_BACK: Final = ~lease(d, h, b) | exists(p, IN_QUARANTINE)
 KV_IS_BACK: Final = (
     ~kv(p, h) | (sending(p, h) == Sending.GONE) | exists(d, feeds(p, d) & IN_QUARANTINE)
 )
-SETTLED: Final = ~claim(d, h, p).among(*UNANSWERED, Claim.FENCING) | IN_QUARANTINE
+SETTLED: Final = any_of(
+    ~claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
+    IN_QUARANTINE,
+    receiving(d, h) == Receiving.GONE,
+)
 
 SAFETY: Final = (
     OnRow("S1_no_write_into_anothers_memory", "land", lease(d, h, b),
@@ -170,12 +177,14 @@ SYSTEM: Final = System(
     tables=(SOURCE, SINK, POOL, ENGINE),
     properties=SAFETY + PAGES + LIVENESS,
     final=FINAL,
-    faults={"lossy": (LOSSY,), "crash": (CRASH,), "stray": (STRAY,)},
+    faults={
+        "lossy": (LOSSY,), "crash": (CRASH,), "sink-crash": (SINK_CRASH,), "stray": (STRAY,),
+    },
     configurations={
         # Two lives and one chunk: the second gets what the first may still be writing to.
         "default": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
         "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
-        "sinks": Configuration(_sizes(sinks=2), faults=("crash",), dead_bits=True),
+        "sinks": Configuration(_sizes(sinks=2), faults=("crash", "sink-crash"), dead_bits=True),
         "stray": Configuration(_sizes(lives=2), faults=("stray",), dead_bits=True),
         "no-fence": Configuration(
             _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True),
