@@ -7,7 +7,7 @@ guards that never hold. So the engine has an order of its own, and `Packed` lead
 """
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Final
@@ -34,7 +34,15 @@ class Guards(ctypes.Structure):
     _fields_ = _fields(
         ("count", "blocks"),
         (
-            *("block_start", "block_word", "key_mask", "key_value", "simple", "mask", "value"),
+            *(
+                "block_start",
+                "block_word",
+                "block_simple",
+                "key_mask",
+                "key_value",
+                "mask",
+                "value",
+            ),
             *("clause_start", "literal_start", "literal_word", "literal_mask", "literal_value"),
         ),
     )
@@ -60,7 +68,7 @@ class Image(ctypes.Structure):
     _fields_ = (
         *_fields(("words",), ()),
         ("rows", Actions),
-        *_fields((), ("row_number", "row_progress")),
+        *_fields((), ("row_number", "block_progress")),
         ("sweeps", Actions),
         ("patterns", Guards),
         ("final", Guards),
@@ -128,6 +136,10 @@ class Arena:
         placed = [_NEVER if p == PADDING else guards[p] for p in _places(blocks)]
         key_words = [block.word for block in blocks for _ in block.places]
         keys = [_WORD << word * WORD_BITS for word in key_words]
+        simple = [
+            not (g.clauses or (g.mask | g.value) & ~key)
+            for g, key in zip(placed, keys, strict=True)
+        ]
         clauses = [clause for guard in placed for clause in guard.clauses]
         literals = [literal for clause in clauses for literal in clause]
         words = [_word(literal.mask) for literal in literals]
@@ -136,12 +148,9 @@ class Arena:
             blocks=len(blocks),
             block_start=self.array(_starts(len(block.places) for block in blocks)),
             block_word=self.array(block.word for block in blocks),
+            block_simple=self.array(_bits(simple, blocks)),
             key_mask=self.array(map(_in_word, (g.mask for g in placed), key_words)),
             key_value=self.array(map(_in_word, (g.value for g in placed), key_words)),
-            simple=self.array(
-                not g.clauses and not (g.mask | g.value) & ~key
-                for g, key in zip(placed, keys, strict=True)
-            ),
             mask=self.states(g.mask for g in placed),
             value=self.states(g.value for g in placed),
             clause_start=self.array(_starts(len(g.clauses) for g in placed)),
@@ -169,11 +178,12 @@ class PackedProgram(Arena):
         patterns, final = self.possible(program.patterns), self.possible(program.final)
         self.rows = _places(rows)
         self.patterns = _places(by_word(patterns))
+        progress = [place != PADDING and program.progress[place] for place in self.rows]
         self.image = Image(
             words=self.words,
             rows=self._actions(program.rows, rows),
             row_number=self.array(max(place, 0) for place in self.rows),
-            row_progress=self.array(p != PADDING and program.progress[p] for p in self.rows),
+            block_progress=self.array(_bits(progress, rows)),
             sweeps=self._actions(program.sweeps, sweeps),
             patterns=self.guards(patterns, by_word(patterns)),
             final=self.guards(final, by_word(final)),
@@ -246,6 +256,13 @@ def _blocks(places: Iterable[int], keys: Sequence[int]) -> list[Block]:
         for start in range(0, len(members), BLOCK_MAX):
             blocks.append(Block(word, tuple(members[start : start + BLOCK_MAX])))
     return blocks
+
+
+def _bits(flags: Sequence[bool], blocks: Iterable[Block]) -> Iterator[int]:
+    """A word for each block: bit i is the flag of its i-th guard."""
+    rest = iter(flags)
+    for block in blocks:
+        yield sum(next(rest) << i for i, _ in enumerate(block.places))
 
 
 def _places(blocks: Iterable[Block]) -> list[int]:

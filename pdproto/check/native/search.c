@@ -60,8 +60,8 @@ typedef struct {
     u64 count, blocks;
     const u64 *block_start;            /* [blocks + 1] */
     const u64 *block_word;             /* [blocks] the word that the keys of a block are about */
+    const u64 *block_simple;           /* [blocks] bit i: the i-th key is the whole guard */
     const u64 *key_mask, *key_value;   /* [count] the guard's cube in the key word */
-    const u64 *simple;                 /* [count] whether the key is the whole guard */
     const u64 *mask, *value;           /* [count, words] the guard's cube */
     const u64 *clause_start;           /* [count + 1] */
     const u64 *literal_start;          /* [clauses + 1] */
@@ -92,7 +92,7 @@ typedef struct {
     u64 words;                         /* in a state; W below */
     Actions rows;
     const u64 *row_number;             /* [rows] the number that the program gives it */
-    const u64 *row_progress;           /* [rows] */
+    const u64 *block_progress;         /* [blocks of rows] bit i: the i-th row is progress */
     Actions sweeps;
     Guards patterns;
     Guards final;                      /* states that are not stuck, though nothing moves them */
@@ -124,17 +124,6 @@ __attribute__((target("avx2"))) static u64 match_avx2(const u64 *mask, const u64
     }
     return bits;
 }
-
-__attribute__((target("avx512f"))) static u64 match_avx512(const u64 *mask, const u64 *value,
-                                                           u64 count, u64 word) {
-    u64 bits = 0;
-    __m512i wide = _mm512_set1_epi64((long long)word);
-    for (u64 i = 0; i < count; i += 8) {
-        __m512i cube = _mm512_and_si512(wide, _mm512_loadu_si512(mask + i));
-        bits |= (u64)_mm512_cmpeq_epi64_mask(cube, _mm512_loadu_si512(value + i)) << i;
-    }
-    return bits;
-}
 #endif
 
 INLINE u64 match_block(Match *match, const Guards *guards, u64 block, const u64 *state) {
@@ -161,6 +150,16 @@ INLINE bool holds(const Guards *guards, u64 guard, const u64 *state, u64 W) {
     for (u64 w = 0; w < W; w++)
         wrong |= (state[w] & mask[w]) ^ value[w];
     return !wrong && clauses_hold(guards, guard, state);
+}
+
+/* The guards of the block, among those of the given bits, that hold. */
+INLINE u64 holding(Match *match, const Guards *guards, u64 block, u64 among, const u64 *state,
+                   u64 W) {
+    u64 bits = among ? match_block(match, guards, block, state) & among : 0;
+    for (u64 rest = bits & ~guards->block_simple[block]; rest; rest &= rest - 1)
+        if (!holds(guards, guards->block_start[block] + (u64)__builtin_ctzll(rest), state, W))
+            bits &= ~(rest & -rest);
+    return bits;
 }
 
 /* ---- States ---------------------------------------------------------------------------------- */
@@ -199,12 +198,12 @@ INLINE u64 hash(const u64 *state, u64 W) {
 static void sweep(const Program *program, Match *match, u64 *state, u64 W) {
     const Guards *guards = &program->sweeps.guards;
     for (u64 block = 0; block < guards->blocks; block++) {
-        u64 start = guards->block_start[block];
+        u64 start = guards->block_start[block], simple = guards->block_simple[block];
         u64 bits = match_block(match, guards, block, state);
         while (bits) {
             u64 lane = (u64)__builtin_ctzll(bits), later = ~(u64)1 << lane;
             bits &= later;
-            if (!guards->simple[start + lane] && !holds(guards, start + lane, state, W))
+            if (!(simple >> lane & 1) && !holds(guards, start + lane, state, W))
                 continue;
             u64 before = state[guards->block_word[block]];
             apply(&program->sweeps, start + lane, state, state, W);
@@ -295,10 +294,9 @@ typedef struct {
     char apart[128];                   /* two shards share no cache line */
 } Shard;
 
+/* States posted to a shard, each followed by a word that tells where it comes from. */
 typedef struct {
-    u64 *states;                       /* [CHUNK_STEPS + rows, words] */
-    u32 *parents;                      /* [CHUNK_STEPS + rows] */
-    u32 count;
+    u64 *start, *end;                  /* room for CHUNK_STEPS + rows of them */
 } Box;
 
 typedef void Seek(const Shard *shards, const u64 *hashes, u64 *found, u32 count, u64 W);
@@ -404,19 +402,6 @@ __attribute__((target("avx2"))) static void seek_avx2(const Shard *shards, const
                                            _mm256_cmpeq_epi64(tags, wanted));
             candidates |= (u32)_mm256_movemask_pd(_mm256_castsi256_pd(good)) << 4 * half;
         }
-        found[i] = settle(table, hashes[i], candidates, W);
-    }
-}
-
-__attribute__((target("avx512f"))) static void seek_avx512(const Shard *shards, const u64 *hashes,
-                                                           u64 *found, u32 count, u64 W) {
-    const __m512i tag_bits = _mm512_set1_epi64((long long)~INDEX_MASK);
-    for (u32 i = 0; i < count; i++) {
-        const Table *table = &shards[shard_of(hashes[i])].table;
-        __m512i bucket = _mm512_load_si512(table->slots + home(table, hashes[i]));
-        __m512i wanted = _mm512_set1_epi64((long long)tag(hashes[i]));
-        u32 candidates = _mm512_testn_epi64_mask(bucket, bucket);
-        candidates |= _mm512_testn_epi64_mask(_mm512_xor_si512(bucket, wanted), tag_bits);
         found[i] = settle(table, hashes[i], candidates, W);
     }
 }
@@ -583,54 +568,44 @@ static void run(Search *search, u32 workers, void (*body)(Search *, u32 worker))
 
 /* ---- Expanding ------------------------------------------------------------------------------- */
 
-typedef struct {
-    int64_t *fired;
-    int64_t sign;
-    const u64 *progress;
-    u64 progressed;
-} Tally;
-
-/* The steps that the rows of a block take from the state, without those that lead back to it.
-   next: [64, W] where each leads, in stored form; rows: [64]. Returns how many there are. */
-INLINE u32 steps(const Search *search, u64 block, const u64 *state, Tally *tally, u64 *next,
-                 u32 *rows, u64 W) {
+/* Take the rows of the bits, all of them enabled, and keep the steps that lead elsewhere: where
+   to, in stored form, in next: [64, W], and by which lane of the block in lanes: [64]. Returns
+   how many there are. */
+INLINE u32 steps(const Search *search, u64 block, u64 bits, const u64 *state, u64 *next, u8 *lanes,
+                 u64 W) {
     const Program *program = search->program;
-    const Guards *guards = &program->rows.guards;
-    u64 start = guards->block_start[block];
+    u64 start = program->rows.guards.block_start[block];
+    bool normalises = search->normalises;
     u32 count = 0;
-    for (u64 bits = match_block(search->match, guards, block, state); bits; bits &= bits - 1) {
-        u64 row = start + (u64)__builtin_ctzll(bits);
-        if (!guards->simple[row] && !holds(guards, row, state, W))
-            continue;
-        apply(&program->rows, row, state, next + count * W, W);
-        if (search->normalises)
-            normalise(program, search->match, next + count * W, W);
-        bool moved = !same(next + count * W, state, W);
-        if (tally) {
-            tally->fired[row] += tally->sign;
-            tally->progressed |= tally->progress[row] & moved;
-        }
-        rows[count] = (u32)row;
-        count += moved;
+    for (; bits; bits &= bits - 1) {
+        u64 lane = (u64)__builtin_ctzll(bits), *successor = next + count * W;
+        apply(&program->rows, start + lane, state, successor, W);
+        if (normalises)
+            normalise(program, search->match, successor, W);
+        lanes[count] = (u8)lane;
+        count += !same(successor, state, W);
     }
     return count;
 }
 
-INLINE void post(Box *box, const u64 *state, u32 word, u64 W) {
-    copy(box->states + box->count * W, state, W);
-    box->parents[box->count++] = word;
+INLINE u64 enabled(const Search *search, u64 block, const u64 *state, u64 W) {
+    return holding(search->match, &search->program->rows.guards, block, ~(u64)0, state, W);
+}
+
+INLINE void post(Box *box, const u64 *state, u64 extra, u64 W) {
+    u64 *end = box->end;
+    copy(end, state, W);
+    end[W] = extra;
+    box->end = end + W + 1;
 }
 
 INLINE void look_for_patterns(Search *search, Shard *shard, const u64 *state, u32 identity, u64 W) {
     const Guards *patterns = &search->program->patterns;
     for (u64 block = 0; block < patterns->blocks; block++) {
-        u64 bits = search->live[block];
-        if (bits)
-            bits &= match_block(search->match, patterns, block, state);
+        u64 bits = holding(search->match, patterns, block, search->live[block], state, W);
         for (; bits; bits &= bits - 1) {
             u64 pattern = patterns->block_start[block] + (u64)__builtin_ctzll(bits);
-            if (shard->hit[pattern] == NONE &&
-                (patterns->simple[pattern] || holds(patterns, pattern, state, W))) {
+            if (shard->hit[pattern] == NONE) {
                 shard->hit[pattern] = identity;
                 shard->hits++;
             }
@@ -638,37 +613,42 @@ INLINE void look_for_patterns(Search *search, Shard *shard, const u64 *state, u3
     }
 }
 
-INLINE bool is_final(Search *search, const u64 *state, u64 W) {
+static bool is_final(const Search *search, const u64 *state) {
     const Guards *final = &search->program->final;
+    u64 any = 0;
     for (u64 block = 0; block < final->blocks; block++)
-        for (u64 bits = match_block(search->match, final, block, state); bits; bits &= bits - 1) {
-            u64 guard = final->block_start[block] + (u64)__builtin_ctzll(bits);
-            if (final->simple[guard] || holds(final, guard, state, W))
-                return true;
-        }
-    return false;
+        any |= holding(search->match, final, block, ~(u64)0, state, search->words);
+    return any;
 }
 
 /* Expand the shard's chunk of this round. A sign of -1 takes back what that has counted. */
 INLINE void expand(Search *search, u32 number, u32 worker, int64_t sign, u64 W) {
     Shard *shard = &search->shard[number];
     Box *box = search->box[number];
-    Tally tally = {search->fired[worker], sign, search->program->row_progress, 0};
-    u64 blocks = search->program->rows.guards.blocks, next[64 * W];
-    u32 rows[64], posted = 0, index = shard->expanded;
+    const Guards *guards = &search->program->rows.guards;
+    u64 next[64 * W];
+    u8 lanes[64];
+    u32 posted = 0, index = shard->expanded;
     u32 end = shard->level_end - index < CHUNK_STATES ? shard->level_end : index + CHUNK_STATES;
     for (; index < end && posted < CHUNK_STEPS; index++) {
         const u64 *state = shard->table.states + index * W;
         u32 identity = number << INDEX_BITS | index;
+        u64 progress = 0;
         look_for_patterns(search, shard, state, identity, W);
-        tally.progressed = 0;
-        for (u64 block = 0; block < blocks; block++) {
-            u32 count = steps(search, block, state, &tally, next, rows, W);
-            for (u32 i = 0; i < count; i++)
+        for (u64 block = 0; block < guards->blocks; block++) {
+            int64_t *fired = search->fired[worker] + guards->block_start[block];
+            u64 bits = enabled(search, block, state, W), moved = 0;
+            u32 count = steps(search, block, bits, state, next, lanes, W);
+            for (; bits; bits &= bits - 1)
+                fired[__builtin_ctzll(bits)] += sign;
+            for (u32 i = 0; i < count; i++) {
                 post(box + shard_of(hash(next + i * W, W)), next + i * W, identity, W);
+                moved |= (u64)1 << lanes[i];
+            }
+            progress |= moved & search->program->block_progress[block];
             posted += count;
         }
-        if (!tally.progressed && !is_final(search, state, W) && !shard->stuck++)
+        if (!progress && !is_final(search, state) && !shard->stuck++)
             shard->stuck_first = identity;
     }
     shard->round_end = index;
@@ -684,43 +664,41 @@ typedef struct {
     u64 hash[BATCH], slot[BATCH];      /* where the search for the state goes on */
 } Aims;
 
-/* Hash the states and find where they probably are, with the cache misses of all of them under
-   way at once. */
-INLINE void aim(const Search *search, const u64 *states, u32 count, Aims *aims, u64 W) {
+/* Hash the posted states and find where they probably are, with the cache misses of all of them
+   under way at once. */
+INLINE void aim(const Search *search, const u64 *posted, u32 count, Aims *aims, u64 W) {
     for (u32 i = 0; i < count; i++) {
-        u64 h = aims->hash[i] = hash(states + i * W, W);
+        u64 h = aims->hash[i] = hash(posted + i * (W + 1), W);
         const Table *table = &search->shard[shard_of(h)].table;
         __builtin_prefetch(table->slots + home(table, h));
     }
     search->seek(search->shard, aims->hash, aims->slot, count, W);
 }
 
-/* Store those of the states that are new. */
-INLINE void store_batch(const Search *search, Table *table, const u64 *states, const u32 *parents,
-                        u32 count, u64 W) {
-    Aims aims;
-    aim(search, states, count, &aims, W);
-    for (u32 i = 0; i < count; i++) {
-        u64 wanted = tag(aims.hash[i]);
-        u64 slot = probe(table, aims.slot[i], wanted, states + i * W, W);
-        if (table->slots[slot])
-            continue;
-        copy(table->states + table->count * W, states + i * W, W);
-        table->parents[table->count++] = parents[i];
-        table->slots[slot] = wanted | table->count;
-    }
+INLINE u32 batch(const Box *box, const u64 *posted, u64 W) {
+    u64 left = (u64)(box->end - posted) / (W + 1);
+    return left < BATCH ? (u32)left : BATCH;
 }
 
-/* Store what was posted to the shard; reserve_shard has made room. */
+/* Store what was posted to the shard and is new; reserve_shard has made room. */
 INLINE void store(Search *search, u32 number, u64 W) {
     Table table = search->shard[number].table;
+    Aims aims;
     for (u32 from = 0; from < SHARDS; from++) {
         Box *box = &search->box[from][number];
-        for (u32 start = 0; start < box->count; start += BATCH) {
-            u32 count = box->count - start < BATCH ? box->count - start : BATCH;
-            store_batch(search, &table, box->states + start * W, box->parents + start, count, W);
+        for (u64 *posted = box->start; posted < box->end;) {
+            u32 count = batch(box, posted, W);
+            aim(search, posted, count, &aims, W);
+            for (u32 i = 0; i < count; i++, posted += W + 1) {
+                u64 wanted = tag(aims.hash[i]), slot = probe(&table, aims.slot[i], wanted, posted, W);
+                if (table.slots[slot])
+                    continue;
+                copy(table.states + table.count * W, posted, W);
+                table.parents[table.count++] = (u32)posted[W];
+                table.slots[slot] = wanted | table.count;
+            }
         }
-        box->count = 0;
+        box->end = box->start;
     }
     search->shard[number].table.count = table.count;
 }
@@ -743,12 +721,12 @@ static u64 shard_bytes(const Search *search, u32 count, u32 slot_bits) {
 
 /* Decide how large the shards must become, were all that was posted new. */
 static void plan(Search *search) {
-    u64 bytes = 0;
+    u64 bytes = 0, width = search->words + 1;
     for (u32 to = 0; to < SHARDS; to++) {
         Shard *shard = &search->shard[to];
         u64 count = shard->table.count;
         for (u32 from = 0; from < SHARDS; from++)
-            count += search->box[from][to].count;
+            count += (u64)(search->box[from][to].end - search->box[from][to].start) / width;
         if (count > search->shard_max) {
             atomic_store(&search->failed, true);
             return;
@@ -793,7 +771,7 @@ static void commit_shard(Search *search, Shard *shard) {
 
 static void empty_boxes(Search *search, u32 from) {
     for (u32 to = 0; to < SHARDS; to++)
-        search->box[from][to].count = 0;
+        search->box[from][to].end = search->box[from][to].start;
 }
 
 static void take_back(Search *search) {
@@ -865,31 +843,32 @@ INLINE void count_edges(Search *search, u32 number, u64 W) {
     Shard *shard = &search->shard[number];
     int64_t *counts = search->reading->counts + search->reading->base[number];
     u64 next[64 * W];
-    u32 rows[64];
-    for (u32 index = 0; index < shard->expanded; index++)
+    u8 lanes[64];
+    for (u32 index = 0; index < shard->expanded; index++) {
+        const u64 *state = shard->table.states + index * W;
         for (u64 block = 0; block < search->program->rows.guards.blocks; block++)
-            counts[index] += steps(search, block, shard->table.states + index * W, NULL, next, rows,
-                                   W);
+            counts[index] += steps(search, block, enabled(search, block, state, W), state, next,
+                                   lanes, W);
+    }
 }
 
-/* Look up the successors in the box, which have their rows for parents. */
+/* Look up the successors in the box, which come from rows. */
 INLINE void look_up(Search *search, Box *box, int64_t edge, u64 W) {
     const Reading *reading = search->reading;
     Aims aims;
-    for (u32 start = 0; start < box->count; start += BATCH) {
-        u32 count = box->count - start < BATCH ? box->count - start : BATCH;
-        const u64 *states = box->states + start * W;
-        aim(search, states, count, &aims, W);
-        for (u32 i = 0; i < count; i++, edge++) {
+    for (u64 *posted = box->start; posted < box->end;) {
+        u32 count = batch(box, posted, W);
+        aim(search, posted, count, &aims, W);
+        for (u32 i = 0; i < count; i++, edge++, posted += W + 1) {
             u32 number = shard_of(aims.hash[i]);
             const Table *table = &search->shard[number].table;
-            u64 slot = probe(table, aims.slot[i], tag(aims.hash[i]), states + i * W, W);
+            u64 slot = probe(table, aims.slot[i], tag(aims.hash[i]), posted, W);
             u64 position = reading->base[number] + (table->slots[slot] & INDEX_MASK) - 1;
             reading->targets[edge] = (u32)position;
-            reading->rows[edge] = (u32)search->program->row_number[box->parents[start + i]];
+            reading->rows[edge] = (u32)search->program->row_number[posted[W]];
         }
     }
-    box->count = 0;
+    box->end = box->start;
 }
 
 /* Insertion sort: only blocks of different key words are out of order. */
@@ -912,16 +891,18 @@ INLINE void fill_edges(Search *search, u32 number, u64 W) {
     Shard *shard = &search->shard[number];
     Box *box = search->box[number];
     const int64_t *starts = reading->starts + reading->base[number];
+    const Guards *guards = &search->program->rows.guards;
     u64 next[64 * W];
-    u32 rows[64];
+    u8 lanes[64];
     for (u32 index = 0, first = 0; index < shard->expanded;) {
         const u64 *state = shard->table.states + index++ * W;
-        for (u64 block = 0; block < search->program->rows.guards.blocks; block++) {
-            u32 count = steps(search, block, state, NULL, next, rows, W);
+        for (u64 block = 0; block < guards->blocks; block++) {
+            u64 bits = enabled(search, block, state, W);
+            u32 count = steps(search, block, bits, state, next, lanes, W);
             for (u32 i = 0; i < count; i++)
-                post(box, next + i * W, rows[i], W);
+                post(box, next + i * W, guards->block_start[block] + lanes[i], W);
         }
-        if (box->count < CHUNK_STEPS && index < shard->expanded)
+        if (box->end - box->start < (ptrdiff_t)(CHUNK_STEPS * (W + 1)) && index < shard->expanded)
             continue;
         look_up(search, box, starts[first], W);
         for (; first < index; first++)
@@ -978,30 +959,20 @@ EXPORT void search_close(Search *search) {
 /* Cut the arena into boxes. A box can take the successors of one more state than it should, and
    its length is odd in cache lines, lest all boxes begin in the same set of the cache. */
 static bool set_out_boxes(Search *search) {
-    u64 states = (CHUNK_STEPS + search->program->rows.guards.count) * search->words * sizeof(u64);
-    u64 parents = (CHUNK_STEPS + search->program->rows.guards.count) * sizeof(u32);
-    states = (states + 127) / 128 * 128 + 64;
-    parents = (parents + 127) / 128 * 128 + 64;
-    search->arena_bytes = SHARDS * SHARDS * (states + parents);
-    char *next = search->arena = allocate(search->arena_bytes);
-    if (!next)
-        return false;
-    for (u32 from = 0; from < SHARDS; from++)
-        for (u32 to = 0; to < SHARDS; to++) {
-            search->box[from][to] = (Box){.states = (u64 *)next, .parents = (u32 *)(next + states)};
-            next += states + parents;
-        }
-    return true;
+    u64 room = (CHUNK_STEPS + search->program->rows.guards.count) * (search->words + 1);
+    room = (room + 15) / 16 * 16 + 8;
+    search->arena_bytes = SHARDS * SHARDS * room * sizeof(u64);
+    u64 *next = search->arena = allocate(search->arena_bytes);
+    for (u32 i = 0; next && i < SHARDS * SHARDS; i++, next += room)
+        search->box[i / SHARDS][i % SHARDS] = (Box){.start = next, .end = next};
+    return next;
 }
 
 static void choose_instructions(Search *search) {
     search->match = match_plain;
     search->seek = seek_plain;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) {
-        search->match = match_avx512;
-        search->seek = seek_avx512;
-    } else if (__builtin_cpu_supports("avx2")) {
+    if (__builtin_cpu_supports("avx2")) {
         search->match = match_avx2;
         search->seek = seek_avx2;
     }
@@ -1049,7 +1020,7 @@ INLINE void seed(Search *search, u64 *states, u64 count, u64 W) {
         normalise(search->program, search->match, state, W);
         Box *box = &search->box[0][shard_of(hash(state, W))];
         post(box, state, NONE, W);
-        if (box->count < CHUNK_STEPS && i + 1 < count)
+        if ((i + 1) % CHUNK_STEPS && i + 1 < count)
             continue;
         plan(search);
         for (u32 number = 0; number < SHARDS && !atomic_load(&search->failed); number++)
