@@ -5,6 +5,9 @@ import json
 import os
 import sys
 from dataclasses import replace
+from importlib import import_module
+from math import isfinite
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -22,7 +25,10 @@ from pdproto.cli.options import (
     UsageError,
     add_sizes,
     add_system,
+    check_targets,
     configuration,
+    standard_output,
+    whole_number,
     write,
 )
 from pdproto.cli.progress import Reporter
@@ -32,14 +38,19 @@ from pdproto.spec.language.system import System
 HELP: Final = "explore every state of a system and judge its properties"
 GIB: Final = 1 << 30
 DEFAULT_SYSTEM: Final = "two-phase-commit"
+REPORTS: Final = {
+    "html": "a page to step through the traces",
+    "mermaid": "a sequence diagram of the first violation, or else of the first witness",
+    "junit": "a test report: one case for each property",
+    "sarif": "what is violated, for code scanning",
+    "json": "the result, with every trace",
+}
 MEMORY_SHARE: Final = 0.75  # of what is free now: the rest is for reports and for others
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto check`."""
-    add_system(parser)
-    parser._actions[-1].nargs = "?"  # argparse has no public way to make it optional later
-    parser.set_defaults(system=DEFAULT_SYSTEM)
+    add_system(parser, default=DEFAULT_SYSTEM)
     add_sizes(parser)
     parser.add_argument(
         "--property", metavar="NAME", action="append", nargs="+", default=[], dest="properties",
@@ -55,22 +66,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append", default=[], help="assume this of the environment (leads_to only)",
     )
     parser.add_argument(
-        "--workers", metavar="N", type=_positive, default=os.cpu_count() or 1,
+        "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
         help="threads (default: one a core); the answer is the same for any number",
     )
     parser.add_argument("--keep-going", action="store_true", help="explore past a violation")
-    parser.add_argument("--max-states", metavar="N", type=_positive, help="give up after N states")
     parser.add_argument(
-        "--max-memory", metavar="GIB", type=float, help="give up there (default: 3/4 of the free)"
+        "--max-states", metavar="N", type=whole_number, help="give up after N states"
     )
-    for kind in ("html", "mermaid", "junit", "sarif"):
-        parser.add_argument(f"--{kind}", metavar="FILE", help=f"write a {kind} report")
-    parser.add_argument("--json", metavar="FILE|-", help="write the result as JSON")
+    parser.add_argument(
+        "--max-memory", metavar="GIB", type=_gib,
+        help="give up when the states take this much (default: 3/4 of what is free)",
+    )
+    for kind, what in REPORTS.items():
+        parser.add_argument(f"--{kind}", metavar="FILE|-", help=f"write {what}")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check one system; returns the exit status."""
+    check_targets(getattr(arguments, kind) for kind in REPORTS)
     system = load(arguments.system)
     chosen = configuration(system, arguments)
     for field in ("symmetry", "dead_bits"):
@@ -82,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = check(system, chosen, _settings(system, arguments, reporter))
     _report(result, arguments)
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
-        print("pdproto: interrupted: the answer is incomplete", file=sys.stderr)  # noqa: T201
+        _say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]
 
 
@@ -92,8 +106,6 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
     for name in wanted:
         if name not in known:
             raise UsageError(f"{system.name} has no property {name!r}; it has: {', '.join(known)}")
-    if arguments.max_memory is not None and arguments.max_memory <= 0:
-        raise UsageError(f"--max-memory {arguments.max_memory}: want GiB above 0")
     gib = arguments.max_memory
     limit = int(gib * GIB) if gib is not None else int(_free_bytes() * MEMORY_SHARE)
     return Settings(
@@ -107,46 +119,58 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
 
 
 def _free_bytes() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """What can be had without swapping: unused memory, and caches of files where Linux tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvail"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _positive(text: str) -> int:
-    if not text.replace("_", "").replace(",", "").isdecimal():
-        raise argparse.ArgumentTypeError(f"want a whole number of at least 1, not {text!r}")
-    number = int(text.replace("_", "").replace(",", ""))
-    if number < 1:
-        raise argparse.ArgumentTypeError("want at least 1")
-    return number
+def _gib(text: str) -> float:
+    try:
+        gib = float(text)
+    except ValueError:
+        gib = 0.0
+    if not (isfinite(gib) and gib > 0):
+        raise argparse.ArgumentTypeError(f"want GiB above 0, not {text!r}")
+    return gib
 
 
 def _report(result: CheckResult, arguments: argparse.Namespace) -> None:
     """Write what was asked for; to the terminal if nothing else goes to standard output."""
-    targets = [arguments.html, arguments.mermaid, arguments.junit, arguments.sarif, arguments.json]
-    if STANDARD_OUTPUT not in targets:
-        render(result, Console(file=sys.stdout))
-    if arguments.json:
-        write(json.dumps(to_json(result), indent=2), arguments.json)
-    for kind in ("html", "junit", "sarif"):
-        target = getattr(arguments, kind)
-        if target:
-            write(_rendered(kind, result), target)
-    if arguments.mermaid:
-        write(_mermaid(result), arguments.mermaid)
+    targets = {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
+    if STANDARD_OUTPUT not in targets.values():
+        with standard_output() as stream:
+            render(result, Console(file=stream))
+    for kind, target in targets.items():
+        text = _rendered(kind, result)
+        if text is None:
+            _say(f"no property has a trace to draw: {target} is not written")
+        else:
+            write(text, target)
 
 
-def _rendered(kind: str, result: CheckResult) -> str:
-    # Imported when asked for: most runs draw no page.
-    from importlib import import_module  # noqa: PLC0415
+def _rendered(kind: str, result: CheckResult) -> str | None:
+    """The report as text; None where there is nothing to draw."""
+    match kind:
+        case "json":
+            return json.dumps(to_json(result), indent=2)
+        case "mermaid":
+            return _mermaid(result)
+        case _:
+            # Imported when asked for: most runs draw no page.
+            return str(import_module(f"pdproto.check.report.{kind}").render(result))
 
-    return str(import_module(f"pdproto.check.report.{kind}").render(result))
 
-
-def _mermaid(result: CheckResult) -> str:
+def _mermaid(result: CheckResult) -> str | None:
     """The first violation as a diagram, or the first witness if there is none."""
     from pdproto.check.report import mermaid  # noqa: PLC0415 - as above
 
     drawn = [finding for finding in result.findings if finding.trace is not None]
     drawn.sort(key=lambda finding: finding.verdict is not Verdict.VIOLATED)
-    if not drawn:
-        raise UsageError("--mermaid: no property has a trace to draw")
-    return str(mermaid.render(drawn[0]))
+    return mermaid.render(drawn[0]) if drawn else None
+
+
+def _say(line: str) -> None:
+    print(f"pdproto: {line}", file=sys.stderr)  # noqa: T201 - beside the answer

@@ -60,8 +60,7 @@ def _foreseen(error: Exception) -> str | None:
 
 
 def _failed(message: str, status: int) -> int:
-    if sys.stderr is not None:  # it is None if it was closed, and print would take stdout then
-        print(f"pdproto: {message}", file=sys.stderr)  # noqa: T201 - the command line's own output
+    print(f"pdproto: {message}", file=sys.stderr)  # noqa: T201 - the command line's own output
     return status
 
 
@@ -92,6 +91,9 @@ def _module(verb: str) -> ModuleType:
 
 def entry_point() -> None:
     """The `pdproto` command."""
+    # Python has no stream where the caller closed one (`2>&-`).
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.exit(main())
 
 

@@ -157,7 +157,7 @@ def check_targets(targets: Iterable[str | None]) -> None:
         if given.count(target) > 1:
             what = "standard output" if target == STANDARD_OUTPUT else target
             raise UsageError(f"two results cannot both go to {what}")
-        if target != STANDARD_OUTPUT:
+        if target != STANDARD_OUTPUT and not _is_device(target):
             _check_path(target, _resolved(target))
 
 
@@ -180,14 +180,19 @@ def write(text: str, target: str) -> None:
         with standard_output() as stream:
             stream.write(text if text.endswith("\n") else text + "\n")
         return
-    path = _resolved(target)
     try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")  # a device or a pipe must stay what it is
+        if _is_device(target):
+            Path(target).write_text(text, encoding="utf-8")
         else:
-            _replace(path, text)
+            _replace(_resolved(target), text)
     except OSError as error:
         raise UsageError(f"cannot write {target!r}: {error.strerror}") from error
+
+
+def _is_device(target: str) -> bool:
+    """Whether the target is a device or a pipe, which must stay what it is."""
+    path = Path(target)
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _resolved(target: str) -> Path:
