@@ -1,5 +1,7 @@
 """Progress on stderr: one line that is rewritten on a terminal, a line now and then in a log."""
 
+import os
+import shutil
 import sys
 from types import TracebackType
 from typing import Final, Self, TextIO
@@ -17,7 +19,8 @@ class Reporter:
     def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
         self._stream: Final = stream
         self._quiet: Final = quiet
-        self._terminal: Final = stream.isatty()
+        # A dumb terminal cannot go back to the start of a line: it gets what a log gets.
+        self._terminal: Final = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._next = FIRST_AFTER
         self._what = ""
         self._width = 0
@@ -43,9 +46,12 @@ class Reporter:
         """A line that stays."""
         self._rewrite("")
         self._stream.write(f"pdproto: {line}\n")
+        self._stream.flush()
 
     def _rewrite(self, line: str) -> None:
         if self._terminal and (line or self._width):
+            # A line that wraps could not be rewritten.
+            line = line[: shutil.get_terminal_size().columns - 1]
             self._stream.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
             self._stream.flush()
             self._width = len(line)
