@@ -64,7 +64,9 @@ def launch_work(layout: KVLayout, work: Work) -> None:
     tiling = tiling_for(variant, table, sections=layout.entries * peers, pages=plan.pages)
     words = device_words(binding, work.report)
     stream = stream_for(rows, work.launch, work.report)
-    pages, places = device_numbers(binding, work.pages, work.chunks, work.digests, work.launch)
+    pages, places, turn = device_numbers(
+        binding, work.pages, work.chunks, work.digests, work.launch
+    )
     arguments = (
         rows, places, pages,
         work.chunks[0] if work.chunks else binding.nothing,
@@ -73,7 +75,11 @@ def launch_work(layout: KVLayout, work: Work) -> None:
         tiling.tiles, _signed(work.key),
     )  # fmt: skip
     grid = min(tiling.tiles, work.launch.ctas_max or tiling.tiles)
-    run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
+    try:
+        run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
+    finally:
+        if turn is not None:
+            binding.uplink.launched(turn, stream)
 
 
 def pack(

@@ -94,13 +94,17 @@ def _launch(
         raise ValueError(f"pages: {plan.pages} pages make {tiles} tiles: ask for fewer")
     words = device_words(binding, report)
     stream = stream_for(rows, launch, report)
-    placed, _ = device_numbers(binding, pages, (), None, launch)
+    placed, _, turn = device_numbers(binding, pages, (), None, launch)
     arguments = (
         rows, placed, chunk, binding.nothing.view(torch.float32) if static is None else static,
         words, plan.only.scale_offset, layout.pages, plan.pages, groups, tiles,
     )  # fmt: skip
     grid = min(tiles, launch.ctas_max or tiles)
-    run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
+    try:
+        run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
+    finally:
+        if turn is not None:
+            binding.uplink.launched(turn, stream)
 
 
 def _groups(plan: ChunkPlan) -> int:

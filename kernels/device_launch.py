@@ -68,8 +68,10 @@ def device_numbers(
     chunks: Sequence[torch.Tensor],
     digests: Sequence[torch.Tensor] | None,
     launch: Launch,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, int | None]:
     """Page numbers, and the places of several peers' chunks, on the device by at most one copy.
+
+    The last is the turn of the uplink that is to be `launched`, if numbers were sent.
 
     Places are int64 [2, peer]: bytes from the first chunk, and digests from the first digests.
     What a kernel does not need is any tensor.
@@ -85,10 +87,10 @@ def device_numbers(
         pieces.append(places.ravel())
     if isinstance(pages, np.ndarray):
         pieces.append(pages)
-    placed = binding.nothing_listed
+    placed, turn = binding.nothing_listed, None
     if pieces:
         with on_stream(launch.stream):
-            placed = binding.uplink.send(pieces)
+            placed, turn = binding.uplink.send(pieces)
     if pages is None:
-        return binding.nothing_listed, placed
-    return (pages if isinstance(pages, torch.Tensor) else placed[2 * peers :]), placed
+        return binding.nothing_listed, placed, turn
+    return (pages if isinstance(pages, torch.Tensor) else placed[2 * peers :]), placed, turn

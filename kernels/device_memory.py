@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -70,7 +71,11 @@ class DeviceReport:
 
 
 class Uplink:
-    """Pinned and device memory for page numbers, in turns, so that none is made per chunk."""
+    """Pinned and device memory for page numbers, in turns, so that none is made per chunk.
+
+    A turn is over when the kernel that reads its numbers is: until then neither copy of them
+    may change, whatever stream the next chunk is on.
+    """
 
     def __init__(self, capacity: int, device: torch.device, in_flight: int) -> None:
         self.cuda = device.type == "cuda"
@@ -78,35 +83,45 @@ class Uplink:
         self.pinned = torch.empty(shape, dtype=torch.int64, pin_memory=self.cuda)
         self.placed = torch.empty(shape, dtype=torch.int64, device=device)
         self.host: NDArray[np.int64] = self.pinned.numpy()
-        self.sent: list[Any] = [
+        self.read: list[Any] = [
             torch.cuda.Event() if self.cuda else None  # type: ignore[no-untyped-call]
             for _ in range(in_flight)
         ]
-        self.turn = 0
+        self.launching = [False] * in_flight
+        self.next = 0
+        self.lock = Lock()  # threads may pack from one layout at a time, each on its stream
 
-    def send(self, numbers: Sequence[NDArray[np.int64]]) -> torch.Tensor:
-        """Enqueue one copy of `numbers`, back to back; return where they will be.
+    def send(self, numbers: Sequence[NDArray[np.int64]]) -> tuple[torch.Tensor, int]:
+        """Enqueue one copy of `numbers`, back to back; return where they will be, and the turn.
 
-        Raises BlockingIOError where `in_flight` chunks still wait for theirs: the stream is that
-        far behind, so enqueueing more would only hide it.
+        The caller launches what reads them and then says so with `launched`. Raises
+        BlockingIOError where `in_flight` chunks are still to be copied: the device is that far
+        behind, so enqueueing more would only hide it.
         """
-        turn = self.turn
-        event = self.sent[turn]
-        if event is not None and not event.query():
-            raise BlockingIOError(
-                f"{len(self.sent)} chunks wait for the stream: let one finish, or register more"
-                " with warmup(in_flight=)"
-            )
+        with self.lock:
+            turn = self.next
+            event = self.read[turn]
+            if self.launching[turn] or (event is not None and not event.query()):
+                raise BlockingIOError(
+                    f"{len(self.read)} chunks are under way: let one finish, or register more"
+                    " with warmup(in_flight=)"
+                )
+            self.launching[turn] = True
+            self.next = (turn + 1) % len(self.read)
         end = 0
         for piece in numbers:
             self.host[turn, end : end + piece.size] = piece
             end += piece.size
         placed = self.placed[turn, :end]
         placed.copy_(self.pinned[turn, :end], non_blocking=True)
+        return placed, turn
+
+    def launched(self, turn: int, stream: Any) -> None:
+        """The turn is over when what is on `stream` now is done."""
+        event = self.read[turn]
         if event is not None:
-            event.record()
-        self.turn = (turn + 1) % len(self.sent)
-        return placed
+            event.record(stream)
+        self.launching[turn] = False
 
 
 @dataclass

@@ -28,32 +28,38 @@ needs_gpu = [
 ]
 
 
-class _Sent:
-    """A copy that is done when told."""
+class _Read:
+    """An event that happens when told."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.done = True
 
     def query(self) -> bool:
         return self.done
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
+        assert stream == "a stream"
         self.done = False
 
 
 def test_the_uplink_takes_turns_and_refuses_to_overtake() -> None:
     uplink = Uplink(8, torch.device("cpu"), 2)
-    events = uplink.sent[:] = [_Sent(), _Sent()]
-    events[0].done = events[1].done = True
-    first = uplink.send([np.arange(3), np.array([9])])
-    second = uplink.send([np.array([5])])
-    assert first.tolist() == [0, 1, 2, 9]
-    assert second.tolist() == [5]
-    with pytest.raises(BlockingIOError, match="2 chunks wait for the stream"):
+    events = uplink.read[:] = [_Read(), _Read()]
+    first, turn = uplink.send([np.arange(3), np.array([9])])
+    uplink.launched(turn, "a stream")
+    second, turn = uplink.send([np.array([5])])
+    assert (first.tolist(), second.tolist()) == ([0, 1, 2, 9], [5])
+    with pytest.raises(BlockingIOError, match="2 chunks are under way"):
         uplink.send([np.array([7])])
     assert first.tolist() == [0, 1, 2, 9], "overwrote numbers that a kernel has yet to read"
     events[0].done = True
-    assert uplink.send([np.array([7])]).tolist() == [7]
+    assert uplink.send([np.array([7])])[0].tolist() == [7]
+    # The second is not launched yet, so there is nothing that its event could stand for.
+    with pytest.raises(BlockingIOError):
+        uplink.send([np.array([8])])
+    uplink.launched(turn, "a stream")
+    events[1].done = True
+    assert uplink.send([np.array([8])])[0].tolist() == [8]
 
 
 def test_a_report_is_ready_once_it_was_fetched() -> None:
