@@ -85,6 +85,7 @@ run = source.function("run", Run, edges={
     Run.LEFT: (),
     Run.CRASHED: (),
 })
+asked = source.relation("asked")
 enrolled = source.relation("enrolled")
 
 ready = registry.function("ready", Ready)

@@ -29,6 +29,7 @@ from pdproto.spec.handoff.bootstrap import (
     Ready,
     Reason,
     Run,
+    asked,
     cache,
     cached,
     d,
@@ -99,8 +100,9 @@ ALIVE: Final = (Ready.COLLECTING, Ready.READY)
 ENDED: Final = (Phase.FAILED, Phase.CLEARED)
 
 SOURCE: Final = Table(source, state=run, rows=(
-    Row("enroll", on=Timer("not_recorded"), at=Run.UP, when=~enrolled(p, e), send=[register(p, e)],
-        why="it registers as soon as it is up, and again until it is told that it is recorded"),
+    Row("enroll", at=Run.UP, when=~asked(p, e), do=[asked(p, e).to(True)], send=[register(p, e)]),
+    Row("enroll_again", on=Timer("not_recorded"), at=Run.UP, when=[asked(p, e), ~enrolled(p, e)],
+        send=[register(p, e)], why="the registration or its answer may have been lost"),
     Row("be_recorded", on=recorded(p, e), at=Run.UP, when=~enrolled(p, e),
         do=[enrolled(p, e).to(True)]),
     Ignore(recorded(p, e), at=Run.UP, when=enrolled(p, e), why="it registered more than once"),
@@ -350,7 +352,7 @@ SYSTEM: Final = System(
         ),
         # Two hand-offs: the second finds what the first has left in the cache.
         "restart": Configuration(
-            {Source: 1, Incarnation: 2, Sink: 1, Life: 2}, faults=("crash",), dead_bits=True
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 2}, dead_bits=True
         ),
         "lossy": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "lossy"),
