@@ -165,11 +165,7 @@ def at(*stages: Stage) -> Formula:
 
 def besides(decision: Sent, *stages: Stage) -> tuple[Row, ...]:
     """What a rank does with a decision that it does not apply. stages: where it can apply it."""
-    name = decision.symbol.name
     return (
-        Row(f"confirm_{name}", on=decision, at=Health.UP, when=[applied(k, n), at(Stage.CLOSED)],
-            send=[closed(k, h)],
-            why="the entry repeats what it has not heard the end of: the confirmation was lost"),
         Ignore(decision, at=Health.UP,
                when=any_of(all_of(FRESH, exists(p, all_of(p.before(n), ~applied(k, p)))),
                            all_of(applied(k, n), ~at(Stage.CLOSED))),
@@ -177,6 +173,15 @@ def besides(decision: Sent, *stages: Stage) -> tuple[Row, ...]:
         Reject(decision, at=Health.UP, when=[*TURN, ~at(*stages)],
                why="the entry decides once, and only on what this rank has voted itself"),
         Ignore(decision, at=Health.DOWN, why="the group has ended"),
+    )
+
+
+def confirmation(decision: Sent) -> Row:
+    """The answer to a decision that has closed the request here, when it comes once more."""
+    return Row(
+        f"confirm_{decision.symbol.name}", on=decision, at=Health.UP,
+        when=[applied(k, n), at(Stage.CLOSED)], send=[closed(k, h)],
+        why="the entry repeats what it has not heard the end of: the confirmation was lost",
     )
 
 
@@ -214,6 +219,9 @@ RANK: Final = Table(rank, state=health, rows=(
         why="it failed after its ready vote: its forward is in the batch that all others run, and "
             "its transfer has ended before it began"),
     *besides(admit(k, n, h, m), Stage.READY, Stage.FAILED),
+    Row("ignore_old_admit", on=admit(k, n, h, m), at=Health.UP,
+        when=[applied(k, n), at(Stage.CLOSED)], fair=False, kind="ignore",
+        why="a late repeat: what closed the request is confirmed, not what began it"),
 
     Row("transferred", on=Call("transferred", h), at=Health.UP, when=at(Stage.RUNNING),
         do=[stage(k, h).to(Stage.DONE)], send=[done(k, h)],
@@ -235,11 +243,13 @@ RANK: Final = Table(rank, state=health, rows=(
     Row("turn_away", on=fail(k, n, h), at=Health.UP, when=[*TURN, at(Stage.ABSENT)],
         do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED)], send=[closed(k, h)],
         why="the request has reached only some ranks; when it comes it is not taken up"),
+    confirmation(fail(k, n, h)),
     *besides(fail(k, n, h), Stage.ABSENT, *WAITING, *VOTED),
     Row("free", on=release(k, n, h), at=Health.UP, when=[*TURN, at(Stage.DONE)],
         do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False),
             slot(k, h, ANY).to(False)],
         send=[closed(k, h)]),
+    confirmation(release(k, n, h)),
     *besides(release(k, n, h), Stage.DONE),
     Row("free_broken", on=drop(k, n, h), at=Health.UP,
         when=[*TURN, at(Stage.DONE, Stage.BROKEN)],
@@ -247,6 +257,7 @@ RANK: Final = Table(rank, state=health, rows=(
             slot(k, h, ANY).to(False)],
         send=[closed(k, h)],
         why="a rank whose own part went well throws it away with the others"),
+    confirmation(drop(k, n, h)),
     *besides(drop(k, n, h), Stage.DONE, Stage.BROKEN),
 
     Row("follow", on=gone(q, k), at=Health.UP, to=Health.DOWN,

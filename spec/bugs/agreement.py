@@ -1,0 +1,217 @@
+"""Defects of agreement: ranks of one server that came to different ends of the same request."""
+
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.agreement import SYSTEM
+from pdproto.spec.handoff.group import (
+    EARLIER,
+    TURN,
+    Decision,
+    Health,
+    Rank,
+    Stage,
+    admit,
+    applied,
+    at,
+    broke,
+    closed,
+    dead,
+    done,
+    g,
+    h,
+    k,
+    m,
+    n,
+    prefetched,
+    q,
+    rank,
+    ready,
+    release,
+    slot,
+    stage,
+    taken,
+)
+from pdproto.spec.handoff.roles import Life, Slot
+from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
+from pdproto.spec.language import (
+    ANY,
+    AddRow,
+    Call,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    ReplaceRow,
+    Row,
+    edited,
+    forall,
+)
+from pdproto.spec.language.edit import Edit
+
+TWO_STAGES: Final = TWO_PASS.configurations["default"]
+TWO_LIVES: Final = Configuration(
+    SYSTEM.configurations["default"].sizes, symmetry=True, dead_bits=True
+)
+ONE_LIFE: Final = Configuration(
+    {Rank: 2, Life: 1, Slot: 1, Decision: 2}, symmetry=True, dead_bits=True
+)
+
+
+def bug(
+    name: str,
+    source: str,
+    violates: str,
+    symptom: str,
+    *edits: Edit,
+    configuration: Configuration = TWO_LIVES,
+) -> Bug:
+    """A defect of the group of ranks; it shows with two ranks and no faults."""
+    system = edited(SYSTEM, f"agreement-{name}", *edits)
+    return Bug(name, source, symptom, system, configuration, violates)
+
+
+BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "B01", "sglang #26912",
+        "after a client's abort a later pipeline stage keeps the request for ever",
+        TWO_PASS, TWO_STAGES, "L3_no_orphan",
+        "a variant: two passes of request lists, as they were",
+    ),
+    Bug(
+        "B01-merged", "sglang #27028",
+        "one pipeline stage admits the request that another drains",
+        LOCAL_DRAIN, TWO_STAGES, "S7_same_outcome",
+        "a variant: the fix as it was merged leaves no orphan, and does not make the stages agree",
+    ),
+    Bug(
+        "B01-obeyed", "sglang #27028 with #31869",
+        "a stage drains a failed request by itself, and the others still wait for it",
+        NO_SECOND_LOOK, TWO_STAGES, "S5_same_queue",
+        "a variant: even where decisions are obeyed, a local drain breaks agreement",
+    ),
+    bug(
+        "B06", "sglang #31869", "S5_same_decisions_same_batch",
+        "an abort between decision and batch: one stage runs the request, another fails it",
+        ReplaceRow("start_dead", Row(
+            "start_dead", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
+            do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED),
+                prefetched(k, h).to(False)],
+            send=[closed(k, h)],
+            why="it looks again, and acts on what it sees now",
+        )),
+    ),
+    bug(
+        "B07", "sglang #26394", "S5_same_decisions_same_queue",
+        "one tensor rank takes the request out of its queue, another keeps it; both hang",
+        AddRow(rank, Row(
+            "vote_done_early", on=Call("status", h), at=Health.UP, when=at(Stage.RUNNING),
+            send=[done(k, h)], why="the status says success, though the row has not landed yet",
+        )),
+        AddRow(rank, Row(
+            "keep", on=release(k, n, h), at=Health.UP, when=[*TURN, at(Stage.RUNNING)],
+            do=[applied(k, n).to(True)], why="whether the row has landed is asked after the vote",
+        )),
+    ),
+    bug(
+        "B08", "sglang #28022", "M4_4_nothing_is_kept",
+        "an aborted request is never cleaned up, and the server never counts as idle",
+        DropEffect("drain", prefetched(k, h).to(False)),
+    ),
+    bug(
+        "B11", "sglang #21299", "S5_same_decisions_same_batch",
+        "ranks whose queues differ combine the votes of different requests",
+        AddRow(rank, Row(
+            "vote_by_position", at=Health.UP, choose=(h, g),
+            when=[h.differs(g), at(Stage.ABSENT), stage(k, g) == Stage.READY],
+            send=[ready(k, h)], why="the vote for the first in the queue, whoever that is",
+        )),
+        AddRow(rank, Row(
+            "start_by_position", on=admit(k, n, h, m), at=Health.UP, choose=(g,),
+            when=[*TURN, h.differs(g), at(Stage.ABSENT), stage(k, g) == Stage.READY],
+            do=[applied(k, n).to(True), stage(k, g).to(Stage.RUNNING), slot(k, g, m).to(True)],
+            why="the first in the queue has been admitted",
+        )),
+    ),
+    bug(
+        "B13", "sglang #34572", "S7_in_order",
+        "a burst of cancellations: stages apply decisions in different orders, and hang",
+        DropClause("start", EARLIER),
+        DropClause("drain", EARLIER),
+    ),
+    bug(
+        "B14", "sglang #36928", "S5_same_decisions_same_queue",
+        "a rank removes a request before the collective, whose lengths then differ",
+        AddRow(rank, Row(
+            "remove", on=Call("abort", h), at=Health.UP, when=at(Stage.QUEUED),
+            do=[stage(k, h).to(Stage.CLOSED)], why="an abort takes it out of the queue at once",
+        )),
+    ),
+    bug(
+        "B20", "sglang #34568", "S5_same_decisions_same_batch",
+        "stages admit different requests, as the prefetch is ready on some only",
+        AddRow(rank, Row(
+            "vote_unprepared", on=Call("bootstrapped", h), at=Health.UP, when=at(Stage.QUEUED),
+            send=[ready(k, h)], why="the bootstrap alone makes the vote",
+        )),
+        AddRow(rank, Row(
+            "postpone", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.QUEUED)],
+            do=[applied(k, n).to(True)], why="the prefetch is looked at after the decision",
+        )),
+    ),
+    bug(
+        "B36", "sglang #36926", "M4_5_freed_when_all_have_ended",
+        "an abort frees pages that a launched batch, or another rank's transfer, still uses",
+        AddRow(rank, Row(
+            "abort_now", on=Call("abort", h), at=Health.UP, when=at(Stage.RUNNING),
+            do=[stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False),
+                slot(k, h, ANY).to(False)],
+            send=[closed(k, h)], why="it acts at once",
+        )),
+    ),
+    bug(
+        "B38", "sglang #28236", "L1_every_request_is_answered",
+        "a request whose decode server has died stays on the prefill server",
+        DropRow("cut_off"),
+        configuration=ONE_LIFE,
+    ),
+    bug(
+        "B56", "sglang #37483", "L2_a_failure_is_decided",
+        "a request that fails when all are ready stays eligible, as nobody polls it any more",
+        DropEffect("vote_dead", dead(k, h)),
+        configuration=ONE_LIFE,
+    ),
+    bug(
+        "B61", "sglang #30747", "S5_same_decisions_same_batch",
+        "a grammar that is ready on some stages only: they run different batches",
+        AddRow(rank, Row(
+            "not_yet", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.READY)],
+            do=[applied(k, n).to(True)], why="the grammar is looked at after the decision",
+        )),
+    ),
+    bug(
+        "local-drain", "sglang #27028", "S5_same_decisions_same_queue",
+        "a failed request leaves one rank's queue, and is still in the others'",
+        AddRow(rank, Row(
+            "drain_locally", at=Health.UP, choose=(h,), when=at(Stage.FAILED),
+            do=[stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False)], send=[closed(k, h)],
+            why="it has failed, so it goes, decision or not",
+        )),
+    ),
+    bug(
+        "early-decision", "sglang #26912", "L3_no_orphan",
+        "a failure is decided before the request has come to a rank, where it then stays for ever",
+        DropEffect("turn_away", stage(k, h).to(Stage.CLOSED)),
+        configuration=ONE_LIFE,
+    ),
+    bug(
+        "early-drop", "sglang #38961, item 4", "no_peer_is_at_fault",
+        "the first rank that fails makes the group free what other ranks still transfer",
+        DropClause("decide_drop", forall(q, broke(q, h) | done(q, h))),
+    ),
+    bug(
+        "local-slot", "sglang, two-pass agreement", "S6_slot_has_one_owner",
+        "a slot is taken without having been part of the decision, and gets two owners",
+        DropClause("decide_admit", ~taken(m)),
+    ),
+)
