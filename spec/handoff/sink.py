@@ -102,7 +102,7 @@ SINK: Final = Table(sink, state=receiving, rows=(
         do=[page(d, h, g).to(False)], fair=True, why="no answer is generated for ever"),
 
     Row("abort_receive", on=Call("abort_receiver"), at=UNDER_WAY, to=Receiving.FAILED,
-        do=DROP, send=[STOP_ALL]),
+        do=DROP, send=[STOP_ALL], why="the client has left, or the server ends the request"),
     Row("hear_failure", on=failed(p, h, d), at=UNDER_WAY, to=Receiving.FAILED,
         do=DROP, send=[STOP_ALL],
         why="one source's failure ends the hand-over, and its siblings may be writing"),
@@ -126,7 +126,8 @@ SINK: Final = Table(sink, state=receiving, rows=(
         why="it never had an address"),
     Row("note_drained", on=drained(p, h, d), at=Receiving.FAILED,
         when=claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
-        do=[claim(d, h, p).to(Claim.DRAINED)]),
+        do=[claim(d, h, p).to(Claim.DRAINED)],
+        why="this source cannot write here again"),
     Row("note_landed", on=done(p, h, d), at=Receiving.FAILED,
         when=claim(d, h, p).among(*THREATENS), do=[claim(d, h, p).to(Claim.LANDED)],
         why="it had finished before it heard of the abort"),
@@ -139,7 +140,8 @@ SINK: Final = Table(sink, state=receiving, rows=(
         do=[claim(d, h, p).to(Claim.FENCING)],
         why="the process is gone, and what it had posted may still land"),
     Row("end_lease", at=Receiving.FAILED, choose=(b,), when=[lease(d, h, b), NO_CLAIM],
-        do=[lease(d, h, b).to(False)]),
+        do=[lease(d, h, b).to(False)],
+        why="nobody who was given the address can still write to it"),
 
     Ignore(failed(p, h, d), at=ENDED, why="it is over here too"),
     Ignore(done(p, h, d), at=(*PUBLISHED, Receiving.FAILED),

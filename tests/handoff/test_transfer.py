@@ -1,0 +1,233 @@
+"""The transfer: its sizes, its verdicts, its defects, and what each of its precautions is for."""
+
+from functools import cache
+from typing import Final, NamedTuple
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.transfer import BUGS
+from pdproto.spec.handoff.ends import Write, b, d, h, k, lease, p, write
+from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.handoff.sink import INTACT
+from pdproto.spec.handoff.transfer import DIRECT, LOSING, PATIENT, PROMPT, SYSTEM
+from pdproto.spec.language import (
+    Configuration,
+    DropClause,
+    DropRow,
+    ReplaceProperties,
+    Sometimes,
+    System,
+    all_of,
+    edited,
+)
+
+SYSTEMS: Final = (SYSTEM, LOSING, PATIENT, PROMPT, DIRECT)
+
+
+class Counts(NamedTuple):
+    """As in `CheckResult`: with dead bits cleared, and with every property watched."""
+
+    states: int
+    transitions: int
+    depth: int
+
+
+PINNED: Final[list[tuple[System, str, Counts]]] = [
+    (SYSTEM, "default", Counts(87_113, 698_149, 32)),
+    (SYSTEM, "sources", Counts(97_046, 903_645, 27)),
+    (SYSTEM, "sinks", Counts(96_325, 897_841, 28)),
+    (SYSTEM, "stray", Counts(55_935, 507_580, 32)),
+    (SYSTEM, "no-fence", Counts(42_432, 309_236, 31)),
+    (LOSING, "default", Counts(3_108, 19_252, 19)),
+    (PATIENT, "default", Counts(1_574, 9_503, 18)),
+    (PATIENT, "no-memory", Counts(156, 783, 9)),
+    (PROMPT, "default", Counts(386, 1_474, 15)),
+    (PROMPT, "sources", Counts(7_645, 59_504, 25)),
+    (PROMPT, "sinks", Counts(6_019, 45_798, 26)),
+    (DIRECT, "default", Counts(87_113, 698_149, 32)),
+    (DIRECT, "sources", Counts(97_046, 903_645, 27)),
+]
+
+
+@cache
+def explored(system: str, name: str) -> CheckResult:
+    """Each configuration once: several tests look at the same run."""
+    (one,) = (known for known in SYSTEMS if known.name == system)
+    return check(one, one.configurations[name], Settings(keep_going=True))
+
+
+def judged(system: System, name: str, configuration: Configuration) -> Finding:
+    settings = Settings(properties=(name,))
+    (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
+    return found
+
+
+def name_of(value: object) -> str | None:
+    match value:
+        case System():
+            return value.name
+        case Bug():
+            return value.id
+        case str():
+            return value
+    return None
+
+
+@pytest.mark.parametrize(("system", "name", "counts"), PINNED, ids=name_of)
+def test_everything_holds_at_the_pinned_counts(system: System, name: str, counts: Counts) -> None:
+    found = explored(system.name, name)
+    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
+    assert Counts(found.states, found.transitions, found.depth) == counts
+
+
+def test_every_configuration_is_pinned() -> None:
+    named = {(system.name, name) for system in SYSTEMS for name in system.configurations}
+    pinned = {(system.name, name) for system, name, _ in PINNED}
+    assert named - pinned == {(SYSTEM.name, "deep")}  # too long for a test; see below
+
+
+def test_one_size_up_nothing_unsafe_is_reached() -> None:
+    """Two chunks: the second life does not wait for the first one's, and an engine may stray."""
+    safety = tuple(claim.name for claim in SYSTEM.properties if claim.name.startswith("S"))
+    found = check(SYSTEM, SYSTEM.configurations["deep"], Settings(properties=safety))
+    assert found.verdict is Verdict.HOLDS
+    assert Counts(found.states, found.transitions, found.depth) == DEEP
+    assert found.rows_never_fired == ()
+
+
+DEEP: Final = Counts(109_894, 963_856, 32)
+
+# Every fault but `stray`, and the dead messages kept: only so are the rows that ignore them seen.
+ALL_MESSAGES: Final = Configuration(
+    {Source: 1, Sink: 1, Life: 1, Landing: 1, Page: 1}, faults=("lossy", "crash", "sink-crash")
+)
+
+
+def test_every_row_fires_somewhere() -> None:
+    silent = set(check(SYSTEM, ALL_MESSAGES, Settings(properties=("deadlock",))).rows_never_fired)
+    assert silent == {"find_spoilt"}
+    assert "find_spoilt" not in explored(SYSTEM.name, "stray").rows_never_fired
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
+def test_lint_finds_no_error(system: System) -> None:
+    found = lint(system, small_sizes(system))
+    assert [r.problem for r in found if r.severity is Severity.ERROR] == []
+
+
+def test_no_premise_is_empty_where_two_of_everything_meet() -> None:
+    for name in ("default", "sources", "sinks"):
+        assert [f.name for f in explored(SYSTEM.name, name).findings if "vacuous" in f.note] == []
+
+
+TRACE_LENGTHS: Final = {
+    "B05": 9,
+    "B05-worker": 10,
+    "B22": 8,
+    "R1": 11,
+    "R2": 9,
+    "B27": 10,
+    "B41": 9,
+    "B54": 10,
+    "B74": 16,
+    "R19": 11,
+    "B23": 6,
+    "B46": 11,
+    "B36": 8,
+    "B43": 8,
+    "B62": 9,
+    "B49": 1,
+    "B10": 9,
+    "B15": 11,
+    "B40": 10,
+    "R8a": 17,
+    "R25": 12,
+    "B31": 8,
+    "B51": 6,
+    "B52": 4,
+    "B50": 12,
+    "R4": 5,
+    "R5": 6,
+    "R3": 5,
+    "R22": 11,
+    "B28": 4,
+    "B64": 12,
+    "R12": 10,
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
+def test_the_defect_is_refuted(bug: Bug) -> None:
+    found = judged(bug.system, bug.violates, bug.configuration)
+    assert found.verdict is Verdict.VIOLATED
+    assert found.trace_length == TRACE_LENGTHS[bug.id]
+
+
+def test_each_defect_is_pinned_once() -> None:
+    assert [bug.id for bug in BUGS] == list(TRACE_LENGTHS)
+
+
+# What is sent again, the clocks, and the steps that answer: each is there for this.
+NEEDED: Final[list[tuple[str, System, str, str]]] = [
+    ("give_up_waiting", LOSING, "default", "L1_a_source_ends"),
+    ("give_up_bootstrap", SYSTEM, "no-fence", "L1_a_sink_ends"),
+    ("give_up_transfer", LOSING, "default", "L1_a_sink_ends"),
+    ("fence_silent", LOSING, "default", "L4_every_chunk_comes_back"),
+    ("finish_fence", LOSING, "default", "L4_every_chunk_comes_back"),
+    ("refuse", LOSING, "default", "L4_source_pages_come_back"),
+    ("meet_refusal", LOSING, "default", "L1_a_source_ends"),
+    ("lose_source", PATIENT, "default", "L7_a_sink_notices_a_crash"),
+    ("fence_lost", PATIENT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("introduce_again", PATIENT, "no-memory", "L2_a_sink_hears_of_a_failure"),
+    ("refuse_meeting", PATIENT, "no-memory", "L2_a_sink_hears_of_a_failure"),
+    ("publish_again", PATIENT, "default", "L1_who_has_all_parts_commits"),
+    ("done_again", PATIENT, "default", "L1_who_has_all_parts_commits"),
+    ("refuse_address", PATIENT, "default", "L2_a_sink_hears_of_a_failure"),
+    ("abort_again", PATIENT, "default", "L2_a_source_hears_of_a_failure"),
+    ("say_drained_again", PATIENT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("tell_failure", PROMPT, "default", "L2_a_sink_hears_of_a_failure"),
+    ("say_drained", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("note_drained", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("end_lease", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("release_kv", PROMPT, "default", "L4_an_ended_source_gets_its_pages_back"),
+]
+
+
+@pytest.mark.parametrize(("row", "system", "name", "broken"), NEEDED, ids=name_of)
+def test_liveness_needs_the_row(row: str, system: System, name: str, broken: str) -> None:
+    without = edited(system, f"without-{row}", DropRow(row))
+    found = judged(without, broken, system.configurations[name])
+    assert found.verdict is Verdict.VIOLATED
+
+
+def test_a_chunk_is_leased_again() -> None:
+    """Two lives do share a chunk: what the default configuration is for."""
+    again = Sometimes("again", all_of(
+        h.differs(k), write(p, h, d, b) == Write.LANDED, lease(d, k, b)
+    ))
+    witnessed = edited(SYSTEM, "witnessed", ReplaceProperties((again,)))
+    assert judged(witnessed, "again", SYSTEM.configurations["default"]).verdict is Verdict.HOLDS
+
+
+def test_only_the_digest_stands_between_a_stray_write_and_a_page() -> None:
+    stray = SYSTEM.configurations["stray"]
+    trusting = edited(SYSTEM, "trusting", DropClause("commit", INTACT))
+    name = "S2_complete_when_committed"
+    assert judged(SYSTEM, name, stray).verdict is Verdict.HOLDS
+    assert judged(trusting, name, stray).verdict is Verdict.VIOLATED
+
+
+def test_direct_writes_are_only_as_good_as_the_fence() -> None:
+    stray = SYSTEM.configurations["stray"]
+    found = judged(DIRECT, "S2_complete_while_it_is_read", stray)
+    assert found.verdict is Verdict.VIOLATED
+
+
+def test_without_a_fence_nothing_is_written_directly() -> None:
+    no_fence = SYSTEM.configurations["no-fence"]
+    found = judged(DIRECT, "S2_somebody_commits", no_fence)
+    assert found.verdict is Verdict.VIOLATED
