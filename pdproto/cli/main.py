@@ -15,7 +15,7 @@ from pdproto import __version__
 
 # The rest of the package takes a while to import: it is imported where Ctrl-C is answered.
 
-VERBS: Final = ("check", "lint", "tables", "export", "bench")
+VERBS: Final = ("check", "bugs", "lint", "tables", "export", "bench")
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4

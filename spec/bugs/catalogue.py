@@ -2,6 +2,12 @@
 
 from typing import Final
 
+from pdproto.spec.bugs import agreement, dp_rank, registry, transfer
 from pdproto.spec.bugs.bug import Bug
 
-BUGS: Final[tuple[Bug, ...]] = ()
+BUGS: Final[tuple[Bug, ...]] = (
+    *registry.BUGS,
+    *dp_rank.BUGS,
+    *transfer.BUGS,
+    *agreement.BUGS,
+)

@@ -1,0 +1,143 @@
+"""Let the explorer find every historical defect, each an edit of the tables, by its shortest trace.
+
+With ID: draw that defect's trace. Exit status: 0 if each defect violates the property that it is
+said to violate, 1 if one is not found, 2 if there is no such ID.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.report.as_json import to_json
+from pdproto.check.report.terminal import render_trace
+from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, standard_output, write
+from pdproto.cli.progress import Reporter
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.catalogue import BUGS
+
+HELP: Final = "let the explorer find every historical defect"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of one defect."""
+
+    bug: Bug
+    result: CheckResult
+
+    @property
+    def violated(self) -> Finding | None:
+        """The property found violated; only the one that the defect names is looked at."""
+        return next((f for f in self.result.findings if f.verdict is Verdict.VIOLATED), None)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto bugs`."""
+    parser.add_argument("id", metavar="ID", nargs="?", help="draw the trace of this defect")
+    parser.add_argument("--json", metavar="FILE|-", help="write the results as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Try the defects; returns the exit status."""
+    chosen = BUGS if arguments.id is None else (_named(arguments.id, BUGS),)
+    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
+        trials = tuple(tried(chosen, reporter))
+    drawn = arguments.id is not None
+    if arguments.json != STANDARD_OUTPUT:
+        _show(trials, drawn=drawn)
+    if arguments.json:
+        write(json.dumps([as_json(trial, traced=drawn) for trial in trials], indent=2),
+              arguments.json)
+    return int(any(trial.violated is None for trial in trials))
+
+
+def _named(name: str, bugs: Sequence[Bug]) -> Bug:
+    for bug in bugs:
+        if bug.id == name:
+            return bug
+    near = get_close_matches(name, [bug.id for bug in bugs])
+    hint = f": perhaps {', '.join(near)}?" if near else "; `pdproto bugs` lists them"
+    raise UsageError(f"there is no defect {name!r}{hint}")
+
+
+def tried(bugs: Sequence[Bug], reporter: Reporter) -> Iterator[Trial]:
+    """Explore each edited system up to the first violation of the property that is named."""
+    for bug in bugs:
+        settings = Settings(
+            properties=(bug.violates,), workers=os.cpu_count() or 1, monitor=reporter.show
+        )
+        yield Trial(bug, check(bug.system, bug.configuration, settings))
+
+
+def as_json(trial: Trial, *, traced: bool) -> dict[str, Any]:
+    """Return one trial as JSON values; traced: with the whole result and its trace."""
+    found = trial.violated
+    plain = {
+        "id": trial.bug.id,
+        "source": trial.bug.source,
+        "symptom": trial.bug.symptom,
+        "note": trial.bug.note,
+        "system": trial.bug.system.name,
+        "property": trial.bug.violates,
+        "refuted": found is not None,
+        "steps": None if found is None else found.trace_length,
+        "states": trial.result.states,
+        "seconds": trial.result.seconds,
+    }
+    return plain | ({"result": to_json(trial.result)} if traced else {})
+
+
+def _show(trials: Sequence[Trial], *, drawn: bool) -> None:
+    with standard_output() as stream:
+        console = Console(file=stream)
+        if drawn:
+            _draw(trials[0], console)
+            return
+        console.print(_table(trials))
+        missed = [trial.bug.id for trial in trials if trial.violated is None]
+        found = f"{len(trials) - len(missed)} of {len(trials)} defects found"
+        console.print(Text(found + (f"; not found: {', '.join(missed)}" if missed else "")))
+
+
+def _draw(trial: Trial, console: Console) -> None:
+    bug, found = trial.bug, trial.violated
+    console.print(Text.assemble((bug.id, "bold"), f"  {bug.source}\n{bug.symptom}"))
+    if bug.note:
+        console.print(Text(bug.note, style="dim"))
+    console.print()
+    if found is None:
+        console.print(Text(f"{bug.violates} was not found violated", style="bold red"))
+    else:
+        render_trace(found, console)
+
+
+def _table(trials: Sequence[Trial]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("defect", no_wrap=True)
+    table.add_column("source", overflow="fold", ratio=2)
+    table.add_column("symptom", overflow="fold", ratio=4)
+    table.add_column("violates", overflow="fold", ratio=3)
+    table.add_column("steps", justify="right", no_wrap=True)
+    for trial in trials:
+        found = trial.violated
+        table.add_row(
+            Text(trial.bug.id, style="bold"),
+            Text(trial.bug.source),
+            Text(trial.bug.symptom),
+            Text("not found", style="bold red") if found is None else Text(found.name),
+            "" if found is None else f"{found.trace_length:,}",
+        )
+    return table

@@ -1,0 +1,139 @@
+"""Defects of the resolution of the data-parallel rank, each an edit of the tables of dp_rank.py."""
+
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.dp_rank import (
+    SYSTEM,
+    Group,
+    Mode,
+    Phase,
+    Runs,
+    alone,
+    disown,
+    enroll_published,
+    enroll_rule,
+    g,
+    h,
+    heard,
+    k,
+    keeps_list,
+    keeps_rule,
+    modulo,
+    prompt,
+    publishes,
+    queried,
+    query,
+    several,
+)
+from pdproto.spec.handoff.roles import Life
+from pdproto.spec.language import (
+    FALSE,
+    AddClause,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    ReplaceRow,
+    Rigid,
+    Row,
+    Sizes,
+    System,
+    Tuples,
+    all_of,
+    any_of,
+    each,
+    edited,
+)
+from pdproto.spec.language.edit import Edit
+
+CALM: Final = Configuration({Group: 2, Life: 1})
+
+
+def wrong(name: str, *edits: Edit) -> System:
+    """The resolution of the rank with these edits."""
+    return edited(SYSTEM, name, *edits)
+
+
+def first_remainder(sizes: Sizes) -> Tuples:
+    """The rooms that the rule puts on rank 0."""
+    return {(life,) for life in range(sizes[Life]) if life % sizes[Group] == 0}
+
+
+remainder_is_0 = Rigid("remainder_is_0", h, given=first_remainder)
+
+GUESSED: Final = wrong(
+    "rank-guessed",
+    AddClause("fail_conflict", FALSE),
+    DropClause("serve_by_rule", any_of(alone, all_of(~publishes(g), modulo(h, g)))),
+    AddClause("serve_by_rule", any_of(alone, ~publishes(g))),
+)
+
+OTHER_NUMBER: Final = wrong(
+    "other-rank-number",
+    ReplaceRow("serve_by_rule", Row("serve_by_rule", on=prompt(h, g), at=Runs.ABSENT,
+        to=Runs.WAITING, when=any_of(alone, all_of(~publishes(g), remainder_is_0(h))),
+        why="every rank takes itself for rank 0: its attention rank, without attention DP")),
+    DropClause("fail_conflict", ~modulo(h, g)),
+    AddClause("fail_conflict", ~remainder_is_0(h)),
+)
+
+QUERY_IGNORED: Final = wrong(
+    "query-ignored", DropClause("resolve_by_rule", keeps_rule()), DropRow("ask")
+)
+
+QUERY_IN_VAIN: Final = wrong(
+    "query-in-vain",
+    DropRow("resolve_by_rule"),
+    ReplaceRow("ask", Row("ask", at=Phase.PENDING, choose=(g,),
+        when=[several, modulo(h, g), any_of(keeps_rule(), keeps_list()), ~queried(h)],
+        do=[queried(h).to(True)], send=[query(h)],
+        why="decode's own setting says that every room is published")),
+)
+
+ONLY_CONFLICTS: Final = wrong(
+    "only-conflicts-published",
+    AddClause("serve_and_publish", ~modulo(h, g)),
+    DropClause("serve_by_rule", any_of(alone, all_of(~publishes(g), modulo(h, g)))),
+    AddClause("serve_by_rule", any_of(alone, modulo(h, g))),
+)
+
+FIRST_SPEAKS_FOR_ALL: Final = wrong(
+    "first-rank-speaks-for-all",
+    ReplaceRow("find_rule_at_odds", Row("hear_rule_late", on=enroll_rule(g), at=Mode.PUBLISHED,
+        when=~heard(g), do=[heard(g).to(True)], why="the first writer wins")),
+    ReplaceRow("find_list_at_odds", Row("hear_list_late", on=enroll_published(g), at=Mode.RULE,
+        when=~heard(g), do=[heard(g).to(True)], why="the first writer wins")),
+)
+
+CONFLICT_UNSAID: Final = wrong(
+    "conflict-unsaid", DropEffect("fail_conflict", each(k, disown(g, h, k), where=modulo(h, k)))
+)
+
+MISPLACED: Final = wrong(
+    "misplaced-served", DropRow("fail_misplaced"), DropClause("serve_named", g.same(k))
+)
+
+S9: Final = "S9_decode_addresses_the_rank_that_runs_it"
+
+BUGS: Final[tuple[Bug, ...]] = (
+    Bug("B04", "sglang #22901", "A room that a router put on another rank times out on both sides.",
+        GUESSED, CALM, S9),
+    Bug("B04-merged", "sglang #22901 as merged", "With forced queries rooms that keep to the rule "
+        "are never found: only conflicting ones are registered.", ONLY_CONFLICTS, CALM,
+        "M2_3_the_query_finds_it"),
+    Bug("B04-decode-unset", "sglang 0.5.23, queries forced on prefill only",
+        "Decode goes by the rule although prefill does not.", QUERY_IGNORED, CALM, S9),
+    Bug("B04-prefill-unset", "sglang 0.5.23, queries forced on decode only",
+        "Decode asks for rooms that are never published.", QUERY_IN_VAIN, CALM,
+        "M2_3_the_query_finds_it"),
+    Bug("B04-first-writer", "sglang 0.5.23, the bootstrap server's topology fields",
+        "The first rank's setting is taken for that of all.", FIRST_SPEAKS_FOR_ALL, CALM,
+        "who_serves_agrees"),
+    Bug("B04-unsaid", "sglang #22901 as merged", "Prefill fails a conflict, and decode waits for "
+        "its time-out.", CONFLICT_UNSAID, CALM, "L2_a_conflict_reaches_decode"),
+    Bug("B04-named", "sglang #22901", "A rank runs a room for which the request names another.",
+        MISPLACED, CALM, S9),
+    Bug("B37", "sglang #29725; dynamo #9248", "With plain DP every rank compares the rule with "
+        "its attention rank, which is 0.", OTHER_NUMBER, CALM, S9),
+)

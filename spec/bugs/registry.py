@@ -1,0 +1,166 @@
+"""Defects of registration and look-up, each an edit of the tables of registry.py."""
+
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff import registry as bootstrap
+from pdproto.spec.handoff.bootstrap import (
+    Cache,
+    Entry,
+    Info,
+    Phase,
+    Ready,
+    Reason,
+    cached,
+    d,
+    dead,
+    e,
+    entry,
+    f,
+    filler,
+    h,
+    info,
+    joined,
+    p,
+    phase,
+    reason,
+    recorded,
+    register,
+    sink,
+    unlocated,
+)
+from pdproto.spec.handoff.registry import failing
+from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
+from pdproto.spec.language import (
+    ANY,
+    AddClause,
+    AddRow,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    Ignore,
+    ReplaceRow,
+    Row,
+    System,
+    edited,
+    exists,
+    forall,
+    implies,
+)
+from pdproto.spec.language.edit import Edit
+
+ONE: Final = {Source: 1, Incarnation: 1, Sink: 1, Life: 1}
+CALM: Final = Configuration({**ONE, Source: 2})
+CRASH: Final = Configuration(ONE, faults=("crash",))
+OUTAGE: Final = Configuration(ONE, faults=("outage",))
+RESTART: Final = Configuration({**ONE, Incarnation: 2, Life: 2}, dead_bits=True)
+ONE_RESTART: Final = Configuration({**ONE, Incarnation: 2}, dead_bits=True)
+TWO_LIVES: Final = Configuration({**ONE, Source: 2, Life: 2}, dead_bits=True)
+
+
+def wrong(name: str, *edits: Edit) -> System:
+    """Registration and look-up with these edits."""
+    return edited(bootstrap.SYSTEM, name, *edits)
+
+
+LIFTED: Final = wrong(
+    "failed-lookup-lifted",
+    AddRow(sink, Row("go_on", choose=(h,),
+        when=[phase(d, h) == Phase.FAILED, reason(d, h) == Reason.NOT_FOUND],
+        do=[phase(d, h).to(Phase.WAITING_FOR_INPUT)],
+        why="the constructor goes on after the look-up, whatever came of it")),
+)
+
+UNDEFINED: Final = wrong(
+    "bootstrap-info-undefined", DropEffect("miss", info(d, h).to(Info.NO_INFO))
+)
+
+RECREATED: Final = wrong(
+    "concluded-room-recreated",
+    ReplaceRow("ignore_unlocated_empty_whole", Row("fail_late", on=unlocated(d, h, p),
+        at=(Cache.EMPTY, Cache.WHOLE), do=failing(Reason.NOT_FOUND),
+        why="a status creates the room that it is about")),
+)
+
+HALF_CACHE: Final = wrong(
+    "half-cache-reused",
+    ReplaceRow("miss", Row("miss", on=unlocated(d, h, p), at=Cache.FILLING, to=Cache.WHOLE,
+        when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING],
+        do=[*failing(Reason.NOT_FOUND), filler(d, ANY).to(False)],
+        why="what was found stays under the server's name, and looks like all there is")),
+    ReplaceRow("connect", Row("connect", choose=(h,),
+        when=[phase(d, h) == Phase.BOOTSTRAPPING, ~filler(d, h),
+              exists(p, joined(d, h, p)),
+              forall((p, e), implies(cached(d, p, e), joined(d, h, p)))],
+        do=[phase(d, h).to(Phase.WAITING_FOR_INPUT), info(d, h).to(Info.FOUND)],
+        why="it waits for those ranks that are in the cache")),
+)
+
+LEFTOVERS: Final = wrong(
+    "half-cache-kept", DropEffect("miss", cached(d, ANY, ANY).to(False))
+)
+
+COUNTED_TWICE: Final = wrong(
+    "registrations-counted",
+    ReplaceRow("record_again", Row("record_again", on=register(p, e), at=Ready.COLLECTING,
+        to=Ready.READY, when=entry(p, e) == Entry.CURRENT, send=[recorded(p, e)],
+        why="of two ranks two registrations have come: both from the same rank")),
+)
+
+STALE_CACHE: Final = wrong("stale-cache-kept", DropRow("forget"))
+
+REFUSAL_IGNORED: Final = wrong(
+    "send-failure-ignored",
+    DropEffect("be_refused", dead(d, p, f).to(True)),
+    DropRow("miss_heartbeat"),
+)
+
+BLACKLIST: Final = wrong("blacklist-never-shrinks", AddClause("learn", forall(f, ~dead(d, p, f))))
+
+NO_INCARNATION: Final = wrong(
+    "address-without-incarnation", DropClause("accept", f.same(e)), DropRow("decline")
+)
+
+NO_FAILURE_EDGE: Final = wrong(
+    "handshake-cannot-fail",
+    DropRow("miss"),
+    ReplaceRow("ignore_unlocated_filling", Ignore(
+        unlocated(d, h, p), at=Cache.FILLING, why="nobody has thought of it")),
+)
+
+BUGS: Final[tuple[Bug, ...]] = (
+    Bug("B02", "sglang #24772", "A request whose bootstrap look-up failed waits for input.",
+        LIFTED, CALM, "S3_failed_stays_failed"),
+    Bug("B02-info", "sglang #24772", "AttributeError on bootstrap_infos after a failed look-up.",
+        UNDEFINED, CALM, "M1_2_every_attribute_is_defined"),
+    Bug("B09", "sglang #24522, #24539", "A concluded room comes back as failed.",
+        RECREATED, CALM, "phase_edges"),
+    Bug("B28-heartbeat", "sglang #34692", "Requests of a dead prefill server hang: one backend has no "
+        "heartbeat.", wrong("no-heartbeat", DropRow("miss_heartbeat")), CRASH,
+        "M1_4_lost_connection"),
+    Bug("B28-timer", "sglang #34692", "A request hangs in bootstrap while the registry is down.",
+        wrong("no-bootstrap-timeout", DropRow("give_up")), OUTAGE, "L1_bootstrap_ends"),
+    Bug("B29", "sglang #36029, #31144", "After prefill restarts, decode keeps its old address.",
+        STALE_CACHE, RESTART, "L6_recovery"),
+    Bug("B30", "sglang #13054, #25287, #35823", "One error bars a rank until decode restarts.",
+        BLACKLIST, RESTART, "L6_recovery"),
+    Bug("B57", "sglang #36029", "A refused message leaves the cache as it is; nothing recovers.",
+        REFUSAL_IGNORED, RESTART, "L6_recovery"),
+    Bug("B68", "vllm #26171", "A failed handshake leaves the request waiting.",
+        NO_FAILURE_EDGE, CALM, "L1_bootstrap_ends"),
+    Bug("half-cache", "sglang #24772, hardened later", "A hand-off takes half a list of addresses "
+        "for the whole, and is written by some ranks only.", HALF_CACHE, TWO_LIVES,
+        "M1_3_every_target_rank_is_met"),
+    Bug("half-cache-kept", "sglang #24772, hardened later", "Addresses of a failed look-up are "
+        "still in the cache.", LEFTOVERS, CALM, "M1_3_an_empty_cache_is_empty"),
+    Bug("counted-twice", "sglang 0.5.23, the bootstrap server's _registered_count",
+        "A rank that registers again makes the server ready one rank early.", COUNTED_TWICE, CALM,
+        "ready_means_every_rank"),
+    Bug("no-expiry", "sglang 0.5.23, the bootstrap server's port table",
+        "Nothing is ever removed when a rank dies.", wrong("no-expiry", DropRow("expire")), CRASH,
+        "L7_registrations_expire"),
+    Bug("no-incarnation", "sglang 0.5.23, the rank number of every message",
+        "A restarted rank takes what was meant for its earlier run.", NO_INCARNATION, ONE_RESTART,
+        "S12_a_stale_address_is_refused"),
+)
