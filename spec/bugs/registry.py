@@ -136,8 +136,8 @@ BUGS: Final[tuple[Bug, ...]] = (
         UNDEFINED, CALM, "M1_2_every_attribute_is_defined"),
     Bug("B09", "sglang #24522, #24539", "A concluded room comes back as failed.",
         RECREATED, CALM, "phase_edges"),
-    Bug("B28-heartbeat", "sglang #34692", "Requests of a dead prefill server hang: one backend has no "
-        "heartbeat.", wrong("no-heartbeat", DropRow("miss_heartbeat")), CRASH,
+    Bug("B28-heartbeat", "sglang #34692", "Requests of a dead prefill server hang: one backend "
+        "has no heartbeat.", wrong("no-heartbeat", DropRow("miss_heartbeat")), CRASH,
         "M1_4_lost_connection"),
     Bug("B28-timer", "sglang #34692", "A request hangs in bootstrap while the registry is down.",
         wrong("no-bootstrap-timeout", DropRow("give_up")), OUTAGE, "L1_bootstrap_ends"),
