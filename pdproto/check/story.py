@@ -87,6 +87,7 @@ class Storyteller:
             steps,
             loop,
             self.blocked(last) if blocked else (),
+            self._holds(moves[0].before if moves else 0),
         )
 
     def _lanes(self) -> Iterable[Lane]:
@@ -127,11 +128,15 @@ class Storyteller:
             sent=sent,
             lost=tuple(arrow for arrow in lost if arrow.message != consumed),
             changes=changes,
-            holds={
-                question.name: not any(p.guard.holds(move.after) for p in question.patterns)
-                for question in self.always
-            },
+            holds=self._holds(move.after),
         )
+
+    def _holds(self, state: int) -> dict[str, bool]:
+        """Each property of single states: does it hold here?"""
+        return {
+            question.name: not any(p.guard.holds(state) for p in question.patterns)
+            for question in self.always
+        }
 
     def _indices(self, arguments: tuple[Sort, ...], row: GroundRow) -> Indices:
         return self.ground.cell(arguments, row.environment)
