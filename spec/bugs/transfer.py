@@ -66,8 +66,8 @@ ONE: Final = Configuration({Source: 1, Sink: 1, Life: 1, Landing: 1, Page: 1}, d
 TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
 TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
 CRASHING: Final = replace(ONE, faults=("crash",))
+SINK_CRASHING: Final = replace(ONE, faults=("sink-crash",))
 LOSING: Final = replace(ONE, faults=("lossy",))
-NO_MEMORY: Final = replace(ONE, sizes={**ONE.sizes, Landing: 0})
 
 WRITE: Final = "S1_no_write_into_anothers_memory"
 SINK_HEARS: Final = "L2_a_sink_hears_of_a_failure"
@@ -161,6 +161,11 @@ SOURCE_PAGES: Final = (
 )
 
 COMPLETION: Final = (
+    Bug("B09", "sglang #24522, #24539",
+        "A room that had failed came back to life, and poisoned the next request of that number.",
+        edited(SYSTEM, "B09", DropRow("ignore_open_sender_failed"),
+               Retarget("begin_send", at=(Sending.UNKNOWN, Sending.FAILED))),
+        ONE, "sending_edges", note="an entry is created from any state"),
     Bug("B10", "sglang #30352",
         "A request that had been aborted turned to Success when its last chunk came through.",
         edited(SYSTEM, "B10", Retarget("succeed", at=(Sending.TRANSFERRING, Sending.FAILED))),
@@ -241,6 +246,13 @@ TIMERS: Final = (
     Bug("B28", "sglang #34692, nixl #795",
         "A request hung after its prefill server had died: one backend had no heartbeat.",
         edited(PROMPT, "B28", DropRow("lose_source")), CRASHING, "L7_a_sink_notices_a_crash"),
+    Bug("B38", "sglang #28086, #28236",
+        "Prefill kept requests whose decode server had died.",
+        edited(SYSTEM, "B38", ReplaceRow("refuse", Row(
+            "refuse", choose=(p, h, d, b),
+            when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) == Claim.FENCED],
+            do=[write(p, h, d, b).to(Write.REFUSED)]))),
+        SINK_CRASHING, "L1_a_source_ends", note="nothing tells the source"),
     Bug("B64", "sglang #31800",
         "Admission slots leaked: a transfer that stuck half-way had no timer.",
         edited(SYSTEM, "B64", Retarget("give_up_transfer", at=Receiving.WAITING)),

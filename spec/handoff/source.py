@@ -69,6 +69,9 @@ ALL_PUBLISHED: Final = forall(
 ALL_LANDED: Final = forall(
     other, implies(feeds(p, other), exists(spot, write(p, h, other, spot) == Write.LANDED))
 )
+NOTHING_OPEN: Final = forall(
+    (other, spot), write(p, h, other, spot).among(Write.NONE, Write.LANDED)
+)
 
 SOURCE: Final = Table(source, state=sending, rows=(
     Row("begin_send", on=Call("open_sender"), at=Sending.UNKNOWN, to=Sending.BOOTSTRAPPING,
@@ -85,7 +88,7 @@ SOURCE: Final = Table(source, state=sending, rows=(
         do=[write(p, h, d, b).to(Write.POSTED)],
         why="the worker looks at the state again before every destination"),
     Row("succeed", at=Sending.TRANSFERRING, to=Sending.SUCCESS,
-        when=ALL_LANDED, send=[each(d, done(p, h, d), where=feeds(p, d))]),
+        when=[ALL_LANDED, NOTHING_OPEN], send=[each(d, done(p, h, d), where=feeds(p, d))]),
     Row("meet_refusal", at=Sending.TRANSFERRING, to=Sending.FAILED, choose=(d, b),
         when=write(p, h, d, b) == Write.REFUSED,
         why="a sink has fenced us: it has given this life up"),

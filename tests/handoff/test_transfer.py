@@ -116,7 +116,7 @@ def test_every_row_fires_somewhere() -> None:
 @pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
 def test_lint_finds_no_error(system: System) -> None:
     found = lint(system, small_sizes(system))
-    assert [r.problem for r in found if r.severity is Severity.ERROR] == []
+    assert [r.message for r in found if r.severity is Severity.ERROR] == []
 
 
 def test_no_premise_is_empty_where_two_of_everything_meet() -> None:
@@ -141,6 +141,7 @@ TRACE_LENGTHS: Final = {
     "B43": 8,
     "B62": 9,
     "B49": 1,
+    "B09": 2,
     "B10": 9,
     "B15": 11,
     "B40": 10,
@@ -155,6 +156,7 @@ TRACE_LENGTHS: Final = {
     "R3": 5,
     "R22": 11,
     "B28": 4,
+    "B38": 8,
     "B64": 12,
     "R12": 10,
 }
