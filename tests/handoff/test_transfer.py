@@ -169,6 +169,16 @@ def test_the_defect_is_refuted(bug: Bug) -> None:
     assert found.trace_length == TRACE_LENGTHS[bug.id]
 
 
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
+def test_it_is_the_edit_that_breaks_it(bug: Bug) -> None:
+    """A property that fails anyway would seem to catch every defect."""
+    among = (PATIENT,) if "lossy" in bug.configuration.faults else (SYSTEM, PROMPT, DIRECT)
+    derived = {"sending_edges": SYSTEM}
+    named = {claim.name: system for system in reversed(among) for claim in system.properties}
+    sound = (derived | named)[bug.violates]
+    assert judged(sound, bug.violates, bug.configuration).verdict is Verdict.HOLDS
+
+
 def test_each_defect_is_pinned_once() -> None:
     assert [bug.id for bug in BUGS] == list(TRACE_LENGTHS)
 
