@@ -1,7 +1,8 @@
 """Let the explorer find every historical defect, each an edit of the tables, by its shortest trace.
 
-With ID: draw that defect's trace. Exit status: 0 if each defect violates the property that it is
-said to violate, 1 if one is not found, 2 if there is no such ID.
+With ID: draw that defect's trace, in every system that has the defect. Exit status: 0 if each
+defect violates the property that it is said to violate, 1 if one is not found, 2 if there is no
+such ID.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try the defects; returns the exit status."""
-    chosen = BUGS if arguments.id is None else (_named(arguments.id, BUGS),)
+    chosen = BUGS if arguments.id is None else _named(arguments.id, BUGS)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         trials = tuple(tried(chosen, reporter))
     drawn = arguments.id is not None
@@ -64,10 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(trial.violated is None for trial in trials))
 
 
-def _named(name: str, bugs: Sequence[Bug]) -> Bug:
-    for bug in bugs:
-        if bug.id == name:
-            return bug
+def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
+    """The defect of that name, in each system that it was kept in."""
+    named = tuple(bug for bug in bugs if bug.id == name)
+    if named:
+        return named
     near = get_close_matches(name, [bug.id for bug in bugs])
     hint = f": perhaps {', '.join(near)}?" if near else "; `pdproto bugs` lists them"
     raise UsageError(f"there is no defect {name!r}{hint}")
@@ -104,7 +106,8 @@ def _show(trials: Sequence[Trial], *, drawn: bool) -> None:
     with standard_output() as stream:
         console = Console(file=stream)
         if drawn:
-            _draw(trials[0], console)
+            for trial in trials:
+                _draw(trial, console)
             return
         console.print(_table(trials))
         missed = [trial.bug.id for trial in trials if trial.violated is None]

@@ -92,6 +92,11 @@ class Machine(Generic[*Ps]):
         self, name: str, values: type[E], a: type[A], b: type[B], /,
         *, edges: Mapping[E, Collection[E]] | None = None,
     ) -> Function[E, *Ps, A, B]: ...
+    @overload
+    def function(
+        self, name: str, values: type[E], a: type[A], b: type[B], c: type[C], /,
+        *, edges: Mapping[E, Collection[E]] | None = None,
+    ) -> Function[E, *Ps, A, B, C]: ...
     def function(
         self, name: str, values: type[E], /, *sorts: type[Sort],
         edges: Mapping[E, Collection[E]] | None = None,

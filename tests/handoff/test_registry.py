@@ -1,0 +1,238 @@
+"""Registration, look-up and the rank of a room: sizes, verdicts, defects, what each row is for."""
+
+from functools import cache
+from typing import Final, NamedTuple
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.spec.bugs import dp_rank as dp_rank_bugs
+from pdproto.spec.bugs import registry as registry_bugs
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff import dp_rank, registry
+from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
+from pdproto.spec.language import (
+    Configuration,
+    DropRow,
+    Fairness,
+    LeadsTo,
+    ReplaceProperties,
+    System,
+    Timer,
+    edited,
+)
+
+REGISTRY: Final = registry.SYSTEM
+DP_RANK: Final = dp_rank.SYSTEM
+SYSTEMS: Final = (REGISTRY, DP_RANK)
+
+
+class Counts(NamedTuple):
+    """As in `CheckResult`: with dead bits cleared, and summed over the settings of the ranks."""
+
+    states: int
+    transitions: int
+    depth: int
+
+
+PINNED: Final[list[tuple[System, str, Counts]]] = [
+    (REGISTRY, "default", Counts(80_490, 566_095, 33)),
+    (REGISTRY, "restart", Counts(195_096, 1_370_516, 39)),
+    (REGISTRY, "lossy", Counts(123_776, 967_048, 32)),
+    (DP_RANK, "default", Counts(558, 1_178, 18)),
+    (DP_RANK, "two-rooms", Counts(106_901, 443_446, 31)),
+    (DP_RANK, "alone", Counts(8_198, 32_518, 19)),
+]
+
+
+@cache
+def explored(system: str, name: str) -> CheckResult:
+    """Each configuration once: several tests look at the same run."""
+    (one,) = (known for known in SYSTEMS if known.name == system)
+    return check(one, one.configurations[name], Settings(keep_going=True))
+
+
+def judged(
+    system: System, name: str, configuration: Configuration, *fairness: Fairness
+) -> Finding:
+    settings = Settings(properties=(name,), fairness=fairness)
+    (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
+    return found
+
+
+def name_of(value: object) -> str | None:
+    match value:
+        case System():
+            return value.name
+        case Bug():
+            return value.id
+        case str():
+            return value
+    return None
+
+
+@pytest.mark.parametrize(("system", "name", "counts"), PINNED, ids=name_of)
+def test_everything_holds_at_the_pinned_counts(system: System, name: str, counts: Counts) -> None:
+    found = explored(system.name, name)
+    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
+    assert Counts(found.states, found.transitions, found.depth) == counts
+
+
+def test_every_configuration_is_pinned() -> None:
+    named = {(system.name, name) for system in SYSTEMS for name in system.configurations}
+    pinned = {(system.name, name) for system, name, _ in PINNED}
+    assert named - pinned == {(system.name, "deep") for system in SYSTEMS}  # too long for a test
+
+
+def test_one_size_up_nothing_unsafe_is_reached() -> None:
+    """Two ranks and two hand-offs at once, which take the half of what the other has looked up."""
+    live = {claim.name for claim in REGISTRY.properties if isinstance(claim, LeadsTo)}
+    safety = tuple(claim.name for claim in REGISTRY.properties if claim.name not in live)
+    found = check(REGISTRY, REGISTRY.configurations["deep"], Settings(properties=safety))
+    assert found.verdict is Verdict.HOLDS
+    assert Counts(found.states, found.transitions, found.depth) == DEEP
+
+
+DEEP: Final = Counts(342_748, 3_962_930, 42)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
+def test_every_row_fires_somewhere(system: System) -> None:
+    runs = [explored(system.name, name) for known, name, _ in PINNED if known is system]
+    silent = [frozenset(run.rows_never_fired) for run in runs]
+    assert frozenset.intersection(*silent) == frozenset()
+
+
+# The messages that a sink or a source ignores are swept as dead bits; here they stay.
+PLAIN: Final = {
+    REGISTRY.name: (
+        Configuration({Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",)),
+        Configuration({Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("outage",)),
+    ),
+    DP_RANK.name: (Configuration({dp_rank.Group: 2, Life: 1}),),
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
+def test_what_is_ignored_arrives_somewhere(system: System) -> None:
+    ignored = {row.name for _, row in system.rows() if row.kind == "ignore"}
+    silent = [
+        frozenset(check(system, plain, Settings(properties=("deadlock",))).rows_never_fired)
+        for plain in PLAIN[system.name]
+    ]
+    assert ignored & frozenset.intersection(*silent) == frozenset()
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
+def test_lint_finds_no_error(system: System) -> None:
+    found = lint(system, small_sizes(system))
+    assert [r.message for r in found if r.severity is Severity.ERROR] == []
+
+
+TRACE_LENGTHS: Final = {
+    "B02": 5,
+    "B02-info": 4,
+    "B09": 5,
+    "B28-heartbeat": 16,
+    "B28-timer": 3,
+    "B29": 16,
+    "B30": 12,
+    "B57": 20,
+    "B68": 4,
+    "half-cache": 18,
+    "half-cache-kept": 13,
+    "counted-twice": 4,
+    "no-expiry": 9,
+    "no-incarnation": 12,
+    "B04": 9,
+    "B04-merged": 10,
+    "B04-decode-unset": 9,
+    "B04-prefill-unset": 10,
+    "B04-first-writer": 5,
+    "B04-unsaid": 10,
+    "B04-named": 8,
+    "B37": 9,
+}
+BUGS: Final = (*registry_bugs.BUGS, *dp_rank_bugs.BUGS)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
+def test_each_defect_is_found_at_its_shortest(bug: Bug) -> None:
+    finding = judged(bug.system, bug.violates, bug.configuration)
+    assert finding.verdict is Verdict.VIOLATED
+    assert finding.trace_length == TRACE_LENGTHS[bug.id]
+
+
+# The other sizes are those of "restart", which is pinned, and of "deep", which has crashes too.
+SMALL_BUGS: Final = [
+    bug for bug in BUGS
+    if bug.configuration not in (registry_bugs.RESTART, registry_bugs.TWO_LIVES)
+]
+
+
+@pytest.mark.parametrize("bug", SMALL_BUGS, ids=name_of)
+def test_each_defect_is_the_edits_doing(bug: Bug) -> None:
+    """At the same sizes the correct tables keep the property that the defect violates."""
+    system = REGISTRY if bug in registry_bugs.BUGS else DP_RANK
+    assert judged(system, bug.violates, bug.configuration).verdict is Verdict.HOLDS
+
+
+WAITED_FOR: Final = [
+    (REGISTRY, "enroll_again", "lossy", "L6_who_is_up_is_recorded"),
+    (REGISTRY, "record_again", "lossy", "L6_who_is_up_is_recorded"),
+    (REGISTRY, "expire", "default", "L7_registrations_expire"),
+    (REGISTRY, "look_again", "lossy", "L6_recovery"),
+    (REGISTRY, "give_up", "default", "L1_bootstrap_ends"),
+    (REGISTRY, "call_again", "lossy", "L6_recovery"),
+    (REGISTRY, "miss_heartbeat", "default", "M1_4_lost_connection"),
+    (DP_RANK, "stop_waiting", "default", "L1_prefill_ends"),
+    (DP_RANK, "give_up", "default", "L1_decode_ends"),
+]
+
+
+@pytest.mark.parametrize(("system", "row", "name", "broken"), WAITED_FOR, ids=name_of)
+def test_every_timer_and_resend_is_needed(
+    system: System, row: str, name: str, broken: str
+) -> None:
+    live = tuple(claim for claim in system.properties if isinstance(claim, LeadsTo))
+    without = edited(system, "without", ReplaceProperties(live), DropRow(row))
+    assert judged(without, broken, system.configurations[name]).verdict is Verdict.VIOLATED
+
+
+def test_no_timer_is_left_out_of_that() -> None:
+    timers = {
+        (system.name, row.name)
+        for system in SYSTEMS
+        for _, row in system.rows()
+        if isinstance(row.on, Timer)
+    }
+    assert timers <= {(system.name, row) for system, row, _, _ in WAITED_FOR}
+
+
+@pytest.mark.parametrize(
+    "name", ["L1_bootstrap_ends", "L6_recovery", "L6_who_is_up_is_recorded"]
+)
+def test_without_loss_nobody_waits_for_a_safety_net(name: str) -> None:
+    default = REGISTRY.configurations["default"]
+    assert judged(REGISTRY, name, default, Fairness.DETECTORS).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize(
+    "name", [claim.name for claim in REGISTRY.properties if isinstance(claim, LeadsTo)]
+)
+def test_a_message_need_arrive_only_once(name: str) -> None:
+    """Delivery takes the message off the network, so that what is missing is not hidden."""
+    one = Configuration(
+        {Source: 1, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "outage"), dead_bits=True
+    )
+    assert judged(REGISTRY, name, one, Fairness.CONSUMED).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize(
+    "name", [claim.name for claim in DP_RANK.properties if isinstance(claim, LeadsTo)]
+)
+def test_a_message_about_a_rank_need_arrive_only_once(name: str) -> None:
+    default = DP_RANK.configurations["default"]
+    assert judged(DP_RANK, name, default, Fairness.CONSUMED).verdict is Verdict.HOLDS
