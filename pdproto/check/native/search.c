@@ -733,7 +733,7 @@ static void plan(Search *search) {
         }
         shard->planned_count = (u32)count;
         shard->planned_bits = shard->table.slots ? shard->table.slot_bits : SLOT_BITS;
-        while (count * 2 > (u64)1 << shard->planned_bits)
+        while (count * 4 > (u64)3 << shard->planned_bits)
             shard->planned_bits++;
         bytes += shard_bytes(search, shard->planned_count, shard->planned_bits);
     }
