@@ -19,6 +19,59 @@ The router is not ours. It may put a request on any rank, name any rank in it, a
 from typing import Final
 
 from pdproto.spec.handoff.roles import Life
+from pdproto.spec.handoff.routing import (
+    Entry,
+    Group,
+    Mode,
+    Phase,
+    Question,
+    Routing,
+    Runs,
+    answer,
+    conflict,
+    disown,
+    enroll_published,
+    enroll_rule,
+    enrolled,
+    entry,
+    g,
+    gone,
+    h,
+    heard,
+    k,
+    keeps_list,
+    keeps_rule,
+    knocked,
+    meet,
+    met,
+    mode,
+    modulo,
+    network,
+    phase,
+    posted,
+    prompt,
+    prompt_named,
+    publish,
+    publishes,
+    queried,
+    query,
+    question,
+    rank,
+    receiver,
+    refuse,
+    registry,
+    retire,
+    router,
+    routing,
+    runs,
+    sender,
+    serves,
+    settled,
+    target,
+    wanted,
+    wanted_named,
+    withdraw,
+)
 from pdproto.spec.language import (
     Always,
     Call,
@@ -26,168 +79,21 @@ from pdproto.spec.language import (
     Fairness,
     Ignore,
     LeadsTo,
-    Machine,
-    Message,
     OnRow,
     Reject,
-    Rigid,
     Row,
-    Sizes,
     Sometimes,
-    Sort,
-    State,
     System,
     Table,
     Timer,
-    Tuples,
     all_of,
     any_of,
-    auto,
     each,
     exists,
     forall,
     implies,
     lose,
 )
-
-
-class Group(Sort, prefix="k"):
-    """A data-parallel rank of the prefill server, with all the ranks that work for it."""
-
-
-class Routing(State):
-    UNROUTED = auto()
-    ROUTED = auto()
-
-
-class Runs(State):
-    """What a prefill rank knows of a room."""
-
-    ABSENT = auto()
-    WAITING = auto()  # it runs here, and waits for decode
-    MET = auto()
-    FAILED = auto()
-    DISOWNED = auto()  # it runs on another rank, where decode does not look
-
-
-class Mode(State):
-    """What the ranks have said so far."""
-
-    OPEN = auto()
-    RULE = auto()  # rooms keep to the rule, and are not published
-    PUBLISHED = auto()
-    DISAGREE = auto()
-
-
-class Entry(State):
-    """What the registry holds of a room on a rank."""
-
-    NEVER = auto()
-    KNOWN = auto()
-    OVER = auto()
-
-
-class Question(State):
-    """Whether decode waits for an answer about a room."""
-
-    NONE = auto()
-    PENDING = auto()
-    CLOSED = auto()
-
-
-class Phase(State):
-    """What decode knows of a room."""
-
-    IDLE = auto()
-    PENDING = auto()  # the rank is not known
-    RESOLVED = auto()
-    MET = auto()
-    FAILED = auto()
-
-
-g, k = Group("g"), Group("k")
-h = Life("h")
-
-router = Machine("router", h)
-rank = Machine("rank", g)
-sender = Machine("sender", g, h)
-registry = Machine("registry")
-receiver = Machine("receiver", h)
-network = Machine("network", world=True)
-
-
-def remainder(sizes: Sizes) -> Tuples:
-    """Room modulo ranks."""
-    return {(life, life % sizes[Group]) for life in range(sizes[Life])}
-
-
-modulo = Rigid("modulo", h, g, given=remainder)
-publishes = Rigid("publishes", g, visible_to=(rank, sender))
-
-routing = router.function("routing", Routing)
-
-enrolled = rank.relation("enrolled")
-
-runs = sender.function("runs", Runs, edges={
-    Runs.ABSENT: (Runs.WAITING, Runs.FAILED, Runs.DISOWNED),
-    Runs.WAITING: (Runs.MET, Runs.FAILED),
-    Runs.MET: (),
-    Runs.FAILED: (),
-    Runs.DISOWNED: (),
-})
-conflict = sender.relation("conflict")
-knocked = sender.relation("knocked")
-posted = sender.relation("posted")
-
-mode = registry.function("mode", Mode, edges={
-    Mode.OPEN: (Mode.RULE, Mode.PUBLISHED),
-    Mode.RULE: (Mode.DISAGREE,),
-    Mode.PUBLISHED: (Mode.DISAGREE,),
-    Mode.DISAGREE: (),
-})
-heard = registry.relation("heard", Group)
-settled = registry.relation("settled")
-entry = registry.function("entry", Entry, Life, Group, edges={
-    Entry.NEVER: (Entry.KNOWN, Entry.OVER),
-    Entry.KNOWN: (Entry.OVER,),
-    Entry.OVER: (),
-})
-question = registry.function("question", Question, Life, edges={
-    Question.NONE: (Question.PENDING, Question.CLOSED),
-    Question.PENDING: (Question.CLOSED,),
-    Question.CLOSED: (),
-})
-
-phase = receiver.function("phase", Phase, edges={
-    Phase.IDLE: (Phase.PENDING, Phase.RESOLVED),
-    Phase.PENDING: (Phase.RESOLVED, Phase.FAILED),
-    Phase.RESOLVED: (Phase.MET, Phase.FAILED),
-    Phase.MET: (),
-    Phase.FAILED: (),
-})
-target = receiver.relation("target", Group)
-queried = receiver.relation("queried")
-
-# The two halves of a request; the named forms carry the rank that the request asks for.
-prompt = Message("prompt", h, g, sender=router, receiver=sender)
-prompt_named = Message("prompt_named", h, g, k, sender=router, receiver=sender)
-wanted = Message("wanted", h, sender=router, receiver=receiver)
-wanted_named = Message("wanted_named", h, k, sender=router, receiver=receiver)
-enroll_rule = Message("enroll_rule", g, sender=rank, receiver=registry, reliable=True)
-enroll_published = Message("enroll_published", g, sender=rank, receiver=registry, reliable=True)
-serves = Message("serves", sender=registry, receiver=router, reliable=True)
-keeps_rule = Message("keeps_rule", sender=registry, receiver=receiver, reliable=True)
-keeps_list = Message("keeps_list", sender=registry, receiver=receiver, reliable=True)
-publish = Message("publish", h, g, sender=sender, receiver=registry, reliable=True)
-retire = Message("retire", h, g, sender=sender, receiver=registry, reliable=True)
-query = Message("query", h, sender=receiver, receiver=registry, reliable=True)
-withdraw = Message("withdraw", h, sender=receiver, receiver=registry, reliable=True)
-answer = Message("answer", h, g, sender=registry, receiver=receiver, reliable=True)
-gone = Message("gone", h, sender=registry, receiver=receiver, reliable=True)
-disown = Message("disown", g, h, k, sender=sender, receiver=sender.at(k, h), reliable=True)
-meet = Message("meet", h, g, sender=receiver, receiver=sender, reliable=True)
-met = Message("met", g, h, sender=sender, receiver=receiver, reliable=True)
-refuse = Message("refuse", g, h, sender=sender, receiver=receiver, reliable=True)
 
 alone = forall(k, k.same(g))
 several = exists(k, k.differs(g))
@@ -380,11 +286,6 @@ PROPERTIES: Final = (
     LeadsTo("L3_questions_are_closed", question(h) == Question.PENDING,
             question(h) == Question.CLOSED, under=(Fairness.TIMERS,)),
 )
-
-
-def all_publish(sizes: Sizes) -> Tuples:
-    """Queries are forced on every rank."""
-    return {(group,) for group in range(sizes[Group])}
 
 
 SYSTEM: Final = System(

@@ -13,6 +13,7 @@ from pdproto.spec.bugs import registry as registry_bugs
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import dp_rank, registry
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
+from pdproto.spec.handoff.routing import Group
 from pdproto.spec.language import (
     Configuration,
     DropRow,
@@ -111,7 +112,7 @@ PLAIN: Final = {
         Configuration({Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",)),
         Configuration({Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("outage",)),
     ),
-    DP_RANK.name: (Configuration({dp_rank.Group: 2, Life: 1}),),
+    DP_RANK.name: (Configuration({Group: 2, Life: 1}),),
 }
 
 
