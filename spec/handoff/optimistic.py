@@ -10,8 +10,8 @@ Rule 1: a slot is reserved when a request leaves the bootstrap queue, never befo
 Rule 2: the bootstrap is polled before every further chunk and after the last. When it is there the
         pass is finalized, once, and cannot fail to be: the slot is there already.
 Rule 3: nothing is sent before the pass is finalized.
-Rule 4: a pass that ends without it is parked, with its KV. It yields as soon as one that could go on
-        lacks a seat, or lacks a slot: its KV is dropped, and it runs again from the head.
+Rule 4: a pass that ends without it is parked, with its KV. It yields as soon as one that could go
+        on lacks a seat, or lacks a slot: its KV is dropped, and it runs again from the head.
 Rule 5: the attempts are counted. After the last one a request waits for its bootstrap without a
         slot, and is not run before.
 Rule 6: KV is dropped when no launched batch writes it, whatever the reason.
@@ -174,6 +174,10 @@ POLLED: Final = any_of(
     stage(h) == Stage.PARKED,
     all_of(stage(h) == Stage.RUNNING, forward(h).among(Forward.HALF, Forward.WHOLE)),
 )
+HAS_PARKED: Final = all_of(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE)
+BETWEEN_CHUNKS: Final = all_of(stage(h) == Stage.RUNNING, forward(h) == Forward.HALF)
+UNSENT: Final = link(h) == Link.PENDING
+FINALIZED: Final = link(h) == Link.FINALIZED
 FORCED: Final = all_of(sampled(h), ~retried(h))
 SLOT_IS_FREE: Final = forall(other, ~slot(other, m))
 SEAT_IS_FREE: Final = forall(other, ~seat(other, s))
@@ -187,12 +191,8 @@ WANTS_SLOT: Final = all_of(
     ready(k), stage(k).among(*QUEUED), forall(n, exists(other, slot(other, n)))
 )
 # h has nothing to send to, and k could go on in its place.
-YIELDS: Final = (
-    ~ready(h),
-    any_of(stage(h) == Stage.PARKED,
-           all_of(stage(h) == Stage.RUNNING, forward(h) == Forward.HALF)),
-    any_of(WANTS_SEAT, WANTS_SLOT),
-)
+WITHOUT_LINK: Final = (~ready(h), UNSENT, ~FORCED, any_of(HAS_PARKED, BETWEEN_CHUNKS))
+YIELDS: Final = (*WITHOUT_LINK, any_of(WANTS_SEAT, WANTS_SLOT))
 DROP_KV: Final = (forward(h).to(Forward.NONE), seat(h, ANY).to(False), retried(h).to(True))
 RUN_AGAIN: Final = (stage(h).to(Stage.HEAD), tried(h, a).to(True), *DROP_KV)
 FREE_SLOT: Final = slot(h, ANY).to(False)
@@ -212,31 +212,38 @@ PREFILL: Final = Table(prefill, rows=(
     Row("reserve", choose=(h, m), when=[stage(h).among(*QUEUED), ready(h), SLOT_IS_FREE],
         do=[stage(h).to(Stage.WAITING), slot(h, m).to(True)]),
     Row("start", choose=(h, s),
-        when=[stage(h) == Stage.WAITING, forall(k, stage(k) != Stage.HEAD), SEAT_IS_FREE],
+        when=[stage(h) == Stage.WAITING, forward(h) == Forward.NONE,
+              forall(k, stage(k) != Stage.HEAD), SEAT_IS_FREE],
         do=[stage(h).to(Stage.RUNNING), seat(h, s).to(True), forward(h).to(Forward.FIRST)]),
-    Row("start_again", choose=(h, s), when=[stage(h) == Stage.HEAD, SEAT_IS_FREE],
+    Row("start_again", choose=(h, s),
+        when=[stage(h) == Stage.HEAD, forward(h) == Forward.NONE, SEAT_IS_FREE],
         do=[stage(h).to(Stage.RUNNING), seat(h, s).to(True), forward(h).to(Forward.FIRST)],
         why="it has waited longest, and most of its prefix is still cached"),
     Row("finish_first", on=Completion("first_chunk", h), when=forward(h) == Forward.FIRST,
         do=[forward(h).to(Forward.HALF)]),
     Row("launch_last", choose=(h,),
-        when=[stage(h) == Stage.RUNNING, forward(h) == Forward.HALF,
-              any_of(~ready(h), link(h) == Link.FINALIZED, FORCED)],
+        when=[BETWEEN_CHUNKS, any_of(~ready(h), FINALIZED, FORCED)],
         do=[forward(h).to(Forward.LAST)]),
     Row("finish_last", on=Completion("last_chunk", h), when=forward(h) == Forward.LAST,
         do=[forward(h).to(Forward.WHOLE)]),
-    Row("finalize", choose=(h,), when=[POLLED, ready(h), link(h) == Link.PENDING, ~FORCED],
+    Row("finalize", choose=(h,), when=[POLLED, ready(h), UNSENT, ~FORCED],
         do=[link(h).to(Link.FINALIZED)],
         why="the poll between chunks, after the last one, or while parked finds the sink there"),
     Row("send", choose=(h,),
         when=[stage(h).among(Stage.RUNNING, Stage.PARKED), forward(h) == Forward.WHOLE,
-              link(h) == Link.FINALIZED],
+              FINALIZED],
         do=[stage(h).to(Stage.SENDING)]),
     Row("succeed", on=Completion("landed", h), when=stage(h) == Stage.SENDING,
         do=[stage(h).to(Stage.SUCCESS), seat(h, ANY).to(False), FREE_SLOT], send=[done(h)]),
+    *(Ignore(Completion(chunk, h), when=forward(h) != computing,
+             why="a device reports what it was given, when that has ended")
+      for chunk, computing in (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))),
+    Ignore(Completion("landed", h), when=stage(h) != Stage.SENDING,
+           why="it has failed meanwhile: what has landed is not counted"),
 
     Row("park", choose=(h,),
-        when=[stage(h) == Stage.RUNNING, forward(h) == Forward.WHOLE, any_of(~ready(h), FORCED)],
+        when=[stage(h) == Stage.RUNNING, forward(h) == Forward.WHOLE, UNSENT,
+              any_of(~ready(h), FORCED)],
         do=[stage(h).to(Stage.PARKED)],
         why="the KV is worth keeping for as long as nobody needs its place"),
     Row("run_again", choose=(h, k, a), when=[*YIELDS, NEXT_ATTEMPT], do=RUN_AGAIN,
@@ -244,10 +251,10 @@ PREFILL: Final = Table(prefill, rows=(
     Row("fall_back", choose=(h, k), when=[*YIELDS, NO_ATTEMPT_LEFT], do=FALL_BACK,
         why="k needs the place, and h has had its passes"),
     Row("force_retry", choose=(h, a),
-        when=[stage(h) == Stage.PARKED, FORCED, NEXT_ATTEMPT], do=RUN_AGAIN,
+        when=[HAS_PARKED, UNSENT, FORCED, NEXT_ATTEMPT], do=RUN_AGAIN,
         why="a test wants to see a retry; all ranks sample alike"),
     Row("force_fall_back", choose=(h,),
-        when=[stage(h) == Stage.PARKED, FORCED, NO_ATTEMPT_LEFT], do=FALL_BACK,
+        when=[HAS_PARKED, UNSENT, FORCED, NO_ATTEMPT_LEFT], do=FALL_BACK,
         why="a test wants to see a retry, and there is only one attempt"),
 
     Row("give_up_waiting", on=Timer("bootstrap_timeout"), choose=(h,),
@@ -342,20 +349,21 @@ SAFETY: Final = (
               all_of(stage(h) == Stage.FAILED, forward(h) == Forward.LAST, seat(h, s))),
     Always("S11_no_send_before_finalize",
            implies(stage(h) == Stage.SENDING,
-                   all_of(link(h) == Link.FINALIZED, ready(h), HAS_SLOT, HAS_SEAT)),
+                   all_of(FINALIZED, ready(h), HAS_SLOT, HAS_SEAT)),
            why="what is sent has a destination, a slot, and its KV"),
     Sometimes("S11_somebody_sends", stage(h) == Stage.SENDING),
     OnRow("M5_3_finalized_once_and_surely", "finalize",
-          all_of(link(h) == Link.PENDING, HAS_SLOT, HAS_SEAT),
+          all_of(UNSENT, HAS_SLOT, HAS_SEAT),
           why="once for each request, since one that is finalized runs to its end"),
-    OnRow("M5_3_finalized_never_runs_again", "run_again", link(h) == Link.PENDING,
+    OnRow("M5_3_finalized_never_runs_again", "run_again", UNSENT,
           why="what was finalized has told the sink where it stands"),
     Sometimes("M5_1_finalized_between_chunks",
-              all_of(link(h) == Link.FINALIZED, forward(h) == Forward.HALF)),
+              all_of(FINALIZED, forward(h) == Forward.HALF)),
     Sometimes("M5_1_finalized_while_parked",
-              all_of(link(h) == Link.FINALIZED, stage(h) == Stage.PARKED)),
+              all_of(FINALIZED, stage(h) == Stage.PARKED)),
     Always("M5_2_attempts_in_order", implies(tried(h, b) & a.before(b), tried(h, a)),
            why="no attempt is left out, so that there are no more passes than attempts"),
+    Sometimes("M5_2_somebody_runs_again", all_of(a.before(b), tried(h, a), tried(h, b))),
     OnRow("M5_2_fallen_back_after_the_last", "fall_back", forall(a, tried(h, a)),
           why="the budget is used before a request goes back to waiting"),
     Sometimes("M5_2_somebody_falls_back", stage(h) == Stage.DEFERRED),
@@ -364,6 +372,8 @@ SAFETY: Final = (
           why="a sample decides, which is the same on all ranks"),
     Always("S1_one_life_a_page", implies(page(h, g) & page(k, g), h.same(k)),
            why="a page of the sink belongs to one life at a time"),
+    Sometimes("S1_a_page_is_used_again",
+              all_of(h.differs(k), receiving(h) == Receiving.SUCCESS, page(k, g))),
     Always("S14_no_success_after_a_failure",
            implies(receiving(h) == Receiving.SUCCESS, stage(h) == Stage.SUCCESS),
            why="a sink that answers Success contradicts no source"),
@@ -414,30 +424,37 @@ SYSTEM: Final = System(
         "default": _configuration(_sizes()),
         "slots": _configuration(_sizes(slots=2)),
         "seats": _configuration(_sizes(seats=2)),
-        "one-attempt": _configuration(_sizes(seats=2, attempts=1)),
-        "deep": _configuration(_sizes(slots=2, seats=2, attempts=2)),
+        "deep": _configuration({**_sizes(), Life: 3}),
     },
 )
 
 
 def _under(*fairness: Fairness) -> ReplaceProperties:
-    """The same properties, with every liveness property under these assumptions."""
-    return ReplaceProperties(
-        SAFETY + tuple(replace(claim, under=fairness) for claim in LIVENESS)
-    )
+    """What must come about, under these assumptions; what must not is SYSTEM's matter."""
+    return ReplaceProperties(tuple(replace(claim, under=fairness) for claim in LIVENESS))
 
+
+ONE_ATTEMPT: Final = edited(
+    SYSTEM, "optimistic-one-attempt", ReplaceProperties(LIVENESS),
+    about="Optimistic prefill with a single attempt: who yields falls back at once.",
+    configurations={"default": _configuration(_sizes(attempts=1))},
+)
 
 _ONE: Final[Sizes] = {Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 1}
 
 LOSING: Final = edited(
     SYSTEM, "optimistic-lossy", _under(Fairness.TIMERS, Fairness.CONSUMED),
     about="Optimistic prefill while messages are lost, or are delivered once and never again.",
-    configurations={"default": _configuration(_ONE, "lossy")},
+    configurations={
+        "default": _configuration(_ONE, "lossy"),
+        "deep": _configuration(_sizes(attempts=1), "lossy"),
+    },
 )
 
 PATIENT: Final = edited(
     LOSING, "optimistic-patient", DropRow("give_up_transfer"),
     about="Optimistic prefill whose sinks never give up: what is lost is made good by resending.",
+    configurations={"default": _configuration(_ONE, "lossy")},
 )
 
 ONE_SIDED: Final = edited(

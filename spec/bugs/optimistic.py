@@ -1,0 +1,134 @@
+"""What went wrong where prefill ran before its bootstrap, as edits of its tables.
+
+Most of these leave every safety property standing: two requests wait for each other, for ever.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.optimistic import (
+    AT_REST,
+    FINALIZED,
+    FREE_SLOT,
+    KEEPING,
+    LIVENESS,
+    NEXT_ATTEMPT,
+    NO_ATTEMPT_LEFT,
+    PREFILL,
+    SLOT_IS_FREE,
+    SYSTEM,
+    UNSENT,
+    WANTS_SEAT,
+    WANTS_SLOT,
+    WITHOUT_LINK,
+    Seat,
+    Stage,
+    a,
+    h,
+    other,
+    retried,
+    stage,
+    tried,
+)
+from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
+from pdproto.spec.language import (
+    AddClause,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    Formula,
+    ReplaceProperties,
+    ReplaceRow,
+    edited,
+    forall,
+)
+
+ONE: Final = Configuration({Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 2}, dead_bits=True)
+SCARCE: Final = Configuration(
+    {Life: 2, Slot: 1, Seat: 1, Page: 1, Attempt: 1}, symmetry=True, dead_bits=True)
+TWO_ATTEMPTS: Final = replace(SCARCE, sizes={**SCARCE.sizes, Attempt: 2})
+TWO_PAGES: Final = replace(SCARCE, sizes={**SCARCE.sizes, Page: 2})
+TWO_SLOTS: Final = replace(SCARCE, sizes={**SCARCE.sizes, Slot: 2})
+TWO_SEATS: Final = replace(SCARCE, sizes={**SCARCE.sizes, Seat: 2})
+
+STUCK: Final = "L5_no_capacity_deadlock"
+LEAK: Final = "L4_slots_and_seats_come_back"
+
+_ROWS: Final = {row.name: row for row in PREFILL.rows}
+
+
+def _yielding_only_when(lacking: Formula) -> tuple[ReplaceRow, ReplaceRow]:
+    """The two ways to yield, when this alone is lacking."""
+    return (
+        ReplaceRow("run_again", replace(
+            _ROWS["run_again"], when=(*WITHOUT_LINK, lacking, NEXT_ATTEMPT))),
+        ReplaceRow("fall_back", replace(
+            _ROWS["fall_back"], when=(*WITHOUT_LINK, lacking, NO_ATTEMPT_LEFT))),
+    )
+
+
+CAPACITY: Final = (
+    Bug("B03", "sglang #26780, found in review",
+        "Requests with a finished bootstrap starved behind one that found no metadata slot.",
+        edited(KEEPING, "B03", AddClause("resume", forall(other, stage(other) != Stage.QUEUED))),
+        TWO_PAGES, STUCK,
+        note="the scan stops at the first that finds no slot, where it should skip it"),
+    Bug("B32", "sglang #31473",
+        "Prefill was full of parked requests whose sinks waited for requests that could not run.",
+        edited(SYSTEM, "B32", ReplaceProperties(LIVENESS),
+               DropRow("run_again"), DropRow("fall_back")),
+        SCARCE, STUCK, note="nobody yields"),
+    Bug("B32-slots", "sglang, from the code of 0.5.23",
+        "The same with fewer slots than rows: only a lack of rows made anybody yield.",
+        edited(SYSTEM, "B32-slots", *_yielding_only_when(WANTS_SEAT)),
+        TWO_SEATS, STUCK, note="one with a bootstrap is queued, and finds no slot"),
+    Bug("B32-seats", "sglang #31473",
+        "The same with fewer rows than slots: only a lack of slots made anybody yield.",
+        edited(SYSTEM, "B32-seats", *_yielding_only_when(WANTS_SLOT)),
+        TWO_SLOTS, STUCK, note="one with a bootstrap waits, and finds no row"),
+    Bug("B32-budget", "sglang #31075",
+        "A parked request was put back into the queue for ever.",
+        edited(SYSTEM, "B32-budget", DropEffect("run_again", tried(h, a).to(True))),
+        TWO_ATTEMPTS, STUCK, note="its passes are not counted"),
+    Bug("B32-slot-kept", "sglang #26780 and 0.5.23",
+        "A request that had used its attempts kept the slot for want of which another stood still.",
+        KEEPING, SCARCE, STUCK, note="harmless only while decode has a page for each request"),
+    Bug("B32-slot-leak", "sglang #26780, 7.2 of the protocol",
+        "Metadata slots of aborted requests never came back.",
+        edited(SYSTEM, "B32-slot-leak", DropEffect("release", FREE_SLOT)),
+        ONE, LEAK, note="progress needs every way to end to give the slot back"),
+)
+
+ORDER: Final = (
+    Bug("B36-optimistic", "sglang #36926, #34149",
+        "An abort during an overlapped chunk freed KV that the launched batch went on writing.",
+        edited(SYSTEM, "B36-optimistic", DropClause("release", AT_REST)),
+        ONE, "S8_kv_is_held_while_the_first_chunk_is_computed"),
+    Bug("O1", "sglang #26780, 7.3 of the protocol",
+        "KV was sent for a request whose bootstrap had not been finalized.",
+        edited(SYSTEM, "O1", DropClause("send", FINALIZED)),
+        ONE, "S11_no_send_before_finalize"),
+    Bug("O2", "sglang #26780, 7.3 of the protocol",
+        "A pass was finalized twice, and the second began to send from the wrong chunk.",
+        edited(SYSTEM, "O2", DropClause("finalize", UNSENT)),
+        ONE, "M5_3_finalized_once_and_surely"),
+    Bug("O2-slot", "sglang #26780, 7.3 of the protocol",
+        "Two requests were given one metadata slot.",
+        edited(SYSTEM, "O2-slot", DropClause("reserve_early", SLOT_IS_FREE)),
+        SCARCE, "S6_slot_has_one_owner"),
+    Bug("O5", "sglang #26780, the test hook",
+        "A forced retry was forced on every attempt, and the request never ended.",
+        edited(SYSTEM, "O5", *(
+            DropEffect(row, retried(h).to(True))
+            for row in ("run_again", "fall_back", "force_retry", "force_fall_back"))),
+        replace(ONE, sizes={**ONE.sizes, Attempt: 3}), "M5_5_forced_on_the_first_pass_only"),
+    Bug("O5-endless", "sglang #26780, the test hook",
+        "With one attempt a request that was forced to fall back was forced again, for ever.",
+        edited(SYSTEM, "O5-endless", DropEffect("force_fall_back", retried(h).to(True))),
+        replace(ONE, sizes={**ONE.sizes, Attempt: 1}), STUCK,
+        note="whether it is the first pass cannot be told from the number of attempts"),
+)
+
+BUGS: Final[tuple[Bug, ...]] = CAPACITY + ORDER
