@@ -7,6 +7,7 @@ from typing import Final
 
 from pdproto.check.explore import (
     FIRST_VIOLATION,
+    INTERRUPTED,
     NO_LIMITS,
     Exploration,
     Limits,
@@ -65,10 +66,11 @@ def check(system: System, configuration: Configuration, settings: Settings) -> C
             findings = [_located(finding, world.given) for finding in findings]
         safety.append(findings)
         totals.add(found)
+        totals.stopped = totals.stopped or world.stopped
         found.engine.close()
-        if found.stopped and found.stopped != FIRST_VIOLATION:
+        if totals.stopped and totals.stopped != FIRST_VIOLATION:
             break
-        if found.stopped and not settings.keep_going:
+        if totals.stopped and not settings.keep_going:
             break
     return CheckResult(
         system=system.name,
@@ -161,6 +163,7 @@ class World:
             for claim in system.properties
             if isinstance(claim, LeadsTo) and settings.wants(claim.name)
         )
+        self.stopped = ""  # why liveness is not decided although the search was complete
 
     def _ground(self, fairness: Fairness) -> Ground:
         return Ground(
@@ -255,8 +258,8 @@ class World:
                 for claim in self.claims
                 if (under := [f for f in self._under(claim) if _variant(f) is variant])
             ]
-            for claim, finding in self._liveness_in(found, variant, here) if here else ():
-                by_claim[claim.name].append(finding)
+            for name, finding in self._liveness_in(found, variant, here).items():
+                by_claim[name].append(finding)
         for findings in by_claim.values():
             yield _jointly(findings)
 
@@ -265,16 +268,28 @@ class World:
 
     def _liveness_in(
         self, found: Exploration, variant: Fairness, wanted: list[tuple[LeadsTo, list[Fairness]]]
-    ) -> Iterator[tuple[LeadsTo, Finding]]:
+    ) -> dict[str, Finding]:
+        """The verdicts on one graph, by claim. Ctrl-C leaves those that have been reached."""
+        judged = {claim.name: self._undecided(claim, under) for claim, under in wanted}
+        if not wanted or not found.complete or self.stopped:
+            return judged
         shared = variant is Fairness.TIMERS and not self.configuration.symmetry
-        search = found if shared or not found.complete else self._explore_again(variant)
+        search = None
         try:
-            liveness = Liveness(search) if search.complete else None
-            for claim, under in wanted:
-                yield claim, self._leads_to(search, liveness, claim, under)
+            search = found if shared else self._explore_again(variant)
+            self.stopped = search.stopped
+            if search.complete:
+                liveness = Liveness(search)
+                for claim, under in wanted:
+                    judged[claim.name] = self._leads_to(search, liveness, claim, under)
+        except KeyboardInterrupt:
+            self.stopped = INTERRUPTED
+        except MemoryError:
+            self.stopped = f"memory ran out when liveness was judged if {variant}"
         finally:
-            if search is not found:
+            if search is not None and search is not found:
                 search.engine.close()
+        return judged
 
     def _explore_again(self, variant: Fairness) -> Exploration:
         """The graph that liveness needs: without symmetry, with other timers or deliveries."""
@@ -290,24 +305,21 @@ class World:
             what=f"{self.system.name}, {variant}",
         )
 
-    def _leads_to(
-        self,
-        search: Exploration,
-        liveness: Liveness | None,
-        claim: LeadsTo,
-        under: Sequence[Fairness],
-    ) -> Finding:
-        finding = Finding(
+    def _undecided(self, claim: LeadsTo, under: Sequence[Fairness]) -> Finding:
+        return Finding(
             name=claim.name,
             kind=Kind.LEADS_TO,
             claim=f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
             verdict=Verdict.UNKNOWN,
-            assurance=self._assurance(search, Verdict.UNKNOWN),
+            assurance="not decided",
             place=claim.place,
             note="; ".join(f"if {fairness}" for fairness in under),
         )
-        if liveness is None:
-            return finding
+
+    def _leads_to(
+        self, search: Exploration, liveness: Liveness, claim: LeadsTo, under: Sequence[Fairness]
+    ) -> Finding:
+        finding = self._undecided(claim, under)
         instances = list(duties(search.ground, claim))
         for duty in instances:
             found = liveness.unpaid(duty, under)
