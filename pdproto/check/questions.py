@@ -6,15 +6,25 @@ their declared edges, what a message carries stays as it was sent, no `reject` r
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Any, Final
 
 from pdproto.check.grounding import Environment, Ground, GroundRow, conjoined, simplified
-from pdproto.check.layout import cell_name, value_name
+from pdproto.check.layout import TooLargeError, cell_name, value_name
 from pdproto.check.program import Guard, Literal
 from pdproto.check.result import Kind
 from pdproto.check.symmetry import interchangeable
 from pdproto.check.words import formula_text
-from pdproto.spec.language.formula import FALSE, Formula, Not, Or, free_variables, normal
+from pdproto.spec.language.formula import (
+    FALSE,
+    Formula,
+    Not,
+    Or,
+    free_variables,
+    negated,
+    normal,
+)
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
 from pdproto.spec.language.sorts import Sort
@@ -23,6 +33,7 @@ from pdproto.spec.language.system import System
 
 DEADLOCK: Final = "deadlock"
 PEERS: Final = "no_peer_is_at_fault"
+INSTANCES_MAX: Final = 1 << 16  # of one property: each is a pattern or more to look for
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +100,22 @@ def questions(ground: Ground) -> Iterator[Question]:
         )
 
 
+def _instances(ground: Ground, name: str, variables: tuple[Sort, ...]) -> Iterator[Environment]:
+    """Every choice of elements for the variables. Raises TooLargeError if there are too many."""
+    count = prod(ground.sizes[type(variable)] for variable in variables)
+    if count > INSTANCES_MAX:
+        raise TooLargeError(
+            f"{name} speaks of {count:,} choices of elements; {INSTANCES_MAX:,} is the limit"
+        )
+    return ground.environments(variables)
+
+
 def _always(ground: Ground, claim: Always) -> Question:
+    wrong = negated(claim.claim)
     patterns = [
         Pattern(guard, instance_text(environment))
-        for environment in ground.instances(claim.claim)
-        for guard in ground.failures(claim.claim, environment)
+        for environment in _instances(ground, claim.name, free_variables(claim.claim))
+        for guard in ground.patterns(wrong, environment)
     ]
     premise = _premise(claim.claim)
     premises = [
@@ -123,10 +145,11 @@ def _premise(claim: Formula) -> Formula | None:
 
 
 def _sometimes(ground: Ground, claim: Sometimes) -> Question:
+    wanted = normal(claim.claim)
     patterns = [
         Pattern(guard, instance_text(environment))
-        for environment in ground.instances(claim.claim)
-        for guard in ground.patterns(normal(claim.claim), environment)
+        for environment in _instances(ground, claim.name, free_variables(claim.claim))
+        for guard in ground.patterns(wanted, environment)
     ]
     return Question(
         claim.name,
@@ -147,7 +170,7 @@ def _on_row(ground: Ground, claim: OnRow) -> Question:
             continue
         premises.append(row.action.guard)
         extra = tuple(v for v in free_variables(claim.claim) if v not in row.environment)
-        for more in ground.environments(extra):
+        for more in _instances(ground, claim.name, extra):
             environment = {**row.environment, **more}
             for guard in ground.failures(claim.claim, environment):
                 both = joined(row.action.guard, guard)
@@ -184,16 +207,16 @@ def forbidden_moves(
     ground: Ground, row: GroundRow, variable: Variable
 ) -> Iterator[tuple[Guard, str]]:
     """Where the row's guard allows a move of the variable that its declared edges do not."""
-    for (symbol, indices), field in ground.layout.fields.items():
-        if symbol is not variable or not row.action.clear & field.mask:
+    for indices in product(*(range(ground.sizes[sort]) for sort in variable.sorts)):
+        if not row.action.clear & ground.layout.field(variable, indices).mask:
             continue
-        target = ground.layout.value(row.action.assign, symbol, indices)
-        for value in symbol.values:
+        target = ground.layout.value(row.action.assign, variable, indices)
+        for value in variable.values:
             if value == target or target in (variable.edges or {}).get(value, ()):
                 continue
-            guard = conjoined(row.action.guard, ground.layout.literal(symbol, indices, value))
+            guard = conjoined(row.action.guard, ground.layout.literal(variable, indices, value))
             if guard is not None:
-                cell = cell_name(symbol, indices)
+                cell = cell_name(variable, indices)
                 yield guard, f"{cell} goes from {value_name(value)} to {value_name(target)}"
 
 
@@ -280,7 +303,7 @@ class Duty:
 def duties(ground: Ground, claim: LeadsTo) -> Iterator[Duty]:
     """The instances of a `leads_to`, of those that differ only by a symmetry one."""
     both = Or((claim.premise, claim.goal))
-    for environment in ground.instances(both):
+    for environment in _instances(ground, claim.name, free_variables(both)):
         if not _representative(ground, environment):
             continue
         yield Duty(
