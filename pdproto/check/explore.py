@@ -146,16 +146,17 @@ class Exploration:
     def hit(self, question: Question) -> tuple[Pattern, int] | None:
         """The first pattern of the question that was found, and the state's id."""
         numbers = self._numbers(question)
-        found = [n for n in numbers[: len(question.patterns)] if n in self.engine.hits]
+        hits = self.engine.hits  # made anew each time it is asked for
+        found = [n for n in numbers[: len(question.patterns)] if n in hits]
         if not found:
             return None
-        first = min(found, key=lambda n: (self.depth_of(self.engine.hits[n]), n))
-        return question.patterns[first - numbers.start], self.engine.hits[first]
+        first = min(found, key=lambda n: (self.depth_of(hits[n]), n))
+        return question.patterns[first - numbers.start], hits[first]
 
     def vacuous(self, question: Question) -> bool:
         """Whether the question is an implication whose premise was never true."""
         premises = self._numbers(question)[len(question.patterns) :]
-        return question.implication and not any(n in self.engine.hits for n in premises)
+        return question.implication and self.engine.hits.keys().isdisjoint(premises)
 
     def _numbers(self, question: Question) -> range:
         start = 0
@@ -181,8 +182,13 @@ class Exploration:
 
     def violated(self) -> bool:
         """Whether a bad pattern has been found, or a deadlock that was asked about."""
-        return (self.deadlocks_matter and self.engine.stuck[0] > 0) or any(
-            question.bad and self.hit(question) is not None for question in self.questions
+        if self.deadlocks_matter and self.engine.stuck[0] > 0:
+            return True
+        hits = self.engine.hits.keys()
+        return any(
+            question.bad
+            and not hits.isdisjoint(self._numbers(question)[: len(question.patterns)])
+            for question in self.questions
         )
 
 
