@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pdproto.spec.bugs import agreement, dp_rank, registry, transfer
+from pdproto.spec.bugs import agreement, dp_rank, optimistic, registry, transfer
 from pdproto.spec.bugs.bug import Bug
 
 BUGS: Final[tuple[Bug, ...]] = (
@@ -10,4 +10,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *dp_rank.BUGS,
     *transfer.BUGS,
     *agreement.BUGS,
+    *optimistic.BUGS,
 )
