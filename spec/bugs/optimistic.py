@@ -1,6 +1,7 @@
 """What went wrong where prefill ran before its bootstrap, as edits of its tables.
 
 Most of these leave every safety property standing: two requests wait for each other, for ever.
+Those without a report are what the code they are taken from asserts or silently relies on.
 """
 
 from dataclasses import replace
@@ -92,10 +93,10 @@ CAPACITY: Final = (
         "A parked request was put back into the queue for ever.",
         edited(SYSTEM, "B32-budget", DropEffect("run_again", tried(h, a).to(True))),
         TWO_ATTEMPTS, STUCK, note="its passes are not counted"),
-    Bug("B32-slot-kept", "sglang #26780 and 0.5.23",
+    Bug("B32-slot-kept", "sglang #26780, as it was merged",
         "A request that had used its attempts kept the slot for want of which another stood still.",
         KEEPING, SCARCE, STUCK, note="harmless only while decode has a page for each request"),
-    Bug("B32-slot-leak", "sglang #26780, 7.2 of the protocol",
+    Bug("B32-slot-leak", "no report; what 0.5.23 of sglang relies on",
         "Metadata slots of aborted requests never came back.",
         edited(SYSTEM, "B32-slot-leak", DropEffect("release", FREE_SLOT)),
         ONE, LEAK, note="progress needs every way to end to give the slot back"),
@@ -106,25 +107,25 @@ ORDER: Final = (
         "An abort during an overlapped chunk freed KV that the launched batch went on writing.",
         edited(SYSTEM, "B36-optimistic", DropClause("release", AT_REST)),
         ONE, "S8_kv_is_held_while_the_first_chunk_is_computed"),
-    Bug("O1", "sglang #26780, 7.3 of the protocol",
+    Bug("O1", "no report; what 0.5.23 of sglang asserts",
         "KV was sent for a request whose bootstrap had not been finalized.",
         edited(SYSTEM, "O1", DropClause("send", FINALIZED)),
         ONE, "S11_no_send_before_finalize"),
-    Bug("O2", "sglang #26780, 7.3 of the protocol",
+    Bug("O2", "no report; what 0.5.23 of sglang asserts",
         "A pass was finalized twice, and the second began to send from the wrong chunk.",
         edited(SYSTEM, "O2", DropClause("finalize", UNSENT)),
         ONE, "M5_3_finalized_once_and_surely"),
-    Bug("O2-slot", "sglang #26780, 7.3 of the protocol",
+    Bug("O2-slot", "no report; what 0.5.23 of sglang relies on",
         "Two requests were given one metadata slot.",
         edited(SYSTEM, "O2-slot", DropClause("reserve_early", SLOT_IS_FREE)),
         SCARCE, "S6_slot_has_one_owner"),
-    Bug("O5", "sglang #26780, the test hook",
+    Bug("O5", "no report; the test hook of sglang #26780",
         "A forced retry was forced on every attempt, and the request never ended.",
         edited(SYSTEM, "O5", *(
             DropEffect(row, retried(h).to(True))
             for row in ("run_again", "fall_back", "force_retry", "force_fall_back"))),
         replace(ONE, sizes={**ONE.sizes, Attempt: 3}), "M5_5_forced_on_the_first_pass_only"),
-    Bug("O5-endless", "sglang #26780, the test hook",
+    Bug("O5-endless", "no report; the test hook of sglang #26780",
         "With one attempt a request that was forced to fall back was forced again, for ever.",
         edited(SYSTEM, "O5-endless", DropEffect("force_fall_back", retried(h).to(True))),
         replace(ONE, sizes={**ONE.sizes, Attempt: 1}), STUCK,

@@ -466,7 +466,7 @@ ONE_SIDED: Final = edited(
     configurations={"default": _configuration(_ONE)},
 )
 
-# As SGLang does: it waits in the bootstrap queue with the slot that it will need.
+# As SGLang first did: it waits in the bootstrap queue with the slot that it will need.
 KEEPING: Final = edited(
     SYSTEM, "optimistic-keeping",
     *(ReplaceRow(row.name, replace(row, do=tuple(u for u in row.do if u != FREE_SLOT)))
