@@ -30,10 +30,10 @@ $(FULL): $(CORE)
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it
 
-run: $(CORE) ## check the example systems, and show what a counterexample looks like
-	$(BIN)/pdproto check two-phase-commit --size Participant=7
-	$(BIN)/pdproto check lock-server
-	$(BIN)/pdproto check ring-election
+run: $(CORE) ## check the hand-over's tables and the examples, and show a counterexample
+	@for system in registry dp-rank transfer agreement optimistic two-phase-commit ring-election; do \
+	  $(BIN)/pdproto check $$system || exit 1; done
+	@mkdir -p out
 	$(BIN)/pdproto check lock-server-broken --html out/lock-server-broken.html; test $$? -eq 1
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
 
@@ -53,8 +53,8 @@ bench: $(FULL) ## what the README says about speed, measured here
 	$(BIN)/python -m tests.bench
 
 docs: $(CORE) ## write docs/tables anew from the tables
-	@for system in two-phase-commit lock-server ring-election; do \
-	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md; done
+	@for system in $$($(BIN)/python -c 'from pdproto.check.load import BUILT_IN; print(*BUILT_IN)'); do \
+	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

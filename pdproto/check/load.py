@@ -19,6 +19,19 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "lock-server": "pdproto.spec.examples.lock_server:SYSTEM",
     "lock-server-broken": "pdproto.spec.examples.lock_server_broken:SYSTEM",
     "ring-election": "pdproto.spec.examples.ring_election:SYSTEM",
+    "registry": "pdproto.spec.handoff.registry:SYSTEM",
+    "dp-rank": "pdproto.spec.handoff.dp_rank:SYSTEM",
+    "transfer": "pdproto.spec.handoff.transfer:SYSTEM",
+    "transfer-lossy": "pdproto.spec.handoff.transfer:LOSING",
+    "transfer-patient": "pdproto.spec.handoff.transfer:PATIENT",
+    "transfer-prompt": "pdproto.spec.handoff.transfer:PROMPT",
+    "transfer-direct": "pdproto.spec.handoff.transfer:DIRECT",
+    "agreement": "pdproto.spec.handoff.agreement:SYSTEM",
+    "agreement-lost": "pdproto.spec.handoff.agreement:LOST",
+    "agreement-once": "pdproto.spec.handoff.agreement:ONCE",
+    "two-pass": "pdproto.spec.handoff.two_pass:TWO_PASS",
+    "optimistic": "pdproto.spec.handoff.optimistic:SYSTEM",
+    "optimistic-lossy": "pdproto.spec.handoff.optimistic:LOSING",
 }
 
 # Where the lines of an error are not the user's own: this package, Python and what is installed.
