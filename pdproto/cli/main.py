@@ -19,6 +19,7 @@ VERBS: Final = ("check", "bugs", "lint", "tables", "export", "bench")
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
+INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parsed = _parser(arguments).parse_args(arguments)
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
-        return _failed("interrupted before the answer was complete", UNKNOWN)
+        return _failed(INTERRUPTED, UNKNOWN)
     except MemoryError:
         return _failed("memory ran out: give smaller sizes with --size", UNKNOWN)
     except BrokenPipeError:
@@ -36,11 +37,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNKNOWN
     except Exception as error:
+        if _comes_of_an_interrupt(error):
+            return _failed(INTERRUPTED, UNKNOWN)
         line = _foreseen(error)
         if line is not None:
             return _failed(line, USAGE)
         traceback.print_exc()
         return _failed("this is a bug in pdproto: please report it with the lines above", INTERNAL)
+
+
+def _comes_of_an_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is at the bottom of it: Python wraps it where a class is being made."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _foreseen(error: Exception) -> str | None:
