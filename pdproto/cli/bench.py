@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from pdproto.cli.options import UsageError
+
 HELP: Final = "measure the speed of pdproto on this machine"
 
 
@@ -27,14 +29,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 measured, 2 the device that was asked for is not there."""
+    """Returns 0 when it has measured. Raises UsageError if the device is not there."""
     from pdproto.cli import bench_report  # noqa: PLC0415 - not for `pdproto --help`
 
     device = arguments.device
     if device != "cpu" and not _cuda():
         if device == "cuda":
-            print("pdproto: no CUDA device for torch and Triton here", file=sys.stderr)  # noqa: T201
-            return 2
+            raise UsageError(
+                "--device cuda: torch and Triton find no CUDA device here, or are not installed "
+                "(pip install 'pdproto[kernels]')"
+            )
         device = "cpu"
     if device == "cpu":
         from pdproto.cli import bench_host  # noqa: PLC0415

@@ -19,6 +19,7 @@ VERBS: Final = ("check", "bugs", "lint", "tables", "export", "bench")
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
+EXTRAS: Final = {"torch": "kernels", "triton": "kernels", "matplotlib": "plot"}
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
@@ -63,6 +64,8 @@ def _foreseen(error: Exception) -> str | None:
     match error:
         case TooLargeError():
             return f"{error}; give smaller sizes with --size"
+        case ModuleNotFoundError(name=str(name)) if name in EXTRAS:
+            return f"{name} is not installed: pip install 'pdproto[{EXTRAS[name]}]'"
         case SpecError() | LoadError() | UsageError() | OSError():
             return str(error)
         case _:
