@@ -28,6 +28,8 @@ from pdproto.check.words import formula_text
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 
+VACUOUS: Final = "vacuous: its premise never holds"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -134,10 +136,8 @@ def _merged(findings: Sequence[Finding]) -> Finding:
         order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
     else:
         order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
-    best = min(findings, key=lambda finding: order.index(finding.verdict))
-    if best.note and any(not finding.note for finding in findings):
-        best = replace(best, note="")  # vacuous in one topology only
-    return best
+    # What is vacuous in one topology only is not vacuous.
+    return min(findings, key=lambda f: (order.index(f.verdict), VACUOUS in f.note))
 
 
 class World:
@@ -213,7 +213,7 @@ class World:
         verdict = _verdict(question, hit is not None, found.complete)
         note = ""
         if verdict is Verdict.HOLDS and question.bad and found.vacuous(question):
-            note = "vacuous: its premise never holds"
+            note = VACUOUS
         trace = None
         if hit is not None:
             moves = replay(self.ground, found.program, found.path(hit[1]))
@@ -370,7 +370,7 @@ def _variant(fairness: Fairness) -> Fairness:
 def _vacuity(liveness: Liveness, instances: Iterable[Duty]) -> str:
     if any(liveness.owes(duty) for duty in instances):
         return ""
-    return "; vacuous: its premise never holds"
+    return f"; {VACUOUS}"
 
 
 def _verdict(question: Question, hit: bool, complete: bool) -> Verdict:

@@ -8,17 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.optimistic import (
+from pdproto.spec.handoff.attempts import (
     AT_REST,
     FINALIZED,
     FREE_SLOT,
-    KEEPING,
-    LIVENESS,
     NEXT_ATTEMPT,
     NO_ATTEMPT_LEFT,
     PREFILL,
     SLOT_IS_FREE,
-    SYSTEM,
     UNSENT,
     WANTS_SEAT,
     WANTS_SLOT,
@@ -31,6 +28,11 @@ from pdproto.spec.handoff.optimistic import (
     retried,
     stage,
     tried,
+)
+from pdproto.spec.handoff.optimistic import (
+    KEEPING,
+    LIVENESS,
+    SYSTEM,
 )
 from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
 from pdproto.spec.language import (

@@ -1,0 +1,303 @@
+"""Prefill in attempts: the forward pass begins before the sink has said where the KV goes.
+
+The source is the group of prefill ranks as one: what is decided here is decided once for all its
+ranks and stages (agreement.py), from the reduced poll. A sink answers the bootstrap (*publish*)
+only when it has a page of its own for the request. So each side may wait for the other: a request
+holds a slot and a seat here while it waits for a page there, and another the reverse.
+
+Rule 1: a slot is reserved when a request leaves the bootstrap queue, never before. One that finds
+        none is passed over; who comes behind it is looked at all the same.
+Rule 2: the bootstrap is polled before every further chunk and after the last. When it is there the
+        pass is finalized, once, and cannot fail to be: the slot is there already.
+Rule 3: nothing is sent before the pass is finalized.
+Rule 4: a pass that ends without it is parked, with its KV. It yields as soon as one that could go
+        on lacks a seat, or lacks a slot: its KV is dropped, and it runs again from the head.
+Rule 5: the attempts are counted. After the last one a request waits for its bootstrap without a
+        slot, and is not run before.
+Rule 6: KV is dropped when no launched batch writes it, whatever the reason.
+Rule 7: a retry is forced, for tests, by a sample that depends on the request alone, and only on a
+        pass that is its first.
+
+What a late remote write may do to a page is the transfer's business (transfer.py): here an abort
+gives the page back at once. Properties and systems: optimistic.py.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
+from pdproto.spec.language import (
+    ANY,
+    Call,
+    Completion,
+    Ignore,
+    Machine,
+    Message,
+    Reject,
+    Rigid,
+    Row,
+    Sort,
+    State,
+    Table,
+    Timer,
+    all_of,
+    any_of,
+    auto,
+    exists,
+    forall,
+    implies,
+    lose,
+)
+
+
+class Seat(Sort):
+    """A row of the source's request table, with room for the KV of one request."""
+
+
+class Stage(State):
+    """Where a request stands at the source."""
+
+    NEW = auto()
+    QUEUED = auto()  # in the bootstrap queue, with no slot
+    WAITING = auto()  # for a seat, with a slot
+    HEAD = auto()  # for a seat, before all who are WAITING: it has run, and runs again
+    RUNNING = auto()
+    PARKED = auto()  # all chunks are computed; it holds its slot, its seat and its KV
+    DEFERRED = auto()  # in the bootstrap queue again, with no slot and no attempts left
+    SENDING = auto()
+    SUCCESS = auto()
+    FAILED = auto()
+
+
+class Forward(State):
+    """How far the forward pass of a request of two chunks has come."""
+
+    NONE = auto()
+    FIRST = auto()  # the device computes the first chunk
+    HALF = auto()
+    LAST = auto()  # the device computes the last chunk
+    WHOLE = auto()
+
+
+class Link(State):
+    """Whether the pass knows where its KV goes."""
+
+    PENDING = auto()
+    FINALIZED = auto()
+
+
+class Receiving(State):
+    """Where a request stands at the sink."""
+
+    NEW = auto()
+    ASKED = auto()  # it waits for a page
+    PUBLISHED = auto()
+    SUCCESS = auto()
+    FAILED = auto()
+
+
+h, k, other = Life("h"), Life("k"), Life("other")
+m, n = Slot("m"), Slot("n")
+s, t = Seat("s"), Seat("t")
+g = Page("g")
+a, b = Attempt("a"), Attempt("b")
+
+prefill = Machine("prefill")
+decode = Machine("decode")
+network = Machine("network", world=True)
+
+_END: Final = (Stage.FAILED,)
+
+stage = prefill.function("stage", Stage, Life, edges={
+    Stage.NEW: (Stage.QUEUED, *_END),
+    Stage.QUEUED: (Stage.WAITING, *_END),
+    Stage.WAITING: (Stage.RUNNING, *_END),
+    Stage.HEAD: (Stage.RUNNING, *_END),
+    Stage.RUNNING: (Stage.PARKED, Stage.SENDING, Stage.HEAD, Stage.DEFERRED, *_END),
+    Stage.PARKED: (Stage.SENDING, Stage.HEAD, Stage.DEFERRED, *_END),
+    Stage.DEFERRED: (Stage.WAITING, *_END),
+    Stage.SENDING: (Stage.SUCCESS, *_END),
+})
+forward = prefill.function("forward", Forward, Life, edges={
+    Forward.NONE: (Forward.FIRST,),
+    Forward.FIRST: (Forward.HALF,),
+    Forward.HALF: (Forward.LAST, Forward.NONE),
+    Forward.LAST: (Forward.WHOLE,),
+    Forward.WHOLE: (Forward.NONE,),
+})
+link = prefill.function("link", Link, Life, edges={Link.PENDING: (Link.FINALIZED,)})
+ready = prefill.relation("ready", Life)
+slot = prefill.relation("slot", Life, Slot)
+seat = prefill.relation("seat", Life, Seat)
+tried = prefill.relation("tried", Life, Attempt)
+retried = prefill.relation("retried", Life)
+
+receiving = decode.function("receiving", Receiving, Life, edges={
+    Receiving.NEW: (Receiving.ASKED, Receiving.FAILED),
+    Receiving.ASKED: (Receiving.PUBLISHED, Receiving.FAILED),
+    Receiving.PUBLISHED: (Receiving.SUCCESS, Receiving.FAILED),
+})
+page = decode.relation("page", Life, Page)
+
+publish = Message("publish", h, sender=decode, receiver=prefill)
+abort = Message("abort", h, sender=decode, receiver=prefill)
+done = Message("done", h, sender=prefill, receiver=decode)
+failed = Message("failed", h, sender=prefill, receiver=decode)
+
+# SHA-256 of the request's id, below a threshold: every rank computes the same.
+sampled = Rigid("sampled", h)
+
+QUEUED: Final = (Stage.QUEUED, Stage.DEFERRED)
+FOR_A_SEAT: Final = (Stage.WAITING, Stage.HEAD)
+ADMITTED: Final = (*FOR_A_SEAT, Stage.RUNNING, Stage.PARKED)
+BEFORE_SENDING: Final = (*QUEUED, *ADMITTED)
+ACTIVE: Final = (*BEFORE_SENDING, Stage.SENDING)
+ENDED: Final = (Stage.SUCCESS, Stage.FAILED)
+OPEN: Final = (Receiving.ASKED, Receiving.PUBLISHED)
+
+AT_REST: Final = ~forward(h).among(Forward.FIRST, Forward.LAST)
+POLLED: Final = any_of(
+    stage(h) == Stage.PARKED,
+    all_of(stage(h) == Stage.RUNNING, forward(h).among(Forward.HALF, Forward.WHOLE)),
+)
+HAS_PARKED: Final = all_of(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE)
+BETWEEN_CHUNKS: Final = all_of(stage(h) == Stage.RUNNING, forward(h) == Forward.HALF)
+UNSENT: Final = link(h) == Link.PENDING
+FINALIZED: Final = link(h) == Link.FINALIZED
+FORCED: Final = all_of(sampled(h), ~retried(h))
+SLOT_IS_FREE: Final = forall(other, ~slot(other, m))
+SEAT_IS_FREE: Final = forall(other, ~seat(other, s))
+NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(b, implies(b.before(a), tried(h, b))))
+NO_ATTEMPT_LEFT: Final = forall(b, tried(h, b))
+# k has its bootstrap, and only a seat or a slot keeps it from going on.
+WANTS_SEAT: Final = all_of(
+    ready(k), stage(k).among(*FOR_A_SEAT), forall(t, exists(other, seat(other, t)))
+)
+WANTS_SLOT: Final = all_of(
+    ready(k), stage(k).among(*QUEUED), forall(n, exists(other, slot(other, n)))
+)
+# h has nothing to send to, and k could go on in its place.
+WITHOUT_LINK: Final = (~ready(h), UNSENT, ~FORCED, any_of(HAS_PARKED, BETWEEN_CHUNKS))
+YIELDS: Final = (*WITHOUT_LINK, any_of(WANTS_SEAT, WANTS_SLOT))
+DROP_KV: Final = (forward(h).to(Forward.NONE), seat(h, ANY).to(False), retried(h).to(True))
+RUN_AGAIN: Final = (stage(h).to(Stage.HEAD), tried(h, a).to(True), *DROP_KV)
+FREE_SLOT: Final = slot(h, ANY).to(False)
+FALL_BACK: Final = (stage(h).to(Stage.DEFERRED), FREE_SLOT, *DROP_KV)
+FAIL: Final = (stage(h).to(Stage.FAILED),)
+
+PREFILL: Final = Table(prefill, rows=(
+    Row("submit", on=Call("submit", h), when=stage(h) == Stage.NEW,
+        do=[stage(h).to(Stage.QUEUED)], fair=True,
+        why="the router sends each request to both servers"),
+    Ignore(Call("submit", h), when=stage(h) == Stage.FAILED,
+           why="the sink gave up first: the caller is told so, and prefill is not run"),
+    Row("reserve_early", choose=(h, m, a),
+        when=[stage(h) == Stage.QUEUED, ~ready(h), SLOT_IS_FREE, NEXT_ATTEMPT],
+        do=[stage(h).to(Stage.WAITING), slot(h, m).to(True), tried(h, a).to(True)],
+        why="the wait for the sink is spent computing"),
+    Row("reserve", choose=(h, m), when=[stage(h).among(*QUEUED), ready(h), SLOT_IS_FREE],
+        do=[stage(h).to(Stage.WAITING), slot(h, m).to(True)]),
+    Row("start", choose=(h, s),
+        when=[stage(h) == Stage.WAITING, forward(h) == Forward.NONE,
+              forall(k, stage(k) != Stage.HEAD), SEAT_IS_FREE],
+        do=[stage(h).to(Stage.RUNNING), seat(h, s).to(True), forward(h).to(Forward.FIRST)]),
+    Row("start_again", choose=(h, s),
+        when=[stage(h) == Stage.HEAD, forward(h) == Forward.NONE, SEAT_IS_FREE],
+        do=[stage(h).to(Stage.RUNNING), seat(h, s).to(True), forward(h).to(Forward.FIRST)],
+        why="it has waited longest, and most of its prefix is still cached"),
+    Row("finish_first", on=Completion("first_chunk", h), when=forward(h) == Forward.FIRST,
+        do=[forward(h).to(Forward.HALF)]),
+    Row("launch_last", choose=(h,),
+        when=[BETWEEN_CHUNKS, any_of(~ready(h), FINALIZED, FORCED)],
+        do=[forward(h).to(Forward.LAST)]),
+    Row("finish_last", on=Completion("last_chunk", h), when=forward(h) == Forward.LAST,
+        do=[forward(h).to(Forward.WHOLE)]),
+    Row("finalize", choose=(h,), when=[POLLED, ready(h), UNSENT, ~FORCED],
+        do=[link(h).to(Link.FINALIZED)],
+        why="the poll between chunks, after the last one, or while parked finds the sink there"),
+    Row("send", choose=(h,),
+        when=[stage(h).among(Stage.RUNNING, Stage.PARKED), forward(h) == Forward.WHOLE,
+              FINALIZED],
+        do=[stage(h).to(Stage.SENDING)]),
+    Row("succeed", on=Completion("landed", h), when=stage(h) == Stage.SENDING,
+        do=[stage(h).to(Stage.SUCCESS), seat(h, ANY).to(False), FREE_SLOT], send=[done(h)]),
+    *(Ignore(Completion(chunk, h), when=forward(h) != computing,
+             why="a device reports what it was given, when that has ended")
+      for chunk, computing in (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))),
+    Ignore(Completion("landed", h), when=stage(h) != Stage.SENDING,
+           why="it has failed meanwhile: what has landed is not counted"),
+
+    Row("park", choose=(h,),
+        when=[stage(h) == Stage.RUNNING, forward(h) == Forward.WHOLE, UNSENT,
+              any_of(~ready(h), FORCED)],
+        do=[stage(h).to(Stage.PARKED)],
+        why="the KV is worth keeping for as long as nobody needs its place"),
+    Row("run_again", choose=(h, k, a), when=[*YIELDS, NEXT_ATTEMPT], do=RUN_AGAIN,
+        why="k has its bootstrap, and needs the seat or, in the end, the slot"),
+    Row("fall_back", choose=(h, k), when=[*YIELDS, NO_ATTEMPT_LEFT], do=FALL_BACK,
+        why="k needs the place, and h has had its passes"),
+    Row("force_retry", choose=(h, a),
+        when=[HAS_PARKED, UNSENT, FORCED, NEXT_ATTEMPT], do=RUN_AGAIN,
+        why="a test wants to see a retry; all ranks sample alike"),
+    Row("force_fall_back", choose=(h,),
+        when=[HAS_PARKED, UNSENT, FORCED, NO_ATTEMPT_LEFT], do=FALL_BACK,
+        why="a test wants to see a retry, and there is only one attempt"),
+
+    Row("give_up_waiting", on=Timer("bootstrap_timeout"), choose=(h,),
+        when=[stage(h).among(*BEFORE_SENDING), ~ready(h)], do=FAIL, send=[failed(h)],
+        why="a request that reached one server only must end there"),
+    Row("abort_prefill", on=Call("abort_prefill", h), when=stage(h).among(*ACTIVE),
+        do=FAIL, send=[failed(h)]),
+    Row("stop", on=abort(h), when=stage(h).among(Stage.NEW, *ACTIVE), do=FAIL,
+        why="also one that it has not met yet: what comes of it later finds it Failed"),
+    Row("release", choose=(h,),
+        when=[stage(h) == Stage.FAILED, AT_REST,
+              any_of(exists(m, slot(h, m)), exists(s, seat(h, s)))],
+        do=[seat(h, ANY).to(False), FREE_SLOT],
+        why="as soon as no launched batch writes the KV"),
+
+    Row("learn", on=publish(h), when=[stage(h).among(Stage.NEW, *BEFORE_SENDING), ~ready(h)],
+        do=[ready(h).to(True)]),
+    Row("done_again", on=publish(h), when=stage(h) == Stage.SUCCESS, send=[done(h)],
+        why="the answer may have been lost"),
+    Row("refuse", on=publish(h), when=stage(h) == Stage.FAILED, send=[failed(h)],
+        why="it comes late, or has not heard: nothing will be sent"),
+    Ignore(publish(h), when=[stage(h).among(Stage.NEW, *ACTIVE), ready(h)], why="it is known"),
+    Reject(publish(h), when=[stage(h) == Stage.SENDING, ~ready(h)],
+           why="nothing is sent before it"),
+    Ignore(abort(h), when=stage(h).among(*ENDED), why="it is over here too"),
+))
+
+GIVE_UP: Final = (receiving(h).to(Receiving.FAILED), page(h, ANY).to(False))
+
+DECODE: Final = Table(decode, rows=(
+    Row("open", on=Call("open", h), when=receiving(h) == Receiving.NEW,
+        do=[receiving(h).to(Receiving.ASKED)], fair=True,
+        why="the router sends each request to both servers"),
+    Ignore(Call("open", h), when=receiving(h) == Receiving.FAILED, why="the source gave up first"),
+    Row("grant", choose=(h, g),
+        when=[receiving(h) == Receiving.ASKED, forall(k, ~page(k, g))],
+        do=[receiving(h).to(Receiving.PUBLISHED), page(h, g).to(True)], send=[publish(h)]),
+    Row("publish_again", on=Timer("no_bytes"), choose=(h,),
+        when=receiving(h) == Receiving.PUBLISHED, send=[publish(h)],
+        why="the address, or what answers it, may have been lost"),
+    Row("take", on=done(h), when=receiving(h) == Receiving.PUBLISHED,
+        do=[receiving(h).to(Receiving.SUCCESS)]),
+    Row("finish", on=Call("finish", h, g), when=[receiving(h) == Receiving.SUCCESS, page(h, g)],
+        do=[page(h, g).to(False)], fair=True, why="no answer is generated for ever"),
+    Row("abort_decode", on=Call("abort_decode", h), when=receiving(h).among(*OPEN),
+        do=GIVE_UP, send=[abort(h)]),
+    Row("give_up_transfer", on=Timer("transfer_timeout"), choose=(h,),
+        when=receiving(h).among(*OPEN), do=GIVE_UP, send=[abort(h)],
+        why="a request that reached one server only must end there"),
+    Row("hear_failure", on=failed(h), when=receiving(h).among(Receiving.NEW, *OPEN), do=GIVE_UP,
+        why="also one that it has not met yet: it is answered Failed when it comes"),
+    Ignore(failed(h), when=receiving(h) == Receiving.FAILED, why="it is over here too"),
+    Ignore(done(h), when=receiving(h).among(Receiving.SUCCESS, Receiving.FAILED),
+           why="an answer to what was asked twice, or it is over here"),
+    Reject(failed(h), when=receiving(h) == Receiving.SUCCESS,
+           why="a source that has succeeded does not fail"),
+    Reject(done(h), when=receiving(h).among(Receiving.NEW, Receiving.ASKED),
+           why="it has not published"),
+))
+
+LOSSY: Final = Table(network, rows=tuple(map(lose, (publish, abort, done, failed))))
