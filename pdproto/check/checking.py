@@ -277,8 +277,8 @@ class World:
         search = None
         try:
             search = found if shared else self._explore_again(variant)
-            self.stopped = search.stopped
-            if search.complete:
+            self.stopped = search.stopped or self.settings.limits.forbid(search.graph_bytes)
+            if not self.stopped:
                 liveness = Liveness(search)
                 for claim, under in wanted:
                     judged[claim.name] = self._leads_to(search, liveness, claim, under)

@@ -21,7 +21,10 @@ from pdproto.check.program import WORD_BITS, Guard, Program, Symmetry
 from pdproto.check.questions import Pattern, Question, final_guards
 from pdproto.check.symmetry import symmetry
 
+GIB: Final = 1 << 30
 STATES_PER_STEP: Final = 1 << 18  # a fraction of a second between two looks at the limits
+BYTES_MIN: Final = 1 << 24  # what a search may take before its memory is looked at
+GRAPH_BYTES: Final = 24  # for each transition, where the graph is needed (measured; edges, regions)
 FIRST_VIOLATION: Final = "the search ends with the level of the first violation"
 INTERRUPTED: Final = "interrupted"
 
@@ -32,6 +35,15 @@ class Limits:
 
     states_max: int | None = None
     bytes_max: int | None = None
+
+    def forbid(self, bytes_wanted: int) -> str:
+        """Why a graph of that size is not made; empty if it may be."""
+        if self.bytes_max is None or bytes_wanted <= self.bytes_max:
+            return ""
+        return f"liveness would take {bytes_wanted / GIB:.3g} GiB, past the {self}"
+
+    def __str__(self) -> str:
+        return "" if self.bytes_max is None else f"limit of {self.bytes_max / GIB:.3g} GiB"
 
 
 NO_LIMITS: Final = Limits()
@@ -104,7 +116,7 @@ def program(
     )
 
 
-def engine_for(program: Program, workers: int) -> Engine:
+def engine_for(program: Program, workers: int, limits: Limits = NO_LIMITS) -> Engine:
     """The native engine, or the portable one where no compiler was at hand at installation.
 
     Raises TooLargeError for states wider than the engine takes.
@@ -114,7 +126,9 @@ def engine_for(program: Program, workers: int) -> Engine:
     if program.words > WORDS_MAX:
         widest = WORDS_MAX * WORD_BITS
         raise TooLargeError(f"a state has {program.bits:,} bits; the limit is {widest:,}")
-    return NativeEngine(program, workers=workers)
+    if limits.bytes_max is None:
+        return NativeEngine(program, workers=workers)
+    return NativeEngine(program, workers=workers, bytes_max=max(limits.bytes_max, BYTES_MIN))
 
 
 @dataclass
@@ -142,6 +156,11 @@ class Exploration:
         """Enabled ground rows over all states, as TLC and others count; an ignore is no step."""
         counted = [row.row.kind == "row" for row in self.ground.rows]
         return int(self.engine.fired[counted].sum())
+
+    @property
+    def graph_bytes(self) -> int:
+        """About what it takes to hold the states and to judge liveness on their graph."""
+        return self.engine.bytes + self.transitions * GRAPH_BYTES
 
     def hit(self, question: Question) -> tuple[Pattern, int] | None:
         """The first pattern of the question that was found, and the state's id."""
@@ -207,7 +226,7 @@ def explore(  # noqa: PLR0913 - the knobs of a search, all by name
 ) -> Exploration:
     """Search a ground system. Ctrl-C and the limits end it early, with what was seen so far."""
     form = program(ground, questions, reductions, watched)
-    engine = engine_for(form, workers)
+    engine = engine_for(form, workers, limits)
     found = Exploration(ground, tuple(questions), form, engine, deadlocks_matter)
     began = monotonic()
     try:
@@ -230,7 +249,8 @@ def _run(
         try:
             more = engine.step(step)
         except MemoryError:
-            found.stopped = f"memory ran out after {engine.states:,} states"
+            within = f" within the {limits}" if limits.bytes_max is not None else ""
+            found.stopped = f"memory ran out{within} at {engine.states:,} states"
             return
         look()
         if engine.at_level_end and not keep_going and more and found.violated():
@@ -242,8 +262,7 @@ def _run(
             found.stopped = f"the limit of {limits.states_max:,} states was reached"
             return
         if limits.bytes_max is not None and engine.bytes >= limits.bytes_max:
-            gib = limits.bytes_max / (1 << 30)
-            found.stopped = f"the limit of {gib:.3g} GiB was reached at {engine.states:,} states"
+            found.stopped = f"the {limits} was reached at {engine.states:,} states"
             return
 
 
