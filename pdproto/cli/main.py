@@ -27,15 +27,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; every foreseeable error is one clear line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        parsed = _parser(arguments).parse_args(arguments)
+        parsed = parser_for(arguments).parse_args(arguments)
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, UNKNOWN)
     except MemoryError:
         return _failed("memory ran out: give smaller sizes with --size", UNKNOWN)
     except BrokenPipeError:
-        # Whoever read the output has left. What Python still holds of it goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from pdproto.cli.options import discard_output  # noqa: PLC0415 - see above
+
+        discard_output()
         return UNKNOWN
     except Exception as error:
         if _comes_of_an_interrupt(error):
@@ -77,7 +78,7 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser; only the verb that is asked for is imported in full."""
     from pdproto.cli.options import Parser, VerbParser  # noqa: PLC0415 - see above
 

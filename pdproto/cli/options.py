@@ -211,6 +211,11 @@ def _replace(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
+def discard_output() -> None:
+    """Let what is still written to standard output go nowhere, also when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextmanager
 def standard_output() -> Iterator[TextIO]:
     """Standard output for a result. A reader that has seen enough (`| head`) changes no answer."""
@@ -218,8 +223,7 @@ def standard_output() -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer goes nowhere, also when Python flushes it at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
     except UnicodeEncodeError as error:
         raise UsageError(
             f"standard output takes {error.encoding} only: name a file, which is UTF-8"
