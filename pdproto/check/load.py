@@ -108,8 +108,7 @@ def _from_file(path: Path) -> ModuleType:
     # A file that is called like a module in use (json.py) must not take its place.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} in {path.resolve().parent}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{path} is no Python file")
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # A spec may import its neighbours, as it could if it were run.
