@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
-
-HELP: Final = "measure the speed of pdproto on this machine"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -27,8 +27,6 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, standard_output, wr
 from pdproto.cli.progress import Reporter
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
-
-HELP: Final = "let the explorer find every historical defect"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ The model of SPIN has the same states as ours, so that `states, stored` must equ
 
 import argparse
 from itertools import islice
-from typing import Final
 
 from pdproto.check.grounding import Ground
 from pdproto.check.load import load
@@ -21,8 +20,6 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.spec.language.system import Configuration, System
-
-HELP: Final = "write a system in the language of another checker"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,6 @@ from pdproto.cli.options import STANDARD_OUTPUT, add_system, write
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import System
 
-HELP: Final = "find holes, ambiguities and leftovers in the tables of a system"
 ELEMENTS_MAX: Final = 4  # of each sort: rules look at every choice of elements for every row
 
 

@@ -8,14 +8,20 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Final
 
 from pdproto import __version__
 
 # The rest of the package takes a while to import: it is imported where Ctrl-C is answered.
 
-VERBS: Final = ("check", "bugs", "lint", "tables", "export", "bench")
+VERBS: Final = {
+    "check": "explore every state of a system and judge its properties",
+    "bugs": "let the explorer find every historical defect",
+    "lint": "find holes, ambiguities and leftovers in the tables of a system",
+    "tables": "write the documentation of a system from its tables",
+    "export": "write a system in the language of another checker",
+    "bench": "measure the speed of pdproto on this machine",
+}
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
@@ -79,7 +85,7 @@ def _failed(message: str, status: int) -> int:
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; only the verb that is asked for is imported in full."""
+    """The parser; only the verb that is asked for is imported."""
     from pdproto.cli.options import Parser, VerbParser  # noqa: PLC0415 - see above
 
     parser = Parser(prog="pdproto", description=__doc__)
@@ -87,20 +93,15 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(
         dest="verb", required=True, metavar="VERB", parser_class=VerbParser
     )
-    asked = arguments[0] if arguments and arguments[0] in VERBS else None
-    for name in VERBS:
-        if asked is not None and name != asked:
-            verbs.add_parser(name)
-            continue
-        module = _module(name)
-        child = verbs.add_parser(name, help=module.HELP, description=module.__doc__)
-        module.configure(child)
-        child.set_defaults(run=module.run)
+    asked = next((argument for argument in arguments if argument in VERBS), None)
+    for name, told in VERBS.items():
+        child = verbs.add_parser(name, help=told)
+        if name == asked:
+            module = importlib.import_module(f"pdproto.cli.{name}")
+            child.description = module.__doc__
+            module.configure(child)
+            child.set_defaults(run=module.run)
     return parser
-
-
-def _module(verb: str) -> ModuleType:
-    return importlib.import_module(f"pdproto.cli.{verb}")
 
 
 def entry_point() -> None:

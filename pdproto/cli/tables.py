@@ -4,13 +4,10 @@ Markdown with Mermaid diagrams, made from the tables alone: commit it, and compa
 """
 
 import argparse
-from typing import Final
 
 from pdproto.check.load import load
 from pdproto.check.tables import document
 from pdproto.cli.options import STANDARD_OUTPUT, add_system, write
-
-HELP: Final = "write the documentation of a system from its tables"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
