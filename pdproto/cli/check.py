@@ -10,8 +10,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from pdproto.check import native
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits
@@ -27,7 +25,7 @@ from pdproto.cli.options import (
     add_system,
     check_targets,
     configuration,
-    standard_output,
+    console,
     whole_number,
     write,
 )
@@ -35,7 +33,6 @@ from pdproto.cli.progress import Reporter
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.system import System
 
-HELP: Final = "explore every state of a system and judge its properties"
 GIB: Final = 1 << 30
 DEFAULT_SYSTEM: Final = "two-phase-commit"
 REPORTS: Final = {
@@ -141,8 +138,8 @@ def _report(result: CheckResult, arguments: argparse.Namespace) -> None:
     """Write what was asked for; to the terminal if nothing else goes to standard output."""
     targets = {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
     if STANDARD_OUTPUT not in targets.values():
-        with standard_output() as stream:
-            render(result, Console(file=stream))
+        with console() as drawn:
+            render(result, drawn)
     for kind, target in targets.items():
         text = _rendered(kind, result)
         if text is None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
+from rich.console import Console
+
 from pdproto.check.load import BUILT_IN
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import Configuration, System
@@ -41,15 +43,20 @@ class VerbParser(Parser):
 def system_first(arguments: Sequence[str]) -> list[str]:
     """The arguments with SYSTEM where no option can swallow it: `--size A=2 B=3 lock-server`.
 
-    What stands among the values of such an option is a SYSTEM if it is a built-in name or has a
-    colon, which neither sizes nor the names of faults and properties have.
+    Among the values of such an option, though never the first, stands a SYSTEM if it is a built-in
+    name or has a colon. Where SYSTEM leads the arguments there is nothing to look for: a property
+    may be called like a system.
     """
-    within = False
+    several, values = False, 0
     for place, argument in enumerate(arguments):
         if argument.startswith("-"):
-            within = argument in SEVERAL
-        elif within and (argument in BUILT_IN or ":" in argument or argument.endswith(".py")):
+            several, values = argument in SEVERAL, 0
+        elif not several and place == 0:
+            break
+        elif several and values and (argument in BUILT_IN or ":" in argument):
             return [argument, *arguments[:place], *arguments[place + 1 :]]
+        else:
+            values += 1
     return list(arguments)
 
 
@@ -176,6 +183,7 @@ def write(text: str, target: str) -> None:
 
     A folder that is missing is made. Raises UsageError if the result cannot be written.
     """
+    check_targets([target])
     if target == STANDARD_OUTPUT:
         with standard_output() as stream:
             stream.write(text if text.endswith("\n") else text + "\n")
@@ -214,6 +222,19 @@ def _replace(path: Path, text: str) -> None:
 def discard_output() -> None:
     """Let what is still written to standard output go nowhere, also when Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def console() -> Iterator[Console]:
+    """A console for a result: what is drawn on it goes to standard output in the end.
+
+    Left to itself it would end the program where a reader has left.
+    """
+    drawn = Console(file=sys.stdout)
+    with drawn.capture() as captured:
+        yield drawn
+    with standard_output() as stream:
+        stream.write(captured.get())
 
 
 @contextmanager
