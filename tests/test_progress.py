@@ -1,5 +1,10 @@
 """What a search shows of itself: nothing if it is quick, one line on a terminal, few in a log."""
 
+import fcntl
+import os
+import pty
+import struct
+import termios
 from io import StringIO
 
 import pytest
@@ -75,6 +80,17 @@ def test_a_narrow_terminal_gets_what_fits_on_a_line(monkeypatch: pytest.MonkeyPa
     stream = Terminal()
     Reporter(stream).show(look(1.0))
     assert stream.getvalue() == "\r" + LINE[:29]
+
+
+def test_a_terminal_is_asked_for_its_own_width() -> None:
+    """Not standard output's, which may be a pipe."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with open(slave, "w", encoding="utf-8") as stream:
+        Reporter(stream).show(look(1.0))
+        shown = os.read(master, 1_000).decode()
+    os.close(master)
+    assert shown == "\r" + LINE[:39]
 
 
 def test_a_dumb_terminal_gets_what_a_log_gets(monkeypatch: pytest.MonkeyPatch) -> None:

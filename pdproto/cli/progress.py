@@ -51,10 +51,17 @@ class Reporter:
     def _rewrite(self, line: str) -> None:
         if self._terminal and (line or self._width):
             # A line that wraps could not be rewritten.
-            line = line[: shutil.get_terminal_size().columns - 1]
+            line = line[: self._columns() - 1]
             self._stream.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
             self._stream.flush()
             self._width = len(line)
+
+    def _columns(self) -> int:
+        """The width of this stream's own terminal: standard output may be somewhere else."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns
+        except OSError:
+            return shutil.get_terminal_size().columns
 
     def __enter__(self) -> Self:
         return self
