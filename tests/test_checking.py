@@ -280,7 +280,7 @@ def test_limits_end_in_an_honest_partial_answer(limits: Limits, reason: str) -> 
     assert reason in result.stopped
     assert not result.complete
     assert result.verdict is Verdict.UNKNOWN
-    assert result.rows_never_fired == ()
+    assert "committed" in result.rows_never_fired  # nobody has come so far yet
     assert finding(result, "agreement").assurance == "not decided"
 
 

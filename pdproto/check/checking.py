@@ -86,7 +86,7 @@ def check(system: System, configuration: Configuration, settings: Settings) -> C
         complete=not totals.stopped and len(safety) == len(worlds),
         stopped=totals.stopped,
         findings=tuple(_merged(findings) for findings in zip(*safety, strict=True)),
-        rows_never_fired=() if totals.stopped else totals.never_fired(system),
+        rows_never_fired=totals.never_fired(system),
         deadlocks=totals.deadlocks,
         reductions=_reduction_names(configuration),
         memory_bytes=totals.bytes,
@@ -120,7 +120,7 @@ class _Totals:
                 self.fired[ground_row.row.name] += count
 
     def never_fired(self, system: System) -> tuple[str, ...]:
-        """The rows that no state enables. A row that rejects should not be enabled anywhere."""
+        """The rows that no state seen enables. One that rejects should not be enabled at all."""
         rejects = {row.name for _, row in system.rows() if row.kind == "reject"}
         return tuple(n for n, count in self.fired.items() if not count and n not in rejects)
 
