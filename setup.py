@@ -7,11 +7,14 @@ same answers more slowly.
 
 from setuptools import Extension, setup
 
+NATIVE = "pdproto/check/native"
+
 setup(
     ext_modules=[
         Extension(
             "pdproto.check.native._search",
-            sources=["pdproto/check/native/search.c"],
+            sources=[f"{NATIVE}/search.c", f"{NATIVE}/kernel_avx2.c"],
+            depends=[f"{NATIVE}/search.h", f"{NATIVE}/kernel.h"],
             extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,

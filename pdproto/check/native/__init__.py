@@ -44,11 +44,13 @@ class NativeEngine:
         workers: int,
         bytes_max: int = UNLIMITED,
         shard_max: int = 1 << INDEX_BITS,
+        plain: bool = False,
     ) -> None:
         """Store the initial states.
 
         workers: threads, at most SHARDS of which are used. bytes_max: what `bytes` may reach;
         shard_max: states in one of SHARDS shards; past either limit `step` raises MemoryError.
+        plain: do without instructions that only some processors have.
         Raises MemoryError when even the initial states do not fit, ValueError when there is no
         worker or the states are too wide.
         """
@@ -60,7 +62,7 @@ class NativeEngine:
         self._levels: list[int] = []
         self._library = _library()
         handle = self._library.search_open(
-            ctypes.byref(self._packed.image), self._workers, bytes_max, shard_max
+            ctypes.byref(self._packed.image), self._workers, bytes_max, shard_max, plain
         )
         if not handle:
             raise MemoryError("no memory for the search engine")
@@ -203,7 +205,7 @@ def _library() -> ctypes.CDLL:
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     signatures: dict[str, tuple[type | None, tuple[type, ...]]] = {
         "search_image_bytes": (u64, ()),
-        "search_open": (pointer, (pointer, u32, u64, u64)),
+        "search_open": (pointer, (pointer, u32, u64, u64, ctypes.c_bool)),
         "search_seed": (ctypes.c_bool, (pointer, pointer, u64)),
         "search_step": (ctypes.c_bool, (pointer, u64, u32)),
         "search_counts": (None, (pointer, pointer)),
