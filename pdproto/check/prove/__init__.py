@@ -1,0 +1,1 @@
+"""Proofs for every size: see cutoff.py for the theorem and obligations.py for what is proved."""

@@ -1,0 +1,1 @@
+"""The tables at run time: endpoints without I/O, the wire format, and the trace."""
