@@ -28,7 +28,7 @@ from pdproto.spec.language.formula import (
     normal,
 )
 from pdproto.spec.language.machine import Row, Table, Timer
-from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Update
 from pdproto.spec.language.system import System
@@ -66,54 +66,21 @@ def elements(environment: Environment) -> str:
     return ", ".join(type(v).element(i) for v, i in environment.items())
 
 
-class Ground:
-    """A system at given sizes, faults and interpretation of its rigid symbols.
+class Grounder:
+    """Formulas and effects at given sizes, over a layout that holds all they mention.
 
-    consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
-    on timers. Raises TooLargeError where the ground form explodes, and SpecError for a guard that
-    does not fit the form.
+    consume: delivery takes the message off the network (Fairness.CONSUMED).
+    Raises SpecError for a guard that does not fit the form.
     """
 
     def __init__(
-        self,
-        system: System,
-        sizes: Sizes,
-        faults: tuple[str, ...] = (),
-        given: Interpretation | None = None,
-        *,
-        consume: bool = False,
-        timers: bool = True,
+        self, layout: Layout, given: Interpretation, place: Place, *, consume: bool = False
     ) -> None:
-        self.system: Final = system
-        self.sizes: Final = sizes
-        self.faults: Final = faults
-        self.given: Final[Interpretation] = given or {}
+        self.layout: Final = layout
+        self.sizes: Final = layout.sizes
+        self.given: Final = given
+        self.place: Final = place
         self.consume: Final = consume
-        self.timers: Final = timers
-        self.layout: Final = Layout(system.variables, sizes)
-
-    @cached_property
-    def rows(self) -> tuple[GroundRow, ...]:
-        """The ground rows that are not impossible by their guard alone."""
-        return tuple(self._rows())
-
-    def _rows(self) -> Iterator[GroundRow]:
-        chosen = [
-            (table, row, layer)
-            for table, layer in self.system.tables_under(self.faults)
-            for row in table.rows
-            if self.timers or not isinstance(row.on, Timer)
-        ]
-        total = sum(prod(self.sizes[type(v)] for v in t.parameters(r)) for t, r, _ in chosen)
-        if total > ROWS_MAX:
-            raise TooLargeError(f"{total:,} ground rows at these sizes; {ROWS_MAX:,} is the limit")
-        for table, row, layer in chosen:
-            guard = normal(table.guard(row))
-            for environment in self.environments(table.parameters(row)):
-                ground = self.guard(guard, environment, row)
-                if ground is not None:
-                    action = self._action(table, row, environment, ground)
-                    yield GroundRow(table, row, layer, environment, action)
 
     def environments(self, variables: tuple[Sort, ...]) -> Iterator[Environment]:
         """Every choice of elements for the variables."""
@@ -127,7 +94,7 @@ class Ground:
         clauses = self._clauses(formula, environment)
         if len(clauses) > CLAUSES_MAX:
             what = "a formula" if row is None else f"row {row.name!r}: its guard"
-            place = self.system.place if row is None else row.place
+            place = self.place if row is None else row.place
             raise SpecError(place, f"{what} has over {CLAUSES_MAX:,} clauses at these sizes")
         return simplified(clauses)
 
@@ -229,6 +196,54 @@ class Ground:
                 for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
             )
         )
+
+
+class Ground(Grounder):
+    """A system at given sizes, faults and interpretation of its rigid symbols.
+
+    consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
+    on timers. Raises TooLargeError where the ground form explodes, and SpecError for a guard that
+    does not fit the form.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        sizes: Sizes,
+        faults: tuple[str, ...] = (),
+        given: Interpretation | None = None,
+        *,
+        consume: bool = False,
+        timers: bool = True,
+    ) -> None:
+        layout = Layout(system.variables, sizes)
+        super().__init__(layout, given or {}, system.place, consume=consume)
+        self.system: Final = system
+        self.faults: Final = faults
+        self.timers: Final = timers
+
+    @cached_property
+    def rows(self) -> tuple[GroundRow, ...]:
+        """The ground rows that are not impossible by their guard alone."""
+        return tuple(self._rows())
+
+    def _rows(self) -> Iterator[GroundRow]:
+        chosen = [
+            (table, row, layer)
+            for table, layer in self.system.tables_under(self.faults)
+            for row in table.rows
+            if self.timers or not isinstance(row.on, Timer)
+        ]
+        total = sum(prod(self.sizes[type(v)] for v in t.parameters(r)) for t, r, _ in chosen)
+        if total > ROWS_MAX:
+            raise TooLargeError(f"{total:,} ground rows at these sizes; {ROWS_MAX:,} is the limit")
+        for table, row, layer in chosen:
+            guard = normal(table.guard(row))
+            for environment in self.environments(table.parameters(row)):
+                ground = self.guard(guard, environment, row)
+                if ground is not None:
+                    action = self._action(table, row, environment, ground)
+                    yield GroundRow(table, row, layer, environment, action)
 
 
 def _static(truth: bool) -> list[Clause]:
