@@ -30,7 +30,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Update
+from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Sizes, Update
 from pdproto.spec.language.system import System
 
 Environment: TypeAlias = Mapping[Sort, int]
@@ -172,22 +172,33 @@ class Grounder:
         return Action(guard, clear, assign)
 
     def _effects(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
-        for update in table.updates(row):
-            for indices in self._bulk(update, environment):
-                yield self.layout.literal(update.symbol, indices, update.value)
+        yield from self.assigned(table, row, environment)
+        for message, indices in self.sent(row, environment):
+            yield self.layout.literal(message, indices, True)
+
+    def sent(
+        self, row: Row, environment: Environment
+    ) -> Iterator[tuple[Message[*tuple[Any, ...]], Indices]]:
+        """The messages that the row sends, in its order."""
         for effect in row.send:
             match effect:
                 case Each(variable, sent, where):
                     for inner in self._each(variable, environment):
                         if self.guard(normal(where), inner) is not None:
-                            yield self._literal(sent, inner)
+                            yield sent.message, self.cell(sent.arguments, inner)
                 case Sent():
-                    yield self._literal(effect, environment)
+                    yield effect.message, self.cell(effect.arguments, environment)
                 case _:
                     assert_never(effect)
 
     def _literal(self, sent: Sent, environment: Environment) -> Literal:
         return self.layout.literal(sent.symbol, self.cell(sent.arguments, environment), True)
+
+    def assigned(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
+        """The values that the row assigns, in its order."""
+        for update in table.updates(row):
+            for indices in self._bulk(update, environment):
+                yield self.layout.literal(update.symbol, indices, update.value)
 
     def _bulk(self, update: Update, environment: Environment) -> Iterator[Indices]:
         return product(

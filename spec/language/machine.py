@@ -291,12 +291,13 @@ class Table:
 
     def guard(self, row: Row) -> And:
         """The row's whole guard: state, trigger and conditions."""
-        parts: list[Formula] = []
-        if row.states:
-            parts.append(self._state(row).among(*row.states))
-        if isinstance(row.on, Sent):
-            parts.append(row.on)
-        return And((*parts, *row.conditions))
+        on = (row.on,) if isinstance(row.on, Sent) else ()
+        return And((*on, *self.condition(row).parts))
+
+    def condition(self, row: Row) -> And:
+        """The row's guard without its trigger."""
+        at = (self._state(row).among(*row.states),) if row.states else ()
+        return And((*at, *row.conditions))
 
     def updates(self, row: Row) -> tuple[Update, ...]:
         """The row's whole update of variables: `to` and `do`; messages are apart."""

@@ -1,0 +1,389 @@
+"""One machine's table at one topology, as a step function over integers.
+
+An instance of a machine whose other sorts are bounded by the topology (a source has so many
+sinks, a hand-over so many chunks) has a local state of a few bits, in the places that the
+explorer's own layout gives them. An event is met by testing the masks of the rows that it can
+trigger; the row that fires names its effects. What came out is kept, so that the same event in the
+same state is one look-up: the automaton is discovered as it runs, and shared by all instances of
+one topology.
+
+Rule 1: the table alone decides. Nothing here knows what a row is about.
+Rule 2: decide, then change; or raise and change nothing. States are values; the caller keeps them.
+Rule 3: rows without a trigger fire as soon as they can, in the order of the table, except those
+        that the caller *paces*: they wait until it asks for them (a write waits for room).
+Rule 4: what another machine of the same process owns in common (a device variable) is assigned by
+        the caller, within what the declaration lets that machine write.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final, TypeAlias
+
+from pdproto.check.grounding import Environment, Grounder
+from pdproto.check.layout import Indices, Layout, cell_name, value_name
+from pdproto.check.program import Action, Guard, Literal
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.spec.language.formula import Value, atoms, normal
+from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
+from pdproto.spec.language.symbols import (
+    Each,
+    Message,
+    Rigid,
+    Sent,
+    Sizes,
+    Symbol,
+    Variable,
+)
+
+AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
+Assignment: TypeAlias = tuple[Symbol, Indices, Value]
+
+STEPS_MAX: Final = 1 << 16  # kept for one event; then they are discovered anew
+ROWS_MAX: Final = 1 << 12  # fired by one event: more can only be a table that never comes to rest
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event does: the state after it, and all that happened on the way, in order.
+
+    rows: each with its parameters, as indices in the order of `Table.parameters`. sent: messages
+    with their arguments. changed: the cells of the machine that got another value.
+    """
+
+    state: int
+    rows: tuple[tuple[Row, Indices], ...] = ()
+    sent: tuple[tuple[AnyMessage, Indices], ...] = ()
+    changed: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRow:
+    """A row at its parameters, over the bits of one instance."""
+
+    row: Row
+    parameters: Indices
+    action: Action
+    sent: tuple[tuple[AnyMessage, Indices], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """Something that can happen to an instance, with the rows that answer it.
+
+    steps: what it did so far, by the state before it. Look there first; `Automaton.take` fills it.
+    """
+
+    name: str
+    rows: tuple[LocalRow, ...]
+    before: int = 0  # bits that the event itself sets before any row is tried
+    every: bool = False  # a timer fires each of its rows that can, anything else only one
+    from_peer: bool = False
+    steps: dict[int, Step] = field(default_factory=dict)
+
+
+class Automaton:
+    """The table of one machine, for an instance with so many elements of each other sort.
+
+    sizes: of every sort in the table; 1 for the machine's own. paced: rows without a trigger that
+    wait for `paced`. Rigid relations hold for all elements: an instance is told of those only that
+    it has to do with.
+    """
+
+    def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = ()) -> None:
+        self.table: Final = table
+        self.sizes: Final = sizes
+        symbols = tuple(dict.fromkeys(_symbols(table)))
+        self.layout: Final = Layout(symbols, sizes)
+        given = {symbol: frozenset(_tuples(symbol, sizes)) for symbol in _rigids(table)}
+        self._ground: Final = Grounder(self.layout, given, table.place)
+        self._events: Final[dict[object, Event]] = {}
+        by_itself = [row for row in table.rows if row.on is None]
+        self._at_once: Final = self._local(row for row in by_itself if row.name not in paced)
+        self._paced: Final = {
+            row.name: Event(row.name, self._local([row])) for row in by_itself if row.name in paced
+        }
+        timers = dict.fromkeys(row.on.name for row in table.rows if isinstance(row.on, Timer))
+        self._timers: Final = {name: self._timer(name) for name in timers}
+        self._answers: Final = self._answering()
+        self._armed: Final[dict[int, tuple[str, ...]]] = {}
+        self._moves: Final[dict[tuple[int, int], int]] = {}
+        self.initial: Final = 0
+
+    # Events: find one once, keep it, and step through it.
+
+    def message(self, message: AnyMessage, arguments: Indices, carried: int = 0) -> Event:
+        """The arrival of a message. carried: bits (see `bits`) that travel with it."""
+        return self._event(
+            (message, arguments, carried),
+            lambda: Event(
+                f"{message}{arguments}",
+                self._answers.get((Sent, message.name), {}).get(arguments, ()),
+                before=carried | self._mark(message, arguments),
+                from_peer=True,
+            ),
+        )
+
+    def call(self, name: str, arguments: Indices = ()) -> Event:
+        """A call by the application. Raises LocalProtocolError for one that the table lacks."""
+        return self._event(
+            (Call, name, arguments),
+            lambda: Event(f"call {name}", self._named(Call, name, arguments)),
+        )
+
+    def completion(self, name: str, arguments: Indices) -> Event:
+        """What a device reports of something that it was given."""
+        return self._event(
+            (Completion, name, arguments),
+            lambda: Event(f"completion {name}", self._named(Completion, name, arguments)),
+        )
+
+    def timer(self, name: str) -> Event:
+        """A clock that runs out."""
+        return self._timers[name]
+
+    def pace(self, row: str) -> Event:
+        """The next chance for a paced row. Where it cannot fire the step is empty."""
+        return self._paced[row]
+
+    def device(self, *assignments: Assignment) -> Event:
+        """What another owner writes into variables that it shares with this machine (rule 4)."""
+        for symbol, indices, value in assignments:
+            if not isinstance(symbol, Variable) or value not in symbol.engine_writes:
+                raise LocalProtocolError(
+                    f"{cell_name(symbol, indices)} := {value}: no device may write that"
+                )
+        return self._event(("device", assignments), lambda: Event("device", self._writes(
+            assignments)))
+
+    def marked(self, message: AnyMessage, arguments: Indices) -> Event:
+        """A message that triggers nothing: rows read that it has been sent."""
+        return self._event(
+            ("marked", message, arguments),
+            lambda: Event(f"{message}{arguments}", (_IDLE,),
+                          before=self._mark(message, arguments)),
+        )
+
+    def take(self, event: Event, state: int) -> Step:
+        """The step that the event makes in this state.
+
+        Raises RemoteProtocolError where only a faulty peer can cause it, LocalProtocolError where
+        only a faulty caller can.
+        """
+        known = event.steps.get(state)
+        if known is not None:
+            return known
+        step = self._step(event, state)
+        if len(event.steps) >= STEPS_MAX:
+            event.steps.clear()
+        event.steps[state] = step
+        return step
+
+    # States
+
+    def bits(self, symbol: Symbol, indices: Indices, value: Value = True) -> int:
+        """The bits that give a cell this value."""
+        return self.layout.literal(symbol, indices, value).value
+
+    def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
+        return self.layout.value(state, symbol, indices)
+
+    def armed(self, state: int) -> tuple[str, ...]:
+        """The timers of which some row could fire in this state."""
+        known = self._armed.get(state)
+        if known is None:
+            if len(self._armed) >= STEPS_MAX:
+                self._armed.clear()
+            known = self._armed[state] = tuple(
+                name for name, event in self._timers.items()
+                if any(row.action.guard.holds(state) for row in event.rows)
+            )
+        return known
+
+    def waits(self, state: int, row: str) -> bool:
+        """Whether a paced row could fire."""
+        return any(local.action.guard.holds(state) for local in self._paced[row].rows)
+
+    def moved(self, state: int, other: "Automaton") -> int:
+        """The same state in another automaton of this table, which has every cell that is set."""
+        key = (id(other), state)
+        known = self._moves.get(key)
+        if known is None:
+            initial = {cell: cell[0].values[0] for cell in self.layout.fields}
+            cells = self.layout.decode(state).items()
+            known = other.layout.encode({c: v for c, v in cells if v != initial[c]})
+            if len(self._moves) >= STEPS_MAX:
+                self._moves.clear()
+            self._moves[key] = known
+        return known
+
+    def words(self, state: int) -> str:
+        """The state in the words of the table: every cell that is not initial."""
+        return ", ".join(self._words(state)) or "initial"
+
+    def _words(self, state: int) -> Iterator[str]:
+        for (symbol, indices), value in self.layout.decode(state).items():
+            if value != symbol.values[0]:
+                name = cell_name(symbol, indices)
+                yield name if value is True else f"{name} = {value_name(value)}"
+
+    # How a step is made
+
+    def _step(self, event: Event, state: int) -> Step:
+        rows: list[tuple[Row, Indices]] = []
+        sent: list[tuple[AnyMessage, Indices]] = []
+        changed: list[Assignment] = []
+
+        def fire(local: LocalRow, before: int) -> int:
+            after = local.action.apply(before)
+            rows.append((local.row, local.parameters))
+            sent.extend(local.sent)
+            changed.extend(self._difference(before, after))
+            return after
+
+        after = state | event.before
+        met = [local for local in event.rows if local.action.guard.holds(after)]
+        self._judge(event, met, state)
+        for local in met if event.every else met[:1]:
+            if local is _IDLE or local.row is _DEVICE:
+                changed.extend(self._difference(after, local.action.apply(after)))
+                after = local.action.apply(after)
+            elif local.action.guard.holds(after):
+                after = fire(local, after)
+        while True:
+            local_next = next((row for row in self._at_once if self._moves_on(row, after)), None)
+            if local_next is None:
+                return Step(after, tuple(rows), tuple(sent), tuple(changed))
+            after = fire(local_next, after)
+            if len(rows) > ROWS_MAX:
+                raise LocalProtocolError(f"{event.name}: the table of {self.table.machine} never "
+                                         f"comes to rest after {self.words(state)}")
+
+    def _judge(self, event: Event, met: list[LocalRow], state: int) -> None:
+        if event.every or event.name in self._paced:
+            return
+        where = f"{event.name} at {self.table.machine}: {self.words(state)}"
+        if not met:
+            raise (RemoteProtocolError if event.from_peer else LocalProtocolError)(
+                f"no row for {where}"
+            )
+        if met[0].row.kind == "reject":
+            raise (RemoteProtocolError if event.from_peer else LocalProtocolError)(
+                f"{where}: {met[0].row.why}"
+            )
+
+    @staticmethod
+    def _moves_on(local: LocalRow, state: int) -> bool:
+        return local.action.guard.holds(state) and (
+            bool(local.sent) or local.action.apply(state) != state
+        )
+
+    def _difference(self, before: int, after: int) -> Iterator[Assignment]:
+        if before == after:
+            return
+        for (symbol, indices), place in self.layout.fields.items():
+            if (before ^ after) & place.mask and isinstance(symbol, Variable):
+                yield symbol, indices, self.layout.value(after, symbol, indices)
+
+    # How rows become masks
+
+    def _event(self, key: object, make: Callable[[], Event]) -> Event:
+        event = self._events.get(key)
+        if event is None:
+            if len(self._events) >= STEPS_MAX:
+                self._events.clear()
+            event = self._events[key] = make()
+        return event
+
+    def _timer(self, name: str) -> Event:
+        rows = [r for r in self.table.rows if isinstance(r.on, Timer) and r.on.name == name]
+        return Event(f"timer {name}", self._local(rows), every=True)
+
+    def _named(self, kind: type, name: str, arguments: Indices) -> tuple[LocalRow, ...]:
+        """The rows on a call or completion."""
+        rows = self._answers.get((kind, name))
+        if rows is None:
+            raise LocalProtocolError(f"{self.table.machine} has no {kind.__name__.lower()} {name}")
+        return rows.get(arguments, ())
+
+    def _answering(self) -> dict[tuple[type, str], dict[Indices, tuple[LocalRow, ...]]]:
+        """The rows on messages, calls and completions, by trigger and its arguments."""
+        answers: dict[tuple[type, str], dict[Indices, tuple[LocalRow, ...]]] = {}
+        for row in self.table.rows:
+            match row.on:
+                case Sent():
+                    trigger: tuple[type, str] = (Sent, row.on.symbol.name)
+                    named = row.on.arguments
+                case Call() | Completion():
+                    trigger, named = (type(row.on), row.on.name), row.on.parameters
+                case _:
+                    continue
+            by_arguments = answers.setdefault(trigger, {})
+            parameters = self.table.parameters(row)
+            for local in self._instances(row):
+                environment = dict(zip(parameters, local.parameters, strict=True))
+                arguments = tuple(environment[variable] for variable in named)
+                by_arguments[arguments] = (*by_arguments.get(arguments, ()), local)
+        return answers
+
+    def _local(self, rows: Iterator[Row] | Sequence[Row]) -> tuple[LocalRow, ...]:
+        return tuple(local for row in rows for local in self._instances(row))
+
+    def _instances(self, row: Row) -> Iterator[LocalRow]:
+        guard = normal(self.table.condition(row))
+        for environment in self._ground.environments(self.table.parameters(row)):
+            ground = self._ground.guard(guard, environment, row)
+            if ground is not None:
+                yield LocalRow(row, tuple(environment.values()),
+                               self._action(row, environment, ground),
+                               tuple(self._ground.sent(row, environment)))
+
+    def _action(self, row: Row, environment: Environment, guard: Guard) -> Action:
+        marks = [self.layout.literal(message, indices, True)
+                 for message, indices in self._ground.sent(row, environment)
+                 if message in self.layout.symbols]
+        return _action(guard, [*self._ground.assigned(self.table, row, environment), *marks])
+
+    def _mark(self, message: AnyMessage, indices: Indices) -> int:
+        """The bit that says that the message has been sent, if some row reads it."""
+        return self.bits(message, indices) if message in self.layout.symbols else 0
+
+    def _writes(self, assignments: tuple[Assignment, ...]) -> tuple[LocalRow, ...]:
+        literals = [self.layout.literal(*assignment) for assignment in assignments]
+        return (LocalRow(_DEVICE, (), _action(Guard(), literals), ()),)
+
+
+def _action(guard: Guard, literals: Iterable[Literal]) -> Action:
+    clear = assign = 0
+    for literal in literals:
+        clear |= literal.mask
+        assign = assign & ~literal.mask | literal.value
+    return Action(guard, clear, assign)
+
+
+_DEVICE: Final = Row("device", why="another owner of the variable has written it")
+_IDLE: Final = LocalRow(Row("mark"), (), Action(Guard(), 0, 0), ())
+
+
+def _symbols(table: Table) -> Iterator[Symbol]:
+    """What an instance remembers: its variables, and what its rows read of messages."""
+    yield from (s for s in table.machine.symbols if isinstance(s, Variable))
+    for row in table.rows:
+        for condition in row.conditions:
+            for atom, _ in atoms(condition):
+                if not isinstance(atom.symbol, Rigid):
+                    yield atom.symbol
+
+
+def _rigids(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
+    for row in table.rows:
+        wheres = [effect.where for effect in row.send if isinstance(effect, Each)]
+        for formula in (*row.conditions, *wheres):
+            for atom, _ in atoms(formula):
+                if isinstance(atom.symbol, Rigid):
+                    yield atom.symbol
+
+
+def _tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
+    return product(*(range(sizes[sort]) for sort in symbol.sorts))
+
