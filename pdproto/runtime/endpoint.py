@@ -1,0 +1,49 @@
+"""One end of one hand-over: a place in an automaton, with the names of those it deals with."""
+
+from typing import Any
+
+from pdproto.check.layout import Indices
+from pdproto.runtime.automaton import Automaton, Event, Step
+from pdproto.runtime.wire import Life
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.symbols import Symbol
+
+
+class Endpoint:
+    """Events in, steps out; no I/O and no clock. Hundred thousands of them are open at once.
+
+    life: None at a source that nobody has met yet. peers: the nodes at the other end, in the order
+    in which the automaton counts them. owner: what the shell keeps beside it. armed: the timers
+    that run, with their deadlines; the shell's.
+    """
+
+    __slots__ = ("armed", "automaton", "life", "owner", "peers", "state", "timers")
+
+    def __init__(
+        self, automaton: Automaton, life: Life | None, peers: tuple[str, ...], owner: Any
+    ) -> None:
+        self.automaton = automaton
+        self.state = automaton.initial
+        self.life = life
+        self.peers = peers
+        self.owner = owner
+        self.timers: tuple[str, ...] = ()
+        self.armed: dict[str, float] = {}
+
+    def take(self, event: Event) -> Step:
+        """Let the event happen. Raises ProtocolError, and then nothing has changed."""
+        step = event.steps.get(self.state) or self.automaton.take(event, self.state)
+        self.state = step.state
+        return step
+
+    def value(self, symbol: Symbol, indices: Indices) -> Value:
+        return self.automaton.value(self.state, symbol, indices)
+
+    def move(self, automaton: Automaton) -> None:
+        """Go on in an automaton for another number of peers or chunks."""
+        self.state = self.automaton.moved(self.state, automaton)
+        self.automaton = automaton
+
+    def __repr__(self) -> str:
+        machine, words = self.automaton.table.machine, self.automaton.words(self.state)
+        return f"<{machine} of {self.life or 'no life yet'}: {words}>"

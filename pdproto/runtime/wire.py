@@ -1,0 +1,164 @@
+"""What the two ends say to each other, as bytes: tagged, versioned structs in msgpack.
+
+Rule 1: any bytes are a batch or a RemoteProtocolError. There is no third outcome.
+Rule 2: every size that a peer controls has a limit, and the limit is in its type.
+Rule 3: a frame is a message of the tables (`Frame.message`) with what the tables leave open: where
+        to write, why it failed. The two ranks that a message names are the two ends of the
+        connection; the batch says who speaks, and in which of its incarnations.
+
+A batch is what a node has to say to one peer in one turn of its loop.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.spec.handoff import ends
+from pdproto.spec.language.symbols import Message
+
+VERSION: Final = 1
+BATCH_BYTES_MAX: Final = 4 << 20
+FRAMES_MAX: Final = 65_536
+NAME_MAX: Final = 128
+REASON_MAX: Final = 1_024
+PEERS_MAX: Final = 1_024
+CHUNKS_MAX: Final = 4_096
+PAGES_MAX: Final = 1 << 24
+ADDRESS_MAX: Final = 1_024
+METADATA_MAX: Final = 1 << 20
+
+U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
+Reason = Annotated[str, Meta(max_length=REASON_MAX)]
+Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
+
+
+class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The identity of a hand-over: a life of a room at one incarnation of the sink's group.
+
+    generation: counts the lives of that incarnation, whatever their rooms; decided once for all
+    sinks of the group.
+    """
+
+    room: U63
+    incarnation: U63
+    generation: U63
+
+    def __str__(self) -> str:
+        return f"room {self.room} ({self.incarnation:x}.{self.generation})"
+
+
+class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One message about one life."""
+
+    message: ClassVar[Message[*tuple[Any, ...]]]
+    life: Life
+
+
+class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="introduce"):
+    """sinks: all that this source feeds for this life, in an order that all of them share."""
+
+    message = ends.introduce
+    sinks: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=PEERS_MAX)]
+    endpoint: Name
+
+
+class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
+    """address: of the memory that is leased to this life for this source, in the engine's terms."""
+
+    message = ends.publish
+    address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
+    pages: Pages
+
+
+class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):
+    message = ends.abort
+    reason: Reason
+
+
+class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
+    """chunks: how many pages each carries, in order. metadata: the request's metadata row."""
+
+    message = ends.done
+    chunks: Annotated[tuple[Pages, ...], Meta(max_length=CHUNKS_MAX)]
+    metadata: Annotated[bytes, Meta(max_length=METADATA_MAX)]
+
+
+class Failed(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="failed"):
+    message = ends.failed
+    reason: Reason
+
+
+class AbortAck(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort_ack"):
+    message = ends.abort_ack
+
+
+class Drained(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="drained"):
+    message = ends.drained
+
+
+AnyFrame: TypeAlias = Introduce | Publish | Abort | Done | Failed | AbortAck | Drained
+FRAMES: Final[Mapping[str, type[Frame]]] = {
+    kind.message.name: kind
+    for kind in (Introduce, Publish, Abort, Done, Failed, AbortAck, Drained)
+}
+
+
+class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one node says to another in one go.
+
+    floor: every life of this node's incarnation below this generation is over for it, and nothing
+    more will come about them, so that the peer may forget them. 0 from a node that opens none.
+    """
+
+    version: int
+    node: Name
+    incarnation: U63
+    floor: U63
+    frames: Annotated[tuple[AnyFrame, ...], Meta(max_length=FRAMES_MAX)]
+
+
+class _Head(Struct, array_like=True):
+    version: int
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Batch)
+_head: Final = msgspec.msgpack.Decoder(_Head)
+
+
+def encode(node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame]) -> bytes:
+    """The bytes of a batch. A batch without frames is a sign of life."""
+    return _encoder.encode(Batch(VERSION, node, incarnation, floor, tuple(frames)))
+
+
+def decode(data: bytes | memoryview) -> Batch:
+    """The batch that the bytes are.
+
+    Raises RemoteProtocolError for anything else, and names both versions if that is the reason.
+    """
+    if len(data) > BATCH_BYTES_MAX:
+        raise RemoteProtocolError(f"a batch of {len(data):,} bytes; {BATCH_BYTES_MAX:,} is the "
+                                  f"limit")
+    try:
+        batch = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(_complaint(data, error)) from error
+    if batch.version != VERSION:
+        raise RemoteProtocolError(_versions(batch.version))
+    return batch
+
+
+def _complaint(data: bytes | memoryview, error: Exception) -> str:
+    try:
+        version = _head.decode(data).version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        version = VERSION
+    return _versions(version) if version != VERSION else f"not a batch: {error}"
+
+
+def _versions(theirs: int) -> str:
+    return f"the peer speaks version {theirs} of the protocol, and we speak version {VERSION}"
