@@ -10,7 +10,7 @@ from pdproto.spec.handoff.timers import WAITS
 class Timers:
     """Which endpoint waits for what. Cancelled entries stay until they would have been due.
 
-    seconds: in place of the defaults in spec/handoff/timers.py, by name of timer.
+    seconds: by name; what is given is in place of the defaults in spec/handoff/timers.py.
     """
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
@@ -18,7 +18,7 @@ class Timers:
         unknown = given.keys() - WAITS.keys()
         if unknown:
             raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
-        self._seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
+        self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
         self._queues: dict[str, deque[tuple[float, Endpoint]]] = {name: deque() for name in WAITS}
 
     def follow(self, endpoint: Endpoint, now: float) -> None:
@@ -53,6 +53,6 @@ class Timers:
         return min((queue[0][0] for queue in self._queues.values() if queue), default=None)
 
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
-        deadline = now + self._seconds[name]
+        deadline = now + self.seconds[name]
         endpoint.armed[name] = deadline
         self._queues[name].append((deadline, endpoint))

@@ -18,13 +18,13 @@ Rule 4: what another machine of the same process owns in common (a device variab
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pdproto.check.grounding import Environment, Grounder
 from pdproto.check.layout import Indices, Layout, cell_name, value_name
 from pdproto.check.program import Action, Guard, Literal
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.spec.language.formula import Value, atoms, normal
+from pdproto.spec.language.formula import Formula, Value, atoms, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.symbols import (
     Each,
@@ -36,6 +36,7 @@ from pdproto.spec.language.symbols import (
     Variable,
 )
 
+V = TypeVar("V")
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 Assignment: TypeAlias = tuple[Symbol, Indices, Value]
 
@@ -107,6 +108,8 @@ class Automaton:
         self._timers: Final = {name: self._timer(name) for name in timers}
         self._answers: Final = self._answering()
         self._armed: Final[dict[int, tuple[str, ...]]] = {}
+        self._patterns: Final[dict[int, tuple[Formula, tuple[Guard, ...]]]] = {}
+        self._readings: Final[dict[int, dict[int, Any]]] = {}
         self._moves: Final[dict[tuple[int, int], int]] = {}
         self.initial: Final = 0
 
@@ -203,6 +206,26 @@ class Automaton:
     def waits(self, state: int, row: str) -> bool:
         """Whether a paced row could fire."""
         return any(local.action.guard.holds(state) for local in self._paced[row].rows)
+
+    def holds(self, formula: Formula, state: int) -> bool:
+        """Whether a formula about this machine's own variables holds in the state."""
+        patterns = self._patterns.get(id(formula))
+        if patterns is None:
+            environment = dict.fromkeys(free_variables(formula), 0)
+            patterns = formula, tuple(self._ground.patterns(normal(formula), environment))
+            self._patterns[id(formula)] = patterns
+        return any(pattern.holds(state) for pattern in patterns[1])
+
+    def read(self, table: Sequence[tuple[Formula, V]], state: int) -> V:
+        """What the first formula that holds stands for (spec/handoff/poll.py)."""
+        readings: dict[int, V] = self._readings.setdefault(id(table), {})
+        known = readings.get(state)
+        if known is None:
+            known = next(value for formula, value in table if self.holds(formula, state))
+            if len(readings) >= STEPS_MAX:
+                readings.clear()
+            readings[state] = known
+        return known
 
     def moved(self, state: int, other: "Automaton") -> int:
         """The same state in another automaton of this table, which has every cell that is set."""

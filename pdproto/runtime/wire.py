@@ -33,6 +33,7 @@ METADATA_MAX: Final = 1 << 20
 U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
 Reason = Annotated[str, Meta(max_length=REASON_MAX)]
+Sinks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=PEERS_MAX)]
 Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
 
 
@@ -59,24 +60,27 @@ class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="introduce"):
-    """sinks: all that this source feeds for this life, in an order that all of them share."""
+    """sinks: all that this source feeds for this life. endpoint: where the sink listens."""
 
     message = ends.introduce
-    sinks: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=PEERS_MAX)]
+    sinks: Sinks
     endpoint: Name
 
 
 class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
-    """address: of the memory that is leased to this life for this source, in the engine's terms."""
+    """address: of the memory leased to this life for this source, in the engine's terms."""
 
     message = ends.publish
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
     pages: Pages
+    sinks: Sinks
+    endpoint: Name
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):
     message = ends.abort
     reason: Reason
+    endpoint: Name
 
 
 class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):

@@ -1,10 +1,29 @@
-"""What a poll answers, in the five words that serving engines know from SGLang's KVPoll."""
+"""What is read off an end of a hand-over: what a poll answers, and when it may be forgotten.
 
-from collections.abc import Mapping
+The five words of a poll are those that serving engines know from SGLang's KVPoll.
+"""
+
 from enum import IntEnum
 from typing import Final
 
-from pdproto.spec.handoff.ends import Receiving, Sending
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Receiving,
+    Sending,
+    b,
+    claim,
+    d,
+    h,
+    kv,
+    lease,
+    p,
+    receiving,
+    sending,
+)
+from pdproto.spec.handoff.roles import Source
+from pdproto.spec.handoff.sink import UNANSWERED
+from pdproto.spec.handoff.source import ALL_PUBLISHED
+from pdproto.spec.language import all_of, forall
 
 
 class KVPoll(IntEnum):
@@ -17,20 +36,32 @@ class KVPoll(IntEnum):
     SUCCESS = 4
 
 
-SENDING: Final[Mapping[Sending, KVPoll]] = {
-    Sending.UNKNOWN: KVPoll.BOOTSTRAPPING,
-    Sending.BOOTSTRAPPING: KVPoll.BOOTSTRAPPING,  # WAITING_FOR_INPUT once `send` is enabled
-    Sending.TRANSFERRING: KVPoll.TRANSFERRING,
-    Sending.SUCCESS: KVPoll.SUCCESS,
-    Sending.FAILED: KVPoll.FAILED,
-    Sending.GONE: KVPoll.FAILED,
-}
-RECEIVING: Final[Mapping[Receiving, KVPoll]] = {
-    Receiving.UNKNOWN: KVPoll.BOOTSTRAPPING,
-    Receiving.BOOTSTRAPPING: KVPoll.BOOTSTRAPPING,
-    Receiving.WAITING: KVPoll.WAITING_FOR_INPUT,
-    Receiving.TRANSFERRING: KVPoll.TRANSFERRING,
-    Receiving.SUCCESS: KVPoll.SUCCESS,
-    Receiving.FAILED: KVPoll.FAILED,
-    Receiving.GONE: KVPoll.FAILED,
-}
+# The first whose formula holds.
+SENDING_POLL: Final = (
+    (sending(p, h).among(Sending.FAILED, Sending.GONE), KVPoll.FAILED),
+    (sending(p, h) == Sending.SUCCESS, KVPoll.SUCCESS),
+    (sending(p, h) == Sending.TRANSFERRING, KVPoll.TRANSFERRING),
+    ((sending(p, h) == Sending.BOOTSTRAPPING) & ALL_PUBLISHED, KVPoll.WAITING_FOR_INPUT),
+    (all_of(), KVPoll.BOOTSTRAPPING),
+)
+RECEIVING_POLL: Final = (
+    (receiving(d, h).among(Receiving.FAILED, Receiving.GONE), KVPoll.FAILED),
+    (receiving(d, h) == Receiving.SUCCESS, KVPoll.SUCCESS),
+    (receiving(d, h) == Receiving.TRANSFERRING, KVPoll.TRANSFERRING),
+    (receiving(d, h) == Receiving.WAITING, KVPoll.WAITING_FOR_INPUT),
+    (all_of(), KVPoll.BOOTSTRAPPING),
+)
+
+_q: Final = Source("q")
+
+# A source has nothing left to do about the life. It remembers how it ended for as long as a sink
+# may ask.
+SOURCE_IS_OVER: Final = all_of(
+    sending(p, h).among(Sending.SUCCESS, Sending.FAILED), ~kv(p, h)
+)
+# A sink has nothing left to do about the life, and says nothing more to anybody.
+SINK_IS_OVER: Final = all_of(
+    receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED),
+    forall(_q, ~claim(d, h, _q).among(*UNANSWERED, Claim.FENCING)),
+    forall(b, ~lease(d, h, b)),
+)

@@ -1,0 +1,344 @@
+"""A decode rank's node: it opens receivers, leases memory to their sources, and commits the pages.
+
+Rule 1: the tables of the sink and of its pool decide (spec/handoff/sink.py). Here their events are
+        made, and what their steps ask for is done.
+Rule 2: that a source says *done* becomes an event only after what it wrote has been copied into
+        the pages and its digest compared, so that the table finds the content it asks about.
+Rule 3: pages and landing memory go back when no copy from the one into the other is under way.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from pdproto.check.layout import Indices
+from pdproto.net.node import Node
+from pdproto.net.plane import Idle, SinkPlane, Verified
+from pdproto.net.receiver import Receiver
+from pdproto.net.shell import Link, Peer
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.store import Shared
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import (
+    Abort,
+    AnyFrame,
+    Done,
+    Failed,
+    Introduce,
+    Life,
+    Publish,
+)
+from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.ends import Claim, Memory, Receiving
+from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
+from pdproto.spec.handoff.sink import POOL
+
+LOOK_AHEAD: Final = 64  # requests that are tried for memory behind one that finds none
+_GAUGES: Final = (
+    ("num_decode_prealloc_queue_reqs", "Receivers without memory",
+     (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
+    ("num_decode_transfer_queue_reqs", "Receivers that wait for bytes",
+     (Receiving.WAITING, Receiving.TRANSFERRING)),
+)
+
+
+class DecodeNode(Node):
+    """See the rules above. incarnation: one for all ranks of a group (default: one of its own)."""
+
+    def __init__(
+        self,
+        name: str,
+        plane: SinkPlane,
+        *,
+        link: Link | None = None,
+        incarnation: int | None = None,
+        waits: Mapping[str, float] | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(name, link or Link(), role="decode", incarnation=incarnation, waits=waits,
+                         trace=trace)
+        self.plane: Final = plane
+        self._generation = 0
+        self._open: Final[dict[int, Receiver]] = {}  # by generation, in the order of opening
+        self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
+        self._wanting: Final[deque[Receiver]] = deque()
+        self._page_owner: Final[dict[int, Life]] = {}
+        self._pool: Final = Shared(POOL, own=(name,))
+        self._stages: Final[dict[Receiving, int]] = dict.fromkeys(Receiving, 0)
+        self._leased: Final[dict[Life, float]] = {}
+        self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
+        self._settling: Final[dict[Life, Receiver]] = {}
+        self._describe()
+        self.writers.update({
+            ends.introduce: lambda e, _: Introduce(self.life(e), e.owner.sinks, self.endpoint),
+            ends.publish: self._publish,
+            ends.abort: lambda e, _: Abort(self.life(e), e.owner.failure or e.owner.blame,
+                                           self.endpoint),
+        })
+        self.reactions.update({
+            (ends.memory, Memory.ASKED): partial(self._mirror_memory, Memory.ASKED),
+            (ends.memory, Memory.UNASKED): partial(self._mirror_memory, Memory.UNASKED),
+            (ends.claim, Claim.FENCING): self._fence,
+            (ends.lease, False): self._release_lease,
+            (ends.page, False): self._release_pages,
+
+        })
+        for stage in Receiving:
+            self.reactions[ends.receiving, stage] = partial(self._enter, stage)
+        plane.attach(self.wake)
+        self.start()
+
+    # For the application
+
+    def open(
+        self,
+        room: int,
+        sources: Mapping[str, str],
+        *,
+        sinks: Sequence[str] = (),
+        generation: int | None = None,
+        on_released: Callable[[], None] | None = None,
+    ) -> Receiver:
+        """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
+
+        sinks: all ranks of this group that the same sources feed (default: this one alone).
+        generation: the life's number, where the ranks of a group must agree on it: each number
+        once, in ascending order. on_released: called in the loop when its pages are free again.
+        """
+        if not sources:
+            raise ValueError(f"room {room}: a hand-over needs a source")
+        if generation is None:
+            generation = self._generation
+        self._generation = max(self._generation, generation + 1)
+        life = Life(room, self.incarnation, generation)
+        receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
+        receiver.on_released = on_released
+        self.ask(lambda: self._begin(receiver, sources))
+        return receiver
+
+    # In the loop: what the application asks
+
+    def _begin(self, receiver: Receiver, sources: Mapping[str, str]) -> None:
+        self.metrics.add("handoffs_opened")
+        endpoint, life = receiver.endpoint, receiver.life
+        self._open[life.generation] = receiver
+        self.lives[life] = endpoint
+        self._stages[Receiving.UNKNOWN] += 1
+        receiver.began = self._now
+        for name, where in sources.items():
+            self.connect(name, where)
+            self._of_peer.setdefault(name, {})[life] = endpoint
+        self.take(endpoint, endpoint.automaton.call("open_receiver"))
+
+    def want_memory(self, receiver: Receiver) -> None:
+        """Queue for landing memory; the request has pages now."""
+        self._wanting.append(receiver)
+
+    def give_up(self, receiver: Receiver, reason: str) -> None:
+        receiver.blame = reason
+        self.take(receiver.endpoint, receiver.endpoint.automaton.call("abort_receiver"))
+
+    def finish(self, receiver: Receiver) -> None:
+        self.take(receiver.endpoint, receiver.endpoint.automaton.call("finish"))
+
+    # In the loop: what sources say
+
+    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        if isinstance(frame, Introduce | Publish | Abort):
+            raise RemoteProtocolError(f"{frame.message} comes from a sink")
+        life = frame.life
+        endpoint = self.lives.get(life)
+        if endpoint is None:
+            self.metrics.add("stale_frames")
+            return
+        if peer.name not in endpoint.peers:
+            raise RemoteProtocolError(f"{peer.name} is no source of it")
+        receiver: Receiver = endpoint.owner
+        if isinstance(frame, Failed):
+            receiver.blame = f"{peer.name}: {frame.reason}"
+        elif isinstance(frame, Done) and self._must_verify(receiver, peer.name):
+            self._verify(receiver, peer.name, frame)
+            return
+        self._hear(endpoint, frame, peer.name)
+
+    def _hear(self, endpoint: Endpoint, frame: AnyFrame, source: str) -> None:
+        index = endpoint.peers.index(source)
+        self.take(endpoint, endpoint.automaton.message(frame.message, (index, 0, 0)))
+        self._conclude(endpoint)
+
+    def _must_verify(self, receiver: Receiver, source: str) -> bool:
+        index = receiver.endpoint.peers.index(source)
+        return (receiver.endpoint.value(ends.claim, (0, 0, index)) is Claim.OUT
+                and receiver.poll() in (KVPoll.WAITING_FOR_INPUT, KVPoll.TRANSFERRING))
+
+    def _verify(self, receiver: Receiver, source: str, done: Done) -> None:
+        """Have what the source wrote copied and compared; then its *done* is heard (rule 2)."""
+        if source in receiver.unverified:
+            return
+        receiver.unverified[source] = done
+        pages = receiver.pages or ()
+        if sum(done.chunks) == len(pages):
+            self.plane.verify(receiver.life, source, done.chunks, pages)
+            return
+        del receiver.unverified[source]
+        receiver.blame = (f"{source} has sent {sum(done.chunks)} pages, and {len(pages)} were "
+                          f"published")
+        self._hear(receiver.endpoint, done, source)
+
+    def on_device(self) -> None:
+        for report in self.plane.reports():
+            if isinstance(report, Idle):
+                self._free_pages(self._settling.pop(report.life))
+                continue
+            endpoint = self.lives[report.life]
+            if isinstance(report, Verified):
+                self._verified(endpoint.owner, report)
+            else:
+                self._fenced(endpoint, report.source)
+
+    def _verified(self, receiver: Receiver, report: Verified) -> None:
+        endpoint, source = receiver.endpoint, report.source
+        done = receiver.unverified.pop(source)
+        receiver.metadata[source] = done.metadata
+        if report.clean:
+            index = endpoint.peers.index(source)
+            self.take(endpoint, endpoint.automaton.device(
+                (ends.content, (0, 0, 0, index, 0), True)))
+        else:
+            self.metrics.add("spoilt_chunks")
+            receiver.blame = f"the digest of what {source} wrote does not agree"
+        self._hear(endpoint, done, source)
+
+    def _fenced(self, endpoint: Endpoint, source: str) -> None:
+        self.metrics.add("fences_done")
+        place = 0, 0, endpoint.peers.index(source)
+        if endpoint.value(ends.claim, place) is Claim.FENCING:
+            self.take(endpoint, endpoint.automaton.device((ends.claim, place, Claim.FENCED)))
+        self._conclude(endpoint)
+
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """The detector: what depends on this peer hears of it at once."""
+        self.metrics.add("lost_peers")
+        for endpoint in list(self._of_peer.get(peer.name, {}).values()):
+            endpoint.owner.blame = f"lost connection to {peer.name}: {why}"
+            index = endpoint.peers.index(peer.name)
+            self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
+
+    def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        if name != "heartbeat":
+            endpoint.owner.blame = self.blame(name)
+
+    # In the loop: what the steps ask for
+
+    def on_room(self) -> None:
+        tries = min(len(self._wanting), LOOK_AHEAD)
+        passed: list[Receiver] = []
+        while tries and self._wanting:
+            tries -= 1
+            receiver = self._wanting.popleft()
+            if receiver.stage is Receiving.BOOTSTRAPPING and not self._grant(receiver):
+                passed.append(receiver)
+        self._wanting.extendleft(reversed(passed))
+
+    def _grant(self, receiver: Receiver) -> bool:
+        """Have the pool grant memory to the request at hand. Returns whether it is settled."""
+        life, endpoint, pages = receiver.life, receiver.endpoint, receiver.pages or ()
+        taken = next((page for page in pages if page in self._page_owner), None)
+        if taken is not None:
+            self.give_up(receiver, f"page {taken} belongs to {self._page_owner[taken]}")
+            return True
+        addresses = self.plane.lease(life, endpoint.peers, len(pages))
+        if addresses is None:
+            return False
+        granted = self._pool.fire("grant", h=life, b=life, g=life, m=receiver.slot)
+        if granted is None:
+            self.plane.release(life)
+            self.give_up(receiver, f"metadata slot {receiver.slot} belongs to another hand-over")
+            return True
+        self._page_owner.update(dict.fromkeys(pages, life))
+        self._leased[life] = self._now
+        self._addresses[life] = addresses
+        self.take(endpoint, endpoint.automaton.device(
+            (ends.memory, (0, 0), Memory.GIVEN), (ends.lease, (0, 0, 0), True),
+            (ends.page, (0, 0, 0), True), (ends.slot, (0, 0, 0), True)))
+        return True
+
+    def _mirror_memory(self, value: Memory, endpoint: Endpoint, _: Indices) -> None:
+        self._pool.set(ends.memory, (self.name, endpoint.life), value)
+
+    def _publish(self, endpoint: Endpoint, index: int) -> Publish:
+        life, receiver = self.life(endpoint), endpoint.owner
+        return Publish(life, self._addresses[life][endpoint.peers[index]], len(receiver.pages),
+                       receiver.sinks, self.endpoint)
+
+    def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
+        self.metrics.add("fences_started")
+        self.plane.fence(self.life(endpoint), endpoint.peers[indices[2]])
+
+    def _release_lease(self, endpoint: Endpoint, _: Indices) -> None:
+        life = self.life(endpoint)
+        self._pool.set(ends.lease, (self.name, life, life), False)
+        self.metrics.add("held_chunk_seconds", self._now - self._leased.pop(life))
+        self.plane.release(life)
+
+    def _release_pages(self, endpoint: Endpoint, _: Indices) -> None:
+        life, receiver = self.life(endpoint), endpoint.owner
+        self._pool.set(ends.page, (self.name, life, life), False)
+        self._pool.set(ends.slot, (self.name, life, receiver.slot), False)
+        self._pool.set(ends.memory, (self.name, life), Memory.UNASKED)
+        self._settling[life] = receiver
+        self.plane.settle(life)
+
+    def _free_pages(self, receiver: Receiver) -> None:
+        for page in receiver.pages or ():
+            del self._page_owner[page]
+        receiver.released = True
+        if receiver.on_released is not None:
+            receiver.on_released()
+        self._conclude(receiver.endpoint)
+
+    def _conclude(self, endpoint: Endpoint) -> None:
+        """Drop a life that the table is done with; the floor rises when the oldest is dropped."""
+        receiver: Receiver = endpoint.owner
+        life = receiver.life
+        if life not in self.lives or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state):
+            return
+        if receiver.unverified or life in self._settling:
+            return
+        del self.lives[life], self._open[life.generation]
+        self._addresses.pop(life, None)
+        for source in endpoint.peers:
+            del self._of_peer[source][life]
+
+    def floor(self) -> int:
+        return next(iter(self._open), self._generation)
+
+    def _enter(self, stage: Receiving, endpoint: Endpoint, _: Indices) -> None:
+        receiver: Receiver = endpoint.owner
+        self._stages[receiver.stage] -= 1
+        self._stages[stage] += 1
+        if stage is Receiving.SUCCESS:
+            self.metrics.add("handoffs_succeeded")
+            self.metrics.add("transfer_seconds", self._now - receiver.began)
+        elif stage is Receiving.FAILED:
+            receiver.failure = receiver.blame or "failed"
+            published = receiver.stage is not Receiving.BOOTSTRAPPING
+            self.metrics.add("transfer_failed_reqs" if published else "bootstrap_failed_reqs")
+        receiver.stage = stage
+
+    def _describe(self) -> None:
+        for name, about, stages in _GAUGES:
+            self.metrics.gauge(name, about, partial(self._count, stages))
+        self.metrics.gauge("num_decode_leases", "Lives that landing memory is leased to",
+                           lambda: len(self._leased))
+        self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
+                           lambda: len(self._page_owner))
+
+    def _count(self, stages: tuple[Receiving, ...]) -> int:
+        return sum(self._stages[stage] for stage in stages)
+
+    def close(self) -> None:
+        super().close()
+        self.plane.close()

@@ -1,0 +1,77 @@
+"""What a source remembers of lives that are over, and when it may forget.
+
+A life is remembered for as long as one of its sinks may still speak of it. Each batch of a sink
+says below which generation it is done with all lives, and a connection delivers in order, so what
+lies below the floors of all its sinks is never heard of again. The ranks of a sink's group die as
+one incarnation: when it is gone, so are all its lives, as soon as the source itself is done.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff.poll import SOURCE_IS_OVER
+
+NEVER: Final = 1 << 63
+
+
+class Memory:
+    """The lives of a node, and the floors below which they may be dropped."""
+
+    def __init__(self, lives: dict[Life, Endpoint]) -> None:
+        self._lives: Final = lives
+        self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
+        self._floors: Final[dict[int, dict[str, int]]] = {}
+        self._ended: Final[dict[Life, None]] = {}  # of incarnations that are gone
+
+    def add(self, life: Life, endpoint: Endpoint) -> None:
+        self._lives[life] = endpoint
+        generations = self._generations.setdefault(life.incarnation, {})
+        generations.setdefault(life.generation, []).append(life)
+
+    def forgotten(self, sink: str, life: Life) -> bool:
+        """Whether the sink has said that it is done with this life."""
+        return life.generation < self._floors.get(life.incarnation, {}).get(sink, 0)
+
+    def raise_floor(self, sink: str, incarnation: int, floor: int) -> None:
+        """The sink is done with all lives of its incarnation below this generation."""
+        floors = self._floors.setdefault(incarnation, {})
+        before = floors.get(sink, 0)
+        if floor <= before:
+            return
+        floors[sink] = floor
+        generations = self._generations.get(incarnation, {})
+        known = generations if floor - before > len(generations) else range(before, floor)
+        for generation in [g for g in known if g in generations and g < floor]:
+            kept = [life for life in generations[generation] if not self._drop(life, floors)]
+            if kept:
+                generations[generation] = kept
+            else:
+                del generations[generation]
+
+    def end(self, incarnation: int) -> None:
+        """The sinks of this incarnation are gone, and say nothing more."""
+        for lives in self._generations.pop(incarnation, {}).values():
+            self._ended.update(dict.fromkeys(lives))
+        self._floors.pop(incarnation, None)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Drop what is over of the incarnations that are gone."""
+        for life in list(self._over()):
+            del self._ended[life], self._lives[life]
+
+    def _over(self) -> Iterator[Life]:
+        for life in self._ended:
+            endpoint = self._lives[life]
+            if endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
+                yield life
+
+    def _drop(self, life: Life, floors: dict[str, int]) -> bool:
+        endpoint = self._lives[life]
+        done = all(floors.get(sink, 0) > life.generation for sink in endpoint.peers)
+        if done and endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
+            del self._lives[life]
+            return True
+        return False

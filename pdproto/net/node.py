@@ -1,0 +1,115 @@
+"""What both kinds of node share: endpoints that take events, and what follows from their steps."""
+
+import logging
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Final, TypeAlias
+
+from pdproto.check.layout import Indices
+from pdproto.net.metrics import Metrics
+from pdproto.net.shell import Link, Peer, Shell
+from pdproto.net.timers import Timers
+from pdproto.runtime.automaton import AnyMessage, Event, Step
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import AnyFrame, Batch, Life
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.symbols import Symbol
+
+log = logging.getLogger("pdproto.net")
+
+Reaction: TypeAlias = Callable[[Endpoint, Indices], None]
+Writer: TypeAlias = Callable[[Endpoint, int], AnyFrame]
+
+
+class Node(Shell):
+    """A shell with endpoints. What a step sends, changes and arms is acted upon here, by name.
+
+    Two tables say how the words of the tables meet the world: `writers`, which frame a message to
+    the i-th peer becomes, and `reactions`, what is done when a variable gets a value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        link: Link,
+        *,
+        role: str,
+        incarnation: int | None,
+        waits: Mapping[str, float] | None,
+        trace: Trace | None,
+    ) -> None:
+        timers = Timers(waits)
+        super().__init__(name, link, incarnation)
+        self.metrics: Final = Metrics({"node": name, "role": role})
+        self.lives: Final[dict[Life, Endpoint]] = {}
+        self.writers: Final[dict[AnyMessage, Writer]] = {}
+        self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {}
+        self._timers: Final = timers
+        self._trace: Final = trace
+        self._now = monotonic()
+
+    def take(self, endpoint: Endpoint, event: Event) -> Step:
+        """Let the event happen to the endpoint, and do what follows from it."""
+        step = endpoint.take(event)
+        if self._trace is not None:
+            self._trace.write(endpoint, step)
+        for message, indices in step.sent:
+            # A life names its other end in the last place of what it sends.
+            self._send(endpoint, message, indices[2])
+        for symbol, indices, value in step.changed:
+            reaction = self.reactions.get((symbol, value))
+            if reaction is not None:
+                reaction(endpoint, indices)
+        self._timers.follow(endpoint, self._now)
+        return step
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        for frame in batch.frames:
+            try:
+                self.on_frame(peer, frame)
+            except RemoteProtocolError as error:
+                self.metrics.add("refused_frames")
+                log.warning("node %s: dropped a message of %s about %s: %s", self.name, peer.name,
+                            frame.life, error)
+        self.on_floor(peer, batch.floor)
+
+    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        """A peer's message. Raises RemoteProtocolError for one that it may not send."""
+        raise NotImplementedError
+
+    def on_floor(self, peer: Peer, floor: int) -> None:
+        """The peer is done with every life of its incarnation below this generation."""
+
+    def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        """Before the rows of a timer fire: note what to blame, if they fail the hand-over."""
+
+    def on_turn(self, now: float) -> float | None:
+        self._now = now
+        self.on_device()
+        for name, endpoint in self._timers.due(now):
+            self.on_timer(name, endpoint)
+            self.take(endpoint, endpoint.automaton.timer(name))
+        self.on_room()
+        return self._timers.next()
+
+    def on_device(self) -> None:
+        """Collect what the data plane has to report."""
+
+    def on_room(self) -> None:
+        """Begin what has waited for room in the data plane."""
+
+    def blame(self, timer: str) -> str:
+        """What is said of a hand-over that a timer fails."""
+        return f"{timer} after {self._timers.seconds[timer]:g} s"
+
+    def _send(self, endpoint: Endpoint, message: AnyMessage, index: int) -> None:
+        peer = self.peers.get(endpoint.peers[index])
+        if peer is not None and not peer.lost:
+            self.say(peer, self.writers[message](endpoint, index))
+
+    def life(self, endpoint: Endpoint) -> Life:
+        if endpoint.life is None:
+            raise LocalProtocolError(f"{endpoint!r} has nobody to speak to")
+        return endpoint.life

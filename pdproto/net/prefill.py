@@ -1,0 +1,270 @@
+"""A prefill rank's node: it opens senders, and writes their pages where sinks want them.
+
+Rule 1: the table of the source decides (spec/handoff/source.py). Here its events are made, and what
+        its steps ask for is done.
+Rule 2: a sender belongs to a room, and is bound to the first life of that room that introduces
+        itself and has no sender yet. A life that comes before its sender waits for it.
+Rule 3: a life that has ended is remembered until all its sinks say that nothing more will come.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from pdproto.check.layout import Indices
+from pdproto.net.memory import Memory
+from pdproto.net.node import Node
+from pdproto.net.plane import Outcome, SourcePlane
+from pdproto.net.sender import Sender, source_automaton
+from pdproto.net.shell import Link, Peer
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import (
+    Abort,
+    AbortAck,
+    AnyFrame,
+    Done,
+    Drained,
+    Failed,
+    Introduce,
+    Life,
+    Publish,
+)
+from pdproto.spec.handoff import ends, roles
+from pdproto.spec.handoff.ends import Sending, Write
+
+_GAUGES: Final = (
+    ("num_prefill_bootstrap_queue_reqs", "Senders that wait for their sink",
+     (Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
+    ("num_prefill_inflight_queue_reqs", "Senders whose bytes are under way",
+     (Sending.TRANSFERRING,)),
+)
+
+
+class PrefillNode(Node):
+    """See the rules above. plane: how bytes move. waits: seconds by name of timer."""
+
+    def __init__(
+        self,
+        name: str,
+        plane: SourcePlane,
+        *,
+        link: Link | None = None,
+        waits: Mapping[str, float] | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(name, link or Link(), role="prefill", incarnation=None, waits=waits,
+                         trace=trace)
+        self.plane: Final = plane
+        self._unbound: Final[dict[int, deque[Sender]]] = {}
+        self._early: Final[dict[int, deque[Sender]]] = {}
+        self._posting: Final[deque[Endpoint]] = deque()
+        self._queued: Final[set[int]] = set()
+        self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
+        self._number = 0
+        self._memory: Final = Memory(self.lives)
+        self._stages: Final[dict[Sending, int]] = dict.fromkeys(Sending, 0)
+        self._describe()
+        self.writers.update({
+            ends.done: lambda e, _: Done(self.life(e), tuple(map(len, e.owner.chunks)),
+                                         e.owner.metadata),
+            ends.failed: lambda e, _: Failed(self.life(e), e.owner.failure or e.owner.blame),
+            ends.abort_ack: lambda e, _: AbortAck(self.life(e)),
+            ends.drained: lambda e, _: Drained(self.life(e)),
+        })
+        self.reactions.update({
+            (ends.write, Write.POSTED): self._post,
+            (ends.kv, False): self._release,
+
+        })
+        for stage in Sending:
+            self.reactions[ends.sending, stage] = partial(self._enter, stage)
+        plane.attach(self.wake)
+        self.start()
+
+    # For the application
+
+    def open(self, room: int, on_released: Callable[[], None] | None = None) -> Sender:
+        """A sender for a room. on_released: called in the loop when its pages are free again."""
+        sender = Sender(self, room)
+        sender.on_released = on_released
+        self.ask(lambda: self._open(sender))
+        return sender
+
+    # In the loop: what the application asks
+
+    def _open(self, sender: Sender) -> None:
+        self.metrics.add("handoffs_opened")
+        early = self._early.get(sender.room)
+        if early:
+            sender.adopt(early.popleft())
+            if not early:
+                del self._early[sender.room]
+        else:
+            self._unbound.setdefault(sender.room, deque()).append(sender)
+            self._stages[Sending.UNKNOWN] += 1
+        self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
+
+    def hand_over(
+        self, sender: Sender, pages: tuple[int, ...], last: bool, metadata: bytes
+    ) -> None:
+        """Have the table take one more chunk; the chunks that it counts grow until the last."""
+        endpoint, chunk = sender.endpoint, len(sender.chunks)
+        endpoint.move(source_automaton(len(endpoint.peers), chunk + 1 + (not last)))
+        sender.chunks.append(pages)
+        sender.metadata = metadata
+        sender.began = sender.began or self._now
+        self.take(endpoint, endpoint.automaton.call("send", (chunk,)))
+        self._want_room(endpoint)
+
+    def give_up(self, sender: Sender, reason: str) -> None:
+        sender.blame = reason
+        self.take(sender.endpoint, sender.endpoint.automaton.call("abort_sender"))
+
+    # In the loop: what sinks say
+
+    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        if not isinstance(frame, Introduce | Publish | Abort):
+            raise RemoteProtocolError(f"{frame.message} comes from a source")
+        life = frame.life
+        if life.incarnation != peer.incarnation:
+            raise RemoteProtocolError("the life is not of its own incarnation")
+        endpoint = self.lives.get(life)
+        if endpoint is None:
+            if self._memory.forgotten(peer.name, life):
+                self.metrics.add("stale_frames")
+                return
+            endpoint = self._meet(life)
+        named = (peer.name,) if isinstance(frame, Abort) else frame.sinks
+        self._extend(endpoint, (*named, peer.name))
+        automaton, index = endpoint.automaton, endpoint.peers.index(peer.name)
+        carried = 0
+        if isinstance(frame, Publish):
+            endpoint.owner.addresses.setdefault(index, frame.address)
+            carried = automaton.bits(ends.address, (index, 0, 0))
+        elif isinstance(frame, Abort):
+            endpoint.owner.blame = f"{peer.name}: {frame.reason}"
+        self.take(endpoint, automaton.message(frame.message, (index, 0, 0), carried))
+        self._want_room(endpoint)
+
+    def _meet(self, life: Life) -> Endpoint:
+        """The endpoint of a new life: of a sender that waits for its room, or of none yet."""
+        waiting = self._unbound.get(life.room)
+        if waiting:
+            sender = waiting.popleft()
+            if not waiting:
+                del self._unbound[life.room]
+        else:
+            sender = Sender(self, life.room)
+            self._early.setdefault(life.room, deque()).append(sender)
+            self._stages[Sending.UNKNOWN] += 1
+        sender.endpoint.life = life
+        self._memory.add(life, sender.endpoint)
+        return sender.endpoint
+
+    @staticmethod
+    def _extend(endpoint: Endpoint, sinks: tuple[str, ...]) -> None:
+        """Count the sinks of a life that the endpoint has not heard of yet."""
+        peers = tuple(dict.fromkeys((*endpoint.peers, *sinks)))
+        if len(peers) > max(1, len(endpoint.peers)):
+            chunks = endpoint.automaton.sizes[roles.Chunk]
+            endpoint.move(source_automaton(len(peers), chunks))
+        endpoint.peers = peers
+
+    def on_lost(self, peer: Peer, _why: str) -> None:
+        """A sink's end is no event of a source: its engine refuses, or a wait ends."""
+        self.metrics.add("lost_peers")
+        self._memory.end(peer.incarnation)
+
+    def on_floor(self, peer: Peer, floor: int) -> None:
+        self._memory.raise_floor(peer.name, peer.incarnation, floor)
+
+    # In the loop: what the steps ask for
+
+    def _want_room(self, endpoint: Endpoint) -> None:
+        if id(endpoint) not in self._queued and endpoint.automaton.waits(endpoint.state, "post"):
+            self._queued.add(id(endpoint))
+            self._posting.append(endpoint)
+
+    def on_room(self) -> None:
+        """Let writes be posted, one a hand-over in turn, while the engine has room."""
+        while self._posting and self.plane.has_room:
+            endpoint = self._posting.popleft()
+            step = self.take(endpoint, endpoint.automaton.pace("post"))
+            if step.rows:
+                self._posting.append(endpoint)
+            else:
+                self._queued.discard(id(endpoint))
+
+    def _post(self, endpoint: Endpoint, indices: Indices) -> None:
+        _, _, sink, chunk = indices
+        sender: Sender = endpoint.owner
+        self._number += 1
+        self._writes[self._number] = endpoint, sink, chunk
+        self.plane.post(self._number, self.life(endpoint), sender.addresses[sink],
+                        sender.chunks[:chunk + 1])
+
+    def on_device(self) -> None:
+        for number, outcome in self.plane.outcomes():
+            endpoint, sink, chunk = self._writes[number]
+            automaton = endpoint.automaton
+            if outcome is Outcome.ERROR:
+                endpoint.owner.blame = f"the engine gave up writing to {endpoint.peers[sink]}"
+                self.take(endpoint, automaton.completion("error", (sink, chunk)))
+                continue
+            del self._writes[number]
+            value = Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED
+            if value is Write.REFUSED:
+                endpoint.owner.blame = f"{endpoint.peers[sink]} has fenced this hand-over"
+                self.metrics.add("refused_writes")
+            self.take(endpoint, automaton.device((ends.write, (0, 0, sink, chunk), value)))
+            self._want_room(endpoint)
+
+    def _release(self, endpoint: Endpoint, _: Indices) -> None:
+        sender: Sender = endpoint.owner
+        sender.released = True
+        if sender.on_released is not None:
+            sender.on_released()
+
+    def _enter(self, stage: Sending, endpoint: Endpoint, _: Indices) -> None:
+        sender: Sender = endpoint.owner
+        self._stages[sender.stage] -= 1
+        self._stages[stage] += 1
+        if stage is Sending.SUCCESS:
+            self.metrics.add("handoffs_succeeded")
+            self.metrics.add("transfer_seconds", self._now - sender.began)
+        elif stage is Sending.FAILED:
+            sender.failure = sender.blame or "failed"
+            begun = sender.stage is Sending.TRANSFERRING
+            self.metrics.add("transfer_failed_reqs" if begun else "bootstrap_failed_reqs")
+            self._unbind(sender)
+        sender.stage = stage
+
+    def _unbind(self, sender: Sender) -> None:
+        """A sender that failed alone is not bound to whoever comes later."""
+        waiting = self._unbound.get(sender.room)
+        if waiting and sender in waiting:
+            waiting.remove(sender)
+            if not waiting:
+                del self._unbound[sender.room]
+
+    def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        endpoint.owner.blame = self.blame(name)
+
+    def _describe(self) -> None:
+        for name, about, stages in _GAUGES:
+            self.metrics.gauge(name, about, partial(self._count, stages))
+        self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
+                           lambda: len(self._writes))
+        self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
+                           lambda: len(self.lives))
+
+    def _count(self, stages: tuple[Sending, ...]) -> int:
+        return sum(self._stages[stage] for stage in stages)
+
+    def close(self) -> None:
+        super().close()
+        self.plane.close()
+

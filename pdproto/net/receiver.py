@@ -1,0 +1,78 @@
+"""What a decode rank's scheduler holds of a hand-over."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from pdproto.runtime.automaton import Automaton
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, Done, Life
+from pdproto.spec.handoff import roles
+from pdproto.spec.handoff.ends import Receiving
+from pdproto.spec.handoff.poll import RECEIVING_POLL, KVPoll
+from pdproto.spec.handoff.sink import SINK
+
+if TYPE_CHECKING:
+    from pdproto.net.decode import DecodeNode
+
+
+@cache
+def sink_automaton(sources: int) -> Automaton:
+    """The sink's table for a hand-over from so many sources. What a life has of memory is one."""
+    sizes = {roles.Sink: 1, roles.Life: 1, roles.Source: sources, roles.Landing: 1,
+             roles.Page: 1, roles.Slot: 1, roles.Chunk: 1}
+    return Automaton(SINK, sizes)
+
+
+class Receiver:
+    """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
+
+    __slots__ = ("_node", "began", "blame", "endpoint", "failure", "life", "metadata",
+                 "on_released", "pages", "released", "sinks", "slot", "stage", "unverified")
+
+    def __init__(
+        self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
+    ) -> None:
+        self._node = node
+        self.sinks: Final = sinks
+        self.life: Final = life
+        self.endpoint: Final = Endpoint(sink_automaton(len(sources)), life, sources, self)
+        self.pages: tuple[int, ...] | None = None
+        self.slot: int | None = None
+        self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
+        self.unverified: dict[str, Done] = {}
+        self.blame = ""
+        self.failure: str | None = None
+        self.released = False
+        self.on_released: Callable[[], None] | None = None
+        self.began = 0.0
+        self.stage = Receiving.UNKNOWN
+
+    def poll(self) -> KVPoll:
+        """Where the hand-over stands. Asking changes nothing."""
+        return self.endpoint.automaton.read(RECEIVING_POLL, self.endpoint.state)
+
+    def publish(self, pages: Sequence[int], slot: int = 0) -> None:
+        """Give the hand-over its memory: pages of the pool, and a slot for the metadata row.
+
+        They belong to it until `released`: after a failure as soon as nothing is copied into them,
+        after Success when it is closed. Raises LocalProtocolError for a second call.
+        """
+        if self.pages is not None:
+            raise LocalProtocolError(f"{self.life} has its pages")
+        if len(pages) > PAGES_MAX or len(set(pages)) != len(pages):
+            raise LocalProtocolError(f"{self.life}: want at most {PAGES_MAX:,} pages, each once")
+        self.pages, self.slot = tuple(pages), slot
+        self._node.ask(lambda: self._node.want_memory(self))
+
+    def abort(self, reason: str = "aborted by decode") -> None:
+        """Give the hand-over up. It ends with FAILED, unless it has ended already."""
+        self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))
+
+    def close(self) -> None:
+        """The answer has been generated: the pages of a hand-over that succeeded are free."""
+        self._node.ask(lambda: self._node.finish(self))
+
+    def __repr__(self) -> str:
+        return f"<Receiver of {self.life}: {self.endpoint!r}>"

@@ -1,0 +1,83 @@
+"""What a prefill rank's scheduler holds of a hand-over."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from pdproto.runtime.automaton import Automaton
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, REASON_MAX
+from pdproto.spec.handoff import roles
+from pdproto.spec.handoff.ends import Sending
+from pdproto.spec.handoff.poll import SENDING_POLL, KVPoll
+from pdproto.spec.handoff.source import SOURCE
+
+if TYPE_CHECKING:
+    from pdproto.net.prefill import PrefillNode
+
+
+@cache
+def source_automaton(sinks: int, chunks: int) -> Automaton:
+    """The source's table for a hand-over to so many sinks, in so many chunks."""
+    sizes = {roles.Source: 1, roles.Life: 1, roles.Sink: sinks, roles.Landing: 1,
+             roles.Chunk: chunks}
+    return Automaton(SOURCE, sizes, paced=("post",))
+
+
+class Sender:
+    """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
+
+    __slots__ = ("_last", "_node", "addresses", "began", "blame", "chunks", "endpoint", "failure",
+                 "metadata", "on_released", "released", "room", "stage")
+
+    def __init__(self, node: "PrefillNode", room: int) -> None:
+        self._node = node
+        self._last = False
+        self.room: Final = room
+        self.endpoint = Endpoint(source_automaton(1, 2), None, (), self)
+        self.addresses: dict[int, bytes] = {}
+        self.chunks: list[Sequence[int]] = []
+        self.metadata = b""
+        self.blame = ""
+        self.failure: str | None = None
+        self.released = False
+        self.on_released: Callable[[], None] | None = None
+        self.began = 0.0
+        self.stage = Sending.UNKNOWN
+
+    def adopt(self, early: "Sender") -> None:
+        """Take over what has come for this room before it was opened."""
+        self.endpoint, self.endpoint.owner = early.endpoint, self
+        self.addresses, self.blame, self.failure = early.addresses, early.blame, early.failure
+        self.stage = early.stage
+
+    def poll(self) -> KVPoll:
+        """Where the hand-over stands. Asking changes nothing."""
+        return self.endpoint.automaton.read(SENDING_POLL, self.endpoint.state)
+
+    def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
+        """Hand over pages of the pool, in the order of the request's tokens.
+
+        last: nothing follows. metadata: the request's metadata row, with the last pages (at most
+        1 MiB). The pages belong to the hand-over until `released`. Raises LocalProtocolError before
+        the poll says WAITING_FOR_INPUT, and after the last pages.
+        """
+        if self._last:
+            raise LocalProtocolError(f"room {self.room}: the last pages have been sent")
+        if len(metadata) > METADATA_MAX:
+            raise LocalProtocolError(f"room {self.room}: metadata of {len(metadata):,} bytes; "
+                                     f"{METADATA_MAX:,} is the limit")
+        if len(self.chunks) >= CHUNKS_MAX:
+            raise LocalProtocolError(f"room {self.room}: over {CHUNKS_MAX:,} chunks")
+        if self.poll() is KVPoll.BOOTSTRAPPING:
+            raise LocalProtocolError(f"room {self.room}: no sink has published where the pages go")
+        self._last = last
+        self._node.ask(lambda: self._node.hand_over(self, tuple(pages), last, metadata))
+
+    def abort(self, reason: str = "aborted by prefill") -> None:
+        """Give the hand-over up. It ends with FAILED, unless it has ended already."""
+        self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))
+
+    def __repr__(self) -> str:
+        return f"<Sender of room {self.room}: {self.endpoint!r}>"
