@@ -17,6 +17,7 @@ from pdproto.spec.handoff.ends import (
     abort,
     abort_ack,
     b,
+    c,
     claim,
     d,
     done,
@@ -38,9 +39,9 @@ from pdproto.spec.handoff.ends import (
     source,
     write,
 )
-from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNDER_WAY
-from pdproto.spec.handoff.source import ALL_LANDED, QUIESCENT, QUIET, RUNNING, other, spot
+from pdproto.spec.handoff.source import ALL_LANDED, QUIESCENT, QUIET, RUNNING, other, part
 from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, SYSTEM
 from pdproto.spec.language import (
     ANY,
@@ -57,12 +58,13 @@ from pdproto.spec.language import (
     Timer,
     each,
     edited,
-    exists,
     forall,
     implies,
 )
 
-ONE: Final = Configuration({Source: 1, Sink: 1, Life: 1, Landing: 1, Page: 1}, dead_bits=True)
+ONE: Final = Configuration(
+    {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}, dead_bits=True
+)
 TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
 TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
 CRASHING: Final = replace(ONE, faults=("crash",))
@@ -178,8 +180,8 @@ COMPLETION: Final = (
         "Decode read before the data was there: completion was signalled too early.",
         edited(DIRECT, "B40", ReplaceRow("succeed", Row(
             "succeed", at=Sending.TRANSFERRING, to=Sending.SUCCESS,
-            when=forall(other, implies(feeds(p, other), exists(
-                spot, write(p, h, other, spot).among(Write.POSTED, Write.LANDED)))),
+            when=forall((other, part), implies(
+                feeds(p, other), write(p, h, other, part).among(Write.POSTED, Write.LANDED))),
             send=[each(d, done(p, h, d), where=feeds(p, d))]))),
         ONE, READ),
     Bug("R8a", "sglang, from the code of 0.5.23",
@@ -249,9 +251,9 @@ TIMERS: Final = (
     Bug("B38", "sglang #28086, #28236",
         "Prefill kept requests whose decode server had died.",
         edited(SYSTEM, "B38", ReplaceRow("refuse", Row(
-            "refuse", choose=(p, h, d, b),
-            when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) == Claim.FENCED],
-            do=[write(p, h, d, b).to(Write.REFUSED)]))),
+            "refuse", choose=(p, h, d, c),
+            when=[write(p, h, d, c) == Write.POSTED, claim(d, h, p) == Claim.FENCED],
+            do=[write(p, h, d, c).to(Write.REFUSED)]))),
         SINK_CRASHING, "L1_a_source_ends", note="nothing tells the source"),
     Bug("B64", "sglang #31800",
         "Admission slots leaked: a transfer that stuck half-way had no timer.",

@@ -8,7 +8,7 @@ in source.py, sink.py and engine.py.
 
 from typing import Final
 
-from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.language import Machine, Message, Rigid, Sizes, State, Tuples, auto
 
 
@@ -36,10 +36,9 @@ class Receiving(State):
 
 
 class Write(State):
-    """One source's write into one landing chunk. READY: the address is known."""
+    """One source's write of one of its chunks to one sink."""
 
     NONE = auto()
-    READY = auto()
     POSTED = auto()
     LANDED = auto()
     REFUSED = auto()
@@ -67,7 +66,7 @@ class Claim(State):
 
 
 class Memory(State):
-    """A life's request for memory of its decode rank: one landing chunk and one page."""
+    """A life's request for memory of its decode rank: landing chunk, page and metadata slot."""
 
     UNASKED = auto()
     ASKED = auto()
@@ -75,7 +74,7 @@ class Memory(State):
 
 
 p, d, h, k = Source("p"), Sink("d"), Life("h"), Life("k")
-b, g = Landing("b"), Page("g")
+b, g, m, c = Landing("b"), Page("g"), Slot("m"), Chunk("c")
 
 
 def _all_pairs(sizes: Sizes) -> Tuples:
@@ -110,9 +109,10 @@ kv = source.relation("kv")  # the pages from which the engine reads
 drain = source.function("drain", Drain, Sink, edges={
     Drain.UNASKED: (Drain.ASKED,), Drain.ASKED: (Drain.SAID,),
 })
-write = source.function("write", Write, Sink, Landing, edges={
-    Write.NONE: (Write.READY,),
-    Write.READY: (Write.POSTED,),
+handed = source.relation("handed", Chunk)  # the caller has handed this chunk over
+target = source.relation("target", Sink, Landing)  # the address that this sink has published
+write = source.function("write", Write, Sink, Chunk, edges={
+    Write.NONE: (Write.POSTED,),
     Write.POSTED: (Write.LANDED, Write.REFUSED),
 })
 write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
@@ -131,8 +131,11 @@ lease = sink.relation("lease", Landing)
 lease.shared_with(pool, writes=(True,))
 page = sink.relation("page", Page)
 page.shared_with(pool, writes=(True,))
+slot = sink.relation("slot", Slot)
+slot.shared_with(pool, writes=(True,))
 address = sink.relation("address", Landing)  # the chunk that this life ever had, for `publish`
-content = sink.relation("content", Landing, Source)  # this source's part of it holds our bytes
+# The place of this source's chunk in our landing chunk holds the bytes of our life.
+content = sink.relation("content", Landing, Source, Chunk)
 content.shared_with(engine, writes=(True,))
 _OVER: Final = (Claim.LANDED, Claim.DRAINED)
 claim = sink.function("claim", Claim, Source, edges={

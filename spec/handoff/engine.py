@@ -22,6 +22,7 @@ from pdproto.spec.handoff.ends import (
     abort,
     abort_ack,
     b,
+    c,
     can_fence,
     claim,
     content,
@@ -41,6 +42,8 @@ from pdproto.spec.handoff.ends import (
     publish,
     receiving,
     sending,
+    slot,
+    target,
     write,
 )
 from pdproto.spec.language import ANY, Machine, Row, Table, lose
@@ -48,15 +51,15 @@ from pdproto.spec.language import ANY, Machine, Row, Table, lose
 world = Machine("world", world=True)
 
 ENGINE: Final = Table(engine, rows=(
-    Row("land", choose=(p, h, d, b),
-        when=[write(p, h, d, b) == Write.POSTED, claim(d, h, p) != Claim.FENCED,
-              receiving(d, h) != Receiving.GONE],
-        do=[write(p, h, d, b).to(Write.LANDED), content(d, h, b, p).to(True)], fair=False,
+    Row("land", choose=(p, h, d, b, c),
+        when=[write(p, h, d, c) == Write.POSTED, target(p, h, d, b),
+              claim(d, h, p) != Claim.FENCED, receiving(d, h) != Receiving.GONE],
+        do=[write(p, h, d, c).to(Write.LANDED), content(d, h, b, p, c).to(True)], fair=False,
         why="late, or never: nobody may count on it"),
-    Row("refuse", choose=(p, h, d, b),
-        when=[write(p, h, d, b) == Write.POSTED,
+    Row("refuse", choose=(p, h, d, c),
+        when=[write(p, h, d, c) == Write.POSTED,
               (claim(d, h, p) == Claim.FENCED) | (receiving(d, h) == Receiving.GONE)],
-        do=[write(p, h, d, b).to(Write.REFUSED)],
+        do=[write(p, h, d, c).to(Write.REFUSED)],
         why="the sink keeps this source out, or its connections have ended with it"),
     Row("finish_fence", choose=(d, h, p),
         when=[claim(d, h, p) == Claim.FENCING, can_fence(d) | (sending(p, h) == Sending.GONE)],
@@ -76,13 +79,15 @@ CRASH: Final = Table(world, rows=(
 SINK_CRASH: Final = Table(world, rows=(
     Row("vanish_sink", choose=(d,),
         do=[receiving(d, ANY).to(Receiving.GONE), memory(d, ANY).to(Memory.UNASKED),
-            lease(d, ANY, ANY).to(False), page(d, ANY, ANY).to(False)],
+            lease(d, ANY, ANY).to(False), page(d, ANY, ANY).to(False),
+            slot(d, ANY, ANY).to(False)],
         fair=False, why="the process dies, and its memory with it"),
 ))
 
 STRAY: Final = Table(world, rows=(
-    Row("stray", choose=(p, h, d, b, k),
-        when=[h.differs(k), write(p, h, d, b) == Write.REFUSED, lease(d, k, b)],
-        do=[content(d, k, b, p).to(False)], fair=False,
+    Row("stray", choose=(p, h, d, b, k, c),
+        when=[h.differs(k), write(p, h, d, c) == Write.REFUSED, target(p, h, d, b),
+              lease(d, k, b)],
+        do=[content(d, k, b, p, c).to(False)], fair=False,
         why="a write that was refused lands all the same, where somebody else's bytes are"),
 ))

@@ -27,8 +27,13 @@ class Landing(Sort, prefix="b"):
     """A landing chunk: memory that a sink leases to one life for remote writes."""
 
 
+class Chunk(Sort, ordered=True, prefix="c"):
+    """A part of what a source sends to a sink: pages of KV in order, then recurrent state, then
+    the metadata row."""
+
+
 class Slot(Sort, prefix="m"):
-    """A metadata slot of a source."""
+    """A metadata slot: where one life's metadata row is kept, at a source or at a sink."""
 
 
 class Attempt(Sort, ordered=True, prefix="a"):

@@ -6,7 +6,8 @@ Rule 2: it commits when every source says that its part has landed, and the dige
 Rule 3: a lease ends when every source that was given the address has landed, has drained or is
         fenced. No clock ends it: a time-out asks for a fence.
 Rule 4: a failure, wherever it comes from, stops every source, and is repeated until they answer.
-Rule 5: the page is the sink's alone. It is free as soon as the life has failed.
+Rule 5: the page and the metadata slot are the sink's alone: what lands is copied into them when it
+        commits. They are free as soon as the life has failed.
 """
 
 from typing import Final
@@ -32,6 +33,7 @@ from pdproto.spec.handoff.ends import (
     introduce,
     k,
     lease,
+    m,
     memory,
     p,
     page,
@@ -39,8 +41,9 @@ from pdproto.spec.handoff.ends import (
     publish,
     receiving,
     sink,
+    slot,
 )
-from pdproto.spec.handoff.roles import Source
+from pdproto.spec.handoff.roles import Chunk, Source
 from pdproto.spec.language import (
     ANY,
     Call,
@@ -55,7 +58,7 @@ from pdproto.spec.language import (
     implies,
 )
 
-q = Source("q")
+q, part = Source("q"), Chunk("part")
 
 UNDER_WAY: Final = (Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING)
 PUBLISHED: Final = (Receiving.WAITING, Receiving.TRANSFERRING)
@@ -68,11 +71,14 @@ UNANSWERED: Final = (Claim.TOLD, Claim.OUT, Claim.STOPPING)
 
 ALL_LANDED: Final = forall(q, implies(feeds(q, d), claim(d, h, q) == Claim.LANDED))
 NO_CLAIM: Final = forall(q, implies(feeds(q, d), ~claim(d, h, q).among(*THREATENS)))
-INTACT: Final = forall(q, implies(feeds(q, d), content(d, h, b, q)))
-SPOILT: Final = exists(q, feeds(q, d) & ~content(d, h, b, q))
+INTACT: Final = forall((q, part), implies(feeds(q, d), content(d, h, b, q, part)))
+SPOILT: Final = exists((q, part), feeds(q, d) & ~content(d, h, b, q, part))
 
-# What every failure does: the page is free, the request for memory withdrawn, all sources told.
-DROP: Final = (page(d, h, ANY).to(False), memory(d, h).to(Memory.UNASKED))
+# What every failure does: page and slot are free, the request for memory withdrawn, all sources
+# told.
+DROP: Final = (
+    page(d, h, ANY).to(False), slot(d, h, ANY).to(False), memory(d, h).to(Memory.UNASKED)
+)
 STOP_ALL: Final = each(q, abort(d, h, q), where=feeds(q, d))
 
 SINK: Final = Table(sink, state=receiving, rows=(
@@ -98,8 +104,10 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("find_spoilt", at=Receiving.TRANSFERRING, to=Receiving.FAILED, choose=(b,),
         when=[address(d, h, b), ALL_LANDED, SPOILT], do=DROP, send=[STOP_ALL],
         why="the digest disagrees: somebody has written into our chunk"),
-    Row("finish", on=Call("finish"), at=Receiving.SUCCESS, choose=(g,), when=page(d, h, g),
-        do=[page(d, h, g).to(False)], fair=True, why="no answer is generated for ever"),
+    Row("finish", on=Call("finish"), at=Receiving.SUCCESS, choose=(g, m),
+        when=[page(d, h, g), slot(d, h, m)],
+        do=[page(d, h, g).to(False), slot(d, h, m).to(False)], fair=True,
+        why="no answer is generated for ever"),
 
     Row("abort_receive", on=Call("abort_receiver"), at=UNDER_WAY, to=Receiving.FAILED,
         do=DROP, send=[STOP_ALL], why="the client has left, or the server ends the request"),
@@ -174,9 +182,10 @@ SINK: Final = Table(sink, state=receiving, rows=(
 ))
 
 POOL: Final = Table(pool, rows=(
-    Row("grant", choose=(h, b, g),
+    Row("grant", choose=(h, b, g, m),
         when=[memory(d, h) == Memory.ASKED,
-              forall(k, ~lease(d, k, b)), forall(k, ~page(d, k, g))],
-        do=[memory(d, h).to(Memory.GIVEN), lease(d, h, b).to(True), page(d, h, g).to(True)],
-        why="a chunk and a page that are nobody's, both at once"),
+              forall(k, ~lease(d, k, b)), forall(k, ~page(d, k, g)), forall(k, ~slot(d, k, m))],
+        do=[memory(d, h).to(Memory.GIVEN), lease(d, h, b).to(True), page(d, h, g).to(True),
+            slot(d, h, m).to(True)],
+        why="a landing chunk, a page and a slot that are nobody's, all at once"),
 ))

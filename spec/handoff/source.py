@@ -1,11 +1,15 @@
 """The source: a prefill rank, once for each life of a room that it hands over.
 
-Rule 1: it writes only to an address that this life's sink published, and only while TRANSFERRING.
+Rule 1: it writes only to an address that this life's sink published, and only while TRANSFERRING:
+        each chunk after those that the caller handed over before it, so the metadata row last.
 Rule 2: Success and Failed are for good. Failed begins no write, but ends none either.
 Rule 3: DRAINED to a sink means that nothing of this life is being written there, or ever will be;
         ABORT_ACK means that the abort has been heard, and no more.
 Rule 4: the pages that the engine reads are held until no write of this life is under way.
 Rule 5: every sink that introduced itself hears of a failure at once; who comes later is told then.
+
+A call that no row answers is the caller's mistake, which it is told of: a chunk out of turn, or one
+before every sink has published (a poll answers WaitingForInput from then on).
 
 A life that ended is remembered as Success or Failed, so that what comes late meets the same answer.
 """
@@ -20,6 +24,7 @@ from pdproto.spec.handoff.ends import (
     abort_ack,
     address,
     b,
+    c,
     d,
     done,
     drain,
@@ -27,6 +32,7 @@ from pdproto.spec.handoff.ends import (
     failed,
     feeds,
     h,
+    handed,
     introduce,
     known,
     kv,
@@ -34,9 +40,10 @@ from pdproto.spec.handoff.ends import (
     publish,
     sending,
     source,
+    target,
     write,
 )
-from pdproto.spec.handoff.roles import Landing, Sink
+from pdproto.spec.handoff.roles import Chunk, Landing, Sink
 from pdproto.spec.language import (
     Call,
     Completion,
@@ -51,26 +58,30 @@ from pdproto.spec.language import (
     implies,
 )
 
-other, spot = Sink("other"), Landing("spot")
+other, spot, part = Sink("other"), Landing("spot"), Chunk("part")
 
 OPEN: Final = (Sending.UNKNOWN, Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
 RUNNING: Final = (Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
 ENDED: Final = (Sending.SUCCESS, Sending.FAILED)
 
 # This sink has not said where its part goes.
-UNADDRESSED: Final = forall(spot, write(p, h, d, spot) == Write.NONE)
+UNADDRESSED: Final = forall(spot, ~target(p, h, d, spot))
 # Nothing of this life is under way to this sink; to any sink.
-QUIET: Final = forall(spot, write(p, h, d, spot) != Write.POSTED)
-QUIESCENT: Final = forall((other, spot), write(p, h, other, spot) != Write.POSTED)
+QUIET: Final = forall(part, write(p, h, d, part) != Write.POSTED)
+QUIESCENT: Final = forall((other, part), write(p, h, other, part) != Write.POSTED)
 # Every sink that this source feeds has said where its part goes.
 ALL_PUBLISHED: Final = forall(
-    other, implies(feeds(p, other), exists(spot, write(p, h, other, spot) == Write.READY))
+    other, implies(feeds(p, other), exists(spot, target(p, h, other, spot)))
 )
+# Chunks are handed over in their order, and go to each sink in that order.
+EARLIER_HANDED: Final = forall(part, implies(part.before(c), handed(p, h, part)))
+EARLIER_POSTED: Final = forall(
+    part, implies(part.before(c), write(p, h, d, part).among(Write.POSTED, Write.LANDED))
+)
+MORE_TO_COME: Final = exists(part, ~handed(p, h, part))
+# Every chunk has been handed over, and is at every sink that this source feeds.
 ALL_LANDED: Final = forall(
-    other, implies(feeds(p, other), exists(spot, write(p, h, other, spot) == Write.LANDED))
-)
-NOTHING_OPEN: Final = forall(
-    (other, spot), write(p, h, other, spot).among(Write.NONE, Write.LANDED)
+    (other, part), implies(feeds(p, other), write(p, h, other, part) == Write.LANDED)
 )
 
 SOURCE: Final = Table(source, state=sending, rows=(
@@ -81,25 +92,37 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Row("meet", on=introduce(d, h, p), at=OPEN, do=[known(p, h, d).to(True)],
         why="it has nothing to offer yet, but must hear of it if we fail"),
     Row("learn", on=publish(d, h, p), at=OPEN, choose=(b,), when=[address(d, h, b), UNADDRESSED],
-        do=[write(p, h, d, b).to(Write.READY), known(p, h, d).to(True)]),
-    Row("send", on=Call("send"), at=Sending.BOOTSTRAPPING, to=Sending.TRANSFERRING,
-        when=ALL_PUBLISHED),
-    Row("post", at=Sending.TRANSFERRING, choose=(d, b), when=write(p, h, d, b) == Write.READY,
-        do=[write(p, h, d, b).to(Write.POSTED)],
-        why="the worker looks at the state again before every destination"),
+        do=[target(p, h, d, b).to(True), known(p, h, d).to(True)]),
+    Row("send", on=Call("send", c), at=Sending.BOOTSTRAPPING, to=Sending.TRANSFERRING,
+        when=[ALL_PUBLISHED, EARLIER_HANDED], do=[handed(p, h, c).to(True)]),
+    Row("send_more", on=Call("send", c), at=Sending.TRANSFERRING,
+        when=[~handed(p, h, c), EARLIER_HANDED], do=[handed(p, h, c).to(True)],
+        why="prefill hands over the chunks as it computes them"),
+    Ignore(Call("send", c), at=(Sending.TRANSFERRING, Sending.SUCCESS), when=handed(p, h, c),
+           why="it has been handed over, and is sent once"),
+    Ignore(Call("send", c), at=(Sending.FAILED, Sending.GONE),
+           why="the hand-over ended while prefill was computing: the caller polls Failed"),
+    Row("post", at=Sending.TRANSFERRING, choose=(d, b, c),
+        when=[feeds(p, d), target(p, h, d, b), handed(p, h, c), write(p, h, d, c) == Write.NONE,
+              EARLIER_POSTED],
+        do=[write(p, h, d, c).to(Write.POSTED)],
+        why="the worker looks at the state again before every chunk and every destination"),
     Row("succeed", at=Sending.TRANSFERRING, to=Sending.SUCCESS,
-        when=[ALL_LANDED, NOTHING_OPEN], send=[each(d, done(p, h, d), where=feeds(p, d))]),
-    Row("meet_refusal", at=Sending.TRANSFERRING, to=Sending.FAILED, choose=(d, b),
-        when=write(p, h, d, b) == Write.REFUSED,
+        when=ALL_LANDED, send=[each(d, done(p, h, d), where=feeds(p, d))]),
+    Row("meet_refusal", at=Sending.TRANSFERRING, to=Sending.FAILED, choose=(d, c),
+        when=write(p, h, d, c) == Write.REFUSED,
         why="a sink has fenced us: it has given this life up"),
     Row("give_up_waiting", on=Timer("bootstrap_timeout"), at=Sending.BOOTSTRAPPING,
         to=Sending.FAILED, why="a request that reached one server only must end there"),
-    Row("meet_error", on=Completion("error", d, b), at=Sending.TRANSFERRING, to=Sending.FAILED,
-        when=write(p, h, d, b) == Write.POSTED, fair=False,
+    Row("give_up_sending", on=Timer("transfer_timeout"), at=Sending.TRANSFERRING,
+        to=Sending.FAILED, when=MORE_TO_COME,
+        why="the rest was never handed over, and without a write nothing tells of a dead sink"),
+    Row("meet_error", on=Completion("error", d, c), at=Sending.TRANSFERRING, to=Sending.FAILED,
+        when=write(p, h, d, c) == Write.POSTED, fair=False,
         why="the engine gives up on a write that may still land: failed is not quiescent"),
-    Ignore(Completion("error", d, b), at=Sending.TRANSFERRING,
-           when=write(p, h, d, b) != Write.POSTED, why="it has ended after all"),
-    Ignore(Completion("error", d, b),
+    Ignore(Completion("error", d, c), at=Sending.TRANSFERRING,
+           when=write(p, h, d, c) != Write.POSTED, why="it has ended after all"),
+    Ignore(Completion("error", d, c),
            at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING, *ENDED, Sending.GONE),
            why="nobody counts on this write any more"),
     Row("abort_send", on=Call("abort_sender"), at=RUNNING, to=Sending.FAILED,
@@ -132,7 +155,7 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Row("done_again", on=publish(d, h, p), at=Sending.SUCCESS, send=[done(p, h, d)],
         why="the answer may have been lost"),
     Ignore(introduce(d, h, p), at=Sending.SUCCESS, why="it has published since, so that is late"),
-    Ignore(publish(d, h, p), at=OPEN, when=exists(spot, write(p, h, d, spot) != Write.NONE),
+    Ignore(publish(d, h, p), at=OPEN, when=exists(spot, target(p, h, d, spot)),
            why="the address is known"),
     Reject(publish(d, h, p), at=OPEN, when=[UNADDRESSED, forall(spot, ~address(d, h, spot))],
            why="it publishes nothing"),

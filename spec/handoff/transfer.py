@@ -29,6 +29,7 @@ from pdproto.spec.handoff.ends import (
     Write,
     address,
     b,
+    c,
     can_fence,
     claim,
     content,
@@ -37,20 +38,24 @@ from pdproto.spec.handoff.ends import (
     feeds,
     g,
     h,
+    handed,
     k,
     kv,
     lease,
+    m,
     memory,
     p,
     page,
     receiving,
     sending,
+    slot,
+    target,
     write,
 )
 from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, SINK_CRASH, STRAY
-from pdproto.spec.handoff.roles import Landing, Life, Page, Sink, Source
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
-from pdproto.spec.handoff.source import SOURCE
+from pdproto.spec.handoff.source import SOURCE, part
 from pdproto.spec.language import (
     Always,
     Call,
@@ -104,25 +109,34 @@ SAFETY: Final = (
     OnRow("S1_no_write_into_anothers_memory", "land", lease(d, h, b),
           why="a write lands only in memory that is leased to its own life"),
     Sometimes("S1_a_write_lands_after_the_failure", all_of(
-        GIVEN_UP, write(p, h, d, b) == Write.LANDED, lease(d, h, b))),
+        GIVEN_UP, write(p, h, d, c) == Write.LANDED, lease(d, h, b))),
     Always("S1_one_life_a_chunk", implies(lease(d, h, b) & lease(d, k, b), h.same(k)),
            why="a landing chunk is leased to one life at a time"),
     Sometimes("S1_a_chunk_is_free_after_a_failure", all_of(
         GIVEN_UP, address(d, h, b), ~lease(d, h, b))),
     OnRow("S2_complete_when_committed", "commit",
-          forall(p, implies(feeds(p, d),
-                            content(d, h, b, p) & (write(p, h, d, b) == Write.LANDED))),
+          forall((p, c), implies(feeds(p, d), all_of(
+              content(d, h, b, p, c), write(p, h, d, c) == Write.LANDED, target(p, h, d, b)))),
           why="what is committed is every part of this life, and nothing else"),
     Sometimes("S2_somebody_commits", COMMITTED),
+    OnRow("S2_chunks_go_in_order", "post",
+          forall(part, implies(part.before(c), write(p, h, d, part) != Write.NONE)),
+          why="the metadata row is the last to go to a sink"),
     OnRow("S8_source_pages_are_held", "land", kv(p, h),
           why="the engine reads no page that its owner may have used again"),
     Sometimes("S8_they_are_held_past_a_failure", all_of(
-        sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, b) == Write.POSTED)),
+        sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, c) == Write.POSTED)),
     Always("S10_drained_means_quiescent",
-           implies(drained(p, h, d), all_of(write(p, h, d, b) != Write.POSTED,
+           implies(drained(p, h, d), all_of(write(p, h, d, c) != Write.POSTED,
                                             sending(p, h) != Sending.TRANSFERRING)),
            why="who has said DRAINED writes nothing, and begins nothing"),
-    Sometimes("S10_a_write_is_drained", drained(p, h, d) & (write(p, h, d, b) == Write.LANDED)),
+    Sometimes("S10_a_write_is_drained", drained(p, h, d) & (write(p, h, d, c) == Write.LANDED)),
+    OnRow("S11_who_writes_has_not_failed", "post",
+          all_of(sending(p, h) == Sending.TRANSFERRING, handed(p, h, c), address(d, h, b)),
+          why="a failure skips the chunks and the destinations that remain"),
+    Sometimes("S11_a_failure_skips_a_chunk", all_of(
+        sending(p, h) == Sending.FAILED, handed(p, h, c), feeds(p, d),
+        write(p, h, d, c) == Write.NONE)),
     Always("S14_no_success_after_a_failure",
            implies(COMMITTED & feeds(p, d), sending(p, h).among(Sending.SUCCESS, Sending.GONE)),
            why="a sink that answers Success contradicts no source"),
@@ -134,7 +148,11 @@ PAGES: Final = (
     Always("S1_one_life_a_page", implies(page(d, h, g) & page(d, k, g), h.same(k)),
            why="a page belongs to one life at a time"),
     Sometimes("S1_a_page_is_free_while_a_write_is_under_way", all_of(
-        write(p, h, d, b) == Write.POSTED, lease(d, h, b), forall((h, g), ~page(d, h, g)))),
+        write(p, h, d, c) == Write.POSTED, lease(d, h, b), forall((h, g), ~page(d, h, g)))),
+    Always("S6_one_life_a_slot", implies(slot(d, h, m) & slot(d, k, m), h.same(k)),
+           why="a metadata slot has at most one owner"),
+    Sometimes("S6_a_slot_is_free_while_a_write_is_under_way", all_of(
+        write(p, h, d, c) == Write.POSTED, lease(d, h, b), forall((h, m), ~slot(d, h, m)))),
 )
 
 LIVENESS: Final = (
@@ -149,6 +167,8 @@ LIVENESS: Final = (
            why="whatever is lost, and whoever dies; or it is in quarantine while the writer lives"),
     Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=(Fairness.TIMERS,),
            why="a page waits for nobody but its own life"),
+    Drains("L4_every_slot_comes_back", forall((d, h, m), ~slot(d, h, m)), under=(Fairness.TIMERS,),
+           why="and so does a metadata slot"),
     LeadsTo("L4_source_pages_come_back", kv(p, h), KV_IS_BACK, under=(Fairness.TIMERS,),
             why="the last write of the life has ended, or has been refused"),
 )
@@ -158,13 +178,19 @@ FINAL: Final = all_of(
     forall((d, h), ~RECEIVING_NOW),
     forall((d, h, b), CHUNK_IS_BACK),
     forall((d, h, g), ~page(d, h, g)),
+    forall((d, h, m), ~slot(d, h, m)),
     forall((p, h), KV_IS_BACK),
 )
 
 
-def _sizes(*, sources: int = 1, sinks: int = 1, lives: int = 1, chunks: int = 1) -> Sizes:
-    """One page: a second adds nothing to a chunk that comes with it."""
-    return {Source: sources, Sink: sinks, Life: lives, Landing: chunks, Page: 1}
+def _sizes(
+    *, sources: int = 1, sinks: int = 1, lives: int = 1, landings: int = 1, chunks: int = 1
+) -> Sizes:
+    """One page and one slot: a second adds nothing to a landing chunk that comes with it."""
+    return {
+        Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
+        Page: 1, Slot: 1,
+    }
 
 
 def _none(_: Sizes) -> Tuples:
@@ -188,8 +214,11 @@ SYSTEM: Final = System(
         "stray": Configuration(_sizes(lives=2), faults=("stray",), dead_bits=True),
         "no-fence": Configuration(
             _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True),
+        # KV, then the metadata row.
+        "chunks": Configuration(
+            _sizes(chunks=2), faults=("crash", "sink-crash"), dead_bits=True),
         "deep": Configuration(
-            _sizes(lives=2, chunks=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
+            _sizes(lives=2, landings=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
     },
 )
 
@@ -210,11 +239,12 @@ LOSING: Final = edited(
     about="The transfer while messages are lost, or are delivered once and never again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
+        "chunks": Configuration(_sizes(chunks=2), faults=("lossy", "sink-crash"), dead_bits=True),
     },
 )
 
 _GIVE_UP: Final = (
-    "give_up_waiting", "give_up_bootstrap", "give_up_transfer", "fence_silent",
+    "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_transfer", "fence_silent",
 )
 _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 
@@ -246,7 +276,7 @@ PATIENT: Final = edited(
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
         # Memory never comes, so that a failure must be heard of without it.
-        "no-memory": Configuration(_sizes(chunks=0), faults=("lossy", "crash"), dead_bits=True),
+        "no-memory": Configuration(_sizes(landings=0), faults=("lossy", "crash"), dead_bits=True),
     },
 )
 
@@ -261,8 +291,10 @@ PROMPT: Final = edited(
     },
 )
 
-# The pages themselves are leased, under the name of chunks. Nothing is unpacked, so nothing is
-# verified: the status is all there is, and the lease lasts until the answer is generated.
+# The page and the metadata slot are leased, under the name of a landing chunk. Nothing is unpacked,
+# so nothing is verified: the status is all there is, and the lease lasts until the answer is
+# generated.
+_OWN_MEMORY: Final = ("L4_every_page_comes_back", "L4_every_slot_comes_back")
 DIRECT: Final = edited(
     SYSTEM, "transfer-direct",
     ReplaceRow("grant", Row(
@@ -280,9 +312,9 @@ DIRECT: Final = edited(
     ReplaceProperties((
         *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
         Always("S2_complete_while_it_is_read",
-               implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p)),
+               implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
                why="what an answer is generated from is every part of this life, and nothing else"),
-        *(claim for claim in LIVENESS if claim.name != "L4_every_page_comes_back"),
+        *(claim for claim in LIVENESS if claim.name not in _OWN_MEMORY),
     )),
     about="The transfer straight into pages, on engines that can fence a page.",
     configurations={
