@@ -24,6 +24,7 @@ from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
 from pdproto.check.result import CheckResult, Finding, Kind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.story import Storyteller, replay, run
+from pdproto.check.totals import Totals
 from pdproto.check.words import formula_text
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
@@ -60,7 +61,7 @@ def check(system: System, configuration: Configuration, settings: Settings) -> C
         for given in interpretations(system, configuration.sizes, configuration)
     ]
     safety: list[list[Finding]] = []
-    totals = _Totals()
+    totals = Totals()
     for world in worlds:
         found = world.explore()
         findings = [*world.judge(found), *world.judge_liveness(found)]
@@ -86,43 +87,13 @@ def check(system: System, configuration: Configuration, settings: Settings) -> C
         complete=not totals.stopped and len(safety) == len(worlds),
         stopped=totals.stopped,
         findings=tuple(_merged(findings) for findings in zip(*safety, strict=True)),
+        rows_fired=totals.fired(system),
         rows_never_fired=totals.never_fired(system),
         deadlocks=totals.deadlocks,
         reductions=_reduction_names(configuration),
         memory_bytes=totals.bytes,
         row_places={row.name: row.place for _, row in system.rows()},
     )
-
-
-class _Totals:
-    """Sums over the interpretations of the rigid symbols."""
-
-    def __init__(self) -> None:
-        self.states = self.transitions = self.depth = self.deadlocks = self.bytes = 0
-        self.stopped = ""
-        self.fired: dict[str, int] = {}
-
-    def add(self, found: Exploration) -> None:
-        self.states += found.engine.states
-        self.transitions += found.transitions
-        self.depth = max(self.depth, found.depth)
-        self.deadlocks += found.engine.stuck[0]
-        self.bytes = max(self.bytes, found.engine.bytes)
-        self.stopped = self.stopped or found.stopped
-        for table, layer in found.ground.system.tables_under(found.ground.faults):
-            for row in table.rows:
-                # A dead message is swept although it could be ignored, or lost (deadbits.py).
-                if not found.program.sweeps or (row.kind == "row" and not layer):
-                    self.fired.setdefault(row.name, 0)
-        counts = found.engine.fired.tolist()
-        for ground_row, count in zip(found.ground.rows, counts, strict=True):
-            if ground_row.row.name in self.fired:
-                self.fired[ground_row.row.name] += count
-
-    def never_fired(self, system: System) -> tuple[str, ...]:
-        """The rows that no state seen enables. One that rejects should not be enabled at all."""
-        rejects = {row.name for _, row in system.rows() if row.kind == "reject"}
-        return tuple(n for n, count in self.fired.items() if not count and n not in rejects)
 
 
 def _reduction_names(configuration: Configuration) -> tuple[str, ...]:

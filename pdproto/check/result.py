@@ -134,6 +134,7 @@ class CheckResult:
     reductions: tuple[str, ...] = ()
     memory_bytes: int = 0
     row_places: Mapping[str, Place] = field(default_factory=dict)
+    rows_fired: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
