@@ -14,6 +14,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import AnyFrame, Batch, Life
+from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
 
@@ -83,13 +84,14 @@ class Node(Shell):
         """The peer is done with every life of its incarnation below this generation."""
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
-        """Before the rows of a timer fire: note what to blame, if they fail the hand-over."""
+        """Before a wait ends that fails the hand-over: note what to blame."""
 
     def on_turn(self, now: float) -> float | None:
         self._now = now
         self.on_device()
         for name, endpoint in self._timers.due(now):
-            self.on_timer(name, endpoint)
+            if not WAITS[name].again:
+                self.on_timer(name, endpoint)
             self.take(endpoint, endpoint.automaton.timer(name))
         self.on_room()
         return self._timers.next()

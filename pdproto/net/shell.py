@@ -5,7 +5,8 @@ the node, so that a peer can tell who speaks. What it has to say to a peer in on
 goes out as one batch.
 
 Rule 1: nothing outside this thread touches an endpoint. The only ways in are `ask` and the wake-up.
-Rule 2: no frame kills the thread. What is malformed is dropped and counted, and the peer is named.
+Rule 2: no frame and no call kills the thread. What is malformed is dropped and
+        counted, and the peer is named.
 Rule 3: queues are bounded: a peer that does not read loses frames, and the tables repeat them.
 """
 
@@ -83,6 +84,7 @@ class Shell:
         self.incarnation: Final = incarnation or secrets.randbits(62) | 1
         self.peers: Final[dict[str, Peer]] = {}
         self.malformed: Final[dict[str, int]] = {}  # by the name of who sent it
+        self.mistakes = 0  # of the application: calls that the tables do not allow
         self.turn_errors = 0
         self._dirty: Final[dict[str, Peer]] = {}
         self._inbox: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
@@ -197,7 +199,9 @@ class Shell:
         except Exception:
             # A mistake of ours in one turn must not leave a hundred thousand hand-overs unserved.
             self.turn_errors += 1
-            log.exception("node %s: a turn of its loop failed", self.name)
+            if self.turn_errors & (self.turn_errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+                log.exception("node %s: a turn of its loop failed (%d times)", self.name,
+                              self.turn_errors)
         return due
 
     def _serve_inbox(self) -> None:
@@ -206,7 +210,11 @@ class Shell:
                 request = self._inbox.get_nowait()
             except Empty:
                 return
-            request()
+            try:
+                request()
+            except LocalProtocolError as error:
+                self.mistakes += 1
+                log.error("node %s: %s", self.name, error)
 
     def _receive(self, now: float) -> None:
         for _ in range(RECEIVED_MAX):

@@ -24,7 +24,7 @@ from pdproto.check.grounding import Environment, Grounder
 from pdproto.check.layout import Indices, Layout, cell_name, value_name
 from pdproto.check.program import Action, Guard, Literal
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.spec.language.formula import Formula, Value, atoms, free_variables, normal
+from pdproto.spec.language.formula import TRUE, Formula, Value, atoms, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.symbols import (
     Each,
@@ -36,11 +36,12 @@ from pdproto.spec.language.symbols import (
     Variable,
 )
 
+K = TypeVar("K")
 V = TypeVar("V")
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 Assignment: TypeAlias = tuple[Symbol, Indices, Value]
 
-STEPS_MAX: Final = 1 << 16  # kept for one event; then they are discovered anew
+ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; then they are found anew
 ROWS_MAX: Final = 1 << 12  # fired by one event: more can only be a table that never comes to rest
 
 
@@ -81,6 +82,7 @@ class Event:
     every: bool = False  # a timer fires each of its rows that can, anything else only one
     from_peer: bool = False
     steps: dict[int, Step] = field(default_factory=dict)
+    waits: dict[int, bool] = field(default_factory=dict)
 
 
 class Automaton:
@@ -108,8 +110,8 @@ class Automaton:
         self._timers: Final = {name: self._timer(name) for name in timers}
         self._answers: Final = self._answering()
         self._armed: Final[dict[int, tuple[str, ...]]] = {}
-        self._patterns: Final[dict[int, tuple[Formula, tuple[Guard, ...]]]] = {}
-        self._readings: Final[dict[int, dict[int, Any]]] = {}
+        # By identity; the object is kept beside its readings, so that its identity stays its own.
+        self._readings: Final[dict[int, tuple[dict[int, Any], list[Any], object]]] = {}
         self._moves: Final[dict[tuple[int, int], int]] = {}
         self.initial: Final = 0
 
@@ -177,9 +179,7 @@ class Automaton:
         if known is not None:
             return known
         step = self._step(event, state)
-        if len(event.steps) >= STEPS_MAX:
-            event.steps.clear()
-        event.steps[state] = step
+        _keep(event.steps, state, step)
         return step
 
     # States
@@ -195,37 +195,48 @@ class Automaton:
         """The timers of which some row could fire in this state."""
         known = self._armed.get(state)
         if known is None:
-            if len(self._armed) >= STEPS_MAX:
-                self._armed.clear()
-            known = self._armed[state] = tuple(
+            known = tuple(
                 name for name, event in self._timers.items()
                 if any(row.action.guard.holds(state) for row in event.rows)
             )
+            _keep(self._armed, state, known)
         return known
 
     def waits(self, state: int, row: str) -> bool:
         """Whether a paced row could fire."""
-        return any(local.action.guard.holds(state) for local in self._paced[row].rows)
+        event = self._paced[row]
+        known = event.waits.get(state)
+        if known is None:
+            known = any(local.action.guard.holds(state) for local in event.rows)
+            _keep(event.waits, state, known)
+        return known
 
     def holds(self, formula: Formula, state: int) -> bool:
         """Whether a formula about this machine's own variables holds in the state."""
-        patterns = self._patterns.get(id(formula))
-        if patterns is None:
-            environment = dict.fromkeys(free_variables(formula), 0)
-            patterns = formula, tuple(self._ground.patterns(normal(formula), environment))
-            self._patterns[id(formula)] = patterns
-        return any(pattern.holds(state) for pattern in patterns[1])
+        return self.read(((formula, True), (TRUE, False)), state, key=formula)
 
-    def read(self, table: Sequence[tuple[Formula, V]], state: int) -> V:
-        """What the first formula that holds stands for (spec/handoff/poll.py)."""
-        readings: dict[int, V] = self._readings.setdefault(id(table), {})
-        known = readings.get(state)
+    def read(
+        self, table: Sequence[tuple[Formula, V]], state: int, *, key: object = None
+    ) -> V:
+        """What the first formula that holds stands for (spec/handoff/poll.py).
+
+        The answers are kept by the table's identity, or by that of the key.
+        """
+        keyed = table if key is None else key
+        readings = self._readings.get(id(keyed))
+        if readings is None:
+            patterns = [(self._patterns(formula), value) for formula, value in table]
+            readings = self._readings[id(keyed)] = {}, patterns, keyed
+        known: V | None = readings[0].get(state)
         if known is None:
-            known = next(value for formula, value in table if self.holds(formula, state))
-            if len(readings) >= STEPS_MAX:
-                readings.clear()
-            readings[state] = known
+            known = next(value for patterns, value in readings[1]
+                         if any(pattern.holds(state) for pattern in patterns))
+            _keep(readings[0], state, known)
         return known
+
+    def _patterns(self, formula: Formula) -> list[Guard]:
+        environment = dict.fromkeys(free_variables(formula), 0)
+        return self._ground.patterns(normal(formula), environment)
 
     def moved(self, state: int, other: "Automaton") -> int:
         """The same state in another automaton of this table, which has every cell that is set."""
@@ -235,9 +246,7 @@ class Automaton:
             initial = {cell: cell[0].values[0] for cell in self.layout.fields}
             cells = self.layout.decode(state).items()
             known = other.layout.encode({c: v for c, v in cells if v != initial[c]})
-            if len(self._moves) >= STEPS_MAX:
-                self._moves.clear()
-            self._moves[key] = known
+            _keep(self._moves, key, known)
         return known
 
     def words(self, state: int) -> str:
@@ -313,9 +322,8 @@ class Automaton:
     def _event(self, key: object, make: Callable[[], Event]) -> Event:
         event = self._events.get(key)
         if event is None:
-            if len(self._events) >= STEPS_MAX:
-                self._events.clear()
-            event = self._events[key] = make()
+            event = make()
+            _keep(self._events, key, event)
         return event
 
     def _timer(self, name: str) -> Event:
@@ -374,6 +382,13 @@ class Automaton:
     def _writes(self, assignments: tuple[Assignment, ...]) -> tuple[LocalRow, ...]:
         literals = [self.layout.literal(*assignment) for assignment in assignments]
         return (LocalRow(_DEVICE, (), _action(Guard(), literals), ()),)
+
+
+def _keep(answers: dict[K, V], key: K, answer: V) -> None:
+    """Remember an answer, within bounds: what is forgotten is found again."""
+    if len(answers) >= ANSWERS_MAX:
+        answers.clear()
+    answers[key] = answer
 
 
 def _action(guard: Guard, literals: Iterable[Literal]) -> Action:
