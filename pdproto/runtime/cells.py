@@ -1,0 +1,189 @@
+"""The values of one symbol over unbounded sorts: what is not initial, and how to find it.
+
+Rule 1: a cell that has its initial value is not stored, so memory is what is open, not what was.
+Rule 2: an index is kept with every write, so that no read ever searches.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Symbol
+
+Element: TypeAlias = Hashable
+Key: TypeAlias = tuple[Any, ...]
+
+
+class Index:
+    """Which stored cells have one of these values, by the elements in the bound positions.
+
+    buckets: bound elements -> cells, in the order in which they came to be. None is ever empty.
+    """
+
+    __slots__ = ("bound", "bucket_of", "buckets", "values")
+
+    def __init__(self, bound: tuple[int, ...], values: frozenset[Value]) -> None:
+        self.bound: Final = bound
+        self.values: Final = values
+        self.bucket_of: Final = projection(bound)
+        self.buckets: Final[dict[Key, dict[Key, None]]] = {}
+
+    def add(self, key: Key) -> None:
+        self.buckets.setdefault(self.bucket_of(key), {})[key] = None
+
+    def discard(self, key: Key) -> None:
+        at = self.bucket_of(key)
+        bucket = self.buckets[at]
+        del bucket[key]
+        if not bucket:
+            del self.buckets[at]
+
+    def clear(self) -> None:
+        self.buckets.clear()
+
+
+class Floor:
+    """How far a relation over an ordered sort holds without a gap, for each choice of the rest.
+
+    Elements are 0, 1, 2, ... What lies below the floor is not stored: the floor stands for it.
+    Only for relations that nothing takes back.
+    """
+
+    __slots__ = ("at", "place", "rest_of")
+
+    def __init__(self, place: int, arity: int) -> None:
+        self.place: Final = place
+        self.rest_of: Final = projection(tuple(i for i in range(arity) if i != place))
+        self.at: Final[dict[Key, int]] = {}
+
+    def holds(self, key: Key) -> bool:
+        """Whether the cell lies below the floor, and so is true."""
+        return bool(key[self.place] < self.at.get(self.rest_of(key), 0))
+
+    def covers(self, element: Any) -> bool:
+        """Whether the relation holds up to this element and beyond, wherever it has begun."""
+        return bool(self.at) and all(element < at for at in self.at.values())
+
+
+class Cells:
+    """A symbol's values.
+
+    fixed: the elements in the places that are the machine's own. default: what a cell has that is
+    not stored, initially the first value. `values` is for reading; `write` keeps every index.
+    """
+
+    __slots__ = ("_places", "default", "fixed", "floor", "indices", "symbol", "values")
+
+    def __init__(self, symbol: Symbol, fixed: Mapping[int, Element]) -> None:
+        self.symbol: Final = symbol
+        self.fixed: Final = fixed
+        self.default: Value = symbol.values[0]
+        self.values: Final[dict[Key, Value]] = {}
+        self.indices: Final[dict[tuple[tuple[int, ...], frozenset[Value]], Index]] = {}
+        self.floor: Floor | None = None
+        free = [place for place in range(len(symbol.sorts)) if place not in fixed]
+        # A cell with one free place is its element's own: it is found without an index.
+        many = free if len(free) > 1 else []
+        self._places: Final = {place: Index((place,), frozenset()) for place in many}
+
+    def index(self, bound: tuple[int, ...], values: frozenset[Value]) -> Index:
+        """The index of the cells with these values by these places; to be made before a write."""
+        return self.indices.setdefault((bound, values), Index(bound, values))
+
+    def read(self, key: Key) -> Value:
+        """The cell's value."""
+        if self.floor is not None and self.floor.holds(key):
+            return True
+        return self.values.get(key, self.default)
+
+    def write(self, key: Key, value: Value) -> None:
+        """Give the cell a value, and every index its due."""
+        if self.floor is not None:
+            self._write_above(self.floor, key)
+            return
+        before = self.values.get(key, self.default)
+        for index in self.indices.values():
+            if value in index.values:
+                if before not in index.values:
+                    index.add(key)
+            elif before in index.values:
+                index.discard(key)
+        if value == self.default:
+            self._take_out(key)
+        else:
+            self._put_in(key, value)
+
+    def write_everywhere(self, value: Value) -> None:
+        """Give every cell this value, also those of elements that nobody has met yet."""
+        self.values.clear()
+        self.default = value
+        for index in (*self.indices.values(), *self._places.values()):
+            index.clear()
+
+    def of_element(self, sort: type[Sort], element: Element) -> list[Key]:
+        """The stored cells that speak of an element."""
+        keys: dict[Key, None] = {}
+        for place, its_sort in enumerate(self.symbol.sorts):
+            if its_sort is not sort or place in self.fixed:
+                continue
+            if place in self._places:
+                keys.update(self._places[place].buckets.get((element,), {}))
+            else:
+                key = self._only(place, element)
+                keys.update({key: None} if key in self.values else {})
+        return list(keys)
+
+    def drop(self, key: Key) -> None:
+        """Store the cell no longer."""
+        for index in self.indices.values():
+            if self.values[key] in index.values:
+                index.discard(key)
+        self._take_out(key)
+
+    def drop_floor(self, sort: type[Sort], element: Element) -> None:
+        """Drop how far the relation holds for an element, which has no other free place."""
+        if self.floor is not None:
+            for place, its_sort in enumerate(self.symbol.sorts):
+                if its_sort is sort and place not in self.fixed and place != self.floor.place:
+                    self.floor.at.pop(self.floor.rest_of(self._only(place, element)), None)
+
+    def _only(self, place: int, element: Element) -> Key:
+        """The key with the element in this place, and fixed elements in all others (or None)."""
+        places = range(len(self.symbol.sorts))
+        return tuple(element if i == place else self.fixed.get(i) for i in places)
+
+    def _put_in(self, key: Key, value: Value) -> None:
+        if key not in self.values:
+            for index in self._places.values():
+                index.add(key)
+        self.values[key] = value
+
+    def _take_out(self, key: Key) -> None:
+        if self.values.pop(key, None) is not None:
+            for index in self._places.values():
+                index.discard(key)
+
+    def _write_above(self, floor: Floor, key: Key) -> None:
+        rest = floor.rest_of(key)
+        at = floor.at.get(rest, 0)
+        if key[floor.place] > at:
+            self._put_in(key, True)
+            return
+        above = list(key)
+        above[floor.place] = at + 1
+        while tuple(above) in self.values:
+            self._take_out(tuple(above))
+            above[floor.place] += 1
+        floor.at[rest] = above[floor.place]
+
+
+def projection(places: tuple[int, ...]) -> Callable[[Key], Key]:
+    """The function that takes the elements in these places out of a key, as a key."""
+    if not places:
+        return lambda _: ()
+    if len(places) == 1:
+        place = places[0]
+        return lambda key: (key[place],)
+    return itemgetter(*places)

@@ -1,0 +1,159 @@
+"""A table as Python source: for every row its guard, its effects, and the search for its choices.
+
+The source is made once for a machine's table and run (store.py); nothing walks a formula while
+events come in. It reads like this, for a row of the registry:
+
+    def guard_record_again(p, e):
+        return READY.get((), V_COLLECTING) in (V_COLLECTING, V_READY) and ENTRY.get((p, e)) is ...
+
+    def effects_record_again(p, e):
+        return (), ((M_RECORDED, (p, e)), )
+
+How formulas become expressions is in expressions.py.
+"""
+
+import keyword
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from pdproto.runtime.expressions import Constant, Expressions, conjuncts, key_of
+from pdproto.spec.language.formula import And, Formula, free_variables, negated, normal
+from pdproto.spec.language.machine import Row
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Sent, Update
+
+
+@dataclass(slots=True)
+class Writer(Expressions):
+    """Writes the source of one table's rows."""
+
+    def __post_init__(self) -> None:
+        for row in self.table.rows:
+            self.find_floors(normal(self.guard_of(row)))
+            self.find_floors(negated(self.guard_of(row)))
+        for row in self.table.rows:
+            self.row = row
+            for update in self.table.updates(row):
+                self._look_at(update)
+
+    def guard_of(self, row: Row) -> Formula:
+        """The row's guard without its trigger, which the event itself makes true."""
+        parts = self.table.guard(row).parts
+        return And(tuple(part for part in parts if part is not row.on))
+
+    def source(self) -> str:
+        """The source of all rows."""
+        return "\n\n".join(text for row in self.table.rows for text in self._row(row)) + "\n"
+
+    def parameters(self, row: Row) -> tuple[Sort, ...]:
+        """The row's parameters without the machine's own, which are fixed."""
+        own = self.table.machine.own
+        return tuple(v for v in self.table.parameters(row) if v not in own)
+
+    def _row(self, row: Row) -> Iterator[str]:
+        self.row = row
+        parameters = self.parameters(row)
+        for variable in parameters:
+            if keyword.iskeyword(variable.name):
+                self.refuse(f"{variable.name!r} is a word of Python: rename the variable")
+        given = ", ".join(v.name for v in parameters)
+        guard = normal(self.guard_of(row))
+        yield f"def guard_{row.name}({given}):\n    return {self.formula(guard)}"
+        updates = "".join(self._update(update) for update in self.table.updates(row))
+        sends = "".join(self._send(effect) for effect in row.send)
+        yield f"def effects_{row.name}({given}):\n    return ({updates}), ({sends})"
+        if row.choose:
+            yield self._search(row, tuple(conjuncts(guard)))
+
+    def _look_at(self, update: Update) -> None:
+        """Note an update that reaches elements which nobody has met, and refuse odd ones."""
+        if update.symbol in self.floors and update.value is not True:
+            self.refuse(f"it takes back {update.symbol}, whose holding from the first on is kept")
+        unmet = [
+            argument is ANY and sort not in self.bounded
+            for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
+        ]
+        if any(unmet) and update.value != update.symbol.values[0]:
+            own = len(self.table.machine.own)
+            if not all(argument is ANY for argument in update.arguments[own:]):
+                self.refuse(f"{update!r} reaches elements that nobody has met, but not all of them")
+            self.everywhere.add(update.symbol)
+
+    def _update(self, update: Update) -> str:
+        """The changes of one update, as items of a tuple display."""
+        symbol, arguments, value = update.symbol, update.arguments, self.value(update.value)
+        holder = self.holder(symbol)
+        bulk = [i for i, argument in enumerate(arguments) if argument is ANY]
+        if symbol in self.everywhere and bulk:
+            return f"({holder}, None, {value}), "
+        if not bulk:
+            return f"({holder}, {key_of(arguments)}, {value}), "
+        if update.value == symbol.values[0]:
+            bound = tuple(i for i in range(len(arguments)) if i not in bulk)
+            index = self.index(symbol, bound, frozenset(symbol.values[1:]))
+            key = key_of(tuple(arguments[i] for i in bound))
+            return f"*(({holder}, key, {value}) for key in {index}.get({key}, ())), "
+        names = [f"any_{i}" if i in bulk else v.name for i, v in enumerate(arguments)]
+        loops = " ".join(f"for any_{i} in {self.elements(symbol.sorts[i])}" for i in bulk)
+        return f"*(({holder}, ({', '.join(names)},), {value}) {loops}), "
+
+    def _send(self, effect: Sent | Each) -> str:
+        """The messages of one effect, as items of a tuple display."""
+        match effect:
+            case Sent():
+                message = self.name(Constant(effect.symbol), f"M_{effect.symbol.name.upper()}")
+                return f"({message}, {key_of(effect.arguments)}), "
+            case Each(variable, sent, where):
+                if type(variable) not in self.bounded:
+                    self.refuse(f"each({variable!r}, ...) sends to an unbounded sort")
+                condition = self.formula(normal(where))
+                loop = f"for {variable.name} in {self.elements(type(variable))} if {condition}"
+                return f"*({self._send(sent).removesuffix(', ')} {loop}), "
+            case _:
+                assert_never(effect)
+
+    def _search(self, row: Row, guard: tuple[Formula, ...]) -> str:
+        """The function that finds the chosen parameters, each among candidates if these are given.
+
+        Each part of the guard is tested as soon as its variables are known.
+        """
+        parameters = self.parameters(row)
+        chosen = tuple(v for v in parameters if v in row.choose)
+        given = tuple(v for v in parameters if v not in chosen)
+        signature = ", ".join([*(v.name for v in given), *(f"{v.name}_among" for v in chosen)])
+        lines = [f"def search_{row.name}({signature}):"]
+        known = {*given, *self.table.machine.own}
+        left = list(guard)
+        depth = "    "
+        for variable in (None, *chosen):
+            if variable is not None:
+                loop = self._candidates(variable, guard, known)
+                lines.append(f"{depth}for {variable.name} in {loop}:")
+                depth += "    "
+                known.add(variable)
+            ripe = [part for part in left if known.issuperset(free_variables(part))]
+            left = [part for part in left if part not in ripe]
+            if ripe:
+                lines.append(f"{depth}if {self.formula(And(tuple(ripe)))}:")
+                depth += "    "
+        found = ", ".join(v.name for v in parameters)
+        return "\n".join([*lines, f"{depth}return ({found},)", "    return None"])
+
+    def _candidates(
+        self, variable: Sort, guard: tuple[Formula, ...], known: Collection[Sort]
+    ) -> str:
+        """What to loop over for a chosen parameter: what the caller gives, or else look-ups."""
+        name = variable.name
+        every = f"MISSING({self.row.name if self.row else ''!r}, {name!r})"
+        if type(variable) in self.bounded:
+            every = self.elements(type(variable))
+        for part in guard:
+            found = self.generator(variable, part)
+            if found is None or not self.narrow(found):
+                continue
+            if all(v in known or v == variable for v in found.arguments):
+                buckets, key, targets = self.bucket(found)
+                every = f"({name} for {targets} in {buckets}.get({key}, ()))"
+                break
+        return f"{every} if {name}_among is None else {name}_among"

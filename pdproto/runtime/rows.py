@@ -1,0 +1,185 @@
+"""A table's rows as the functions that compile.py wrote, by the triggers that they answer."""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType
+from typing import Any, Final, NoReturn, TypeAlias
+
+from pdproto.runtime.cells import Cells, Key
+from pdproto.runtime.compile import Writer
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.machine import Call, Completion, Row, Table
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Relation, Sent, Symbol, Variable
+
+Outcome: TypeAlias = tuple[tuple[tuple[Cells, Key | None, Value], ...], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRow:
+    """A row as functions of its parameters.
+
+    names: of the parameters, without the machine's own. places: where in the trigger's arguments
+    those that it gives stand; the rest is chosen. whole: they are the arguments as they come.
+    effects: the changes and what is sent. search: for a row with choices, from what the trigger
+    gives and candidates to all parameters.
+    """
+
+    row: Row
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    whole: bool
+    chosen: tuple[str, ...]
+    guard: Callable[..., bool]
+    effects: Callable[..., Outcome]
+    search: Callable[..., Key | None] | None
+
+    def found(self, given: Key, choose: Mapping[str, Any]) -> Key | None:
+        """The parameters at which the row is enabled; None if there are none.
+
+        choose: by name an element, or a list of candidates; what is left out is looked up.
+        """
+        if self.search is None:
+            return given if self.guard(*given) else None
+        among = (choose.get(name) for name in self.chosen)
+        return self.search(
+            *given, *(one if one is None or isinstance(one, list) else (one,) for one in among)
+        )
+
+
+class Trigger:
+    """A message, call or completion, with the rows on it in the order of the table.
+
+    sorts: of its arguments; limited: those that must be elements of a bounded sort, with their
+    places. fixed: the arguments that name this very instance. noted: the message, if guards read
+    that it has arrived.
+    """
+
+    __slots__ = ("fixed", "limited", "name", "noted", "rows", "sorts")
+
+    def __init__(
+        self,
+        name: str,
+        sorts: tuple[type[Sort], ...],
+        bounded: Collection[type[Sort]],
+        rows: Iterable[CompiledRow] = (),
+        fixed: Mapping[int, Hashable] | None = None,
+        *,
+        noted: Symbol | None = None,
+    ) -> None:
+        self.name: Final = name
+        self.sorts: Final = sorts
+        self.limited: Final = [(i, sort) for i, sort in enumerate(sorts) if sort in bounded]
+        self.rows: Final = tuple(rows)
+        self.fixed: Final = fixed or {}
+        self.noted: Final = noted
+
+
+def compiled_rows(
+    writer: Writer, source: str, namespace: dict[str, Any]
+) -> Mapping[str, CompiledRow]:
+    """The rows by name. namespace: what the names of the source stand for."""
+    namespace["MISSING"] = _missing
+    exec(_code(source, writer.table.machine.name), namespace)  # noqa: S102 - our own source
+    rows = {}
+    for row in writer.table.rows:
+        parameters, trigger = writer.parameters(row), _arguments(row)
+        if len(set(trigger)) != len(trigger):
+            raise SpecError(row.place, f"row {row.name!r}: its trigger names a variable twice")
+        places = tuple(trigger.index(v) for v in parameters if v in trigger)
+        rows[row.name] = CompiledRow(
+            row,
+            tuple(v.name for v in parameters),
+            places,
+            places == tuple(range(len(trigger))),
+            tuple(v.name for v in parameters if v not in trigger),
+            namespace[f"guard_{row.name}"],
+            namespace[f"effects_{row.name}"],
+            namespace.get(f"search_{row.name}"),
+        )
+    return rows
+
+
+@cache
+def _code(source: str, name: str) -> CodeType:
+    return compile(source, f"<rows of {name}>", "exec")
+
+
+def _missing(row: str, variable: str) -> NoReturn:
+    raise LocalProtocolError(f"row {row!r} needs {variable}: give it by name")
+
+
+def _arguments(row: Row) -> tuple[Sort, ...]:
+    match row.on:
+        case Sent(arguments=arguments):
+            return arguments
+        case Call(parameters=parameters) | Completion(parameters=parameters):
+            return parameters
+        case _:
+            return ()
+
+
+def messages(
+    table: Table,
+    own: Key,
+    rows: Iterable[CompiledRow],
+    read: Iterable[Symbol],
+    bounded: Collection[type[Sort]],
+) -> Mapping[str, Trigger]:
+    """Every message that the machine takes. read: the symbols that its guards look at."""
+    noted = [symbol for symbol in read if isinstance(symbol, Message)]
+    on: dict[Message[*tuple[Any, ...]], list[CompiledRow]] = {
+        message: [] for message in noted if message.receiver.machine is table.machine
+    }
+    for row in rows:
+        if isinstance(row.row.on, Sent):
+            on.setdefault(row.row.on.message, []).append(row)
+    return {
+        message.name: Trigger(
+            message.name, message.sorts, bounded, those, fixed_places(table, message, own),
+            noted=message if message in noted else None,
+        )
+        for message, those in on.items()
+    }
+
+
+def calls(
+    rows: Iterable[CompiledRow], bounded: Collection[type[Sort]]
+) -> Mapping[str, Trigger]:
+    """Every call of the application and completion of a device."""
+    on: dict[str, list[CompiledRow]] = {}
+    for row in rows:
+        if isinstance(row.row.on, Call | Completion):
+            on.setdefault(row.row.on.name, []).append(row)
+    return {
+        name: Trigger(name, tuple(type(v) for v in _arguments(those[0].row)), bounded, those)
+        for name, those in on.items()
+    }
+
+
+def fixed_places(table: Table, symbol: Symbol, own: Key) -> Mapping[int, Hashable]:
+    """Which places of a symbol are the machine's own, and the elements that stand there."""
+    machine = table.machine
+    match symbol:
+        case Variable() if machine in (symbol.owner, symbol.engine):
+            return dict(enumerate(own))
+        case Message():
+            for end in (symbol.receiver, symbol.sender):
+                if end.machine is machine:
+                    named = zip(end.variables, own, strict=True)
+                    return {symbol.formals.index(v): e for v, e in named if v in symbol.formals}
+    return {}
+
+
+def holdings(table: Table) -> frozenset[Symbol]:
+    """The relations that come back: a row takes them back, or their other owner does."""
+    written = [update for row in table.rows for update in table.updates(row)]
+    return frozenset(
+        update.symbol
+        for update in written
+        if isinstance(update.symbol, Relation)
+        and (update.value is False or update.symbol.engine is not None)
+    )

@@ -1,0 +1,338 @@
+"""A machine that many hand-overs share, run from its table: a registry, a pool, a queue.
+
+Its relations range over sorts without a bound (lives, decisions, pages), so its state is no
+integer of known width. Cells that are not initial are kept in dicts with indices (cells.py); the
+rows are Python functions, made once from the table (compile.py, rows.py).
+
+    registry = Shared(REGISTRY, bounded={Source: range(4)})
+    step = registry.receive("register", 0, 17)      # step.row == "record"
+    registry.fire("complete")                       # None as long as its guard does not hold
+
+Rule 1: the table alone decides. Nothing here knows what a row is about.
+Rule 2: decide, then change; or raise and change nothing. Reading never changes anything.
+Rule 3: no operation takes time in the number of open lives (tests/runtime/test_store_speed.py).
+Rule 4: ids are fresh. What is forgotten reads as initial, so an id that comes again would be taken
+        for a new life: the caller keeps it from coming again.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final, TypeAlias, assert_never
+
+from pdproto.runtime.cells import Cells, Floor, Key
+from pdproto.runtime.compile import Writer
+from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from pdproto.runtime.expressions import (
+    CellsOf,
+    Constant,
+    ElementsOf,
+    FloorOf,
+    HolderOf,
+    IndexOf,
+    Need,
+)
+from pdproto.runtime.rows import (
+    CompiledRow,
+    Trigger,
+    calls,
+    compiled_rows,
+    fixed_places,
+    holdings,
+    messages,
+)
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.machine import Call, Completion, RowKind, Table
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Rigid, Sent, Symbol, Variable
+
+AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
+Predicate: TypeAlias = Callable[..., bool]
+
+SHOWN_MAX: Final = 20  # cells in a repr
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event did. row: the row that fired; an "ignore" or a "reject" only judges.
+
+    A message that no row is about, but that guards read, is noted: row is "" then.
+    sent: messages with their arguments, in the order of the row. changed: what has another value
+    now than before; arguments are None where every element has it.
+    """
+
+    row: str
+    kind: RowKind
+    sent: tuple[tuple[AnyMessage, Key], ...] = ()
+    changed: tuple[tuple[Symbol, Key | None, Value], ...] = ()
+
+
+class Shared:
+    """One instance of a table's machine, whose relations range over unbounded sorts.
+
+    own: the elements that the machine's own variables stand for. bounded: the elements of the
+    sorts that quantifiers may loop over. rigid: what never changes, as predicates of elements.
+    Elements of an unbounded ordered sort are 0, 1, 2, ... where the table reads "all earlier ones",
+    and otherwise anything that compares; all others are anything hashable. Arguments are those of
+    the declaration, the machine's own included. One thread at a time.
+    Raises SpecError for a table that cannot be run so, with the row and the formula.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        own: Sequence[Hashable] = (),
+        bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
+        rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate] | None = None,
+    ) -> None:
+        machine = table.machine
+        if machine.world or len(own) != len(machine.own):
+            what = "is the world" if machine.world else f"wants {machine.own!r}, not {own!r}"
+            raise SpecError(table.place, f"{machine.name} {what}")
+        self.table: Final = table
+        self.own: Final = tuple(own)
+        self._bounded: Final = {sort: tuple(all_) for sort, all_ in (bounded or {}).items()}
+        self._members: Final = {sort: frozenset(all_) for sort, all_ in self._bounded.items()}
+        writer = Writer(table, self._bounded)
+        self.source: Final = writer.source()
+        self._cells: Final = {
+            need.symbol: Cells(need.symbol, fixed_places(table, need.symbol, self.own))
+            for need in writer.needs.values()
+            if isinstance(need, CellsOf | HolderOf | IndexOf)
+        }
+        for symbol, place in writer.floors.items():
+            self._cells[symbol].floor = self._floor(symbol, place)
+        namespace = self._namespace(writer.needs, rigid or {})
+        self._rows: Final = compiled_rows(writer, self.source, namespace)
+        rows = self._rows.values()
+        self._messages: Final = messages(table, self.own, rows, self._cells, self._bounded)
+        self._calls: Final = calls(rows, self._bounded)
+        self._holdings: Final = holdings(table)
+
+    def _floor(self, symbol: Symbol, place: int) -> Floor:
+        fixed = self._cells[symbol].fixed
+        free = [sort for i, sort in enumerate(symbol.sorts) if i != place and i not in fixed]
+        if len(free) > 1:
+            raise SpecError(symbol.place, f"{symbol.signature}: a floor for each {free!r}")
+        return Floor(place, len(symbol.sorts))
+
+    def _namespace(
+        self, needs: Mapping[str, Need], rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate]
+    ) -> dict[str, Any]:
+        """What the names of the source stand for."""
+        own = zip(self.table.machine.own, self.own, strict=True)
+        bound: dict[str, Any] = {variable.name: element for variable, element in own}
+        for name, need in needs.items():
+            match need:
+                case CellsOf(symbol):
+                    bound[name] = self._cells[symbol].values
+                case HolderOf(symbol):
+                    bound[name] = self._cells[symbol]
+                case IndexOf(symbol, places, values):
+                    bound[name] = self._cells[symbol].index(places, values).buckets
+                case FloorOf(symbol):
+                    floor = self._cells[symbol].floor
+                    bound[name] = {} if floor is None else floor.at
+                case ElementsOf(sort):
+                    bound[name] = self._bounded[sort]
+                case Constant(Rigid() as symbol):
+                    if symbol not in rigid:
+                        raise SpecError(symbol.place, f"rigid={{{symbol}: ...}} is missing")
+                    bound[name] = rigid[symbol]
+                case Constant(thing):
+                    bound[name] = thing
+                case _:
+                    assert_never(need)
+        return bound
+
+    # Events.
+
+    def receive(
+        self,
+        message: AnyMessage | str,
+        *arguments: Hashable,
+        choose: Mapping[str, Any] | None = None,
+    ) -> Step:
+        """Take a message from a peer; its arguments in the order of its declaration.
+
+        choose: as in `call`. Raises RemoteProtocolError if no row allows it.
+        """
+        name = message if isinstance(message, str) else message.name
+        trigger = self._messages.get(name)
+        if trigger is None:
+            raise RemoteProtocolError(f"{self.table.machine.name} takes no message {name!r}")
+        self._check(trigger, arguments, RemoteProtocolError)
+        noted = None if trigger.noted is None else self._cells[trigger.noted]
+        if noted is None or noted.read(arguments):
+            return self._taken(trigger, arguments, choose or {}, RemoteProtocolError)
+        noted.write(arguments, True)
+        try:
+            step = self._taken(trigger, arguments, choose or {}, RemoteProtocolError)
+        except ProtocolError:
+            noted.write(arguments, False)
+            raise
+        return replace(step, changed=(*step.changed, (noted.symbol, arguments, True)))
+
+    def call(
+        self, name: str, *arguments: Hashable, choose: Mapping[str, Any] | None = None
+    ) -> Step:
+        """Take a call of the application, or a completion of the device.
+
+        choose: chosen parameters by name, each an element or a list of candidates; what is not
+        given is looked up, where the row's guard names stored cells to look at.
+        Raises LocalProtocolError if no row allows it.
+        """
+        trigger = self._calls.get(name)
+        if trigger is None:
+            raise LocalProtocolError(f"{self.table.machine.name} has no call {name!r}")
+        self._check(trigger, arguments, LocalProtocolError)
+        return self._taken(trigger, arguments, choose or {}, LocalProtocolError)
+
+    def fire(self, row_name: str, **parameters: Any) -> Step | None:
+        """Take a row on a timer or without a trigger, at these parameters (by variable name).
+
+        A parameter that is left out, or given as a list of candidates, is looked for as in `call`.
+        Returns None if the row's guard does not hold.
+        """
+        row = self._rows.get(row_name)
+        if row is None or isinstance(row.row.on, Sent | Call | Completion):
+            raise LocalProtocolError(
+                f"{self.table.machine.name} has no row {row_name!r} on a timer or without a trigger"
+            )
+        unknown = parameters.keys() - set(row.names)
+        if unknown:
+            raise LocalProtocolError(f"row {row_name!r} has no parameter {min(unknown)!r}")
+        found = row.found((), parameters)
+        return None if found is None else self._fired(row, found)
+
+    def enabled(self, row_name: str, **parameters: Any) -> bool:
+        """Whether the row's guard holds at these parameters, its trigger taken for granted."""
+        row = self._rows[row_name]
+        return bool(row.guard(*(parameters[name] for name in row.names)))
+
+    def _taken(
+        self,
+        trigger: Trigger,
+        arguments: Key,
+        choose: Mapping[str, Any],
+        error: type[ProtocolError],
+    ) -> Step:
+        for row in trigger.rows:
+            given = arguments if row.whole else tuple([arguments[place] for place in row.places])
+            found = row.found(given, choose)
+            if found is not None:
+                return self._fired(row, found)
+        if trigger.noted is not None and not trigger.rows:
+            return Step("", "ignore")
+        raise error(f"{trigger.name}{arguments!r} has no row in {self!r}")
+
+    def _fired(self, row: CompiledRow, parameters: Key) -> Step:
+        changes, sent = row.effects(*parameters)
+        changed = []
+        for cells, key, value in changes:
+            if key is None:
+                cells.write_everywhere(value)
+            elif cells.read(key) != value:
+                cells.write(key, value)
+            else:
+                continue
+            changed.append((cells.symbol, key, value))
+        for message, arguments in sent:
+            if message in self._cells:
+                self._cells[message].write(arguments, True)
+        return Step(row.row.name, row.row.kind, sent, tuple(changed))
+
+    # State.
+
+    def value(self, symbol: Symbol, *arguments: Hashable) -> Value:
+        """What a cell holds. A symbol that the table never reads or writes is not kept."""
+        return self._of(symbol).read(arguments)
+
+    def set(self, symbol: Symbol, arguments: Sequence[Hashable], value: Value) -> None:
+        """Take over what another machine of this process has written: a device variable, what
+        travels with a message, or a message that has arrived.
+
+        Raises LocalProtocolError for what this machine alone may write.
+        """
+        cells, key = self._of(symbol), tuple(arguments)
+        self._check(Trigger(symbol.name, symbol.sorts, self._bounded), key, LocalProtocolError)
+        machine = self.table.machine
+        if isinstance(symbol, Variable) and symbol.owner is machine and symbol.engine is None:
+            raise LocalProtocolError(f"{symbol} is written by the rows of {machine.name} alone")
+        if value not in symbol.values:
+            raise LocalProtocolError(f"{value!r} is no value of {symbol.signature}")
+        if cells.floor is not None and value is not True:
+            raise LocalProtocolError(f"{symbol}{key!r} is never taken back")
+        if cells.read(key) != value:
+            cells.write(key, value)
+
+    def forget(self, sort: type[Sort], element: Hashable) -> None:
+        """Drop every cell of an element that has concluded.
+
+        It has concluded when nothing of it can go on or come back by the tables: every function
+        that has a last value, by its declared edges, has reached one; and no relation that some row
+        takes back still holds. Numbers of an ordered sort can be dropped below the floor.
+        Raises LocalProtocolError, and drops nothing, for one that has not concluded.
+        """
+        if sort in self._bounded:
+            raise LocalProtocolError(f"{sort.__name__} is bounded: its elements stay")
+        floors = [(c, c.floor) for c in self._cells.values() if c.floor is not None]
+        for cells, floor in floors:
+            if cells.symbol.sorts[floor.place] is sort and not floor.covers(element):
+                behind = f"{cells.symbol} has not come so far"
+                raise LocalProtocolError(f"{sort.__name__} {element!r} has not concluded: {behind}")
+        dropped = [(c, key) for c in self._cells.values() for key in c.of_element(sort, element)]
+        for cells, key in dropped:
+            self._check_concluded(cells, key)
+        for cells, key in dropped:
+            cells.drop(key)
+        for cells, _ in floors:
+            cells.drop_floor(sort, element)
+
+    def _check_concluded(self, cells: Cells, key: Key) -> None:
+        symbol, value = cells.symbol, cells.read(key)
+        if symbol in self._holdings:
+            raise LocalProtocolError(f"{symbol}{key!r} holds still: it has not concluded")
+        edges = symbol.edges if isinstance(symbol, Variable) else None
+        if edges and edges.get(value) and any(not edges.get(end) for end in symbol.values):
+            raise LocalProtocolError(f"{symbol}{key!r} is {value}: it has not concluded")
+
+    def __len__(self) -> int:
+        """How many cells are stored."""
+        return sum(len(cells.values) for cells in self._cells.values())
+
+    def __repr__(self) -> str:
+        """The state in the spec's words: the first cells that are stored."""
+        own = [type(v).element(e) for v, e in zip(self.table.machine.own, self.own, strict=True)]  # type: ignore[arg-type]  # ids print as they are
+        shown = []
+        stored = ((c, key, value) for c in self._cells.values() for key, value in c.values.items())
+        for cells, key, value in islice(stored, SHOWN_MAX):
+            named = zip(cells.symbol.sorts, key, strict=True)
+            cell = f"{cells.symbol}({', '.join(sort.element(e) for sort, e in named)})"
+            shown.append(cell if value is True else f"{cell} = {value}")
+        shown += [f"... {len(self) - SHOWN_MAX:,} more"] if len(self) > SHOWN_MAX else []
+        return f"{self.table.machine.name}({', '.join(own)}): {', '.join(shown) or 'as at first'}"
+
+    def _of(self, symbol: Symbol) -> Cells:
+        cells = self._cells.get(symbol)
+        if cells is None:
+            raise LocalProtocolError(f"{self.table.machine.name} keeps no {symbol}")
+        return cells
+
+    def _check(self, trigger: Trigger, arguments: Key, error: type[ProtocolError]) -> None:
+        """Raise for arguments that are too few or many, no elements of their bounded sort, or
+        those of another instance.
+        """
+        problem = ""
+        if len(arguments) != len(trigger.sorts):
+            error, problem = LocalProtocolError, f"it takes {len(trigger.sorts)} arguments"
+        else:
+            for place, sort in trigger.limited:
+                if arguments[place] not in self._members[sort]:
+                    problem = f"{arguments[place]!r} is no {sort.__name__} here"
+            for place, element in trigger.fixed.items():
+                if arguments[place] != element:
+                    problem = f"it is for another instance than {self.own!r}"
+        if problem:
+            raise error(f"{trigger.name}{arguments!r}: {problem}")

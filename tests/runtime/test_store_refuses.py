@@ -1,0 +1,208 @@
+"""What a shared machine refuses: tables it cannot run, events without a row, lives that go on."""
+
+from typing import Any
+
+import pytest
+
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.store import Shared
+from pdproto.spec.handoff import attempts, bootstrap, dp_rank, group, registry, routing
+from pdproto.spec.handoff.roles import Attempt, Incarnation, Life, Slot, Source
+from pdproto.spec.language import (
+    ANY,
+    Call,
+    Formula,
+    Machine,
+    Message,
+    Rigid,
+    Row,
+    Sort,
+    SpecError,
+    State,
+    Table,
+    auto,
+    each,
+    exists,
+    forall,
+)
+from pdproto.spec.language.symbols import Update
+
+
+class Job(Sort):
+    """Without a bound."""
+
+
+class Number(Sort, ordered=True):
+    """Without a bound, in order."""
+
+
+class Course(State):
+    NEW = auto()
+    OPEN = auto()
+    DONE = auto()
+
+
+j, i = Job("j"), Job("i")
+n, m = Number("n"), Number("m")
+desk = Machine("desk")
+course = desk.function("course", Course, Job)
+held = desk.relation("held", Job)
+counted = desk.relation("counted", Number)
+told = Message("told", j, sender=desk, receiver=desk)
+near = Rigid("near", i, j)
+
+
+def table(*when: Formula, do: tuple[Update, ...] = (), send: Any = ()) -> Table:
+    return Table(desk, rows=(Row("look", on=Call("look", j), when=when, do=do, send=send),))
+
+
+@pytest.mark.parametrize("guard", [
+    exists(i, ~held(i)),
+    forall(i, held(i)),
+    exists(i, course(i) == Course.NEW),
+    exists(i, held(i) & (course(i) == Course.OPEN)),
+    exists(i, i.differs(j)),
+    forall(i, near(i, j)),
+    exists(m, counted(m) & n.before(m)),
+])
+def test_a_formula_that_would_search_is_refused(guard: Formula) -> None:
+    """By name, before anything runs; the same formula over a bounded sort is a loop."""
+    only = Table(desk, rows=(Row("look", on=Call("look", j, n), when=guard),))
+    with pytest.raises(SpecError, match=r"row 'look': .* cannot be decided for all of"):
+        Shared(only, rigid={near: lambda *_: True})
+    Shared(only, bounded={Job: (0, 1), Number: (0, 1)}, rigid={near: lambda *_: True})
+
+
+def test_an_effect_without_an_end_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"each.* sends to an unbounded sort"):
+        Shared(table(send=[each(i, told(i))]))
+    with pytest.raises(SpecError, match="takes back counted"):
+        Shared(Table(desk, rows=(
+            Row("look", on=Call("look", n), when=forall(m, ~m.before(n) | counted(m)),
+                do=[counted(n).to(False)]),
+        )))
+
+
+def test_every_life_at_once() -> None:
+    """A value for all lives holds for those, too, that nobody has met; then each has its own."""
+    machine = Shared(Table(desk, rows=(
+        Row("end", on=Call("end"), do=[course(ANY).to(Course.DONE)]),
+        Row("open", on=Call("open", j), when=course(j) == Course.DONE,
+            do=[course(j).to(Course.OPEN)]),
+    )))
+    with pytest.raises(LocalProtocolError):
+        machine.call("open", 1)
+    assert machine.call("end").changed == ((course, None, Course.DONE),)
+    assert machine.value(course, 7) is Course.DONE
+    assert machine.call("open", 7).changed == ((course, (7,), Course.OPEN),)
+    assert machine.value(course, 7) is Course.OPEN
+    assert machine.value(course, 8) is Course.DONE
+
+
+def test_rigid_symbols_must_be_given() -> None:
+    with pytest.raises(SpecError, match="near"):
+        Shared(Table(desk, rows=(Row("look", on=Call("look", i, j), when=near(i, j)),)))
+
+
+def test_the_world_and_a_machine_without_its_name_are_refused() -> None:
+    with pytest.raises(SpecError, match="is the world"):
+        Shared(registry.OPERATOR)
+    with pytest.raises(SpecError, match="rank wants"):
+        Shared(group.RANK, bounded={group.Rank: range(2)})
+
+
+def test_who_is_at_fault() -> None:
+    """A message without a row is the peer's fault, a call without one the caller's."""
+    machine = Shared(group.RANK, (1,), {group.Rank: range(2)})
+    with pytest.raises(RemoteProtocolError, match="takes no message 'hello'"):
+        machine.receive("hello")
+    with pytest.raises(RemoteProtocolError, match="another instance"):
+        machine.receive("request", 0, 7)
+    with pytest.raises(RemoteProtocolError, match="9 is no Rank"):
+        machine.receive("gone", 9, 1)
+    with pytest.raises(LocalProtocolError, match="it takes 2 arguments"):
+        machine.receive("request", 1)
+    with pytest.raises(LocalProtocolError, match="no call 'hello'"):
+        machine.call("hello")
+    with pytest.raises(LocalProtocolError, match="has no row in rank"):
+        machine.call("prepared", 7)
+    with pytest.raises(LocalProtocolError, match="no row 'prepare' on a timer"):
+        machine.fire("prepare", h=7)
+    with pytest.raises(LocalProtocolError, match="no parameter 'x'"):
+        machine.fire("give_up", x=7)
+    with pytest.raises(LocalProtocolError, match="needs h"):
+        machine.fire("give_up")
+    assert machine.receive("admit", 1, 0, 7, 0).kind == "reject"
+    assert machine.fire("give_up", h=7) is None
+    assert repr(machine) == "rank(k1): as at first"
+
+
+def test_only_what_others_write_can_be_set() -> None:
+    machine = Shared(registry.REGISTRY, bounded={Source: range(2)})
+    machine.set(bootstrap.unheard, (0, 5), True)
+    assert machine.value(bootstrap.unheard, 0, 5)
+    with pytest.raises(LocalProtocolError, match="rows of registry alone"):
+        machine.set(bootstrap.present, (0,), True)
+    with pytest.raises(LocalProtocolError, match="keeps no phase"):
+        machine.set(bootstrap.phase, (0, 0), bootstrap.Phase.FAILED)
+    with pytest.raises(LocalProtocolError, match="is no value of"):
+        machine.set(bootstrap.unheard, (0, 5), bootstrap.Phase.FAILED)
+
+
+def test_a_message_that_only_guards_read_is_noted() -> None:
+    machine = Shared(registry.REGISTRY, bounded={Source: range(1)})
+    machine.receive("register", 0, 5)
+    assert machine.fire("expire", p=0, e=5) is None
+    step = machine.receive("unheard", 0, 5)
+    assert (step.row, step.changed) == ("", ((bootstrap.unheard, (0, 5), True),))
+    expired = machine.fire("expire", p=0)
+    assert expired is not None
+    assert expired.row == "expire"
+
+
+def test_only_what_has_concluded_is_forgotten() -> None:
+    """By the declared edges, and by what is still held; then the life reads as initial."""
+    machine = Shared(dp_rank.REGISTRY, bounded={routing.Group: range(2)})
+    machine.receive("enroll_published", 0)
+    machine.receive("publish", 7, 1)
+    with pytest.raises(LocalProtocolError, match="known: it has not concluded"):
+        machine.forget(Life, 7)
+    machine.receive("retire", 7, 1)
+    machine.forget(Life, 7)
+    assert machine.value(routing.entry, 7, 1) is routing.Entry.NEVER
+    with pytest.raises(LocalProtocolError, match="bounded"):
+        machine.forget(routing.Group, 1)
+
+
+def test_what_is_held_is_not_forgotten() -> None:
+    prefill = Shared(
+        attempts.PREFILL, bounded={attempts.Seat: range(1), Slot: range(1), Attempt: range(1)},
+        rigid={attempts.sampled: lambda _: False},
+    )
+    prefill.call("submit", 7)
+    prefill.fire("reserve_early", h=7)
+    prefill.call("abort_prefill", 7)
+    with pytest.raises(LocalProtocolError, match=r"slot.* holds still"):
+        prefill.forget(Life, 7)
+    assert prefill.fire("release", h=7) is not None
+    prefill.forget(Life, 7)
+    assert prefill.value(attempts.stage, 7) is attempts.Stage.NEW
+
+
+def test_a_number_is_forgotten_only_below_the_floor() -> None:
+    rank = Shared(group.RANK, (0,), {group.Rank: range(1)})
+    rank.receive("fail", 0, 0, 7)
+    with pytest.raises(LocalProtocolError, match="has not come so far"):
+        rank.forget(group.Decision, 1)
+    rank.forget(group.Decision, 0)
+    assert rank.value(group.applied, 0, 0)
+
+
+def test_a_current_run_is_not_forgotten() -> None:
+    machine = Shared(registry.REGISTRY, bounded={Source: range(1)})
+    machine.receive("register", 0, 5)
+    with pytest.raises(LocalProtocolError, match="current: it has not concluded"):
+        machine.forget(Incarnation, 5)
+    machine.receive("goodbye", 0, 5)
+    machine.forget(Incarnation, 5)
+    assert len(machine) == 0
