@@ -178,7 +178,7 @@ class DecodeNode(Node):
         if source in receiver.unverified:
             return
         receiver.unverified[source] = done
-        pages = receiver.pages or ()
+        pages = (receiver.pages or {}).get(source, ())
         if sum(done.chunks) == len(pages):
             self.plane.verify(receiver.life, source, done.chunks, pages)
             return
@@ -244,12 +244,17 @@ class DecodeNode(Node):
 
     def _grant(self, receiver: Receiver) -> bool:
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""
-        life, endpoint, pages = receiver.life, receiver.endpoint, receiver.pages or ()
+        life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
         taken = next((page for page in pages if page in self._page_owner), None)
         if taken is not None:
             self.give_up(receiver, f"page {taken} belongs to {self._page_owner[taken]}")
             return True
-        addresses = self.plane.lease(life, endpoint.peers, len(pages))
+        counts = {source: len(of) for source, of in (receiver.pages or {}).items()}
+        try:
+            addresses = self.plane.lease(life, counts)
+        except ValueError as error:
+            self.give_up(receiver, str(error))
+            return True
         if addresses is None:
             return False
         granted = self._pool.fire("grant", h=life, b=life, g=life, m=receiver.slot)
@@ -270,7 +275,8 @@ class DecodeNode(Node):
 
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver = self.life(endpoint), endpoint.owner
-        return Publish(life, self._addresses[life][endpoint.peers[index]], len(receiver.pages),
+        source = endpoint.peers[index]
+        return Publish(life, self._addresses[life][source], len(receiver.pages[source]),
                        receiver.sinks, self.endpoint)
 
     def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
@@ -292,7 +298,7 @@ class DecodeNode(Node):
         self.plane.settle(life)
 
     def _free_pages(self, receiver: Receiver) -> None:
-        for page in receiver.pages or ():
+        for page in receiver.every_page:
             del self._page_owner[page]
         receiver.released = True
         if receiver.on_released is not None:

@@ -4,7 +4,7 @@ All calls return at once; what becomes of them is asked for later, after the pla
 node. The tables decide when each is called; a plane decides nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -70,8 +70,11 @@ class SinkPlane(Protocol):
 
     def attach(self, wake: Callable[[], None]) -> None: ...
 
-    def lease(self, life: Life, sources: Sequence[str], pages: int) -> dict[str, bytes] | None:
-        """Memory for so many pages from each source: the addresses, or None if there is none."""
+    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+        """Memory for so many pages from each source: the addresses, or None while there is none.
+
+        Raises ValueError for more than there will ever be.
+        """
 
     def verify(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]

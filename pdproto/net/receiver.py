@@ -1,6 +1,6 @@
 """What a decode rank's scheduler holds of a hand-over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +38,7 @@ class Receiver:
         self.sinks: Final = sinks
         self.life: Final = life
         self.endpoint: Final = Endpoint(sink_automaton(len(sources)), life, sources, self)
-        self.pages: tuple[int, ...] | None = None
+        self.pages: dict[str, tuple[int, ...]] | None = None
         self.slot: int | None = None
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
@@ -53,18 +53,33 @@ class Receiver:
         """Where the hand-over stands. Asking changes nothing."""
         return self.endpoint.automaton.read(RECEIVING_POLL, self.endpoint.state)
 
-    def publish(self, pages: Sequence[int], slot: int = 0) -> None:
+    def publish(
+        self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int = 0
+    ) -> None:
         """Give the hand-over its memory: pages of the pool, and a slot for the metadata row.
 
-        They belong to it until `released`: after a failure as soon as nothing is copied into them,
+        pages: for each source those that it fills, in its order; or one list for all. They belong
+        to the hand-over until `released`: after a failure as soon as nothing is copied into them,
         after Success when it is closed. Raises LocalProtocolError for a second call.
         """
         if self.pages is not None:
             raise LocalProtocolError(f"{self.life} has its pages")
-        if len(pages) > PAGES_MAX or len(set(pages)) != len(pages):
-            raise LocalProtocolError(f"{self.life}: want at most {PAGES_MAX:,} pages, each once")
-        self.pages, self.slot = tuple(pages), slot
+        sources = self.endpoint.peers
+        of = pages if isinstance(pages, Mapping) else dict.fromkeys(sources, pages)
+        if of.keys() != set(sources):
+            raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
+        for source, numbers in of.items():
+            if len(numbers) > PAGES_MAX or len(set(numbers)) != len(numbers):
+                raise LocalProtocolError(f"{self.life}, {source}: want at most {PAGES_MAX:,} "
+                                         f"pages, each once")
+        self.pages = {source: tuple(numbers) for source, numbers in of.items()}
+        self.slot = slot
         self._node.ask(lambda: self._node.want_memory(self))
+
+    @property
+    def every_page(self) -> set[int]:
+        """The pages that it has been given, for whichever source."""
+        return set().union(*(self.pages or {}).values())
 
     def abort(self, reason: str = "aborted by decode") -> None:
         """Give the hand-over up. It ends with FAILED, unless it has ended already."""

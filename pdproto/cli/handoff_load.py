@@ -1,0 +1,92 @@
+"""The load of `pdproto handoff`: which requests there are, what their pages hold, who aborts.
+
+Everything follows from the seed and the room, so that every process knows it without being told.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pages = NDArray[np.uint8]
+
+PHASES: Final = 64  # moments within `abort_within_s` at which an abort may come
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Ranks by name. Each prefill rank holds some layers (pp), heads (tp) and pages (cp)."""
+
+    pp: int
+    tp: int
+    cp: int
+
+    @property
+    def prefill(self) -> tuple[str, ...]:
+        return tuple(f"prefill-{s}-{t}-{c}" for s in range(self.pp) for t in range(self.tp)
+                     for c in range(self.cp))
+
+    @property
+    def decode(self) -> tuple[str, ...]:
+        return tuple(f"decode-{t}" for t in range(self.tp))
+
+    def sources(self, decode: str) -> tuple[str, ...]:
+        """The prefill ranks that feed a decode rank: all stages and contexts of its heads."""
+        tensor = decode.split("-")[1]
+        return tuple(name for name in self.prefill if name.split("-")[2] == tensor)
+
+    def share(self, source: str, pages: int) -> range:
+        """Which pages of a request a prefill rank holds."""
+        return range(int(source.split("-")[3]), pages, self.cp)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. abort: who gives it up, and how long after opening it."""
+
+    room: int
+    pages: int
+    chunks: int
+    abort: Literal["prefill", "decode"] | None
+    abort_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8."""
+
+    seed: int
+    requests: int
+    layers: int
+    page_bytes: int
+    request_pages_max: int
+    pool_pages: int
+    abort_rate: float
+    abort_within_s: float
+    in_flight: int
+
+    def request(self, room: int) -> Request:
+        dice = self._dice("request", room)
+        pages = 1 + dice[0] % self.request_pages_max
+        aborted = dice[1] / 2**32 < self.abort_rate
+        side: Literal["prefill", "decode"] = "prefill" if dice[2] % 2 else "decode"
+        after = dice[3] % PHASES / PHASES * self.abort_within_s
+        return Request(room, pages, 1 + dice[4] % min(3, pages), side if aborted else None, after)
+
+    def page(self, room: int, source: str, index: int) -> Pages:
+        """What a page of a request holds in all pools of one source: uint8 [layer, byte]."""
+        first = self._dice("page", room, source, index)[0]
+        words = np.arange(self.layers * self.page_bytes // 8, dtype=np.uint64)
+        words *= np.uint64(0x9E3779B97F4A7C15)
+        words ^= np.uint64(first << 32 | room & 0xFFFFFFFF)
+        return words.view(np.uint8).reshape(self.layers, self.page_bytes)
+
+    def metadata(self, room: int, source: str) -> bytes:
+        """The metadata row that goes with the last pages."""
+        return blake2b(repr((self.seed, room, source)).encode(), digest_size=64).digest()
+
+    def _dice(self, *what: object) -> list[int]:
+        digest = blake2b(repr((self.seed, *what)).encode(), digest_size=20).digest()
+        return [int.from_bytes(digest[i:i + 4]) for i in range(0, 20, 4)]

@@ -1,0 +1,265 @@
+"""The data plane of a node: pages, packed by the kernels, through an engine, into other pages.
+
+A prefill node packs the pages of a chunk with their digests and writes them where the sink has
+leased memory; a decode node copies them from there into its own pages while it computes the digests
+of what it stores. The copies run on a thread of their own, so that the node's loop never waits.
+
+Rule 1: what of one life is copied or given back runs in the order in which it was asked for: one
+        thread does it, and memory is never given back under a copy.
+Rule 2: the digest is keyed by the life, so that the bytes of another life are no match.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from threading import Lock
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.engine.contract import (
+    Address,
+    EngineBusy,
+    EngineError,
+    Lease,
+    Result,
+    SinkEngine,
+    SourceEngine,
+    Ticket,
+)
+from pdproto.kernels.chunk import (
+    KVLayout,
+    digests_in,
+    new_report,
+    pack_chunk,
+    plan_for,
+    register,
+    unpack_chunk,
+)
+from pdproto.net.plane import Fenced, Idle, Outcome, Verified
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
+
+log = logging.getLogger("pdproto.net")
+
+Buffer: TypeAlias = NDArray[np.uint8]
+
+STAGED_BYTES_MAX: Final = 256 << 20  # packed and not landed, in one node
+BUFFERS_KEPT: Final = 64  # of one size
+OUTCOMES: Final = {
+    Result.LANDED: Outcome.LANDED, Result.REFUSED: Outcome.REFUSED, Result.ERROR: Outcome.ERROR,
+}
+
+
+def digest_key(life: Life) -> int:
+    """The key of a life's digests, 63 bits: both ends derive it."""
+    name = f"{life.room}.{life.incarnation}.{life.generation}".encode()
+    return int.from_bytes(blake2b(name, digest_size=8).digest()) >> 1
+
+
+def chunk_bytes(layout: KVLayout, pages: int) -> int:
+    """What a chunk of so many pages takes, digests and padding included."""
+    return plan_for(layout, pages).only.bytes if pages else 0
+
+
+class SourcePages:
+    """A prefill node's plane. pools: one array [page, ...] for each layer, K and V; see kernels."""
+
+    def __init__(self, pools: Sequence[Any], engine: SourceEngine) -> None:
+        self.engine: Final = engine
+        self.layout: Final = register(pools)
+        self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
+        self._lock: Final = Lock()
+        self._packed: Final[deque[tuple[int, Address, int, Buffer]]] = deque()
+        self._posted: Final[dict[int, tuple[int, Buffer]]] = {}
+        self._ended: Final[deque[tuple[int, Outcome]]] = deque()
+        self._buffers: Final[dict[int, list[Buffer]]] = {}
+        self._staged = 0
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.engine.attach(wake)
+
+    @property
+    def has_room(self) -> bool:
+        return self._staged < STAGED_BYTES_MAX
+
+    def post(
+        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
+    ) -> None:
+        length = chunk_bytes(self.layout, len(chunks[-1]))
+        self._staged += length
+        self._worker.submit(self._pack, number, life, address, chunks, length)
+
+    def outcomes(self) -> Iterable[tuple[int, Outcome]]:
+        for outcome in self.engine.completed():
+            with self._lock:
+                number, buffer = self._posted[outcome.write]
+                if outcome.result is not Result.ERROR:
+                    del self._posted[outcome.write]
+                    self._give_back(buffer)
+            self._ended.append((number, OUTCOMES[outcome.result]))
+        self._post_packed()
+        while self._ended:
+            yield self._ended.popleft()
+
+    def close(self) -> None:
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
+
+    def _pack(
+        self, number: int, life: Life, data: bytes, chunks: Sequence[Sequence[int]], length: int
+    ) -> None:
+        """In the worker: the chunk's pages and their digests into a buffer, and off it goes."""
+        *earlier, pages = chunks
+        try:
+            address = Address.decode(data)
+        except RemoteProtocolError as error:
+            self._refuse(number, length, error)
+            return
+        buffer = self._buffer(length)
+        if pages:
+            plan = plan_for(self.layout, len(pages)).only
+            pack_chunk(self.layout, pages, buffer, digests=digests_in(plan, buffer),
+                       key=digest_key(life))
+        offset = sum(chunk_bytes(self.layout, len(chunk)) for chunk in earlier)
+        with self._lock:
+            self._packed.append((number, address, offset, buffer))
+        self._post_packed()
+
+    def _post_packed(self) -> None:
+        """Hand over to the engine what it has room for."""
+        with self._lock:
+            while self._packed and self.engine.has_room:
+                number, address, offset, buffer = self._packed[0]
+                try:
+                    self._posted[self.engine.post(address, offset, [buffer])] = number, buffer
+                except EngineBusy:
+                    return
+                except (EngineError, ValueError) as error:
+                    self._give_back(buffer)
+                    self._refuse(number, 0, error)
+                self._packed.popleft()
+
+    def _refuse(self, number: int, length: int, error: Exception) -> None:
+        """What a sink has published cannot be written to: nothing has been, and nothing will be."""
+        log.warning("write %d has nowhere to go: %s", number, error)
+        self._staged -= length
+        self._ended.append((number, Outcome.REFUSED))
+        self._wake()
+
+    def _buffer(self, length: int) -> Buffer:
+        with self._lock:
+            free = self._buffers.get(length)
+            return free.pop() if free else np.empty(length, np.uint8)
+
+    def _give_back(self, buffer: Buffer) -> None:
+        self._staged -= buffer.nbytes
+        free = self._buffers.setdefault(buffer.nbytes, [])
+        if len(free) < BUFFERS_KEPT:
+            free.append(buffer)
+
+
+class SinkPages:
+    """A decode node's plane. pools: by source, those that it fills, in that source's order."""
+
+    def __init__(self, pools: Mapping[str, Sequence[Any]], engine: SinkEngine) -> None:
+        self.engine: Final = engine
+        self._layouts: Final = {source: register(of) for source, of in pools.items()}
+        self._worker: Final = ThreadPoolExecutor(1, "pdproto-unpack")
+        self._leases: Final[dict[Life, dict[str, Lease]]] = {}
+        self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
+        self._settled: Final[set[Life]] = set()
+        self._reports: Final[deque[Verified | Idle]] = deque()
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.engine.attach(wake)
+
+    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+        """See plane.py. A page a chunk is the most that digests and padding can take."""
+        leases: dict[str, Lease] = {}
+        for source, count in pages.items():
+            lease = self.engine.lease(life, source,
+                                      count * chunk_bytes(self._layouts[source], 1))
+            if lease is None:
+                for taken in leases.values():
+                    self.engine.release(taken)
+                return None
+            leases[source] = lease
+        self._leases[life] = leases
+        return {source: lease.address.encode() for source, lease in leases.items()}
+
+    def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        self._worker.submit(self._verify, life, source, chunks, pages)
+
+    def settle(self, life: Life) -> None:
+        self._settled.add(life)
+        self._worker.submit(self._settle, life)
+
+    def fence(self, life: Life, source: str) -> None:
+        self._fences[life, source] = self.engine.fence(self._leases[life][source])
+        self._wake()
+
+    def release(self, life: Life) -> None:
+        leases = self._leases.pop(life)
+        self._worker.submit(self._release, leases)
+
+    def reports(self) -> Iterable[Verified | Fenced | Idle]:
+        for (life, source), ticket in list(self._fences.items()):
+            if self.engine.fenced(ticket):
+                del self._fences[life, source]
+                yield Fenced(life, source)
+        while self._reports:
+            yield self._reports.popleft()
+
+    def close(self) -> None:
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
+
+    def _report(self, report: Verified | Idle) -> None:
+        self._reports.append(report)
+        self._wake()
+
+    def _verify(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> None:
+        clean = False
+        try:
+            if life not in self._settled:
+                clean = self._unpack(life, source, chunks, pages)
+        except (EngineError, KeyError, ValueError) as error:
+            log.warning("%s: what %s wrote cannot be taken: %s", life, source, error)
+        self._report(Verified(life, source, clean))
+
+    def _unpack(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> bool:
+        """In the worker: every chunk into its pages. Returns whether all digests agree."""
+        layout, lease = self._layouts[source], self._leases[life][source]
+        landed = np.frombuffer(self.engine.view(lease), np.uint8)
+        offset = first = 0
+        clean = True
+        for count in filter(None, chunks):
+            plan = plan_for(layout, count).only
+            chunk = landed[offset:offset + plan.bytes]
+            report = new_report(layout)
+            unpack_chunk(layout, pages[first:first + count], chunk,
+                         expected=digests_in(plan, chunk), key=digest_key(life), report=report)
+            clean = clean and report.read().clean
+            offset, first = offset + plan.bytes, first + count
+        return clean
+
+    def _settle(self, life: Life) -> None:
+        self._settled.discard(life)
+        self._report(Idle(life))
+
+    def _release(self, leases: Mapping[str, Lease]) -> None:
+        for lease in leases.values():
+            self.engine.release(lease)
+        self._wake()
