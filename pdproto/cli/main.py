@@ -17,6 +17,7 @@ from pdproto import __version__
 VERBS: Final = {
     "check": "explore every state of a system and judge its properties",
     "bugs": "let the explorer find every historical defect",
+    "mutate": "change the tables, one thing at a time, and see whether a property notices",
     "lint": "find holes, ambiguities and leftovers in the tables of a system",
     "tables": "write the documentation of a system from its tables",
     "export": "write a system in the language of another checker",

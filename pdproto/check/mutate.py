@@ -1,0 +1,253 @@
+"""How strong are the properties? Each mutant of the tables must be noticed by one of them.
+
+    trials = prepared([load("agreement"), load("agreement-lost")])
+    for mutant in trials.mutants:
+        print(trials.judged(mutant))
+
+Systems that share tables are tried together: a mutant is applied to all that have its row, in each
+of their configurations, and killed if any property of any notices it. The cheap searches come
+first, safety before liveness, and the first kill ends the trial. What no property notices is looked
+at again: a kill by declared edges or by lint is told apart, and does not count; a mutant with the
+reachable graph of the original everywhere is equivalent; and what is left has survived, which means
+that a property is missing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from time import monotonic
+from typing import Final
+
+from pdproto.check.explore import GIB, Limits
+from pdproto.check.layout import TooLargeError
+from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.mutate_edits import Mutant, mutants
+from pdproto.check.mutate_kills import Kill, Seen, UndecidedError, liveness, safety
+from pdproto.check.mutate_same import same_graph
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.properties import LeadsTo, OnRow
+from pdproto.spec.language.system import Configuration, System
+
+GROWTH_MAX: Final = 10  # times the states of the original, before a mutant's search is given up
+STATES_MIN: Final = 10_000  # which every search may see
+WIDE: Final = Limits(bytes_max=2 * GIB)  # of an original, whose searches are known to end
+LIVENESS_COSTS: Final = 6  # times what safety costs, for as many states (measured: 2 to 10)
+LEFT_OUT: Final = frozenset({"deep"})  # configurations for a night, not for a thousand mutants
+
+
+class Outcome(StrEnum):
+    """What became of a mutant. The score is of what is killed, among that and the last two."""
+
+    KILLED = "killed"  # by a property
+    REFUSED = "refused"  # it says what no process could do: no such spec can be written
+    EDGES = "edges only"  # by declared edges alone
+    LINT = "lint only"  # by an error of lint alone
+    EQUIVALENT = "equivalent"  # the reachable graph is the same, at every size that is looked at
+    UNDECIDED = "undecided"  # a limit was reached
+    SURVIVED = "survived"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A mutant's end. kill: of a mutant that a property, or edges, noticed. note: what else."""
+
+    number: int
+    outcome: Outcome
+    kill: Kill | None = None
+    note: str = ""
+    seconds: float = 0.0
+
+
+class BaseError(Exception):
+    """The unmutated system does not hold, so that nothing would be learnt from its mutants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One question to a system. endless: liveness, instead of safety. states: of the original."""
+
+    system: str
+    configuration: str
+    endless: bool
+    states: int = 0
+
+    @property
+    def cost(self) -> int:
+        return self.states * (LIVENESS_COSTS if self.endless else 1)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(max(STATES_MIN, self.states * GROWTH_MAX), WIDE.bytes_max)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.system, self.configuration
+
+    def __str__(self) -> str:
+        return f"{self.system}, {self.configuration}"
+
+
+def prepared(
+    systems: Sequence[System], watch: Callable[[str], None] = lambda _: None
+) -> "Trials":
+    """The trials of systems that share tables, which are checked first.
+
+    watch: is told what is being looked at. Raises BaseError if a system violates a property as it
+    stands, or cannot be explored within the limits; and SpecError or TooLargeError where there is
+    no ground form.
+    """
+    searches = []
+    for system in systems:
+        for search in _searches(system):
+            watch(str(search))
+            searches.append(_base(search, system))
+    return Trials(tuple(systems), tuple(sorted(searches, key=lambda search: search.cost)))
+
+
+def _searches(system: System) -> Iterator[Search]:
+    endless = any(isinstance(claim, LeadsTo) for claim in system.properties)
+    for name in system.configurations:
+        if name not in LEFT_OUT:
+            yield Search(system.name, name, endless=False)
+            if endless:
+                yield Search(system.name, name, endless=True)
+
+
+def _base(search: Search, system: System) -> Search:
+    """The search, with the states that the original has in it."""
+    chosen = system.configurations[search.configuration]
+    try:
+        seen = _ask(search, system, chosen, WIDE)
+        edges = seen if search.endless else safety(system, chosen, WIDE, edges=True)
+    except UndecidedError as undecided:
+        raise BaseError(f"{search}: {undecided} before anything was mutated") from None
+    if isinstance(seen, Seen) and isinstance(edges, Seen):
+        return replace(search, states=seen.states)
+    kill = seen if isinstance(seen, Kill) else edges
+    assert isinstance(kill, Kill)  # noqa: S101 - one of the two is
+    raise BaseError(f"{search}: {kill.property} is violated before anything is mutated")
+
+
+def _ask(search: Search, system: System, chosen: Configuration, limits: Limits) -> Kill | Seen:
+    if search.endless:
+        return liveness(system, chosen, limits)
+    return safety(system, chosen, limits)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The mutants of systems that share tables, and the searches that each must pass, in order."""
+
+    systems: tuple[System, ...]
+    searches: tuple[Search, ...]
+
+    @cached_property
+    def mutants(self) -> tuple[Mutant, ...]:
+        return mutants(self.systems)
+
+    @cached_property
+    def originals(self) -> Mapping[str, System]:
+        return {system.name: system for system in self.systems}
+
+    @cached_property
+    def remarks(self) -> Mapping[str, frozenset[str]]:
+        """What lint finds wrong before anything is mutated: as a rule nothing."""
+        return {system.name: _errors(system) for system in self.systems}
+
+    def judged(self, mutant: Mutant) -> Judged:
+        """The mutant's end; the same on every machine and whatever else has been judged."""
+        began = monotonic()
+        try:
+            edited = {system.name: mutant.of(system) for system in self.systems}
+            systems = {name: system for name, system in edited.items() if system is not None}
+            end = _Trial(self, mutant, systems).end()
+        except (SpecError, TooLargeError) as refused:
+            end = Judged(mutant.number, Outcome.REFUSED, note=str(refused))
+        except UndecidedError as limit:
+            end = Judged(mutant.number, Outcome.UNDECIDED, note=str(limit))
+        return replace(end, seconds=monotonic() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One mutant before its judges. edited: by name, the systems that have its row."""
+
+    trials: Trials
+    mutant: Mutant
+    edited: Mapping[str, System]
+    same: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def end(self) -> Judged:
+        number = self.mutant.number
+        limits = []
+        for search in self.searches:
+            # Safety ends early where something is wrong; before the long searches it pays to know
+            # whether there is anything to find.
+            if (search.endless or self.quiet) and self.is_same(search):
+                continue
+            try:
+                kill = _ask(search, self.edited[search.system], self.chosen(search), search.limits)
+            except UndecidedError as limit:
+                limits.append(f"{search}: {limit}")
+                continue
+            if isinstance(kill, Kill):
+                return Judged(number, Outcome.KILLED, kill.within(*search.place))
+        if limits:
+            return Judged(number, Outcome.UNDECIDED, note=limits[0])
+        return self.unnoticed()
+
+    @property
+    def searches(self) -> Iterator[Search]:
+        """Those of the systems that have the row."""
+        return (s for s in self.trials.searches if s.system in self.edited)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the row changes nothing, and no property speaks of it: it can still take its
+        message off the network, where delivery does.
+        """
+        name = self.mutant.row.name
+        claims = [claim for system in self.trials.systems for claim in system.properties]
+        spoken_of = any(isinstance(claim, OnRow) and claim.row == name for claim in claims)
+        return self.mutant.row.kind == "ignore" and not spoken_of
+
+    def chosen(self, search: Search) -> Configuration:
+        return self.trials.originals[search.system].configurations[search.configuration]
+
+    def is_same(self, search: Search) -> bool:
+        """Whether the mutant has the graph of the original there."""
+        if search.place not in self.same:
+            original, edited = self.trials.originals[search.system], self.edited[search.system]
+            self.same[search.place] = same_graph(
+                original, edited, self.mutant, self.chosen(search), WIDE
+            )
+        return self.same[search.place]
+
+    def unnoticed(self) -> Judged:
+        """What else notices a mutant that no property has."""
+        number = self.mutant.number
+        different = [s for s in self.searches if not s.endless and not self.is_same(s)]
+        for search in different:
+            edited = self.edited[search.system]
+            kill = safety(edited, self.chosen(search), search.limits, edges=True)
+            if isinstance(kill, Kill):
+                return Judged(number, Outcome.EDGES, kill.within(*search.place))
+        for name, edited in self.edited.items():
+            fresh = _errors(edited) - self.trials.remarks[name]
+            if fresh:
+                return Judged(number, Outcome.LINT, note=min(fresh))
+        if different:
+            places = "; ".join(str(search) for search in different)
+            return Judged(number, Outcome.SURVIVED, note=f"differs in {places}")
+        return Judged(number, Outcome.EQUIVALENT)
+
+
+def _errors(system: System) -> frozenset[str]:
+    """The errors of lint, without their places, which are those of the original rows."""
+    remarks = lint(system, small_sizes(system))
+    return frozenset(
+        f"{remark.rule}: {remark.message}"
+        for remark in remarks
+        if remark.severity is Severity.ERROR
+    )

@@ -1,0 +1,188 @@
+"""Every single edit of a protocol's tables: the mutants by which its properties are measured.
+
+A mutant changes one thing in one row: it drops the row; drops or negates a conjunct of `when`;
+drops one of several states of `at`, or all of them, so that the row fires in any; goes to another
+value, or stays; drops an update or gives it another value; drops a message, or the condition of an
+`each`, or turns it round. Fault rows are not mutated: they are what the protocol must stand, and
+no part of it. Values to which no declared edge leads are left out, as the declaration alone would
+find them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from pdproto.check.layout import value_name
+from pdproto.check.words import effect_text, formula_text, update_text
+from pdproto.spec.language.edit import DropRow, ReplaceProperties, ReplaceRow, edited
+from pdproto.spec.language.formula import TRUE, And, Formula, Not, Value
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.place import Place
+from pdproto.spec.language.properties import OnRow
+from pdproto.spec.language.symbols import Each, Update, Variable
+from pdproto.spec.language.system import System
+
+
+class Change(StrEnum):
+    """What is done to a row."""
+
+    DROP_ROW = "drop row"
+    DROP_CONJUNCT = "drop conjunct"
+    NEGATE_CONJUNCT = "negate conjunct"
+    DROP_STATE = "drop state"
+    TARGET = "change target"
+    DROP_UPDATE = "drop update"
+    DROP_SEND = "drop send"
+    RECEIVERS = "change receivers"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One edit. row: as it was; by: as it is now, or None where it is gone. words: the edit."""
+
+    number: int
+    change: Change
+    row: Row
+    by: Row | None
+    words: str
+
+    @property
+    def place(self) -> Place:
+        return self.row.place
+
+    def of(self, system: System) -> System | None:
+        """The system with this edit; None where it has no such row, or another of that name.
+
+        Raises SpecError where the edited system says what no process could do.
+        """
+        found = system.row(self.row.name)
+        if found is None or found[1] != self.row:
+            return None
+        name = f"{system.name}, mutant {self.number}"
+        if self.by is not None:
+            return edited(system, name, ReplaceRow(self.row.name, self.by))
+        # What is claimed of the moment when a row can fire holds of one that is gone.
+        kept = tuple(
+            claim for claim in system.properties
+            if not (isinstance(claim, OnRow) and claim.row == self.row.name)
+        )
+        return edited(system, name, ReplaceProperties(kept), DropRow(self.row.name))
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.row.name}: {self.words}"
+
+
+_Edit: TypeAlias = tuple[Change, Row | None, str]
+
+
+def mutants(systems: Sequence[System]) -> tuple[Mutant, ...]:
+    """Every mutant of systems that share tables, in the order of the rows; of equal rows one."""
+    rows: list[tuple[Table, Row]] = []
+    for system in systems:
+        for table in system.tables:
+            if not table.machine.world:
+                rows += [(table, row) for row in table.rows if not _listed(row, rows)]
+    edits = ((row, edit) for table, row in rows for edit in _edits(table, row))
+    return tuple(
+        Mutant(number, change, row, by, words)
+        for number, (row, (change, by, words)) in enumerate(edits)
+    )
+
+
+def _listed(row: Row, rows: Iterable[tuple[Table, Row]]) -> bool:
+    return any(other.name == row.name and other == row for _, other in rows)
+
+
+def _edits(table: Table, row: Row) -> Iterator[_Edit]:
+    yield Change.DROP_ROW, None, "drop the row"
+    yield from _guard_edits(row)
+    yield from _state_edits(table, row)
+    yield from _update_edits(row)
+    yield from _send_edits(row)
+
+
+def _guard_edits(row: Row) -> Iterator[_Edit]:
+    conjuncts = tuple(_conjuncts(row.conditions))
+    for place, conjunct in enumerate(conjuncts):
+        before, behind = conjuncts[:place], conjuncts[place + 1 :]
+        text = formula_text(conjunct)
+        opposite = conjunct.part if isinstance(conjunct, Not) else Not(conjunct)
+        yield Change.DROP_CONJUNCT, replace(row, when=before + behind), f"drop `{text}`"
+        yield (
+            Change.NEGATE_CONJUNCT,
+            replace(row, when=(*before, opposite, *behind)),
+            f"negate `{text}`",
+        )
+
+
+def _conjuncts(parts: Iterable[Formula]) -> Iterator[Formula]:
+    """The parts of nested conjunctions, each by itself."""
+    for part in parts:
+        if isinstance(part, And):
+            yield from _conjuncts(part.parts)
+        else:
+            yield part
+
+
+def _state_edits(table: Table, row: Row) -> Iterator[_Edit]:
+    """Other states to start in and to go to."""
+    if row.states:
+        # A row that started in one state only, and in no other, would be gone.
+        for state in row.states if len(row.states) > 1 else ():
+            fewer = tuple(other for other in row.states if other is not state)
+            yield Change.DROP_STATE, replace(row, at=fewer), f"not at {value_name(state)}"
+        yield Change.DROP_CONJUNCT, replace(row, at=()), "at any state"
+    if row.to is None or table.state is None:
+        return
+    if row.states != (row.to,):
+        yield Change.TARGET, replace(row, to=None), f"stay, and do not go to {value_name(row.to)}"
+    before = row.states or table.state.values
+    for value in type(row.to):
+        if value is not row.to and row.states != (value,) and _allowed(table.state, before, value):
+            yield Change.TARGET, replace(row, to=value), f"go to {value_name(value)}"
+
+
+def _allowed(variable: Variable, before: Iterable[Value], value: Value) -> bool:
+    """Whether the declared edges allow the move from one of the values at least."""
+    return variable.edges is None or any(value in variable.edges.get(b, ()) for b in before)
+
+
+def _update_edits(row: Row) -> Iterator[_Edit]:
+    updates = tuple(row.do)
+    for place, update in enumerate(updates):
+        before, behind = updates[:place], updates[place + 1 :]
+        text = update_text(update)
+        yield Change.DROP_UPDATE, replace(row, do=before + behind), f"drop `{text}`"
+        for value in _other_values(update):
+            other = replace(update, value=value)
+            yield (
+                Change.TARGET,
+                replace(row, do=(*before, other, *behind)),
+                f"`{update_text(other)}` for `{text}`",
+            )
+
+
+def _other_values(update: Update) -> Iterator[Value]:
+    """The values of an enum to which some edge leads; the other truth is as good as no update."""
+    symbol = update.symbol
+    if isinstance(symbol, Variable) and not isinstance(update.value, bool):
+        for value in symbol.values:
+            if value is not update.value and _allowed(symbol, symbol.values, value):
+                yield value
+
+
+def _send_edits(row: Row) -> Iterator[_Edit]:
+    effects = tuple(row.send)
+    for place, effect in enumerate(effects):
+        before, behind = effects[:place], effects[place + 1 :]
+        text = effect_text(effect)
+        yield Change.DROP_SEND, replace(row, send=before + behind), f"drop `{text}`"
+        if isinstance(effect, Each) and effect.where != TRUE:
+            for where in (TRUE, Not(effect.where)):
+                other = replace(effect, where=where)
+                yield (
+                    Change.RECEIVERS,
+                    replace(row, send=(*before, other, *behind)),
+                    f"`{effect_text(other)}` for `{text}`",
+                )

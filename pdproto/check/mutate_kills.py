@@ -1,0 +1,168 @@
+"""Does any property notice? The quick form of a check: it ends at the first that fails.
+
+It asks what check() asks, in the same searches, but draws no trace and judges no more than it
+must. Declared edges are asked about apart, for they are no property.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pdproto.check.explore import Exploration, Limits, Reductions, explore
+from pdproto.check.grounding import Ground, Interpretation
+from pdproto.check.liveness import Liveness
+from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
+from pdproto.check.result import Kind
+from pdproto.check.rigid import interpretations
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.system import Configuration, System
+
+GRAPHS: Final = (Fairness.TIMERS, Fairness.NO_TIMERS, Fairness.CONSUMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What noticed a mutant. steps: of the shortest run that shows it (a loop included); None for
+    a witness that is missing.
+    """
+
+    property: str
+    kind: Kind
+    system: str = ""
+    configuration: str = ""
+    steps: int | None = None
+
+    def within(self, system: str, configuration: str) -> "Kill":
+        """The same, and in which search."""
+        return replace(self, system=system, configuration=configuration)
+
+
+class UndecidedError(Exception):
+    """A limit was reached before anything was noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A search in which nothing was noticed. states: of all interpretations."""
+
+    states: int
+
+
+def safety(
+    system: System, configuration: Configuration, limits: Limits, *, edges: bool = False
+) -> Kill | Seen:
+    """The first property of states, missing witness or deadlock; or (edges) forbidden move.
+
+    Raises UndecidedError at a limit, SpecError and TooLargeError where there is no ground form.
+    """
+    missing: dict[str, Kill] | None = None
+    states = 0
+    for ground in _grounds(system, configuration):
+        asked = tuple(q for q in questions(ground) if (q.kind is Kind.EDGES) == edges)
+        found = explore(
+            ground, asked, reductions=_reductions(configuration), limits=limits,
+            deadlocks_matter=not edges,
+        )
+        try:
+            kill = _violated(found, asked, deadlock=not edges)
+            if kill is not None:
+                return kill
+            if not found.complete:
+                raise UndecidedError(found.stopped)
+            states += found.engine.states
+            unseen = dict(_unseen(found, asked))
+        finally:
+            found.engine.close()
+        # A witness counts in whichever interpretation it is seen.
+        missing = unseen if missing is None else {n: k for n, k in missing.items() if n in unseen}
+    return next(iter((missing or {}).values()), Seen(states))
+
+
+def _violated(found: Exploration, asked: Iterable[Question], *, deadlock: bool) -> Kill | None:
+    """The bad pattern that was found first; of several in one level the one declared first."""
+    kills = []
+    for question in asked:
+        hit = found.hit(question) if question.bad else None
+        if hit is not None:
+            kills.append((found.depth_of(hit[1]), question.name, question.kind))
+    _, stuck = found.engine.stuck
+    if deadlock and stuck is not None:
+        kills.append((found.depth_of(stuck), DEADLOCK, Kind.DEADLOCK))
+    if not kills:
+        return None
+    steps, name, kind = min(kills, key=lambda kill: kill[0])
+    return Kill(name, kind, steps=steps)
+
+
+def _unseen(found: Exploration, asked: Iterable[Question]) -> Iterator[tuple[str, Kill]]:
+    for question in asked:
+        if not question.bad and found.hit(question) is None:
+            yield question.name, Kill(question.name, question.kind)
+
+
+def liveness(system: System, configuration: Configuration, limits: Limits) -> Kill | Seen:
+    """The first `leads_to` that a fair run does not keep. Raises as `safety` does."""
+    claims = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
+    states = 0
+    for fairness in GRAPHS:
+        owed = [
+            (claim, under)
+            for claim in claims
+            if (under := tuple(f for f in claim.under if graph_for(f) is fairness))
+        ]
+        for ground in _grounds(system, configuration, fairness) if owed else ():
+            watched = [(duty, under) for claim, under in owed for duty in duties(ground, claim)]
+            found = explore(
+                ground, reductions=Reductions(dead_bits=configuration.dead_bits), limits=limits,
+                watched=[g for duty, _ in watched for g in (*duty.premise, *duty.goal)],
+                keep_going=True,
+            )
+            try:
+                kill = _unpaid(found, watched, limits)
+                states += found.engine.states
+            finally:
+                found.engine.close()
+            if kill is not None:
+                return kill
+    return Seen(states)
+
+
+def _unpaid(
+    found: Exploration, watched: Iterable[tuple[Duty, tuple[Fairness, ...]]], limits: Limits
+) -> Kill | None:
+    stopped = found.stopped or limits.forbid(found.graph_bytes)
+    if stopped:
+        raise UndecidedError(stopped)
+    judge = Liveness(found)
+    for duty, under in watched:
+        unpaid = judge.unpaid(duty, under)
+        if unpaid is not None:
+            return Kill(duty.claim.name, Kind.LEADS_TO, steps=len(unpaid[0].rows))
+    return None
+
+
+def graph_for(fairness: Fairness) -> Fairness:
+    """Which graph an assumption is checked on: safety nets that never fire are still in it."""
+    return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
+
+
+def _grounds(
+    system: System, configuration: Configuration, fairness: Fairness = Fairness.TIMERS
+) -> Iterator[Ground]:
+    """The system in each interpretation of its rigid symbols."""
+    for given in interpretations(system, configuration.sizes, configuration):
+        yield ground_for(system, configuration, given, fairness)
+
+
+def ground_for(
+    system: System, configuration: Configuration, given: Interpretation, fairness: Fairness
+) -> Ground:
+    """The ground system of a configuration on which an assumption is checked."""
+    return Ground(
+        system, configuration.sizes, configuration.faults, given,
+        consume=fairness is Fairness.CONSUMED, timers=fairness is not Fairness.NO_TIMERS,
+    )
+
+
+def _reductions(configuration: Configuration) -> Reductions:
+    return Reductions(configuration.symmetry, configuration.dead_bits)

@@ -1,0 +1,291 @@
+"""Measure the properties: change one thing in the tables at a time, and see whether any notices.
+
+Systems that share tables are named together, and a part of the hand-over stands for all of its
+variants; without SYSTEM every part is mutated. A mutant that no property notices points at one that
+is missing. Exit status: 0 if none survived, 1 if one did or if the tables do not hold as they are,
+2 if there is no such system, 3 if a search came to a limit or was interrupted.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from random import Random
+from time import monotonic
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pdproto.check.load import load
+from pdproto.check.mutate import BaseError, Judged, Outcome, Search, Trials, prepared
+from pdproto.check.mutate_edits import Mutant
+from pdproto.check.result import Kind
+from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
+
+HANDOVER: Final = (
+    ("registry",),
+    ("dp-rank",),
+    ("transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-direct"),
+    ("agreement", "agreement-lost", "agreement-once"),
+    (
+        "optimistic",
+        "optimistic-lossy",
+        "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
+        "pdproto.spec.handoff.optimistic:PATIENT",
+        "pdproto.spec.handoff.optimistic:ONE_SIDED",
+    ),
+)
+TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
+WAYS: Final = {
+    "safety": (Kind.ALWAYS,),
+    "deadlock": (Kind.DEADLOCK,),
+    "witness": (Kind.SOMETIMES,),
+    "liveness": (Kind.LEADS_TO,),
+}
+SHOWN: Final = (
+    Outcome.LINT, Outcome.EDGES, Outcome.REFUSED, Outcome.EQUIVALENT, Outcome.UNDECIDED,
+    Outcome.SURVIVED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """The mutants of systems that share tables, and what became of those that were tried."""
+
+    names: tuple[str, ...]
+    trials: Trials
+    judged: tuple[Judged, ...]
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        return Counter(judged.outcome for judged in self.judged)
+
+    def killed(self, way: str) -> int:
+        """How many were killed by a property of that kind."""
+        return sum(
+            judged.outcome is Outcome.KILLED and judged.kill is not None
+            and judged.kill.kind in WAYS[way]
+            for judged in self.judged
+        )
+
+    @property
+    def score(self) -> float | None:
+        """What is killed of what could be; None where there was nothing to kill."""
+        counts = self.counts
+        killed = counts[Outcome.KILLED]
+        left = counts[Outcome.SURVIVED] + counts[Outcome.UNDECIDED]
+        return killed / (killed + left) if killed + left else None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto mutate`."""
+    parser.add_argument(
+        "systems", metavar="SYSTEM", nargs="*",
+        help="built-in names, module:attribute, or path/to/file.py:attribute; several share tables "
+        "(default: every part of the hand-over)",
+    )
+    parser.add_argument(
+        "--sample", metavar="N", type=whole_number, help="try N mutants, chosen by chance"
+    )
+    parser.add_argument(
+        "--seed", metavar="S", type=int, default=0, help="of the sample (default: 0)"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
+        help="processes (default: one a core); the answer is the same for any number",
+    )
+    parser.add_argument("--json", metavar="FILE|-", help="write every mutant's end as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Mutate systems; returns the exit status."""
+    check_targets([arguments.json])
+    teller = _Teller(quiet=arguments.quiet)
+    try:
+        every = [(names, _prepared(names, teller)) for names in _families(arguments.systems)]
+    except BaseError as base:
+        teller.say(str(base))
+        return 1
+    chosen = _chosen([trials for _, trials in every], arguments.sample, arguments.seed)
+    campaigns = []
+    for (names, trials), picked in zip(every, chosen, strict=True):
+        judged = _all_judged(names, trials, picked, arguments.workers, teller)
+        campaigns.append(Campaign(names, trials, judged))
+        if teller.interrupted:
+            break
+    if arguments.json != STANDARD_OUTPUT:
+        with console() as drawn:
+            _show(campaigns, drawn)
+    if arguments.json:
+        write(json.dumps([_as_json(campaign) for campaign in campaigns], indent=2), arguments.json)
+    return _status(campaigns, interrupted=teller.interrupted)
+
+
+def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:
+    counts = sum((campaign.counts for campaign in campaigns), Counter[Outcome]())
+    if counts[Outcome.SURVIVED]:
+        return 1
+    return 3 if interrupted or counts[Outcome.UNDECIDED] else 0
+
+
+def _families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The systems to mutate, those that share tables together."""
+    if not names:
+        return HANDOVER
+    for family in HANDOVER:
+        if set(names) <= set(family):
+            return (family,)
+    return (tuple(dict.fromkeys(names)),)
+
+
+def _prepared(names: tuple[str, ...], teller: "_Teller") -> Trials:
+    return prepared([load(name) for name in names],
+                    lambda what: teller.now_and_then(f"{what}, before anything is mutated"))
+
+
+def _chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[int]]:
+    """For each campaign the numbers of its mutants to try, a fair share of the sample."""
+    numbers = [(place, m.number) for place, trials in enumerate(every) for m in trials.mutants]
+    if sample is not None and sample < len(numbers):
+        numbers = Random(seed).sample(numbers, sample)  # noqa: S311 - no secret
+    return [sorted(n for where, n in numbers if where == place) for place in range(len(every))]
+
+
+class _Teller:
+    """Lines on stderr: how far it is, now and then, and each survivor as it is found."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet: Final = quiet
+        self._next = monotonic() + TOLD_AFTER
+        self.interrupted = False
+
+    def say(self, line: str) -> None:
+        print(f"pdproto: {line}", file=sys.stderr, flush=True)  # noqa: T201 - beside the result
+
+    def now_and_then(self, line: str) -> None:
+        if not self._quiet and monotonic() >= self._next:
+            self._next = monotonic() + TOLD_AFTER
+            self.say(line)
+
+    def judged(self, mutant: Mutant, judged: Judged, done: int, total: int) -> None:
+        if not self._quiet and judged.outcome in (Outcome.SURVIVED, Outcome.UNDECIDED):
+            self.say(f"{judged.outcome}: {mutant}")
+        self.now_and_then(f"{done:,} of {total:,} mutants")
+
+
+def _all_judged(
+    names: tuple[str, ...], trials: Trials, picked: Sequence[int], workers: int, teller: _Teller
+) -> tuple[Judged, ...]:
+    """The ends of the mutants with these numbers, in order; of as many as Ctrl-C allows."""
+    done: list[Judged] = []
+    try:
+        with _ends(names, trials, picked, workers) as ends:
+            for judged in ends:
+                done.append(judged)
+                teller.judged(trials.mutants[judged.number], judged, len(done), len(picked))
+    except KeyboardInterrupt:
+        teller.interrupted = True
+        teller.say(f"interrupted: {len(done):,} of {len(picked):,} mutants were tried")
+    return tuple(sorted(done, key=lambda judged: judged.number))
+
+
+@contextmanager
+def _ends(
+    names: tuple[str, ...], trials: Trials, picked: Sequence[int], workers: int
+) -> Iterator[Iterator[Judged]]:
+    """The mutants' ends as they come."""
+    if workers == 1:
+        yield (trials.judged(trials.mutants[number]) for number in picked)
+        return
+    # A fresh interpreter each: systems cannot be sent, and the engine's threads cannot be forked.
+    pool = ProcessPoolExecutor(
+        min(workers, max(1, len(picked))), get_context("spawn"), _begin, (names, trials.searches)
+    )
+    try:
+        waiting = [pool.submit(_judge, number) for number in picked]
+        yield (future.result() for future in as_completed(waiting))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_OWN: list[Trials] = []  # of a worker process
+
+
+def _begin(names: tuple[str, ...], searches: tuple[Search, ...]) -> None:
+    """Make a worker ready; the originals have been checked already."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+    _OWN[:] = [Trials(tuple(load(name) for name in names), searches)]
+
+
+def _judge(number: int) -> Judged:
+    (trials,) = _OWN
+    return trials.judged(trials.mutants[number])
+
+
+def _show(campaigns: Sequence[Campaign], drawn: Console) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for campaign in campaigns:
+        table.add_column(campaign.trials.systems[0].name, justify="right", overflow="fold")
+    for cells in zip(_HEADS, *map(_cells, campaigns), strict=True):
+        table.add_row(*cells)
+    drawn.print(table)
+    for campaign in campaigns:
+        for judged in campaign.judged:
+            if judged.outcome in (Outcome.SURVIVED, Outcome.UNDECIDED):
+                mutant = campaign.trials.mutants[judged.number]
+                told = Text.assemble((str(judged.outcome), "bold"), f"  {mutant}")
+                drawn.print(told, soft_wrap=True)
+                drawn.print(Text(f"    {judged.note}", style="dim"), soft_wrap=True)
+
+
+_HEADS: Final = ("mutants", "killed", *(f"  by {way}" for way in WAYS), *map(str, SHOWN), "score")
+
+
+def _cells(campaign: Campaign) -> Iterator[str]:
+    """A column of the table, as _HEADS says."""
+    counts = campaign.counts
+    yield f"{len(campaign.judged):,}"
+    yield f"{counts[Outcome.KILLED]:,}"
+    yield from (f"{campaign.killed(way):,}" for way in WAYS)
+    yield from (f"{counts[outcome]:,}" for outcome in SHOWN)
+    yield "" if campaign.score is None else f"{campaign.score:.1%}"
+
+
+def _as_json(campaign: Campaign) -> dict[str, Any]:
+    counts = campaign.counts
+    return {
+        "systems": [system.name for system in campaign.trials.systems],
+        "searches": [asdict(search) for search in campaign.trials.searches],
+        "mutants": len(campaign.judged),
+        "killed": counts[Outcome.KILLED],
+        "killed_by": {way: campaign.killed(way) for way in WAYS},
+        **{str(outcome).replace(" ", "_"): counts[outcome] for outcome in SHOWN},
+        "score": campaign.score,
+        "ends": [_end(campaign.trials.mutants[j.number], j) for j in campaign.judged],
+    }
+
+
+def _end(mutant: Mutant, judged: Judged) -> dict[str, Any]:
+    return {
+        "number": mutant.number,
+        "place": str(mutant.place),
+        "row": mutant.row.name,
+        "change": mutant.change,
+        "edit": mutant.words,
+        "outcome": judged.outcome,
+        "by": None if judged.kill is None else asdict(judged.kill),
+        "note": judged.note,
+        "seconds": round(judged.seconds, 3),
+    }
