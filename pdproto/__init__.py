@@ -1,5 +1,50 @@
 """pdproto: protocols as transition tables, explored exhaustively and run from the same tables."""
 
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pdproto.net.aio import HandoffFailedError, until
+    from pdproto.net.decode import DecodeNode
+    from pdproto.net.pages import SinkPages, SourcePages
+    from pdproto.net.prefill import PrefillNode
+    from pdproto.net.receiver import Receiver
+    from pdproto.net.sender import Sender
+    from pdproto.net.shell import Curve, Link
+    from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+    from pdproto.runtime.trace import Trace
+    from pdproto.spec.handoff.poll import KVPoll
 
 __version__: Final = "0.1.0"
+
+# Imported when they are asked for: whoever only checks tables needs no sockets.
+_HOMES: Final = {
+    "Curve": "net.shell",
+    "DecodeNode": "net.decode",
+    "HandoffFailedError": "net.aio",
+    "KVPoll": "spec.handoff.poll",
+    "Link": "net.shell",
+    "LocalProtocolError": "runtime.errors",
+    "PrefillNode": "net.prefill",
+    "ProtocolError": "runtime.errors",
+    "Receiver": "net.receiver",
+    "RemoteProtocolError": "runtime.errors",
+    "Sender": "net.sender",
+    "SinkPages": "net.pages",
+    "SourcePages": "net.pages",
+    "Trace": "runtime.trace",
+    "until": "net.aio",
+}
+
+__all__ = [
+    "Curve", "DecodeNode", "HandoffFailedError", "KVPoll", "Link", "LocalProtocolError",
+    "PrefillNode", "ProtocolError", "Receiver", "RemoteProtocolError", "Sender", "SinkPages",
+    "SourcePages", "Trace", "__version__", "until",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pdproto' has no attribute {name!r}")
+    return getattr(import_module(f"pdproto.{home}"), name)

@@ -64,6 +64,8 @@ class Node(Shell):
             if reaction is not None:
                 reaction(endpoint, indices)
         self._timers.follow(endpoint, self._now)
+        for watcher in endpoint.owner.watchers:
+            watcher()
         return step
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:

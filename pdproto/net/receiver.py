@@ -29,7 +29,8 @@ class Receiver:
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_node", "began", "blame", "endpoint", "failure", "life", "metadata",
-                 "on_released", "pages", "released", "sinks", "slot", "stage", "unverified")
+                 "on_released", "pages", "released", "sinks", "slot", "stage", "unverified",
+                 "watchers")
 
     def __init__(
         self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
@@ -46,6 +47,7 @@ class Receiver:
         self.failure: str | None = None
         self.released = False
         self.on_released: Callable[[], None] | None = None
+        self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
         self.began = 0.0
         self.stage = Receiving.UNKNOWN
 

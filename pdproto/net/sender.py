@@ -29,7 +29,8 @@ class Sender:
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_last", "_node", "addresses", "began", "blame", "chunks", "endpoint", "failure",
-                 "metadata", "on_released", "released", "room", "stage")
+                 "metadata", "on_released", "released", "room", "stage",
+                 "watchers")
 
     def __init__(self, node: "PrefillNode", room: int) -> None:
         self._node = node
@@ -43,6 +44,7 @@ class Sender:
         self.failure: str | None = None
         self.released = False
         self.on_released: Callable[[], None] | None = None
+        self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
         self.began = 0.0
         self.stage = Sending.UNKNOWN
 
