@@ -93,9 +93,9 @@ class TestAnswers:
         assert "HOLDS  288 states" in out
         assert err == ""
 
-    def test_the_default_is_an_example(self, capsys: Output) -> None:
-        assert main(["check", "--quiet"]) == 0
-        assert capsys.readouterr().out.startswith("two-phase-commit  Participant=3\n")
+    def test_deep_is_a_configuration(self, capsys: Output) -> None:
+        deep = answer(capsys, "agreement-lost", "--deep", "--property", "deadlock")
+        assert deep["sizes"] == {"Rank": 2, "Life": 2, "Slot": 1, "Decision": 4}
 
     def test_a_system_that_does_not(self, capsys: Output) -> None:
         assert main(["check", "lock-server-broken", "--quiet"]) == 1
@@ -176,10 +176,8 @@ class TestSystemAnywhere:
         assert (told["system"], told["sizes"]) == ("lock-server", {"Client": 1, "Round": 1})
 
     def test_a_property_may_be_called_like_a_system(self, capsys: Output) -> None:
-        wanted = ("--property", "all_commit", "agreement")
-        for arguments in (("two-phase-commit", *wanted), ("--property", "agreement")):
-            told = answer(capsys, *arguments)
-            assert (told["system"], verdicts(told)["agreement"]) == ("two-phase-commit", "holds")
+        told = answer(capsys, "two-phase-commit", "--property", "all_commit", "agreement")
+        assert (told["system"], verdicts(told)["agreement"]) == ("two-phase-commit", "holds")
 
     def test_other_verbs_too(self, capsys: Output) -> None:
         assert main(["export", "--promela", "--size", "Participant=2", "two-phase-commit"]) == 0
@@ -223,6 +221,16 @@ class TestRefusals:
              "page has no property 'nope'; it has: at_most_one, deadlock"),
             ("check --max-memory nan", "argument --max-memory: want GiB above 0, not 'nan'; "
              "see `pdproto check --help`"),
+            ("check --size Life=2", "--size speaks of one system: name it, as in "
+             "`pdproto check transfer --size ...`"),
+            ("check --property deadlock", "--property speaks of one system: name it, as in "
+             "`pdproto check transfer --property ...`"),
+            ("check --no-dead-bits", "--dead-bits speaks of one system: name it, as in "
+             "`pdproto check transfer --dead-bits ...`"),
+            ("check --html x", "--html speaks of one system: name it, as in "
+             "`pdproto check transfer --html ...`"),
+            ("check agreement --deep --configuration two-slots",
+             "--deep is --configuration deep: give one of the two"),
             ("check missing.py:SYSTEM", "missing.py does not exist"),
             ("tables page.py:SYSTEM --output page.py/tables.md",
              "cannot write 'page.py/tables.md': {folder}/page.py is no folder"),
@@ -268,7 +276,7 @@ class TestRefusals:
         self, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(check_verb, "load", lambda name: name + 1)
-        assert main(["check"]) == 4
+        assert main(["check", "lock-server"]) == 4
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == "Traceback (most recent call last):"
         assert lines[-1].startswith("pdproto: this is a bug in pdproto: please report it")
@@ -283,7 +291,7 @@ class TestRefusals:
             raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
         monkeypatch.setattr(check_verb, "load", load)
-        line = refusal(capsys, "check")
+        line = refusal(capsys, "check", "lock-server")
         assert line == f"{missing} is not installed: pip install 'pdproto[{extra}]'"
 
     def test_memory_that_runs_out_is_no_bug(
@@ -293,7 +301,7 @@ class TestRefusals:
             raise MemoryError
 
         monkeypatch.setattr(check_verb, "check", check)
-        assert main(["check"]) == 3
+        assert main(["check", "lock-server"]) == 3
         assert capsys.readouterr().err == (
             "pdproto: memory ran out: give smaller sizes with --size\n"
         )
@@ -325,8 +333,8 @@ class TestReports:
         assert seconds.sub("", printed).rstrip() == seconds.sub("", kept).rstrip()
 
     def test_a_diagram_of_nothing_is_not_written(self, capsys: Output) -> None:
-        arguments = ["check", "--property", "agreement", "--mermaid", "x.mmd", "--quiet"]
-        assert main(arguments) == 0
+        drawn = ["--property", "agreement", "--mermaid", "x.mmd"]
+        assert main(["check", "two-phase-commit", "--quiet", *drawn]) == 0
         assert capsys.readouterr().err == (
             "pdproto: no property has a trace to draw: x.mmd is not written\n"
         )
@@ -377,7 +385,7 @@ class TestReports:
     def test_a_disk_that_is_full(self, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
         with open("/dev/full", "w", encoding="utf-8") as full:
             monkeypatch.setattr(sys, "stdout", full)
-            assert main(["check", "--quiet"]) == 2
+            assert main(["check", "two-phase-commit", "--quiet"]) == 2
             monkeypatch.undo()
             os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())  # its buffer must go somewhere
         assert capsys.readouterr().err == (
@@ -428,7 +436,7 @@ class TestInterrupts:
 
     def test_a_search(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(check_verb, "Reporter", Interrupting)
-        assert main(["check", "--json", "x.json"]) == 3
+        assert main(["check", "two-phase-commit", "--json", "x.json"]) == 3
         out, err = capsys.readouterr()
         assert "stopped: interrupted" in out
         assert err == "pdproto: interrupted: the answer is incomplete\n"
@@ -550,9 +558,9 @@ class TestProcess:
 
     def test_ctrl_c_in_mid_run(self) -> None:
         """A search far too long to end: it is interrupted when it first shows its progress."""
-        command = [*COMMAND, "check", "--size", "Participant=14", "--workers", "1"]
+        command = [*COMMAND, "check", "two-phase-commit", "--size", "Participant=14"]
         with subprocess.Popen(
-            [*command, "--json", "x.json", "--html", "x.html"],
+            [*command, "--workers", "1", "--json", "x.json", "--html", "x.html"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
             assert process.stderr is not None

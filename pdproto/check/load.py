@@ -32,6 +32,10 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "two-pass": "pdproto.spec.handoff.two_pass:TWO_PASS",
     "optimistic": "pdproto.spec.handoff.optimistic:SYSTEM",
     "optimistic-lossy": "pdproto.spec.handoff.optimistic:LOSING",
+    "optimistic-patient": "pdproto.spec.handoff.optimistic:PATIENT",
+    "optimistic-one-sided": "pdproto.spec.handoff.optimistic:ONE_SIDED",
+    "optimistic-one-attempt": "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
+    "optimistic-keeping": "pdproto.spec.handoff.optimistic:KEEPING",
 }
 
 # Where the lines of an error are not the user's own: this package, Python and what is installed.

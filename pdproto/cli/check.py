@@ -1,4 +1,8 @@
-"""Explore every state of a system and judge its properties; shortest counterexamples are drawn."""
+"""Explore every state of a system and judge its properties; shortest counterexamples are drawn.
+
+Without SYSTEM the hand-over is checked: all of its systems at each of their named sizes, with loss
+and crashes, and whether every row of its tables fires somewhere.
+"""
 
 import argparse
 import json
@@ -8,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 from pdproto.check import native
@@ -18,7 +23,9 @@ from pdproto.check.questions import names
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
+from pdproto.cli import suite, suite_report
 from pdproto.cli.options import (
+    DEFAULT,
     STANDARD_OUTPUT,
     UsageError,
     add_sizes,
@@ -34,7 +41,6 @@ from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.system import System
 
 GIB: Final = 1 << 30
-DEFAULT_SYSTEM: Final = "two-phase-commit"
 REPORTS: Final = {
     "html": "a page to step through the traces",
     "mermaid": "a sequence diagram of the first violation, or else of the first witness",
@@ -47,8 +53,12 @@ MEMORY_SHARE: Final = 0.75  # of what is free now: the rest is for reports and f
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto check`."""
-    add_system(parser, default=DEFAULT_SYSTEM)
+    add_system(parser, left_out="the whole hand-over")
     add_sizes(parser)
+    parser.add_argument(
+        "--deep", action="store_true",
+        help="one size up: --configuration deep, of each system if SYSTEM is left out",
+    )
     parser.add_argument(
         "--property", metavar="NAME", action="append", nargs="+", default=[], dest="properties",
         help="look at these properties only",
@@ -80,21 +90,65 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check one system; returns the exit status."""
+    """Check one system, or all of the hand-over; returns the exit status."""
     check_targets(getattr(arguments, kind) for kind in REPORTS)
+    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
+        if not native.available():
+            reporter.say("no C compiler was found at installation: the portable engine is slow")
+        if arguments.system is None:
+            return _run_suite(arguments, reporter)
+        return _run_one(arguments, reporter)
+
+
+def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     system = load(arguments.system)
+    if arguments.deep:
+        if arguments.configuration != DEFAULT:
+            raise UsageError("--deep is --configuration deep: give one of the two")
+        arguments.configuration = suite.DEEP
     chosen = configuration(system, arguments)
     for field in ("symmetry", "dead_bits"):
         if getattr(arguments, field) is not None:
             chosen = replace(chosen, **{field: getattr(arguments, field)})
-    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        if not native.available():
-            reporter.say("no C compiler was found at installation: the portable engine is slow")
-        result = check(system, chosen, _settings(system, arguments, reporter))
+    result = check(system, chosen, _settings(system, arguments, reporter))
     _report(result, arguments)
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         _say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]
+
+
+def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
+    _refuse_for_the_suite(arguments)
+    began = monotonic()
+    settings = Settings(
+        limits=replace(_limits(arguments), bytes_max=_bytes(arguments) // arguments.workers),
+        keep_going=arguments.keep_going,
+    )
+    wanted = suite.tasks(suite.HANDOVER, settings, deep=arguments.deep)
+    found = suite.run(wanted, arguments.workers, reporter.show)
+    seconds = monotonic() - began
+    targets = _targets(arguments)
+    if STANDARD_OUTPUT not in targets.values():
+        with console() as drawn:
+            suite_report.draw(found, seconds, drawn)
+    for kind, target in targets.items():
+        write(suite_report.written(kind, found, seconds), target)
+    return EXIT_STATUS[found.verdict]
+
+
+def _refuse_for_the_suite(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for an option that speaks of one system."""
+    one = {name: getattr(arguments, name) for name in ("size", "faults", "properties", "fairness")}
+    one["property"] = one.pop("properties")
+    one["configuration"] = arguments.configuration != DEFAULT
+    one |= {name: getattr(arguments, name) is not None for name in ("symmetry", "dead_bits")}
+    one |= {kind: getattr(arguments, kind) is not None
+            for kind in REPORTS if kind not in suite_report.FORMATS}
+    for name, given in one.items():
+        if given:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} speaks of one system: name it, as in "
+                             f"`pdproto check transfer --{option} ...`")
 
 
 def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> Settings:
@@ -103,16 +157,24 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
     for name in wanted:
         if name not in known:
             raise UsageError(f"{system.name} has no property {name!r}; it has: {', '.join(known)}")
-    gib = arguments.max_memory
-    limit = int(gib * GIB) if gib is not None else int(_free_bytes() * MEMORY_SHARE)
     return Settings(
         properties=wanted,
-        limits=Limits(arguments.max_states, limit),
+        limits=_limits(arguments),
         workers=arguments.workers,
         keep_going=arguments.keep_going,
         fairness=tuple(Fairness[n.upper().replace("-", "_")] for n in arguments.fairness),
         monitor=reporter.show,
     )
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    return Limits(arguments.max_states, _bytes(arguments))
+
+
+def _bytes(arguments: argparse.Namespace) -> int:
+    """How much memory may be taken."""
+    gib = arguments.max_memory
+    return int(gib * GIB) if gib is not None else int(_free_bytes() * MEMORY_SHARE)
 
 
 def _free_bytes() -> int:
@@ -136,7 +198,7 @@ def _gib(text: str) -> float:
 
 def _report(result: CheckResult, arguments: argparse.Namespace) -> None:
     """Write what was asked for; to the terminal if nothing else goes to standard output."""
-    targets = {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
+    targets = _targets(arguments)
     if STANDARD_OUTPUT not in targets.values():
         with console() as drawn:
             render(result, drawn)
@@ -146,6 +208,11 @@ def _report(result: CheckResult, arguments: argparse.Namespace) -> None:
             _say(f"no property has a trace to draw: {target} is not written")
         else:
             write(text, target)
+
+
+def _targets(arguments: argparse.Namespace) -> dict[str, str]:
+    """Where each report goes that was asked for."""
+    return {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
 
 
 def _rendered(kind: str, result: CheckResult) -> str | None:

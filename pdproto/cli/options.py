@@ -16,6 +16,7 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import Configuration, System
 
 STANDARD_OUTPUT: Final = "-"
+DEFAULT: Final = "default"  # the configuration
 SEVERAL: Final = ("--size", "--faults", "--property")  # options that take one value or more
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
 
@@ -68,22 +69,21 @@ def whole_number(text: str) -> int:
     return int(digits)
 
 
-def add_system(parser: argparse.ArgumentParser, *, default: str | None = None) -> None:
-    """The positional SYSTEM, which may be left out where there is a default."""
+def add_system(parser: argparse.ArgumentParser, *, left_out: str | None = None) -> None:
+    """The positional SYSTEM. left_out: what it stands for when it is left out, where it may be."""
     parser.add_argument(
         "system",
         metavar="SYSTEM",
-        nargs=None if default is None else "?",
-        default=default,
+        nargs=None if left_out is None else "?",
         help="a built-in name, module:attribute, or path/to/file.py:attribute"
-        + (f" (default: {default})" if default else ""),
+        + (f" (default: {left_out})" if left_out else ""),
     )
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
     """--configuration, --size and --faults."""
     parser.add_argument(
-        "--configuration", metavar="NAME", default="default",
+        "--configuration", metavar="NAME", default=DEFAULT,
         help="sizes, faults and topology under a name of the system (default: default)",
     )  # fmt: skip
     parser.add_argument(
@@ -121,7 +121,7 @@ def _flat(groups: Iterable[Iterable[str]]) -> list[str]:
 def _named(system: System, name: str) -> Configuration:
     if name in system.configurations:
         return system.configurations[name]
-    if name == "default":
+    if name == DEFAULT:
         return Configuration({})
     known = ", ".join(system.configurations) or "none"
     raise UsageError(f"{system.name} has no configuration {name!r}; it has: {known}")
