@@ -19,6 +19,7 @@ from pdproto.net.receiver import Receiver
 from pdproto.net.shell import Link, Peer
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.role import SINK_ROLE, SinkRole
 from pdproto.runtime.store import Shared
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
@@ -56,9 +57,11 @@ class DecodeNode(Node):
         incarnation: int | None = None,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
+        role: SinkRole = SINK_ROLE,
     ) -> None:
-        super().__init__(name, link or Link(), role="decode", incarnation=incarnation, waits=waits,
+        super().__init__(name, link or Link(), side="decode", incarnation=incarnation, waits=waits,
                          trace=trace)
+        self.role: Final = role
         self.plane: Final = plane
         self._generation = 0
         self._open: Final[dict[int, Receiver]] = {}  # by generation, in the order of opening

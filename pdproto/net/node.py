@@ -36,14 +36,14 @@ class Node(Shell):
         name: str,
         link: Link,
         *,
-        role: str,
+        side: str,
         incarnation: int | None,
         waits: Mapping[str, float] | None,
         trace: Trace | None,
     ) -> None:
         timers = Timers(waits)
         super().__init__(name, link, incarnation)
-        self.metrics: Final = Metrics({"node": name, "role": role})
+        self.metrics: Final = Metrics({"node": name, "side": side})
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.writers: Final[dict[AnyMessage, Writer]] = {}
         self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {}

@@ -16,10 +16,11 @@ from pdproto.check.layout import Indices
 from pdproto.net.memory import Memory
 from pdproto.net.node import Node
 from pdproto.net.plane import Outcome, SourcePlane
-from pdproto.net.sender import Sender, source_automaton
+from pdproto.net.sender import Sender
 from pdproto.net.shell import Link, Peer
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
     Abort,
@@ -44,7 +45,8 @@ _GAUGES: Final = (
 
 
 class PrefillNode(Node):
-    """See the rules above. plane: how bytes move. waits: seconds by name of timer."""
+    """See the rules above. plane: how bytes move. waits: seconds by name of timer.
+    role: the tables to run, if not those of the hand-over."""
 
     def __init__(
         self,
@@ -54,9 +56,11 @@ class PrefillNode(Node):
         link: Link | None = None,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
+        role: SourceRole = SOURCE_ROLE,
     ) -> None:
-        super().__init__(name, link or Link(), role="prefill", incarnation=None, waits=waits,
+        super().__init__(name, link or Link(), side="prefill", incarnation=None, waits=waits,
                          trace=trace)
+        self.role: Final = role
         self.plane: Final = plane
         self._unbound: Final[dict[int, deque[Sender]]] = {}
         self._early: Final[dict[int, deque[Sender]]] = {}
@@ -112,7 +116,8 @@ class PrefillNode(Node):
     ) -> None:
         """Have the table take one more chunk; the chunks that it counts grow until the last."""
         endpoint, chunk = sender.endpoint, len(sender.chunks)
-        endpoint.move(source_automaton(len(endpoint.peers), chunk + 1 + (not last)))
+        chunks = chunk + 1 if last else chunk + 2
+        endpoint.move(self.role.of(sinks=max(1, len(endpoint.peers)), chunks=chunks))
         sender.chunks.append(pages)
         sender.metadata = metadata
         sender.began = sender.began or self._now
@@ -164,13 +169,12 @@ class PrefillNode(Node):
         self._memory.add(life, sender.endpoint)
         return sender.endpoint
 
-    @staticmethod
-    def _extend(endpoint: Endpoint, sinks: tuple[str, ...]) -> None:
+    def _extend(self, endpoint: Endpoint, sinks: tuple[str, ...]) -> None:
         """Count the sinks of a life that the endpoint has not heard of yet."""
         peers = tuple(dict.fromkeys((*endpoint.peers, *sinks)))
         if len(peers) > max(1, len(endpoint.peers)):
             chunks = endpoint.automaton.sizes[roles.Chunk]
-            endpoint.move(source_automaton(len(peers), chunks))
+            endpoint.move(self.role.of(sinks=len(peers), chunks=chunks))
         endpoint.peers = peers
 
     def on_lost(self, peer: Peer, _why: str) -> None:

@@ -1,28 +1,16 @@
 """What a decode rank's scheduler holds of a hand-over."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, Done, Life
-from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.ends import Receiving
 from pdproto.spec.handoff.poll import RECEIVING_POLL, KVPoll
-from pdproto.spec.handoff.sink import SINK
 
 if TYPE_CHECKING:
     from pdproto.net.decode import DecodeNode
-
-
-@cache
-def sink_automaton(sources: int) -> Automaton:
-    """The sink's table for a hand-over from so many sources. What a life has of memory is one."""
-    sizes = {roles.Sink: 1, roles.Life: 1, roles.Source: sources, roles.Landing: 1,
-             roles.Page: 1, roles.Slot: 1, roles.Chunk: 1}
-    return Automaton(SINK, sizes)
 
 
 class Receiver:
@@ -38,7 +26,7 @@ class Receiver:
         self._node = node
         self.sinks: Final = sinks
         self.life: Final = life
-        self.endpoint: Final = Endpoint(sink_automaton(len(sources)), life, sources, self)
+        self.endpoint: Final = Endpoint(node.role.of(sources=len(sources)), life, sources, self)
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.slot: int | None = None
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it

@@ -1,28 +1,16 @@
 """What a prefill rank's scheduler holds of a hand-over."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, REASON_MAX
-from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import SENDING_POLL, KVPoll
-from pdproto.spec.handoff.source import SOURCE
 
 if TYPE_CHECKING:
     from pdproto.net.prefill import PrefillNode
-
-
-@cache
-def source_automaton(sinks: int, chunks: int) -> Automaton:
-    """The source's table for a hand-over to so many sinks, in so many chunks."""
-    sizes = {roles.Source: 1, roles.Life: 1, roles.Sink: sinks, roles.Landing: 1,
-             roles.Chunk: chunks}
-    return Automaton(SOURCE, sizes, paced=("post",))
 
 
 class Sender:
@@ -36,7 +24,7 @@ class Sender:
         self._node = node
         self._last = False
         self.room: Final = room
-        self.endpoint = Endpoint(source_automaton(1, 2), None, (), self)
+        self.endpoint = Endpoint(node.role.of(sinks=1, chunks=2), None, (), self)
         self.addresses: dict[int, bytes] = {}
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
