@@ -23,7 +23,7 @@ from pdproto.check.checking import Settings, check
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult, Finding, Verdict
-from pdproto.cli.options import STANDARD_OUTPUT, UsageError, standard_output, write
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.progress import Reporter
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
@@ -101,28 +101,27 @@ def as_json(trial: Trial, *, traced: bool) -> dict[str, Any]:
 
 
 def _show(trials: Sequence[Trial], *, drawn: bool) -> None:
-    with standard_output() as stream:
-        console = Console(file=stream)
+    with console() as page:
         if drawn:
             for trial in trials:
-                _draw(trial, console)
+                _draw(trial, page)
             return
-        console.print(_table(trials))
+        page.print(_table(trials))
         missed = [trial.bug.id for trial in trials if trial.violated is None]
         found = f"{len(trials) - len(missed)} of {len(trials)} defects found"
-        console.print(Text(found + (f"; not found: {', '.join(missed)}" if missed else "")))
+        page.print(Text(found + (f"; not found: {', '.join(missed)}" if missed else "")))
 
 
-def _draw(trial: Trial, console: Console) -> None:
+def _draw(trial: Trial, page: Console) -> None:
     bug, found = trial.bug, trial.violated
-    console.print(Text.assemble((bug.id, "bold"), f"  {bug.source}\n{bug.symptom}"))
+    page.print(Text.assemble((bug.id, "bold"), f"  {bug.source}\n{bug.symptom}"))
     if bug.note:
-        console.print(Text(bug.note, style="dim"))
-    console.print()
+        page.print(Text(bug.note, style="dim"))
+    page.print()
     if found is None:
-        console.print(Text(f"{bug.violates} was not found violated", style="bold red"))
+        page.print(Text(f"{bug.violates} was not found violated", style="bold red"))
     else:
-        render_trace(found, console)
+        render_trace(found, page)
 
 
 def _table(trials: Sequence[Trial]) -> Table:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pdproto.check.lint import ELEMENTS, Remark, Severity, lint, small_sizes
 from pdproto.check.load import load
-from pdproto.cli.options import STANDARD_OUTPUT, add_system, write
+from pdproto.cli.options import STANDARD_OUTPUT, add_system, standard_output, write
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import System
 
@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     sizes = small_sizes(system, arguments.elements)
     remarks = lint(system, sizes)
     if arguments.json != STANDARD_OUTPUT:
-        for remark in remarks:
-            print(remark)  # noqa: T201 - the command's result
-        print(f"{system.name}: {_summary(remarks)}")  # noqa: T201 - as above
+        with standard_output() as stream:
+            stream.writelines(f"{remark}\n" for remark in remarks)
+            stream.write(f"{system.name}: {_summary(remarks)}\n")
     if arguments.json:
         write(json.dumps(_as_json(system, sizes, remarks), indent=2), arguments.json)
     return int(any(remark.severity is Severity.ERROR for remark in remarks))
