@@ -26,6 +26,7 @@ from pdproto.spec.handoff.ends import (
     engine,
     failed,
     feeds,
+    gone,
     h,
     introduce,
     k,
@@ -35,6 +36,7 @@ from pdproto.spec.handoff.ends import (
     page,
     publish,
     receiving,
+    sending,
     sink,
     source,
     write,
@@ -42,7 +44,7 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNDER_WAY
 from pdproto.spec.handoff.source import ALL_LANDED, QUIESCENT, QUIET, RUNNING, other, part
-from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, SYSTEM
+from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, RESTARTED, SYSTEM
 from pdproto.spec.language import (
     ANY,
     AddEffect,
@@ -68,6 +70,7 @@ ONE: Final = Configuration(
 TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
 TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
 CRASHING: Final = replace(ONE, faults=("crash",))
+RESTARTING: Final = replace(ONE, faults=("restart",))
 SINK_CRASHING: Final = replace(ONE, faults=("sink-crash",))
 LOSING: Final = replace(ONE, faults=("lossy",))
 
@@ -265,4 +268,38 @@ TIMERS: Final = (
         note="deferred release without its bound"),
 )
 
-BUGS: Final[tuple[Bug, ...]] = RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS
+RESTARTS: Final = (
+    Bug("B57-transfer", "sglang #36029, #31144",
+        "After a restart of prefill, decode went on waiting for what it had asked of the old one.",
+        edited(PATIENT, "B57-transfer",
+               ReplaceRow("disown_meeting", Ignore(
+                   introduce(d, h, p), at=Sending.GONE, why="there is no such life")),
+               ReplaceRow("disown_address", Ignore(
+                   publish(d, h, p), at=Sending.GONE, why="there is no such life")),
+               ReplaceRow("disown_abort", Ignore(
+                   abort(d, h, p), at=Sending.GONE, why="there is no such life"))),
+        RESTARTING, "L7_a_sink_notices_a_crash",
+        note="the successor was there before a heartbeat was missed, and said nothing"),
+    Bug("R19-restart", "sglang, from the code of 0.5.23",
+        "A restarted prefill rank said of an unknown room that nothing was being written.",
+        edited(SYSTEM, "R19-restart", ReplaceRow("disown_abort", Row(
+            "disown_abort", on=abort(d, h, p), at=Sending.GONE, send=[drained(p, h, d)]))),
+        RESTARTING, WRITE, note="the adapter of the dead process was still writing"),
+    Bug("B29-transfer", "the other side of sglang #36029",
+        "A write with the key of a dead decode process landed in memory of the new one.",
+        edited(SYSTEM, "B29-transfer", DropClause("land", receiving(d, h) != Receiving.GONE)),
+        SINK_CRASHING, WRITE, note="the address names no incarnation"),
+    Bug("B30-transfer", "sglang #13054, #25287, #35823",
+        "One crash, and every later request to that prefill server failed until decode restarted.",
+        edited(RESTARTED, "B30-transfer", AddRow(engine, Row(
+            "blacklist", choose=(p, h, k, d),
+            when=[h.differs(k), gone(p, k, d), sending(p, h) != Sending.GONE],
+            send=[gone(p, h, d)]))),
+        replace(TWO_LIVES, faults=("restart",), symmetry=True),
+        "L6_a_life_after_a_restart_succeeds",
+        note="the list of dead peers names an address, and no incarnation"),
+)
+
+BUGS: Final[tuple[Bug, ...]] = (
+    RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS + RESTARTS
+)

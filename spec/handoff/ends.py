@@ -13,7 +13,11 @@ from pdproto.spec.language import Machine, Message, Rigid, Sizes, State, Tuples,
 
 
 class Sending(State):
-    """What a source's poll answers. UNKNOWN: the request has not come. GONE: the process died."""
+    """What a source's poll answers. UNKNOWN: the request has not come.
+
+    GONE: the process died that this life was begun with. Another may have come in its place, and
+    answers what is meant for the dead one; lives that begin after that are begun with it.
+    """
 
     UNKNOWN = auto()
     BOOTSTRAPPING = auto()
@@ -24,7 +28,10 @@ class Sending(State):
 
 
 class Receiving(State):
-    """What a sink's poll answers. WAITING: its memory is published (that is WaitingForInput)."""
+    """What a sink's poll answers. WAITING: its memory is published (that is WaitingForInput).
+
+    GONE: the process died that this life was begun by, and its memory with it.
+    """
 
     UNKNOWN = auto()
     BOOTSTRAPPING = auto()
@@ -118,7 +125,7 @@ write = source.function("write", Write, Sink, Chunk, edges={
 write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
 
 receiving = sink.function("receiving", Receiving, edges={
-    Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING, Receiving.GONE),
+    Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING,),
     Receiving.BOOTSTRAPPING: (Receiving.WAITING, Receiving.FAILED, Receiving.GONE),
     Receiving.WAITING: (Receiving.TRANSFERRING, Receiving.FAILED, Receiving.GONE),
     Receiving.TRANSFERRING: (Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE),
@@ -155,6 +162,7 @@ done = Message("done", p, h, d, sender=source, receiver=sink)
 failed = Message("failed", p, h, d, sender=source, receiver=sink)
 abort_ack = Message("abort_ack", p, h, d, sender=source, receiver=sink)
 drained = Message("drained", p, h, d, sender=source, receiver=sink)
-# What the transport says of a broken connection. Only a crash sends it: a detector is never wrong
-# here, since a wrong one does nothing that a time-out does not do too.
+# The process that this life was begun with is no more: the transport says so of a broken
+# connection, and its successor of a life that it does not know. Only a crash leads to it: a
+# detector is never wrong here, since a wrong one does nothing that a time-out does not do too.
 gone = Message("gone", p, h, d, sender=source, receiver=sink, reliable=True)

@@ -5,8 +5,13 @@ Rule 2: once a fence is done, nothing of the fenced source lands in that life's 
 Rule 3: a fence takes time: what lands before it is done has landed. An engine without one can
         only tell when the writer is gone for good; until then the chunk is in quarantine.
 
-The faults: the network loses messages, a source or a sink dies with writes under way, and (`stray`)
-an engine breaks rule 2. The digest is what then stands between such a write and a committed page.
+The faults: the network loses messages; a source or a sink dies with writes under way, and perhaps
+comes back; and (`stray`) an engine breaks rule 2. The digest is what then stands between such a
+write and a committed page.
+
+A process dies with every life that has begun, and the rows below end one life each: what it does is
+among what they allow. A life that has not begun is begun with the process that is there then. What
+is said of a life names the process that it was begun with, so that a successor can tell.
 
 A source has no heartbeat of a sink: the engine refuses its writes, or its bootstrap times out.
 """
@@ -46,7 +51,7 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.language import ANY, Machine, Row, Table, lose
+from pdproto.spec.language import ANY, Machine, Row, Table, exists, lose
 
 world = Machine("world", world=True)
 
@@ -71,16 +76,26 @@ LOSSY: Final = Table(world, rows=tuple(
     lose(message) for message in (introduce, publish, abort, done, failed, abort_ack, drained)
 ))
 
+# One end has begun this life; who comes to the other later finds what became of it.
+BEGUN: Final = (sending(p, h) != Sending.UNKNOWN) | exists(d, receiving(d, h) != Receiving.UNKNOWN)
+
 CRASH: Final = Table(world, rows=(
-    Row("vanish", choose=(p,), do=[sending(p, ANY).to(Sending.GONE), gone(p, ANY, ANY).to(True)],
+    Row("vanish", choose=(p, h), when=[sending(p, h) != Sending.GONE, BEGUN],
+        do=[sending(p, h).to(Sending.GONE), gone(p, h, ANY).to(True)],
         fair=False, why="the process dies; its adapter may still be writing"),
 ))
 
+RESTART: Final = Table(world, rows=(
+    Row("supersede", choose=(p, h), when=[sending(p, h) != Sending.GONE, BEGUN],
+        do=[sending(p, h).to(Sending.GONE)],
+        fair=False, why="the process dies and another is in its place before anybody has noticed"),
+))
+
 SINK_CRASH: Final = Table(world, rows=(
-    Row("vanish_sink", choose=(d,),
-        do=[receiving(d, ANY).to(Receiving.GONE), memory(d, ANY).to(Memory.UNASKED),
-            lease(d, ANY, ANY).to(False), page(d, ANY, ANY).to(False),
-            slot(d, ANY, ANY).to(False)],
+    Row("vanish_sink", choose=(d, h),
+        when=~receiving(d, h).among(Receiving.UNKNOWN, Receiving.GONE),
+        do=[receiving(d, h).to(Receiving.GONE), memory(d, h).to(Memory.UNASKED),
+            lease(d, h, ANY).to(False), page(d, h, ANY).to(False), slot(d, h, ANY).to(False)],
         fair=False, why="the process dies, and its memory with it"),
 ))
 

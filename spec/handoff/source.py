@@ -6,7 +6,9 @@ Rule 2: Success and Failed are for good. Failed begins no write, but ends none e
 Rule 3: DRAINED to a sink means that nothing of this life is being written there, or ever will be;
         ABORT_ACK means that the abort has been heard, and no more.
 Rule 4: the pages that the engine reads are held until no write of this life is under way.
-Rule 5: every sink that introduced itself hears of a failure at once; who comes later is told then.
+Rule 5: a process answers for the lives that were begun with it. Of those of the process in whose
+        place it came it says that they are gone, and never DRAINED: it cannot know.
+Rule 6: every sink that introduced itself hears of a failure at once; who comes later is told then.
 
 A call that no row answers is the caller's mistake, which it is told of: a chunk out of turn, or one
 before every sink has published (a poll answers WaitingForInput from then on).
@@ -31,6 +33,7 @@ from pdproto.spec.handoff.ends import (
     drained,
     failed,
     feeds,
+    gone,
     h,
     handed,
     introduce,
@@ -89,6 +92,8 @@ SOURCE: Final = Table(source, state=sending, rows=(
         do=[kv(p, h).to(True)]),
     Ignore(Call("open_sender"), at=Sending.FAILED,
            why="the sink gave up first: the caller polls Failed, and prefill is not run"),
+    Ignore(Call("open_sender"), at=Sending.GONE,
+           why="the sink began with the process before this one: the caller polls Failed"),
     Row("meet", on=introduce(d, h, p), at=OPEN, do=[known(p, h, d).to(True)],
         why="it has nothing to offer yet, but must hear of it if we fail"),
     Row("learn", on=publish(d, h, p), at=OPEN, choose=(b,), when=[address(d, h, b), UNADDRESSED],
@@ -161,7 +166,11 @@ SOURCE: Final = Table(source, state=sending, rows=(
            why="it publishes nothing"),
     Reject(abort(d, h, p), at=OPEN, when=drain(p, h, d) != Drain.UNASKED,
            why="the first abort ends the life"),
-    Ignore(introduce(d, h, p), at=Sending.GONE, why="nobody is there"),
-    Ignore(publish(d, h, p), at=Sending.GONE, why="nobody is there"),
-    Ignore(abort(d, h, p), at=Sending.GONE, why="nobody is there"),
+    # Where there is no successor nobody answers, and then the transport has said it.
+    Row("disown_meeting", on=introduce(d, h, p), at=Sending.GONE, send=[gone(p, h, d)],
+        why="the successor knows no such life"),
+    Row("disown_address", on=publish(d, h, p), at=Sending.GONE, send=[gone(p, h, d)],
+        why="the address was meant for the process before this one"),
+    Row("disown_abort", on=abort(d, h, p), at=Sending.GONE, send=[gone(p, h, d)],
+        why="DRAINED would be a lie: the dead process's adapter may still be writing"),
 ))

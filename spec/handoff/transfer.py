@@ -10,11 +10,12 @@ telling it so would only move the same doubt to the other side (two generals).
 Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
 is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
 
-Five systems share the tables:
+Six systems share the tables:
     transfer            what holds whatever is lost, whoever dies, and however long a write takes
     transfer-lossy      the same, while messages are lost or are delivered only once
     transfer-patient    where nobody gives up, what is lost is made good by sending it again
     transfer-prompt     where nothing is lost, nothing is sent again, and nobody waits for a clock
+    transfer-restart    where processes die and come back, lives begun after that succeed
     transfer-direct     sources write straight into pages, on engines that can fence a page
 """
 
@@ -52,17 +53,19 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, SINK_CRASH, STRAY
+from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, RESTART, SINK_CRASH, STRAY
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
 from pdproto.spec.handoff.source import SOURCE, part
 from pdproto.spec.language import (
     Always,
     Call,
+    Completion,
     Configuration,
     Drains,
     DropRow,
     Fairness,
+    Ignore,
     LeadsTo,
     OnRow,
     ReplaceProperties,
@@ -173,12 +176,15 @@ LIVENESS: Final = (
             why="the last write of the life has ended, or has been refused"),
 )
 
-FINAL: Final = all_of(
-    forall((p, h), ~SENDING_NOW),
-    forall((d, h), ~RECEIVING_NOW),
+MEMORY_IS_BACK: Final = all_of(
     forall((d, h, b), CHUNK_IS_BACK),
     forall((d, h, g), ~page(d, h, g)),
     forall((d, h, m), ~slot(d, h, m)),
+)
+FINAL: Final = all_of(
+    forall((p, h), ~SENDING_NOW),
+    forall((d, h), ~RECEIVING_NOW),
+    MEMORY_IS_BACK,
     forall((p, h), KV_IS_BACK),
 )
 
@@ -197,6 +203,14 @@ def _none(_: Sizes) -> Tuples:
     return ()
 
 
+def _pairs(sizes: Sizes) -> Tuples:
+    return [(i, i) for i in range(sizes[Source])]
+
+
+def _first(_: Sizes) -> Tuples:
+    return [(0, 0)]
+
+
 SYSTEM: Final = System(
     "transfer",
     "The transfer of KV into leased landing chunks, with aborts, leases, fences and lives.",
@@ -204,19 +218,31 @@ SYSTEM: Final = System(
     properties=SAFETY + PAGES + LIVENESS,
     final=FINAL,
     faults={
-        "lossy": (LOSSY,), "crash": (CRASH,), "sink-crash": (SINK_CRASH,), "stray": (STRAY,),
+        "lossy": (LOSSY,), "crash": (CRASH,), "restart": (RESTART,), "sink-crash": (SINK_CRASH,),
+        "stray": (STRAY,),
     },
     configurations={
         # Two lives and one chunk: the second gets what the first may still be writing to.
-        "default": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
-        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
-        "sinks": Configuration(_sizes(sinks=2), faults=("crash", "sink-crash"), dead_bits=True),
+        "default": Configuration(
+            _sizes(lives=2), faults=("crash",), dead_bits=True, symmetry=True),
+        "sources": Configuration(
+            _sizes(sources=2), faults=("crash",), dead_bits=True, symmetry=True),
+        "sinks": Configuration(
+            _sizes(sinks=2), faults=("crash", "sink-crash"), dead_bits=True, symmetry=True),
+        # Each source feeds one sink, as where both sides have as many ranks.
+        "pairs": Configuration(
+            _sizes(sources=2, sinks=2), given={feeds: _pairs}, dead_bits=True, symmetry=True),
+        # A rank whose KV another one has too: it feeds nobody.
+        "dummy": Configuration(
+            _sizes(sources=2), faults=("crash",), given={feeds: _first}, dead_bits=True),
+        "restart": Configuration(
+            _sizes(lives=2), faults=("restart",), dead_bits=True, symmetry=True),
         "stray": Configuration(_sizes(lives=2), faults=("stray",), dead_bits=True),
         "no-fence": Configuration(
-            _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True),
-        # KV, then the metadata row.
-        "chunks": Configuration(
-            _sizes(chunks=2), faults=("crash", "sink-crash"), dead_bits=True),
+            _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True,
+            symmetry=True),
+        # KV, then the metadata row, to two sinks each.
+        "chunks": Configuration(_sizes(sinks=2, chunks=2), dead_bits=True, symmetry=True),
         "deep": Configuration(
             _sizes(lives=2, landings=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
     },
@@ -238,7 +264,7 @@ LOSING: Final = edited(
     SYSTEM, "transfer-lossy", _under(SYSTEM, *_ONCE_TOO),
     about="The transfer while messages are lost, or are delivered once and never again.",
     configurations={
-        "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
+        "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
         "chunks": Configuration(_sizes(chunks=2), faults=("lossy", "sink-crash"), dead_bits=True),
     },
 )
@@ -274,9 +300,10 @@ PATIENT: Final = edited(
     )),
     about="The transfer where nobody gives up: what is lost is made good by sending it again.",
     configurations={
-        "default": Configuration(_sizes(), faults=("lossy", "crash"), dead_bits=True),
+        "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
         # Memory never comes, so that a failure must be heard of without it.
-        "no-memory": Configuration(_sizes(landings=0), faults=("lossy", "crash"), dead_bits=True),
+        "no-memory": Configuration(
+            _sizes(landings=0), faults=("lossy", "crash", "restart"), dead_bits=True),
     },
 )
 
@@ -288,6 +315,38 @@ PROMPT: Final = edited(
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
         "sources": Configuration(_sizes(sources=2), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
+    },
+)
+
+_CALLED_OFF: Final = ("abort_send", "abort_receive", "meet_error")
+_NO_ERROR: Final = Ignore(
+    Completion("error", d, c), at=Sending.TRANSFERRING, why="the write lands all the same")
+_SEND: Final = next(row for row in SOURCE.rows if row.name == "send")
+
+RESTARTED: Final = edited(
+    # A source whose sink has died waits for its time-out, which is not here.
+    replace(PATIENT, final=MEMORY_IS_BACK & forall((d, h), ~RECEIVING_NOW)), "transfer-restart",
+    *map(DropRow, _CALLED_OFF),
+    ReplaceRow("ignore_error_transferring", _NO_ERROR),
+    ReplaceRow("send", replace(_SEND, fair=True, why="prefill comes to its end")),
+    ReplaceProperties((
+        LeadsTo("L6_a_life_after_a_restart_succeeds",
+                all_of(h.differs(k),
+                       (sending(p, k) == Sending.GONE) | (receiving(d, k) == Receiving.GONE),
+                       sending(p, h) == Sending.BOOTSTRAPPING,
+                       receiving(d, h) == Receiving.BOOTSTRAPPING),
+                any_of(COMMITTED, sending(p, h) == Sending.GONE,
+                       receiving(d, h) == Receiving.GONE),
+                under=(Fairness.TIMERS,),
+                why="nobody but the two processes of today is needed, and the memory comes back"),
+        Sometimes("L6_a_life_succeeds_after_a_restart", all_of(
+            sending(p, k) == Sending.GONE, receiving(d, k) == Receiving.FAILED, COMMITTED,
+            sending(p, h) == Sending.SUCCESS)),
+    )),
+    about="The transfer where nobody gives up or calls off, and processes die and come back.",
+    configurations={
+        "default": Configuration(
+            _sizes(lives=2), faults=("restart", "sink-crash"), dead_bits=True, symmetry=True),
     },
 )
 
@@ -318,7 +377,9 @@ DIRECT: Final = edited(
     )),
     about="The transfer straight into pages, on engines that can fence a page.",
     configurations={
-        "default": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
-        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
+        "default": Configuration(
+            _sizes(lives=2), faults=("crash",), dead_bits=True, symmetry=True),
+        "sources": Configuration(
+            _sizes(sources=2), faults=("crash",), dead_bits=True, symmetry=True),
     },
 )
