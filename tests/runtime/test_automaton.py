@@ -47,7 +47,7 @@ Fired = tuple[Row, Indices]
 ONE_OF_EACH: Sizes = dict.fromkeys(
     (roles.Source, roles.Sink, roles.Life, roles.Landing, roles.Chunk, roles.Page, roles.Slot), 1)
 SMALL: Sizes = {**ONE_OF_EACH, roles.Chunk: 2}  # with more to come after the first chunk
-FAULTS = ("crash", "restart", "sink-crash", "stray")
+FAULTS = tuple(layer for layer in SYSTEM.faults if layer != "lossy")  # who dies, and who strays
 WIDER: Sequence[Sizes] = (
     {roles.Sink: 2}, {roles.Source: 2}, {roles.Chunk: 2}, {roles.Sink: 2, roles.Chunk: 2},
     {roles.Source: 2, roles.Sink: 2, roles.Life: 2},

@@ -1,0 +1,234 @@
+"""Any bytes are a batch or a RemoteProtocolError, and every message of the tables has one frame."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdproto.runtime import wire
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import (
+    Abort,
+    AbortAck,
+    AnyFrame,
+    Done,
+    Drained,
+    Failed,
+    Introduce,
+    Life,
+    Publish,
+    decode,
+    encode,
+)
+from pdproto.spec.handoff import ends
+from pdproto.spec.language.symbols import Message
+
+U63_MAX = (1 << 63) - 1
+
+numbers = st.integers(0, U63_MAX)
+names = st.text(min_size=1, max_size=wire.NAME_MAX)
+reasons = st.text(max_size=64)
+lives = st.builds(Life, numbers, numbers, numbers)
+sinks = st.lists(names, min_size=1, max_size=4).map(tuple)
+frames: st.SearchStrategy[AnyFrame] = st.one_of(
+    st.builds(Introduce, lives, sinks, names),
+    st.builds(Publish, lives, st.binary(max_size=64), st.integers(0, wire.PAGES_MAX), sinks, names),
+    st.builds(Abort, lives, reasons, names),
+    st.builds(Done, lives, st.lists(st.integers(0, wire.PAGES_MAX), max_size=4).map(tuple),
+              st.binary(max_size=64)),
+    st.builds(Failed, lives, reasons),
+    st.builds(AbortAck, lives),
+    st.builds(Drained, lives),
+)
+batches = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5))
+
+LIFE = Life(7, 8, 9)
+PLAIN = encode("d0", 8, 0, [Introduce(LIFE, ("d0",), "tcp://127.0.0.1:1")])
+
+
+def outcome(data: bytes) -> wire.Batch | None:
+    """The batch, or None for a RemoteProtocolError; anything else fails the test."""
+    try:
+        return decode(data)
+    except RemoteProtocolError:
+        return None
+
+
+@given(batches)
+def test_there_and_back(batch: tuple[str, int, int, list[AnyFrame]]) -> None:
+    name, incarnation, floor, said = batch
+    heard = decode(encode(name, incarnation, floor, said))
+    assert (heard.version, heard.node, heard.incarnation, heard.floor) == (
+        wire.VERSION, name, incarnation, floor)
+    assert heard.frames == tuple(said)
+    assert decode(memoryview(encode(name, incarnation, floor, said))) == heard
+
+
+@given(st.binary(max_size=256))
+def test_any_bytes(data: bytes) -> None:
+    outcome(data)
+
+
+@given(batches, st.data())
+def test_what_is_cut_short_is_refused(batch: tuple[str, int, int, list[AnyFrame]],
+                                      data: st.DataObject) -> None:
+    whole = encode(*batch)
+    with pytest.raises(RemoteProtocolError, match="not a batch"):
+        decode(whole[:data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(RemoteProtocolError, match="not a batch"):
+        decode(whole + data.draw(st.binary(min_size=1, max_size=8)))
+
+
+@given(batches, st.data())
+def test_flipped_bits(batch: tuple[str, int, int, list[AnyFrame]], data: st.DataObject) -> None:
+    spoilt = bytearray(encode(*batch))
+    for _ in range(data.draw(st.integers(1, 4))):
+        bit = data.draw(st.integers(0, 8 * len(spoilt) - 1))
+        spoilt[bit // 8] ^= 1 << bit % 8
+    heard = outcome(bytes(spoilt))
+    if heard is not None:  # then it is a message like any other, within all limits
+        assert decode(encode(heard.node, heard.incarnation, heard.floor, heard.frames)) == heard
+
+
+def anything(depth: int = 3) -> st.SearchStrategy[Any]:
+    """What msgpack can say."""
+    simple = (st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats()
+              | st.text(max_size=8) | st.binary(max_size=8))
+    return st.recursive(
+        simple, lambda inner: st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=8 * depth)
+
+
+@given(anything(), st.lists(anything(), max_size=6))
+def test_other_msgpack(value: Any, places: list[Any]) -> None:
+    """Well-formed msgpack of another shape, and of almost our shape."""
+    outcome(msgspec.msgpack.encode(value))
+    fields = msgspec.msgpack.decode(PLAIN)
+    for place, wrong in enumerate(places):
+        fields[place % len(fields)] = wrong
+    outcome(msgspec.msgpack.encode(fields))
+    frame = msgspec.msgpack.decode(PLAIN)
+    for place, wrong in enumerate(places):
+        frame[4][0][place % len(frame[4][0])] = wrong
+    outcome(msgspec.msgpack.encode(frame))
+
+
+def changed(path: tuple[int, ...], value: object) -> bytes:
+    """The plain batch with something else in one place."""
+    fields = msgspec.msgpack.decode(PLAIN)
+    inner = fields
+    for place in path[:-1]:
+        inner = inner[place]
+    inner[path[-1]] = value
+    return msgspec.msgpack.encode(fields)
+
+
+def test_the_plain_batch_is_one() -> None:
+    """What the cases below are changed from, field by field."""
+    assert msgspec.msgpack.decode(PLAIN) == [
+        wire.VERSION, "d0", 8, 0, [["introduce", [7, 8, 9], ["d0"], "tcp://127.0.0.1:1"]]]
+    assert decode(changed((1,), "d1")).node == "d1"
+
+
+@pytest.mark.parametrize(("path", "value", "complaint"), [
+    ((1,), "", r"length >= 1.*\[1\]"),
+    ((1,), "n" * (wire.NAME_MAX + 1), rf"length <= {wire.NAME_MAX}.*\[1\]"),
+    ((2,), -1, r">= 0.*\[2\]"),
+    ((2,), U63_MAX + 1, r"<= 9223372036854775807|out of range.*"),
+    ((3,), 1.5, r"Expected `int`, got `float`.*\[3\]"),
+    ((4,), {}, r"Expected `array`, got `object`.*\[4\]"),
+    ((4, 0, 0), "sing", r"Invalid value 'sing'.*\[4\]"),
+    ((4, 0, 1), [1, 2], r"length 3.*\[4\]"),
+    ((4, 0, 1), [1, 2, 3, 4], r"at most length 3|length 3"),
+    ((4, 0, 1, 0), "7", r"Expected `int`, got `str`.*\[4\]"),
+    ((4, 0, 2), [], r"length >= 1.*\[4\]"),
+    ((4, 0, 2), ["d"] * (wire.PEERS_MAX + 1), rf"length <= {wire.PEERS_MAX}.*\[4\]"),
+    ((4, 0, 3), None, r"Expected `str`, got `None`.*\[4\]"),
+])
+def test_a_wrong_field_is_named(path: tuple[int, ...], value: object, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"not a batch: .*({complaint})"):
+        decode(changed(path, value))
+
+
+@pytest.mark.parametrize("frame", [
+    ["publish", [1, 2, 3], b"a" * (wire.ADDRESS_MAX + 1), 1, ["d"], "e"],
+    ["publish", [1, 2, 3], b"a", wire.PAGES_MAX + 1, ["d"], "e"],
+    ["abort", [1, 2, 3], "r" * (wire.REASON_MAX + 1), "e"],
+    ["failed", [1, 2, 3], "r" * (wire.REASON_MAX + 1)],
+    ["done", [1, 2, 3], [1] * (wire.CHUNKS_MAX + 1), b""],
+    ["done", [1, 2, 3], [1], b"m" * (wire.METADATA_MAX + 1)],
+    ["drained", [1, 2, 3], "and more"],
+], ids=lambda frame: f"{frame[0]}-{len(frame)}")
+def test_every_size_has_a_limit(frame: list[object]) -> None:
+    with pytest.raises(RemoteProtocolError, match="not a batch"):
+        decode(msgspec.msgpack.encode([wire.VERSION, "d0", 8, 0, [frame]]))
+
+
+def test_too_many_frames() -> None:
+    bare = msgspec.msgpack.encode(["drained", [1, 2, 3]])
+    head = msgspec.msgpack.encode([wire.VERSION, "d0", 8, 0, []])[:-1]
+    many = head + b"\xdd" + (wire.FRAMES_MAX + 1).to_bytes(4, "big") + bare * (wire.FRAMES_MAX + 1)
+    with pytest.raises(RemoteProtocolError, match=f"length <= {wire.FRAMES_MAX}"):
+        decode(many)
+    claimed = head + b"\xdd\xff\xff\xff\xff" + bare  # four thousand million, it says
+    with pytest.raises(RemoteProtocolError, match="not a batch"):
+        decode(claimed)
+
+
+def test_an_oversized_batch_is_not_even_read() -> None:
+    with pytest.raises(RemoteProtocolError, match="4,194,305 bytes; 4,194,304 is the limit"):
+        decode(b"\x00" * (wire.BATCH_BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\xc1", b"\x91" * 100_000, b"\x81\xa1a" * 50_000, b"\xdf\xff\xff\xff\xff",
+    msgspec.msgpack.encode([wire.VERSION, "d0", 8, 0, [["done", [1, 2, 3]] + [[]] * 40]]),
+    bytes.fromhex("95") + bytes.fromhex("01a1ff000090"),  # a name that is no UTF-8
+    bytes.fromhex("82a176 01 a176 02".replace(" ", "")),  # one key twice
+])
+def test_hostile_bytes(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="not a batch"):
+        decode(data)
+
+
+@pytest.mark.parametrize("theirs", [0, 2, 77])
+@pytest.mark.parametrize("rest", [[], ["d0", 8, 0, []], ["d0", 8, 0, [["sing", 1]], "more"]])
+def test_another_version_is_told_so(theirs: int, rest: list[object]) -> None:
+    """Both versions are named, whatever else a batch of that version says."""
+    ours = wire.VERSION
+    with pytest.raises(RemoteProtocolError, match=f"speaks version {theirs} .* version {ours}$"):
+        decode(msgspec.msgpack.encode([theirs, *rest]))
+
+
+def spoken() -> Iterator[Message[*tuple[Any, ...]]]:
+    """What source and sink say to each other."""
+    for symbol in vars(ends).values():
+        if isinstance(symbol, Message):
+            named = {symbol.sender.instance.machine.name, symbol.receiver.instance.machine.name}
+            assert named == {"source", "sink"}
+            yield symbol
+
+
+def test_every_message_has_one_frame() -> None:
+    """What is reliable the transport may say in its own way."""
+    messages = {message.name: message for message in spoken()}
+    said = {name for name, message in messages.items() if not message.reliable}
+    assert len(said) == 7
+    assert said <= wire.FRAMES.keys()
+    assert all(messages[name] is kind.message for name, kind in wire.FRAMES.items())
+    tags = [kind.__struct_config__.tag for kind in wire.FRAMES.values()]
+    assert tags == list(wire.FRAMES)
+
+
+@given(frames)
+def test_a_frame_says_its_message(frame: AnyFrame) -> None:
+    (heard,) = decode(encode("n", 1, 0, [frame])).frames
+    assert type(heard) is wire.FRAMES[frame.message.name]
+    assert heard.life == frame.life
+
+
+def test_a_life_reads_as_a_room_and_its_incarnation() -> None:
+    assert str(Life(7, 255, 3)) == "room 7 (ff.3)"
