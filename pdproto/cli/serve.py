@@ -1,0 +1,44 @@
+"""Serve the registry: where prefill ranks register, and decode finds them.
+
+Runs until it is interrupted. Exit status: 0 after an interrupt, 2 if the address cannot be had.
+"""
+
+import argparse
+import signal
+import threading
+
+from pdproto.cli.options import UsageError
+from pdproto.net.registry_app import RegistryServer
+from pdproto.net.registry_rooms import Limits
+
+PORT = 8998  # SGLang's bootstrap port
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto serve`."""
+    usual = Limits()
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N",
+                        help=f"port to listen on; 0 takes a free one (default: {PORT})")
+    parser.add_argument("--silent", type=float, default=usual.silent_s, metavar="SECONDS",
+                        help="without a sign of life after which a rank is struck out "
+                             f"(default: {usual.silent_s:g})")
+    parser.add_argument("--keep-rooms", type=float, default=usual.room_s, metavar="SECONDS",
+                        help="how long a room is kept that nobody retires "
+                             f"(default: {usual.room_s:g})")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM; returns the exit status."""
+    if not 0 <= arguments.port < 65_536:
+        raise UsageError(f"--port {arguments.port}: want 0 to 65535")
+    if arguments.silent <= 0 or arguments.keep_rooms <= 0:
+        raise UsageError("--silent and --keep-rooms: want more than 0 seconds")
+    ending = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ending.set())
+    limits = Limits(silent_s=arguments.silent, room_s=arguments.keep_rooms)
+    with RegistryServer(arguments.host, arguments.port, limits) as server:
+        print(f"registry at http://{server.host}:{server.port}", flush=True)  # noqa: T201 - the result
+        ending.wait()
+    return 0

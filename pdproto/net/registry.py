@@ -1,0 +1,253 @@
+"""The registry: who is where, and which data-parallel rank runs a room.
+
+Two machines decide, each by its table: who is registered (spec/handoff/registry.py) and which rooms
+are listed (registry_rooms.py). Here requests become their messages, and answers their effects;
+times become the news that a rank is silent. There is no socket here, and time comes in.
+
+A registration names a run of a process. Whoever gives no incarnation (SGLang's own clients) has one
+made up: the same for as long as its address is the same. It promises no signs of life, so it is
+never found silent.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+from pdproto.net.registry_rooms import Fired, Limits, RoomBook, fired, taken
+from pdproto.net.registry_wire import (
+    Address,
+    Located,
+    Rank,
+    RefusedError,
+    Registration,
+    Run,
+    Topology,
+)
+from pdproto.runtime.store import Shared
+from pdproto.spec.handoff import bootstrap, registry
+from pdproto.spec.handoff.roles import Incarnation, Source
+
+log = logging.getLogger("pdproto.registry")
+
+EARLY_MAX: Final = 8  # goodbyes of runs that never registered, kept for one rank
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What the registry knows of a run of a rank beside its entry in the table."""
+
+    address: Address
+    heard: float
+    promised: bool  # signs of life
+
+
+class Server:
+    """One prefill server, as its first rank described it."""
+
+    def __init__(self, topology: Topology, limits: Limits, rows: Fired) -> None:
+        every = [
+            Rank(*place) for place in product(
+                range(topology.dp_size), range(topology.attn_cp_size),
+                range(topology.attn_tp_size), range(topology.pp_size),
+            )
+        ]
+        self.topology: Final = topology
+        self.ranks: Final = Shared(registry.REGISTRY, bounded={Source: every})
+        self.rooms: Final = RoomBook(topology.dp_size, limits, rows)
+        self.runs: Final[dict[Rank, dict[int, Recorded]]] = {rank: {} for rank in every}
+        self.early: Final[dict[Rank, deque[int]]] = {rank: deque() for rank in every}
+
+    def is_current(self, rank: Rank, number: int) -> bool:
+        """Whether the registry counts on this run. Its number comes first in the table's element,
+        for the order of runs is that of their numbers.
+        """
+        entry = self.ranks.value(bootstrap.entry, rank, (number, rank))
+        return entry is bootstrap.Entry.CURRENT
+
+    def number(self, request: Registration) -> int:
+        """The incarnation of the run: as it says, or else a new one if its address is new."""
+        if request.incarnation is not None:
+            return request.incarnation
+        runs = self.runs[request.rank]
+        here = request.rank_ip, request.rank_port
+        for number, run in runs.items():
+            same = (run.address.rank_ip, run.address.rank_port) == here
+            if same and self.is_current(request.rank, number):
+                return number
+        return max(runs, default=0) + 1
+
+    def silent(self, now: float, silent_s: float) -> Iterator[tuple[Rank, int]]:
+        """The runs that have promised signs of life, and have given none for so long."""
+        for rank, runs in self.runs.items():
+            for number, run in runs.items():
+                is_silent = run.promised and now - run.heard > silent_s
+                if is_silent and self.is_current(rank, number):
+                    yield rank, number
+
+    def forget_before(self, rank: Rank, number: int) -> None:
+        """Forget the earlier runs of a rank: a later one is current, and keeps them out."""
+        earlier = [*(other for other in self.runs[rank] if other != number), *self.early[rank]]
+        for other in earlier:
+            self.runs[rank].pop(other, None)
+            self.ranks.forget(Incarnation, (other, rank))
+        self.early[rank].clear()
+
+
+class Registry:
+    """The registry of one prefill server. All times are seconds of one clock that only goes on."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits: Final = limits or Limits()
+        self.rows: Final[Fired] = Counter()
+        self._server: Server | None = None
+
+    def register(self, request: Registration, now: float) -> None:
+        """Record a rank. Raises RefusedError: what it says does not fit what is known."""
+        request.check()
+        server, rank = self._server_for(request), request.rank
+        self._enroll(server, request)
+        number = server.number(request)
+        step = taken(server.ranks, self.rows, "register", rank, (number, rank))
+        if not any(message is bootstrap.recorded for message, _ in step.sent):
+            raise RefusedError(409, f"incarnation: {number} of {rank} has been struck out, or a "
+                                    f"later run has registered")
+        server.forget_before(rank, number)
+        address = Address(request.rank_ip, request.rank_port, number, request.name)
+        server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
+        fired(server.ranks, self.rows, "complete")
+
+    def keep_alive(self, request: Run, now: float) -> None:
+        """Note a sign of life. Raises RefusedError if this run is not recorded: it registers then.
+        """
+        server = self._known(request.rank)
+        if not server.is_current(request.rank, request.incarnation):
+            raise RefusedError(
+                404, f"incarnation: {request.incarnation} of {request.rank} is not recorded"
+            )
+        server.runs[request.rank][request.incarnation].heard = now
+
+    def deregister(self, request: Run) -> None:
+        """Strike a run out. Raises RefusedError for a rank that this server does not have."""
+        server, rank = self._known(request.rank), request.rank
+        taken(server.ranks, self.rows, "goodbye", rank, (request.incarnation, rank))
+        early = server.early[rank]
+        if request.incarnation not in server.runs[rank] and request.incarnation not in early:
+            early.append(request.incarnation)
+            if len(early) > EARLY_MAX:
+                server.ranks.forget(Incarnation, (early.popleft(), rank))
+
+    def look_up(self, rank: Rank) -> Address:
+        """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
+        server = self._known(rank)
+        step = taken(server.ranks, self.rows, "lookup", None, None, rank)
+        for message, arguments in step.sent:
+            if message is bootstrap.located:
+                number, _ = arguments[3]
+                return server.runs[rank][number].address
+        raise RefusedError(503, self.missing())
+
+    def look_up_all(self) -> list[Located]:
+        """Where all ranks are. Raises RefusedError (503) if any is missing."""
+        if self._server is None:
+            raise RefusedError(503, self.missing())
+        return [Located(*rank, self.look_up(rank)) for rank in self._server.runs]
+
+    def info(self) -> dict[str, Any]:
+        """What decode wants to know of the server. Raises RefusedError (503) until it is ready."""
+        server = self._server
+        if server is None or not self.ready:
+            raise RefusedError(503, self.missing())
+        topology = server.topology
+        shown = {name: getattr(topology, name) for name in topology.__struct_fields__}
+        return {**shown, "follow_bootstrap_room": server.rooms.keeps_rule}
+
+    @property
+    def rooms(self) -> RoomBook:
+        """The rooms of the server. Raises RefusedError (503) before any rank has registered."""
+        if self._server is None:
+            raise RefusedError(503, self.missing())
+        return self._server.rooms
+
+    @property
+    def ready(self) -> bool:
+        """Every rank is here, and they agree on whether rooms are published."""
+        server = self._server
+        return (
+            server is not None
+            and server.ranks.value(bootstrap.ready) is bootstrap.Ready.READY
+            and server.rooms.keeps_rule is not None
+            and not server.rooms.at_odds
+        )
+
+    def missing(self) -> str:
+        """Why the registry is not ready."""
+        server = self._server
+        if server is None:
+            return "no rank has registered"
+        if server.rooms.at_odds:
+            return "the ranks differ in whether rooms are published: set force_query alike on all"
+        away = [rank for rank in server.runs if not server.ranks.value(bootstrap.present, rank)]
+        if not away:
+            return "ready"
+        return f"{len(away):,} of {len(server.runs):,} ranks are missing, {away[0]} first"
+
+    def tick(self, now: float) -> None:
+        """Strike out who has been silent, and end what nobody has ended."""
+        server = self._server
+        if server is None:
+            return
+        for rank, number in list(server.silent(now, self.limits.silent_s)):
+            log.warning("%s has given no sign of life: struck out", rank)
+            element = (number, rank)
+            taken(server.ranks, self.rows, "unheard", rank, element)
+            fired(server.ranks, self.rows, "expire", p=rank, e=element)
+        server.rooms.end_old(now)
+
+    @property
+    def open_rooms(self) -> int:
+        """Lives of rooms that are kept."""
+        return 0 if self._server is None else len(self._server.rooms)
+
+    @property
+    def present_ranks(self) -> int:
+        server = self._server
+        if server is None:
+            return 0
+        return sum(server.ranks.value(bootstrap.present, rank) is True for rank in server.runs)
+
+    def _server_for(self, request: Registration) -> Server:
+        """The server that the rank belongs to; a new one if there is none, or nobody is left of it.
+        """
+        server, topology = self._server, request.topology
+        at_odds = server is not None and (
+            server.topology != topology
+            or server.rooms.at_odds
+        )
+        if server is None or (at_odds and not self.present_ranks):
+            server = self._server = Server(topology, self.limits, self.rows)
+        for name in topology.__struct_fields__:
+            ours, theirs = getattr(server.topology, name), getattr(topology, name)
+            if ours != theirs:
+                status = 409 if name in ("version", "capabilities") else 400
+                raise RefusedError(status, f"{name}: {request.rank} says {theirs!r}, and the ranks "
+                                      f"before it {ours!r}")
+        return server
+
+    def _enroll(self, server: Server, request: Registration) -> None:
+        """Hear whether the rank publishes its rooms. Raises RefusedError if others do otherwise."""
+        server.rooms.enroll(request.rank.dp, publishes=request.publishes)
+        if server.rooms.at_odds:
+            said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"
+            raise RefusedError(
+                409, f"force_query: {request.rank} says {said}; {self.missing()}"
+            )
+
+    def _known(self, rank: Rank) -> Server:
+        if self._server is None:
+            raise RefusedError(503, self.missing())
+        if rank not in self._server.runs:
+            raise RefusedError(404, f"there is no {rank}")
+        return self._server

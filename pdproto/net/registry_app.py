@@ -1,0 +1,262 @@
+"""The registry as an HTTP server in a thread of its own: routes, metrics, health.
+
+    PUT /route              a rank registers             DELETE /route, POST /keepalive     (ours)
+    GET /route              one rank, or the server      GET /ranks                         (ours)
+    POST /register_dp_rank  a room's rank                POST /retire_dp_rank               (ours)
+    POST /query_dp_ranks    which ranks run rooms        POST /withdraw_dp_ranks            (ours)
+    GET /health             200 only if the server can be served from here; else 503 and why
+    GET /metrics            for Prometheus
+
+It only translates: what is decided is decided in registry.py, by the tables.
+Any request has an answer. What is wrong with it is named, and counted by route and status.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from time import monotonic
+from typing import Any, Final, Self
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from pdproto.net.registry import Registry
+from pdproto.net.registry_rooms import Limits
+from pdproto.net.registry_wire import (
+    BODY_BYTES_MAX,
+    Rank,
+    RefusedError,
+    Registration,
+    Room,
+    Rooms,
+    Run,
+    read,
+)
+
+log = logging.getLogger("pdproto.registry")
+
+TICK_S: Final = 1.0
+CLOSING_S: Final = 1.0  # for requests under way, when the server stops
+COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
+OK: Final = "OK"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RegistryApp:
+    """The routes over one registry, and what an operator sees of it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry: Final = registry
+        self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # method, route, status
+        self._metrics: Final = CollectorRegistry()
+        self._metrics.register(self)
+        self.app: Final = web.Application(
+            client_max_size=BODY_BYTES_MAX, middlewares=[self._count]
+        )
+        self.app.add_routes([
+            web.put("/route", self._register),
+            web.delete("/route", self._deregister),
+            web.get("/route", self._route, allow_head=False),
+            web.get("/ranks", self._ranks, allow_head=False),
+            web.post("/keepalive", self._keep_alive),
+            web.post("/register_dp_rank", self._publish),
+            web.post("/retire_dp_rank", self._retire),
+            web.post("/query_dp_ranks", self._query),
+            web.post("/withdraw_dp_ranks", self._withdraw),
+            web.get("/health", self._health),
+            web.get("/metrics", self._show_metrics),
+        ])
+
+    def collect(self) -> Iterator[Metric]:
+        """What GET /metrics shows."""
+        requests = CounterMetricFamily(
+            "pdproto_registry_requests", "Requests by route and status",
+            labels=["method", "route", "status"],
+        )
+        for (method, route, status), count in sorted(self.answers.items()):
+            requests.add_metric([method, route, str(status)], count)
+        yield requests
+        rows = CounterMetricFamily(
+            "pdproto_registry_rows", "Rows of the tables that have fired", labels=["row"]
+        )
+        by_row: Counter[str] = Counter()
+        for (_, row), count in self.registry.rows.items():
+            by_row[row] += count
+        for row, count in sorted(by_row.items()):
+            rows.add_metric([row], count)
+        yield rows
+        for name, told, value in (
+            ("ranks", "Ranks that are registered", self.registry.present_ranks),
+            ("rooms", "Lives of rooms that are kept", self.registry.open_rooms),
+            ("ready", "Whether every rank is there, and they agree", int(self.registry.ready)),
+        ):
+            yield GaugeMetricFamily(f"pdproto_registry_{name}", told, value)
+
+    @web.middleware
+    async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn a refusal into an answer, and count every answer."""
+        resource = request.match_info.route.resource
+        route = "none" if resource is None else resource.canonical
+        status = 500
+        try:
+            response = await handler(request)
+            status = response.status
+        except RefusedError as refusal:
+            status = refusal.status
+            response = web.Response(status=status, text=refusal.reason)
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            self.answers[request.method if resource else "any", route, status] += 1
+        return response
+
+    async def _register(self, request: web.Request) -> web.Response:
+        self.registry.register(read(await request.read(), Registration), monotonic())
+        return web.Response(text=OK)
+
+    async def _deregister(self, request: web.Request) -> web.Response:
+        self.registry.deregister(read(await request.read(), Run))
+        return web.Response(text=OK)
+
+    async def _keep_alive(self, request: web.Request) -> web.Response:
+        self.registry.keep_alive(read(await request.read(), Run), monotonic())
+        return web.Response(text=OK)
+
+    async def _route(self, request: web.Request) -> web.Response:
+        places = []
+        for name in COORDINATES:
+            text = request.query.get(name)
+            if text is None:
+                raise RefusedError(400, f"{name} is missing from the query")
+            try:
+                places.append(int(text[:20]))
+            except ValueError:
+                raise RefusedError(400, f"{name}: {text[:40]!r} is no number") from None
+        if places == [-1, -1, -1, -1]:
+            return _json(self.registry.info())
+        return _json(self.registry.look_up(Rank(*places)))
+
+    async def _ranks(self, _: web.Request) -> web.Response:
+        return _json({"server": self.registry.info(), "ranks": self.registry.look_up_all()})
+
+    async def _publish(self, request: web.Request) -> web.Response:
+        room = read(await request.read(), Room)
+        self.registry.rooms.publish(room, monotonic())
+        return web.Response(text=OK)
+
+    async def _retire(self, request: web.Request) -> web.Response:
+        room = read(await request.read(), Room)
+        self.registry.rooms.retire(room, monotonic())
+        return web.Response(text=OK)
+
+    async def _query(self, request: web.Request) -> web.Response:
+        rooms = read(await request.read(), Rooms)
+        answer = self.registry.rooms.query(rooms, monotonic())
+        return _json(answer if rooms.full else answer.dp_ranks)
+
+    async def _withdraw(self, request: web.Request) -> web.Response:
+        self.registry.rooms.withdraw(read(await request.read(), Rooms))
+        return web.Response(text=OK)
+
+    async def _health(self, _: web.Request) -> web.Response:
+        if self.registry.ready:
+            return web.Response(text=OK)
+        return web.Response(status=503, text=self.registry.missing())
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        text = generate_latest(self._metrics)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+def _json(answer: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+
+class RegistryServer:
+    """Serves one registry at an address, in a thread with an event loop of its own.
+
+        with RegistryServer("127.0.0.1", 0) as server:
+            print(server.host, server.port)
+
+    Port 0 takes a free one. `start` raises OSError with the address if it cannot be had.
+    """
+
+    def __init__(
+        self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
+    ) -> None:
+        self.host: Final = host
+        self.port = port
+        self.app: Final = RegistryApp(Registry(limits))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: asyncio.Event | None = None
+        self._begun: Final = threading.Event()
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Serve; returns when the port is open."""
+        if self._thread is not None:
+            raise RuntimeError("a RegistryServer starts once: make another")
+        self._thread = threading.Thread(target=self._run, name="pdproto-registry", daemon=True)
+        self._thread.start()
+        self._begun.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+
+    def stop(self) -> None:
+        """Close the port and every connection. It may be called twice."""
+        if self._loop is not None and self._ending is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ending.set)
+        if self._thread is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._begun.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        runner = web.AppRunner(self.app.app, access_log=None, shutdown_timeout=CLOSING_S)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, self.host, self.port).start()
+            except OSError as error:
+                why = error.strerror or str(error)
+                self._error = OSError(f"registry at {self.host}:{self.port}: {why}")
+                return
+            self.port = int(runner.addresses[0][1])
+            self._begun.set()
+            await self._tick_until(self._ending)
+        finally:
+            await runner.cleanup()
+
+    async def _tick_until(self, ending: asyncio.Event) -> None:
+        limits = self.app.registry.limits
+        pause = min(TICK_S, limits.silent_s / 4, limits.room_s / 4)
+        while not ending.is_set():
+            try:
+                self.app.registry.tick(monotonic())
+            except Exception:
+                # A mistake of ours must not end the registry of everybody.
+                log.exception("the registry's clock")
+            try:
+                await asyncio.wait_for(ending.wait(), pause)
+            except TimeoutError:
+                continue

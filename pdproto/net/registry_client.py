@@ -1,0 +1,251 @@
+"""What nodes say to the registry over HTTP: register and stay registered, look up, list rooms.
+
+Calls block for at most `timeout_s`: they belong into a thread of their own, never into a loop that
+serves hand-overs. A client is for one thread at a time.
+"""
+
+import http.client
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from pdproto.net.registry_wire import (
+    Address,
+    FullAnswer,
+    Located,
+    Rank,
+    RefusedError,
+    Registration,
+    Room,
+    Rooms,
+    Run,
+    Topology,
+)
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff.timers import WAITS
+
+log = logging.getLogger("pdproto.registry")
+
+TIMEOUT_S: Final = 5.0
+RETRY_S_MAX: Final = 10.0
+ANSWER_BYTES_MAX: Final = 64 << 20
+T = TypeVar("T")
+
+
+class NotFoundError(Exception):
+    """The registry answers, and what was looked for is not there: a rank is missing, for one."""
+
+
+class UnreachableError(Exception):
+    """The registry does not answer, or not in time."""
+
+
+class ServerInfo(Topology, frozen=True, kw_only=True):
+    """What decode needs to know of a prefill server. follow_bootstrap_room: rooms keep to room
+    modulo ranks, and are not published; otherwise the registry is asked about each.
+    """
+
+    follow_bootstrap_room: bool
+
+
+class Directory(Struct, frozen=True):
+    """A prefill server with all its ranks. Half a list of addresses is never given out."""
+
+    server: ServerInfo
+    ranks: tuple[Located, ...]
+
+    def addresses(self) -> Mapping[Rank, Address]:
+        return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
+
+
+class RegistryClient:
+    """Speaks to the registry at "host:port". Raises UnreachableError when nobody answers there,
+    RefusedError with the registry's reason, and RemoteProtocolError for an answer that is none.
+    """
+
+    def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"registry address {address!r}: want host:port")
+        self.address: Final = address
+        self._connection: Final = http.client.HTTPConnection(host, int(port), timeout=timeout_s)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def register(self, registration: Registration) -> None:
+        """Record this run of a rank, or note again that it is there."""
+        self._done("PUT", "/route", registration)
+
+    def keep_alive(self, run: Run) -> None:
+        """Give a sign of life. Raises NotFoundError if the registry does not know of this run."""
+        self._done("POST", "/keepalive", run)
+
+    def deregister(self, run: Run) -> None:
+        """Say goodbye for this run."""
+        self._done("DELETE", "/route", run)
+
+    def look_up_all(self) -> Directory:
+        """The server and all its ranks. Raises NotFoundError, with the reason, if any is missing,
+        and RefusedError if it speaks another version.
+        """
+        found = self._read(self._done("GET", "/ranks"), Directory)
+        theirs = found.server.version
+        if theirs is not None and theirs != VERSION:
+            raise RefusedError(
+                409, f"version: the prefill server speaks {theirs}, and this node {VERSION}"
+            )
+        return found
+
+    def register_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
+        """Publish which data-parallel rank runs a room."""
+        self._done("POST", "/register_dp_rank", Room(room, dp_rank, generation))
+
+    def retire_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
+        """Say that the rank is done with the room."""
+        self._done("POST", "/retire_dp_rank", Room(room, dp_rank, generation))
+
+    def query_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> FullAnswer:
+        """Which data-parallel ranks run these rooms, in one request; the unknown are left out."""
+        asked = Rooms(tuple(rooms), tuple(generations), full=True)
+        return self._read(self._done("POST", "/query_dp_ranks", asked), FullAnswer)
+
+    def withdraw_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> None:
+        """Nobody waits for these rooms any longer."""
+        self._done("POST", "/withdraw_dp_ranks", Rooms(tuple(rooms), tuple(generations)))
+
+    def health(self) -> None:
+        """Raises NotFoundError, with the reason, if the registry is up and a rank is missing."""
+        self._done("GET", "/health")
+
+    def _read(self, body: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            problem = f"registry at {self.address}: its answer is no {kind.__name__}: {error}"
+            raise RemoteProtocolError(problem) from None
+
+    def _done(self, method: str, path: str, body: Struct | None = None) -> bytes:
+        sent = None if body is None else msgspec.json.encode(body)
+        status, answer = self._ask(method, path, sent)
+        if status == 200:
+            return answer
+        reason = answer[:1_000].decode(errors="replace")
+        if status in (404, 503):
+            raise NotFoundError(f"registry at {self.address}: {reason}")
+        raise RefusedError(status, f"registry at {self.address}: {reason}")
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        fresh = self._connection.sock is None
+        try:
+            return self._exchange(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            if fresh or isinstance(error, TimeoutError):
+                raise UnreachableError(f"registry at {self.address}: {error!r}") from None
+        # The connection was kept from before, and may have been closed since: asking twice is
+        # harmless, for whatever is asked here may arrive twice.
+        try:
+            return self._exchange(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise UnreachableError(f"registry at {self.address}: {error!r}") from None
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        headers = {"Content-Type": "application/json"} if body else {}
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        answer = response.read(ANSWER_BYTES_MAX + 1)
+        if len(answer) > ANSWER_BYTES_MAX:
+            raise http.client.HTTPException(f"an answer of over {ANSWER_BYTES_MAX:,} bytes")
+        if response.length:
+            raise http.client.HTTPException(f"an answer that lacks {response.length:,} bytes")
+        return response.status, answer
+
+
+class Registrar:
+    """Keeps a rank registered, from a thread of its own: until recorded, then by signs of life.
+
+    Whoever the registry has forgotten (it has restarted) registers again. `refused` is why the
+    registry does not take this run, if it does not: another version or configuration, or a run
+    that counts as gone, which only another incarnation can follow. on_refused is told each reason.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        registration: Registration,
+        *,
+        sign_of_life_s: float = WAITS["no_sign_of_life"].seconds / 4,
+        retry_s: float = WAITS["not_recorded"].seconds,
+        on_refused: Callable[[str], None] | None = None,
+    ) -> None:
+        if registration.incarnation is None:
+            raise ValueError("registration: a run that stays registered has an incarnation")
+        self.registration: Final = registration
+        self.recorded: Final = threading.Event()
+        self.refused: str | None = None
+        self._run: Final = Run(*registration.rank, registration.incarnation)
+        self._client: Final = RegistryClient(address)
+        self._sign_of_life_s: Final = sign_of_life_s
+        self._retry_s: Final = retry_s
+        self._on_refused: Final = on_refused
+        self._stopping: Final = threading.Event()
+        self._thread: Final = threading.Thread(
+            target=self._loop, name="pdproto-registrar", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to register; `recorded` is set when the registry has it."""
+        self._thread.start()
+
+    def stop(self, *, goodbye: bool = True) -> None:
+        """End, and strike this run out if the registry can be reached. It may be called twice."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        try:
+            if goodbye and self._thread.ident is not None:
+                self._client.deregister(self._run)
+        except (NotFoundError, RefusedError, UnreachableError) as error:
+            log.info("no goodbye: %s", error)
+        finally:
+            self._client.close()
+
+    def _loop(self) -> None:
+        retry_s = self._retry_s
+        while not self._stopping.is_set():
+            began = monotonic()
+            try:
+                self._say_so()
+                wait, retry_s = self._sign_of_life_s, self._retry_s
+            except NotFoundError:
+                wait = 0.0 if self.recorded.is_set() else retry_s
+                self.recorded.clear()
+            except (UnreachableError, RefusedError) as error:
+                self._note(error)
+                wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
+            self._stopping.wait(max(0.0, wait - (monotonic() - began)))
+
+    def _say_so(self) -> None:
+        if self.recorded.is_set():
+            self._client.keep_alive(self._run)
+        else:
+            self._client.register(self.registration)
+            self.refused = None
+            self.recorded.set()
+
+    def _note(self, error: Exception) -> None:
+        log.warning("%s", error)
+        if isinstance(error, RefusedError) and self.refused != error.reason:
+            self.refused = error.reason
+            if self._on_refused is not None:
+                self._on_refused(error.reason)

@@ -1,0 +1,226 @@
+"""What ranks, decode nodes and the registry say to each other over HTTP, as typed JSON.
+
+The routes and fields are those that SGLang's decode side speaks (PUT and GET /route,
+POST /register_dp_rank, POST /query_dp_ranks, GET /health), so that it needs no change; what is
+ours beside them is optional for a client, and marked so here.
+
+Rule 1: any body is one of these, or a RefusedError that names the field.
+Rule 2: every size that a client controls has a limit, and the limit is in its type.
+"""
+
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pdproto.runtime.wire import NAME_MAX, U63, VERSION
+
+BODY_BYTES_MAX: Final = 1 << 20
+SIZE_MAX: Final = 4_096  # ranks in one direction of the topology
+RANKS_MAX: Final = 65_536
+ROOMS_MAX: Final = 16_384  # in one question
+CAPABILITIES_MAX: Final = 64
+FOLLOW_ROOM: Final = "follow_bootstrap_room"
+
+Size = Annotated[int, Meta(ge=1, le=SIZE_MAX)]
+Place = Annotated[int, Meta(ge=0, lt=SIZE_MAX)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Word = Annotated[str, Meta(max_length=NAME_MAX)]
+Host = Annotated[str, Meta(min_length=1, max_length=253)]
+B = TypeVar("B", bound=Struct)
+
+
+class RefusedError(Exception):
+    """What the registry answers in place of what was asked for: an HTTP status and the reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status: Final = status
+        self.reason: Final = reason
+
+
+class Rank(NamedTuple):
+    """A prefill rank by its coordinates."""
+
+    dp: int
+    cp: int
+    tp: int
+    pp: int
+
+    def __str__(self) -> str:
+        return f"rank dp{self.dp} cp{self.cp} tp{self.tp} pp{self.pp}"
+
+
+class Topology(Struct, frozen=True):
+    """What all ranks of one prefill server have in common, and decode wants to know."""
+
+    attn_tp_size: Size
+    attn_cp_size: Size
+    dp_size: Size
+    pp_size: Size
+    page_size: int | None
+    kv_cache_dtype: Word | None
+    kv_layout: Word | None
+    dsv41_spec_layout: Any
+    enable_dsa_cache_layer_split: bool
+    enable_kv_cache_sharding: bool
+    prefill_http_port: Port | None
+    decode_allocation_policy: Word
+    version: int | None
+    capabilities: tuple[str, ...]
+
+    @property
+    def ranks(self) -> int:
+        return self.dp_size * self.attn_cp_size * self.attn_tp_size * self.pp_size
+
+
+class Registration(Struct, frozen=True, kw_only=True):
+    """The body of PUT /route: a rank says who and where it is.
+
+    From `incarnation` on the fields are ours. incarnation: the number of this run of the process,
+    greater than those of its earlier runs (nanoseconds of the clock do); a rank that gives one
+    promises signs of life. force_query: rooms are published even if they keep to the rule.
+    version, capabilities: of the wire format; None and () claim nothing.
+    """
+
+    attn_tp_size: Size
+    attn_tp_rank: Place
+    attn_cp_size: Size = 1
+    attn_cp_rank: Place = 0
+    attn_dp_size: Size = 1
+    attn_dp_rank: Place = 0
+    pp_size: Size = 1
+    pp_rank: Place = 0
+    system_dp_size: Size = 1
+    system_dp_rank: Place = 0
+    rank_ip: Host
+    rank_port: Port
+    page_size: int | None = None
+    kv_cache_dtype: Word | None = None
+    kv_layout: Word | None = None
+    dsv41_spec_layout: Any = None
+    load_balance_method: Word = FOLLOW_ROOM
+    enable_dsa_cache_layer_split: bool = False
+    enable_kv_cache_sharding: bool = False
+    prefill_http_port: Port | None = None
+    decode_allocation_policy: Word = "early"
+    incarnation: U63 | None = None
+    force_query: bool = False
+    version: int | None = None
+    capabilities: Annotated[tuple[Word, ...], Meta(max_length=CAPABILITIES_MAX)] = ()
+    name: Word = ""
+
+    @property
+    def rank(self) -> Rank:
+        """One data-parallel rank is that of attention, unless the system has several servers."""
+        dp = self.attn_dp_rank if self.system_dp_size == 1 else self.system_dp_rank
+        return Rank(dp, self.attn_cp_rank, self.attn_tp_rank, self.pp_rank)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether this rank publishes every room: queries are forced, or there is no rule."""
+        return self.force_query or self.load_balance_method != FOLLOW_ROOM
+
+    @property
+    def topology(self) -> Topology:
+        return Topology(
+            self.attn_tp_size, self.attn_cp_size,
+            self.attn_dp_size if self.system_dp_size == 1 else self.system_dp_size,
+            self.pp_size, self.page_size, self.kv_cache_dtype, self.kv_layout,
+            self.dsv41_spec_layout, self.enable_dsa_cache_layer_split,
+            self.enable_kv_cache_sharding, self.prefill_http_port, self.decode_allocation_policy,
+            self.version, tuple(sorted(self.capabilities)),
+        )
+
+    def check(self) -> None:
+        """Raise RefusedError for what no type can say."""
+        for size in ("attn_tp", "attn_cp", "attn_dp", "pp", "system_dp"):
+            place, of = getattr(self, f"{size}_rank"), getattr(self, f"{size}_size")
+            if place >= of:
+                raise RefusedError(400, f"{size}_rank: {place} is not below {size}_size ({of})")
+        if self.topology.ranks > RANKS_MAX:
+            raise RefusedError(400, f"attn_tp_size: over {RANKS_MAX:,} ranks in all")
+        if self.version is not None and self.version != VERSION:
+            theirs = f"version: {self.rank} speaks {self.version}"
+            raise RefusedError(409, f"{theirs}, and the registry {VERSION}")
+
+
+class Run(Struct, frozen=True):
+    """The body of DELETE /route and POST /keepalive (ours): one run of a rank's process."""
+
+    dp: Place
+    cp: Place
+    tp: Place
+    pp: Place
+    incarnation: U63
+
+    @property
+    def rank(self) -> Rank:
+        return Rank(self.dp, self.cp, self.tp, self.pp)
+
+
+class Room(Struct, frozen=True):
+    """The body of POST /register_dp_rank, and of POST /retire_dp_rank (ours).
+
+    generation (ours): which life of the room. Without one, a room number that comes again on
+    another rank, or after it was retired, is taken for another life.
+    """
+
+    bootstrap_room: U63
+    dp_rank: Place
+    generation: U63 | None = None
+
+
+class Rooms(Struct, frozen=True):
+    """The body of POST /query_dp_ranks, and of POST /withdraw_dp_ranks (ours).
+
+    generations (ours): one for each room. full (ours): answer with a FullAnswer.
+    """
+
+    bootstrap_rooms: Annotated[tuple[U63, ...], Meta(max_length=ROOMS_MAX)]
+    generations: Annotated[tuple[U63, ...], Meta(max_length=ROOMS_MAX)] = ()
+    full: bool = False
+
+    def lives(self) -> list[tuple[int, int | None]]:
+        """Each room with its generation. Raises RefusedError if their numbers differ."""
+        if not self.generations:
+            return [(room, None) for room in self.bootstrap_rooms]
+        if len(self.generations) != len(self.bootstrap_rooms):
+            raise RefusedError(400, "generations: want one for each of bootstrap_rooms")
+        return list(zip(self.bootstrap_rooms, self.generations, strict=True))
+
+
+class Address(Struct, frozen=True):
+    """Where one run of a rank is found: the answer of GET /route, and an item of GET /ranks."""
+
+    rank_ip: str
+    rank_port: int
+    incarnation: int
+    name: str = ""
+
+
+class Located(Struct, frozen=True):
+    """An item of GET /ranks (ours)."""
+
+    dp: int
+    cp: int
+    tp: int
+    pp: int
+    address: Address
+
+
+class FullAnswer(Struct, frozen=True):
+    """What is known of the rooms that were asked for; what is in neither is not known yet."""
+
+    dp_ranks: dict[int, int]
+    gone: tuple[int, ...]
+
+
+def read(body: bytes, kind: type[B]) -> B:
+    """The body as one of the structs. Raises RefusedError with the field that is wrong."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise RefusedError(400, f"{kind.__name__}: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(400, f"{kind.__name__}: the body is no JSON: {error}") from None
