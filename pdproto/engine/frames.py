@@ -1,0 +1,98 @@
+"""What the two ends of a built-in engine say to each other: frames of 72 bytes.
+
+    magic        4 bytes, "pde" and the version
+    kind         1 byte, then 3 that nobody reads
+    write        8 bytes: which write of this connection, counted by the source from 1 upwards
+    offset       8 bytes
+    length       8 bytes
+    region       8 bytes
+    token        32 bytes: 8 of the lease's number, 24 that only the sink can have made
+
+Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. Any 72
+bytes are a frame or a RemoteProtocolError.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from hmac import compare_digest
+from secrets import token_bytes
+from struct import Struct
+from typing import Final
+
+from pdproto.runtime.errors import RemoteProtocolError
+
+MAGIC: Final = b"pde1"
+LAYOUT: Final = Struct("<4sB3xQQQQ32s")
+FRAME_BYTES: Final = LAYOUT.size
+TOKEN_BYTES: Final = 32
+NUMBER_BYTES: Final = 8  # of a token
+
+
+class Kind(IntEnum):
+    """Who sends it, and what it says."""
+
+    WRITE = 1  # source: a write of so many bytes, at an offset of the token's lease, begins
+    SEGMENT = 2  # source, TCP: so many bytes of the write follow
+    COPIED = 3  # source, shared memory: all bytes of the write are in place
+    DROPPED = 4  # source, shared memory: it has unmapped the region
+    GRANTED = 5  # sink, shared memory: copy them into the region, whose memory may come along
+    LANDED = 6  # sink: the write has ended well
+    REFUSED = 7  # sink: the write has ended, whatever else of it comes
+    REVOKED = 8  # sink, shared memory: unmap the region
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame; what its kind does not use is zero."""
+
+    kind: Kind
+    write: int = 0
+    offset: int = 0
+    length: int = 0
+    region: int = 0
+    token: bytes = b""
+
+    def encode(self) -> bytes:
+        return LAYOUT.pack(
+            MAGIC, self.kind, self.write, self.offset, self.length, self.region, self.token
+        )
+
+
+def decode(data: bytes | bytearray, expected: frozenset[Kind]) -> Frame:
+    """Read a frame of one of the expected kinds."""
+    if len(data) != FRAME_BYTES:
+        raise RemoteProtocolError(f"frame: {len(data)} bytes, want {FRAME_BYTES}")
+    magic, kind, write, offset, length, region, token = LAYOUT.unpack(data)
+    if magic != MAGIC:
+        raise RemoteProtocolError(f"frame begins with {magic!r}, want {MAGIC!r}")
+    if kind not in expected:
+        names = ", ".join(sorted(wanted.name for wanted in expected))
+        raise RemoteProtocolError(f"frame of kind {kind}, want one of {names}")
+    return Frame(Kind(kind), write, offset, length, region, token)
+
+
+class Mint:
+    """Makes the tokens of one sink, and knows its own again without remembering any.
+
+    So a token whose lease is over (its write comes late, and is refused) can be told for ever from
+    one that was never granted (its sender is dropped).
+    """
+
+    def __init__(self) -> None:
+        self._secret: Final = token_bytes(32)
+
+    def token(self, number: int) -> bytes:
+        name = number.to_bytes(NUMBER_BYTES, "little")
+        return name + self._proof(name)
+
+    def number(self, token: bytes) -> int:
+        """The number of the lease that the token is of."""
+        name, proof = token[:NUMBER_BYTES], token[NUMBER_BYTES:]
+        if not compare_digest(proof, self._proof(name)):
+            raise RemoteProtocolError("token: this sink has never granted it")
+        return int.from_bytes(name, "little")
+
+    def _proof(self, name: bytes) -> bytes:
+        size = TOKEN_BYTES - NUMBER_BYTES
+        return blake2b(name, key=self._secret, digest_size=size).digest()

@@ -1,0 +1,188 @@
+"""Who may write where: the leases of one sink engine, and the fences on them.
+
+Rule 1: a write is admitted, and its end decided, under the lock that a fence takes: it is wholly
+        before the fence or refused.
+Rule 2: memory that somebody may be writing to is *busy*. What that means is the engine's: over TCP
+        our own thread, for the length of one receive; in shared memory another process, until it
+        says that it has copied.
+Rule 3: a fence is done when the lease's memory is not busy. An engine that *abandons* gives up
+        memory that is busy, and so is done at once.
+"""
+
+import threading
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pdproto.engine.contract import Address, EngineError, Lease, SinkCounts, Ticket
+from pdproto.engine.frames import Mint
+from pdproto.engine.memory import Backing, Pool
+from pdproto.runtime.errors import RemoteProtocolError
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A lease that has not ended. backing: None once it was given up. busy: how many write."""
+
+    lease: Lease
+    backing: Backing | None
+    view: memoryview = field(repr=False)
+    busy: int = 0
+    fenced: bool = False
+    released: bool = False
+
+
+class Leases:
+    """All leases of one engine. Every method takes the lock, unless it says that it has it."""
+
+    def __init__(self, *, engine: str, endpoint: str, capacity_bytes: int, abandons: bool) -> None:
+        self.pool: Final = Pool(capacity_bytes, shared=abandons)
+        self.lock: Final = threading.Lock()
+        self.landed_writes = self.landed_bytes = self.refused_writes = 0
+        self.endpoint: Final = endpoint
+        self._engine: Final = engine
+        self._abandons: Final = abandons
+        self._mint: Final = Mint()
+        self._held: Final[dict[int, Held]] = {}
+        self._granted = 0
+        self._fences = 0
+
+    def grant(self, life: Hashable, source: str, length: int) -> Lease | None:
+        if length < 0:
+            raise ValueError(f"lease: want 0 bytes or more, got {length}")
+        with self.lock:
+            backing = self.pool.take(length)
+            if backing is None:
+                return None
+            self._granted += 1
+            number = self._granted
+            address = Address(
+                self._engine, self.endpoint, backing.region, 0, length, self._mint.token(number)
+            )
+            lease = Lease(number, life, source, length, address)
+            view = memoryview(backing.memory)[:length]
+            self._held[number] = Held(lease, backing, view)
+            return lease
+
+    def view(self, lease: Lease) -> memoryview:
+        with self.lock:
+            held = self._held.get(lease.number)
+            if held is None or held.fenced or held.released:
+                raise EngineError(f"lease {lease.number} of {lease.life} is fenced or released")
+            return held.view.toreadonly()
+
+    def fence(self, lease: Lease) -> tuple[Ticket, Held | None]:
+        """The ticket, and what is held if this call has fenced it."""
+        ticket = Ticket(lease.number)
+        with self.lock:
+            held = self._held.get(lease.number)
+            if held is None or held.fenced or held.released:
+                return ticket, None
+            held.fenced = True
+            self._fences += 1
+            if self._abandons and held.busy:
+                self._abandon(held)
+            return ticket, held
+
+    def fenced(self, ticket: Ticket) -> bool:
+        with self.lock:
+            held = self._held.get(ticket.lease)
+            return held is None or (held.fenced and not held.busy)
+
+    def release(self, lease: Lease) -> Held | None:
+        """End the lease; what was held, if it had not ended."""
+        with self.lock:
+            held = self._held.get(lease.number)
+            if held is None or held.released:
+                return None
+            held.released = True
+            if self._abandons and held.busy:
+                self._abandon(held)
+            self._settle(held)
+            return held
+
+    def redeem(self, token: bytes, offset: int, length: int) -> Held | None:
+        """Whose lease the token is, if it may be written to; None if that is over.
+
+        The caller has the lock. RemoteProtocolError if the token was never granted, or if what is
+        to be written does not fit: that is no accident of timing.
+        """
+        held = self._held.get(self._mint.number(token))
+        if held is None or held.fenced or held.released:
+            return None
+        if offset + length > held.lease.length:
+            raise RemoteProtocolError(
+                f"write: {length} bytes at {offset} of a lease of {held.lease.length}"
+            )
+        return held
+
+    def enter(self, held: Held) -> bool:
+        """Somebody begins to write into the lease's memory; False if he must not.
+
+        The caller has the lock.
+        """
+        if held.fenced or held.released:
+            return False
+        held.busy += 1
+        return True
+
+    def leave(self, held: Held) -> bool:
+        """He has stopped; whether a fence is done thereby. The caller has the lock."""
+        if not held.busy:
+            return False  # It was given up meanwhile.
+        held.busy -= 1
+        self._settle(held)
+        return held.fenced and not held.busy
+
+    def land(self, held: Held, length: int) -> bool:
+        """All bytes of a write are in place; False if the lease has not waited for them.
+
+        The caller has the lock, and says so when it is False.
+        """
+        if held.fenced or held.released:
+            return False
+        self.landed_writes += 1
+        self.landed_bytes += length
+        return True
+
+    def counts(self, connections: int, dropped_peers: int) -> SinkCounts:
+        with self.lock:
+            pending = sum(1 for held in self._held.values() if held.fenced and held.busy)
+            return SinkCounts(
+                leases=sum(1 for held in self._held.values() if not held.released),
+                leased_bytes=self.pool.leased_bytes,
+                pooled_bytes=self.pool.kept_bytes,
+                abandoned_bytes=self.pool.abandoned_bytes,
+                fences=self._fences,
+                fences_pending=pending,
+                landed_writes=self.landed_writes,
+                landed_bytes=self.landed_bytes,
+                refused_writes=self.refused_writes,
+                connections=connections,
+                dropped_peers=dropped_peers,
+            )
+
+    def close(self) -> None:
+        with self.lock:
+            for held in self._held.values():
+                held.view.release()
+                if held.backing is not None:
+                    held.backing.close()
+            self._held.clear()
+            self.pool.leased_bytes = 0
+            self.pool.close()
+
+    def _abandon(self, held: Held) -> None:
+        if held.backing is not None:
+            held.view.release()
+            self.pool.abandon(held.backing)
+        held.backing = None
+        held.busy = 0
+
+    def _settle(self, held: Held) -> None:
+        """A released lease ends when nobody writes any more."""
+        if held.released and not held.busy:
+            del self._held[held.lease.number]
+            if held.backing is not None:
+                held.view.release()
+                self.pool.keep(held.backing)

@@ -1,0 +1,99 @@
+"""The one thread of an engine: it owns the sockets, and serves them and the calls of others.
+
+Nothing a peer does ends it: who serves a peer's socket deals with what comes. What is left is a
+mistake of ours; it is logged, ends the engine, and every later call says so.
+"""
+
+import logging
+import os
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal
+
+from pdproto.engine.contract import EngineError
+
+log = logging.getLogger(__name__)
+
+READ: Final = selectors.EVENT_READ
+WRITE: Final = selectors.EVENT_WRITE
+
+
+class Loop:
+    """A thread around a selector.
+
+    work: does a bounded piece of what needs no waiting; whether there is more. end: called last,
+    on the thread.
+    """
+
+    def __init__(self, name: str, work: Callable[[], bool], end: Callable[[], None]) -> None:
+        self._name: Final = name
+        self._work: Final = work
+        self._end: Final = end
+        self._selector: Final = selectors.DefaultSelector()
+        self._calls: Final[deque[Callable[[], None]]] = deque()
+        self._eventfd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._eventfd, READ, self._woken)
+        self._failure: Exception | None = None
+        self._closing = False
+        self._closed = False
+        self._lock: Final = threading.Lock()  # between a call and the end
+        self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise EngineError if the engine cannot be used any more."""
+        if self._failure is not None:
+            raise EngineError(f"{self._name} has failed: {self._failure!r}") from self._failure
+        if self._closing:
+            raise EngineError(f"{self._name} is closed")
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the thread call this soon; from any thread. Nothing, once it has ended."""
+        with self._lock:
+            if not self._closed:
+                self._calls.append(function)
+                os.eventfd_write(self._eventfd, 1)
+
+    def watch(self, sock: socket.socket, events: int, serve: Callable[[int], None]) -> None:
+        """Call `serve` with what the socket is ready for, on the thread. Again: changes it."""
+        if sock in self._selector.get_map():
+            self._selector.modify(sock, events, serve)
+        else:
+            self._selector.register(sock, events, serve)
+
+    def forget(self, sock: socket.socket) -> None:
+        if sock in self._selector.get_map():
+            self._selector.unregister(sock)
+
+    def close(self) -> None:
+        """End the thread and wait for it. From the thread itself (a wake): it ends by itself."""
+        self._closing = True
+        self.call(lambda: None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                timeout: Literal[0] | None = 0 if self._work() else None
+                for key, events in self._selector.select(timeout):
+                    key.data(events)
+                while self._calls:
+                    self._calls.popleft()()
+        except Exception as error:
+            self._failure = error
+            log.exception("%s has failed", self._name)
+        finally:
+            with self._lock:
+                self._closed = True
+            self._end()
+            self._selector.close()
+            os.close(self._eventfd)
+
+    def _woken(self, _events: int) -> None:
+        os.eventfd_read(self._eventfd)

@@ -1,0 +1,162 @@
+"""Landing memory: pieces that are mapped once, leased many times, and bounded in all.
+
+Mapping memory and touching it for the first time costs more than the copy into it, so what a lease
+gave back cleanly is kept. A piece is up to an eighth larger than what was asked for, so that few
+sizes serve all. Pages that nobody touches take no memory.
+
+A shared piece is a file without a name: nothing is left behind when the process is killed. Its
+size is sealed, so that no peer can cut memory from under a copy, which would kill this process.
+"""
+
+import fcntl
+import mmap
+import os
+from contextlib import suppress
+from typing import Final
+
+from pdproto.engine.contract import EngineError
+
+PAGE_BYTES: Final = mmap.PAGESIZE
+SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+def size_class(length: int) -> int:
+    """The size of the piece that serves `length` bytes."""
+    step = max(PAGE_BYTES, 1 << max(length.bit_length() - 4, 0))
+    return max(-(-length // step) * step, PAGE_BYTES)
+
+
+class Backing:
+    """One piece of landing memory. region: its name, never used again.
+
+    holders: the connections over which its file has been handed out, shared pieces only.
+    """
+
+    __slots__ = ("bytes", "file", "holders", "memory", "region")
+
+    def __init__(self, region: int, length: int, *, shared: bool) -> None:
+        self.region: Final = region
+        self.bytes: Final = length
+        self.holders: Final[set[object]] = set()
+        self.file: int | None = None
+        if not shared:
+            self.memory = mmap.mmap(-1, length)
+            return
+        self.file = os.memfd_create(f"pdproto-{region}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self.file, length)
+            fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, SEALS)
+            self.memory = mmap.mmap(self.file, length)
+        except OSError:
+            os.close(self.file)
+            raise
+
+    def handle(self) -> int:
+        """A file descriptor of a shared piece, for somebody else to map."""
+        if self.file is None:
+            raise ValueError(f"region {self.region} is not shared, or given up")
+        return os.dup(self.file)
+
+    def close(self) -> None:
+        """Give the memory back, or leave that to whoever still looks at it."""
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
+        with suppress(BufferError):  # The last view to go unmaps it.
+            self.memory.close()
+
+
+class Pool:
+    """All landing memory of one sink engine. Its owner's lock guards every call.
+
+    capacity_bytes: of what is leased, kept and abandoned together.
+    """
+
+    def __init__(self, capacity_bytes: int, *, shared: bool) -> None:
+        self.capacity_bytes: Final = capacity_bytes
+        self.leased_bytes = self.kept_bytes = self.abandoned_bytes = 0
+        self.retired: Final[list[Backing]] = []  # evicted, and mapped by holders that need telling
+        self._shared: Final = shared
+        self._kept: Final[dict[int, list[Backing]]] = {}  # by size, in order of first use
+        self._abandoned: Final[dict[Backing, bool]] = {}  # whether it was evicted
+        self._regions = 0
+        self._retiring = 0  # bytes of what was evicted and is still mapped
+
+    def take(self, length: int) -> Backing | None:
+        """A piece of at least so many bytes, with whatever bytes were there; None if there is none.
+
+        Raises ValueError if it could never be had, EngineError if the system refuses memory.
+        """
+        size = size_class(length)
+        if size > self.capacity_bytes:
+            raise ValueError(f"lease: {length} bytes, all landing memory is {self.capacity_bytes}")
+        if kept := self._kept.get(size):
+            backing = kept.pop()
+            self.kept_bytes -= size
+        else:
+            # What is on its way back need not be evicted a second time.
+            while self.bytes + size - self._retiring > self.capacity_bytes and self._evict():
+                pass
+            if self.bytes + size > self.capacity_bytes:
+                return None
+            self._regions += 1
+            try:
+                backing = Backing(self._regions, size, shared=self._shared)
+            except OSError as error:
+                raise EngineError(f"lease: no landing memory of {size} bytes: {error}") from error
+        self.leased_bytes += size
+        return backing
+
+    @property
+    def bytes(self) -> int:
+        return self.leased_bytes + self.kept_bytes + self.abandoned_bytes
+
+    def keep(self, backing: Backing) -> None:
+        """Take back a piece that nobody writes to."""
+        self.leased_bytes -= backing.bytes
+        self.kept_bytes += backing.bytes
+        self._kept.setdefault(backing.bytes, []).append(backing)
+
+    def abandon(self, backing: Backing) -> None:
+        """Take back a piece that a holder may still write to: it is never leased again."""
+        self.leased_bytes -= backing.bytes
+        self._bury(backing, evicted=False)
+
+    def let_go(self, backing: Backing, holder: object) -> bool:
+        """A holder has unmapped the piece; whether memory is free again."""
+        backing.holders.discard(holder)
+        if backing not in self._abandoned or backing.holders:
+            return False
+        evicted = self._abandoned.pop(backing)
+        self.abandoned_bytes -= backing.bytes
+        self._retiring -= backing.bytes * evicted
+        return True
+
+    def close(self) -> None:
+        """Give back what is kept. Abandoned pieces are unmapped already."""
+        for kept in self._kept.values():
+            for backing in kept:
+                backing.close()
+        self._kept.clear()
+        self._abandoned.clear()
+        self.kept_bytes = self.abandoned_bytes = self._retiring = 0
+
+    def _evict(self) -> bool:
+        """Give back one kept piece; whether there was one."""
+        for size, kept in self._kept.items():
+            if kept:
+                backing = kept.pop(0)
+                self.kept_bytes -= size
+                if backing.holders:
+                    self.retired.append(backing)
+                self._bury(backing, evicted=True)
+                return True
+        return False
+
+    def _bury(self, backing: Backing, *, evicted: bool) -> None:
+        """Unmap a piece; it counts for as long as somebody else has it mapped."""
+        backing.close()
+        if backing.holders:
+            self._abandoned[backing] = evicted
+            self.abandoned_bytes += backing.bytes
+            self._retiring += backing.bytes * evicted

@@ -1,0 +1,218 @@
+"""The shared memory engine's sink: a writer of the same host copies straight into landing memory.
+
+A writer can be stopped between its look at a flag and its store, so no flag is a fence. Here a
+fence gives up the memory itself: whatever a writer is still doing to it then, nobody else ever gets
+that memory. Only memory that nobody is writing to is leased again.
+
+    source: WRITE                                        COPIED
+    sink:          GRANTED, with the memory's file               LANDED
+    sink:          REFUSED, at any point; REVOKED when the memory is given up
+    source:        DROPPED, when it has unmapped that memory
+
+A socket of packets on the same host, in the namespace without files; only processes of the same
+user are served. They trust each other with what they read: memory is not cleared between leases.
+"""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from secrets import token_hex
+from struct import Struct
+from typing import Final
+
+from pdproto.engine.contract import Lease
+from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.leases import Held, Leases
+from pdproto.engine.memory import Backing
+from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.runtime.errors import RemoteProtocolError
+
+ENGINE: Final = "shared-memory"
+WRITES_MAX: Final = 4096  # that one source may have open
+CREDENTIALS: Final = Struct("3i")  # process, user, group
+EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED, Kind.DROPPED})
+
+
+class SharedSink(Sink["SharedLine"]):
+    """Landing memory that sources on this host map and write to."""
+
+    def __init__(
+        self,
+        *,
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        endpoint = f"@pdproto-{token_hex(16)}"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind("\0" + endpoint[1:])
+        listener.listen(128)
+        listener.setblocking(False)
+        super().__init__(
+            leases=Leases(
+                engine=ENGINE, endpoint=endpoint, capacity_bytes=capacity_bytes, abandons=True
+            ),
+            listener=listener,
+            line=lambda sock: SharedLine(self, sock),
+            connections_max=connections_max,
+        )
+
+    def lease(self, life: Hashable, source: str, length: int) -> Lease | None:
+        lease = super().lease(life, source, length)
+        if self.leases.pool.retired:
+            self.loop.call(self._retire)
+        return lease
+
+    def _over(self, held: Held) -> None:
+        """Tell the writers of memory that was given up, so that they stop and unmap it."""
+        if held.backing is None:
+            self.loop.call(lambda: self._for_all(partial(SharedLine.stop, held=held)))
+
+    def _retire(self) -> None:
+        """Have memory unmapped that made place for a lease of another size."""
+        with self.leases.lock:
+            retired = self.leases.pool.retired.copy()
+            self.leases.pool.retired.clear()
+        for backing in retired:
+            self._for_all(partial(SharedLine.revoke, region=backing.region))
+
+    def _for_all(self, step: Callable[["SharedLine"], None]) -> None:
+        for line in self.lines:
+            self.serve(line, partial(step, line))
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A write that a source may be copying."""
+
+    held: Held
+    bytes: int
+
+
+class SharedLine:
+    """One source's connection. mapped: the memory that was handed out over it."""
+
+    def __init__(self, sink: SharedSink, sock: socket.socket) -> None:
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        process, user, _ = CREDENTIALS.unpack(raw)
+        if user != os.geteuid():
+            raise PermissionError(f"process {process} is of user {user}")
+        self.sock: Final = sock
+        self.peer = f"process {process}"
+        self.source: str | None = None
+        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        self._sink: Final = sink
+        self._leases: Final = sink.leases
+        self._mapped: Final[dict[int, Backing]] = {}
+        self._writes: Final[dict[int, Open]] = {}
+        self._numbered = 0
+
+    def receive(self) -> None:
+        """Take all packets that have come, up to as many as there may be writes."""
+        with suppress(BlockingIOError):
+            for _ in range(WRITES_MAX):
+                packet = self.sock.recv(FRAME_BYTES + 1)
+                if not packet:
+                    raise ConnectionResetError("it has closed the connection")
+                frame = decode(packet, EXPECTED)
+                if frame.kind is Kind.WRITE:
+                    self._begin(frame)
+                elif frame.kind is Kind.COPIED:
+                    self._end(frame.write)
+                else:
+                    self._drop(frame.region)
+
+    def flush(self) -> None:
+        with suppress(BlockingIOError):
+            while self.outbox:
+                frame, file = self.outbox[0]
+                if file is None:
+                    self.sock.send(frame)
+                else:
+                    socket.send_fds(self.sock, [frame], [file])
+                    os.close(file)
+                self.outbox.popleft()
+
+    def stop(self, held: Held) -> None:
+        """The lease is over: end its writes, and have memory that was given up unmapped."""
+        for number in [number for number, write in self._writes.items() if write.held is held]:
+            del self._writes[number]
+            self._refuse(number)
+        self.revoke(held.lease.address.region)
+
+    def revoke(self, region: int) -> None:
+        if region in self._mapped:
+            self._sink.send(self, Frame(Kind.REVOKED, region=region).encode())
+
+    def ended(self) -> None:
+        """Its process may live, and copy on. Leases it was writing to stay busy for that."""
+        self._writes.clear()
+        for _, file in self.outbox:
+            if file is not None:
+                os.close(file)
+        for region in list(self._mapped):
+            self._drop(region)
+
+    def _begin(self, frame: Frame) -> None:
+        if frame.write <= self._numbered:
+            raise RemoteProtocolError(f"write {frame.write} after write {self._numbered}")
+        if len(self._writes) >= WRITES_MAX:
+            raise RemoteProtocolError(f"more than {WRITES_MAX} writes at once")
+        self._numbered = frame.write
+        file = None
+        with self._leases.lock:
+            held = self._leases.redeem(frame.token, frame.offset, frame.length)
+            if held is not None and held.backing is not None:
+                self._leases.enter(held)
+                file = self._hand_out(held.backing)
+        if held is None:
+            self._refuse(frame.write)
+            return
+        self._writes[frame.write] = Open(held, frame.length)
+        if self.source is None:
+            self.source = held.lease.source
+            self.peer = f"{self.source}, {self.peer}"
+        granted = Frame(
+            Kind.GRANTED, frame.write, frame.offset, held.lease.length, held.lease.address.region
+        )
+        self._sink.send(self, granted.encode(), file)
+
+    def _hand_out(self, backing: Backing) -> int | None:
+        """The memory's file, if it has not been handed out over this connection yet."""
+        if backing.region in self._mapped:
+            return None
+        file = backing.handle()
+        backing.holders.add(self)
+        self._mapped[backing.region] = backing
+        return file
+
+    def _end(self, number: int) -> None:
+        if not 0 < number <= self._numbered:
+            raise RemoteProtocolError(f"write {number} is copied, and has not begun")
+        write = self._writes.pop(number, None)
+        if write is None:
+            return  # It was refused while it copied, and has been told so.
+        with self._leases.lock:
+            landed = self._leases.land(write.held, write.bytes)
+            self._leases.leave(write.held)
+        if landed:
+            self._sink.send(self, Frame(Kind.LANDED, number).encode())
+        else:
+            self._refuse(number)
+
+    def _refuse(self, number: int) -> None:
+        with self._leases.lock:
+            self._leases.refused_writes += 1
+        self._sink.send(self, Frame(Kind.REFUSED, number).encode())
+
+    def _drop(self, region: int) -> None:
+        backing = self._mapped.pop(region, None)
+        if backing is None:
+            raise RemoteProtocolError(f"region {region} is unmapped, and was not mapped")
+        with self._leases.lock:
+            free = self._leases.pool.let_go(backing, self)
+        if free:
+            self._sink.wake()

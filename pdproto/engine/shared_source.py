@@ -1,0 +1,173 @@
+"""The shared memory engine's source: copies into memory that the sink has handed out.
+
+All copies are made on the engine's thread, a segment at a time, and numpy lets go of the
+interpreter for each. So when the thread has ended, or looks at what the sink says, nothing of ours
+is being written anywhere.
+"""
+
+import mmap
+import os
+import socket
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.engine import shared_sink
+from pdproto.engine.contract import Result
+from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.source import BYTES_MAX, SEGMENT_BYTES, WRITES_MAX, Posted, Source
+from pdproto.runtime.errors import RemoteProtocolError
+
+EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED, Kind.REVOKED})
+
+
+class SharedSource(Source):
+    """Writes to sinks on this host, into their memory.
+
+    bytes_max, writes_max: in flight, beyond which `post` raises EngineBusy; the last write may
+    pass bytes_max.
+    """
+
+    engine = shared_sink.ENGINE
+
+    def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
+        self._copies: Final[deque[Copy]] = deque()
+        super().__init__(
+            line=lambda endpoint: SharedLine(self, endpoint),
+            bytes_max=bytes_max,
+            writes_max=writes_max,
+            work=self._work,
+        )
+
+    def copy(self, copy: "Copy") -> None:
+        """Have the engine's thread make this copy after those before it."""
+        self._copies.append(copy)
+
+    def _work(self) -> bool:
+        """Copy one segment; whether there are more."""
+        if self._copies:
+            copy = self._copies[0]
+            if copy.posted.ended or copy.step():
+                self._copies.popleft()
+                if not copy.posted.ended:
+                    self.serve(copy.posted.address.endpoint, partial(copy.line.copied, copy.posted))
+        return bool(self._copies)
+
+
+@dataclass(slots=True)
+class Copy:
+    """A copy under way. target: uint8, where the next byte goes and all behind it."""
+
+    line: "SharedLine"
+    posted: Posted
+    target: NDArray[np.uint8] = field(repr=False)
+    views: deque[memoryview] = field(repr=False)
+
+    def step(self) -> bool:
+        """Copy a segment; whether that was the last one."""
+        if self.views:
+            view = self.views.popleft()
+            piece = np.frombuffer(view[:SEGMENT_BYTES], np.uint8)
+            self.posted.begun = True
+            np.copyto(self.target[: piece.size], piece)
+            self.target = self.target[piece.size :]
+            if view.nbytes > SEGMENT_BYTES:
+                self.views.appendleft(view[SEGMENT_BYTES:])
+        return not self.views
+
+
+class SharedLine:
+    """The connection to one sink, and the memory that came over it."""
+
+    def __init__(self, source: SharedSource, endpoint: str) -> None:
+        if not endpoint.startswith("@"):
+            raise OSError("no name of a local socket")
+        self.sock: Final = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.open: Final[dict[int, Posted]] = {}
+        self._source: Final = source
+        self._outbox: Final[deque[bytes]] = deque()
+        self._mapped: Final[dict[int, NDArray[np.uint8]]] = {}
+        try:
+            self.sock.setblocking(False)
+            self.sock.connect("\0" + endpoint[1:])
+        except OSError:
+            self.sock.close()
+            raise
+
+    @property
+    def unsent(self) -> bool:
+        return bool(self._outbox)
+
+    def begin(self, posted: Posted) -> None:
+        address = posted.address
+        frame = Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token)
+        self._send(frame)
+
+    def copied(self, posted: Posted) -> None:
+        self._send(Frame(Kind.COPIED, posted.number))
+
+    def receive(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                packet, files, _, _ = socket.recv_fds(self.sock, FRAME_BYTES + 1, 1)
+                try:
+                    if not packet:
+                        raise ConnectionResetError("it has closed the connection")
+                    self._answer(decode(packet, EXPECTED), files)
+                finally:
+                    for file in files:
+                        os.close(file)
+
+    def flush(self) -> None:
+        with suppress(BlockingIOError):
+            while self._outbox:
+                self.sock.send(self._outbox[0])
+                self._outbox.popleft()
+
+    def ended(self) -> None:
+        self._mapped.clear()
+
+    def _answer(self, frame: Frame, files: list[int]) -> None:
+        match frame.kind:
+            case Kind.GRANTED:
+                self._granted(frame, files)
+            case Kind.LANDED:
+                self._source.finish(self._source.answered(self, frame.write), Result.LANDED)
+            case Kind.REFUSED:
+                posted = self._source.answered(self, frame.write)
+                self._source.finish(posted, Result.REFUSED, "the sink keeps this write out")
+            case _:
+                if self._mapped.pop(frame.region, None) is not None:
+                    self._send(Frame(Kind.DROPPED, region=frame.region))
+
+    def _granted(self, frame: Frame, files: list[int]) -> None:
+        posted = self.open.get(frame.write)
+        if posted is None or posted.begun:
+            raise RemoteProtocolError(f"write {frame.write} is granted, and does not wait for that")
+        for file in files:
+            self._map(frame.region, file)
+        memory = self._mapped.get(frame.region)
+        if memory is None or frame.offset != posted.offset or frame.length > memory.size:
+            raise RemoteProtocolError(f"write {frame.write} is granted without its memory")
+        target = memory[posted.offset : posted.offset + posted.bytes]
+        if target.size != posted.bytes:
+            raise RemoteProtocolError(f"write {frame.write} is granted in too little memory")
+        self._source.copy(Copy(self, posted, target, deque(posted.views)))
+
+    def _map(self, region: int, file: int) -> None:
+        length = os.fstat(file).st_size
+        try:
+            mapped = mmap.mmap(file, length)
+        except (OSError, ValueError) as error:
+            raise RemoteProtocolError(f"region {region} cannot be mapped: {error}") from None
+        self._mapped[region] = np.frombuffer(mapped, np.uint8)
+
+    def _send(self, frame: Frame) -> None:
+        self._outbox.append(frame.encode())
+        if len(self._outbox) == 1:
+            self.flush()

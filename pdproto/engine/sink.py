@@ -1,0 +1,220 @@
+"""What the sinks of the built-in engines have in common: leases, a thread, and connections.
+
+Rule 1: a connection is dropped for what it sends, with its peer named, and for nothing else.
+Rule 2: it is named after the first lease that it shows a token of. One that has shown none is the
+        first to go when there are too many.
+"""
+
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Hashable
+from time import sleep
+from typing import Final, Generic, Protocol, TypeVar
+
+from pdproto.engine.contract import Departed, Lease, Scope, SinkCounts, Ticket
+from pdproto.engine.leases import Held, Leases
+from pdproto.engine.loop import READ, WRITE, Loop
+from pdproto.runtime.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+CAPACITY_BYTES: Final = 4 << 30
+CONNECTIONS_MAX: Final = 1024
+OUTBOX_MAX: Final = 16_384  # frames that a peer has not taken
+OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept, or they would be all we do
+
+
+class Line(Protocol):
+    """The sink's end of one connection. Only the loop's thread touches it."""
+
+    peer: str
+    source: str | None
+    outbox: deque[tuple[bytes, int | None]]  # frames, with a file to go along
+
+    @property
+    def sock(self) -> socket.socket: ...
+
+    def receive(self) -> None:
+        """Serve what has come. RemoteProtocolError or OSError ends the connection."""
+
+    def flush(self) -> None:
+        """Send what the socket takes. OSError ends the connection."""
+
+    def ended(self) -> None:
+        """The connection has ended: forget what was under way."""
+
+
+AnyLine = TypeVar("AnyLine", bound=Line)
+
+
+class Sink(Generic[AnyLine]):
+    """A sink engine, but for how its connections speak."""
+
+    scope: Final = Scope.PAGE
+
+    def __init__(
+        self,
+        *,
+        leases: Leases,
+        listener: socket.socket,
+        line: Callable[[socket.socket], AnyLine],
+        connections_max: int,
+    ) -> None:
+        self.leases: Final = leases
+        self._listener: Final = listener
+        self._line: Final = line
+        self._connections_max: Final = connections_max
+        self._lines: Final[dict[AnyLine, None]] = {}
+        self._waiting: set[AnyLine] = set()  # for their sockets to take more
+        self._departed: Final[deque[Departed]] = deque()
+        self._dropped_peers = 0
+        self._wake: Callable[[], None] = lambda: None
+        self.loop: Final = Loop(
+            f"the sink engine at {leases.endpoint}", work=lambda: False, end=self._end
+        )
+        self.loop.watch(listener, READ, self._accept)
+        self.loop.start()
+
+    # What the contract asks for; see contract.SinkEngine.
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def lease(self, life: Hashable, source: str, length: int) -> Lease | None:
+        self.loop.check()
+        return self.leases.grant(life, source, length)
+
+    def view(self, lease: Lease) -> memoryview:
+        self.loop.check()
+        return self.leases.view(lease)
+
+    def fence(self, lease: Lease) -> Ticket:
+        self.loop.check()
+        ticket, held = self.leases.fence(lease)
+        if held is not None:
+            self._over(held)
+            if self.leases.fenced(ticket):
+                self.wake()
+        return ticket
+
+    def fenced(self, ticket: Ticket) -> bool:
+        return self.leases.fenced(ticket)
+
+    def release(self, lease: Lease) -> None:
+        self.loop.check()
+        held = self.leases.release(lease)
+        if held is not None:
+            self._over(held)
+
+    def departed(self) -> list[Departed]:
+        return [self._departed.popleft() for _ in range(len(self._departed))]
+
+    def counts(self) -> SinkCounts:
+        return self.leases.counts(len(self._lines), self._dropped_peers)
+
+    def close(self) -> None:
+        self.loop.close()
+
+    # For the engines.
+
+    def wake(self) -> None:
+        self._wake()
+
+    @property
+    def lines(self) -> tuple[AnyLine, ...]:
+        return tuple(self._lines)
+
+    def send(self, line: AnyLine, frame: bytes, file: int | None = None) -> None:
+        """Send a frame, in order, as soon as the socket takes it; on the loop's thread.
+
+        The file goes along, and is closed.
+        """
+        if len(line.outbox) >= OUTBOX_MAX:
+            if file is not None:
+                os.close(file)
+            raise RemoteProtocolError(f"it has left {OUTBOX_MAX} answers unread")
+        line.outbox.append((frame, file))
+        if line not in self._waiting:
+            self._flush(line)
+
+    def serve(self, line: AnyLine, step: Callable[[], None]) -> None:
+        """Do something for a connection, and end it if that fails for the peer's reasons."""
+        try:
+            step()
+        except RemoteProtocolError as error:
+            self._dropped_peers += 1
+            log.warning("dropping %s: %s", line.peer, error)
+            self._hang_up(line, str(error))
+        except OSError as error:
+            self._hang_up(line, str(error))
+
+    def _over(self, held: Held) -> None:
+        """A lease has been fenced or released; writes of it may be under way."""
+
+    def _accept(self, _events: int) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # Whoever it was has gone again.
+        except OSError as error:
+            log.warning("%s: cannot accept a peer: %s", self.leases.endpoint, error)
+            self._make_room()
+            sleep(OUT_OF_FILES_SECONDS)
+            return
+        sock.setblocking(False)
+        if len(self._lines) >= self._connections_max:
+            self._make_room()
+        if len(self._lines) >= self._connections_max:
+            log.warning("%s: more than %d peers", self.leases.endpoint, self._connections_max)
+            self._dropped_peers += 1
+            sock.close()
+            return
+        try:
+            line = self._line(sock)
+        except OSError as error:
+            log.warning("%s: a peer that is not served: %s", self.leases.endpoint, error)
+            self._dropped_peers += 1
+            sock.close()
+            return
+        self._lines[line] = None
+        self.loop.watch(sock, READ, lambda events: self._serve(line, events))
+
+    def _make_room(self) -> None:
+        """End the oldest connection that has shown no token."""
+        for line in self._lines:
+            if line.source is None:
+                self._dropped_peers += 1
+                self._hang_up(line, "it has shown no token, and others want to connect")
+                return
+
+    def _serve(self, line: AnyLine, events: int) -> None:
+        if events & READ and line in self._lines:
+            self.serve(line, line.receive)
+        if events & WRITE and line in self._lines:
+            self.serve(line, lambda: self._flush(line))
+
+    def _flush(self, line: AnyLine) -> None:
+        line.flush()
+        if bool(line.outbox) != (line in self._waiting):
+            self._waiting ^= {line}
+            events = READ | WRITE if line.outbox else READ
+            self.loop.watch(line.sock, events, lambda ready: self._serve(line, ready))
+
+    def _hang_up(self, line: AnyLine, reason: str) -> None:
+        del self._lines[line]
+        self._waiting.discard(line)
+        self.loop.forget(line.sock)
+        line.sock.close()
+        line.ended()
+        if line.source is not None:
+            self._departed.append(Departed(line.source, reason))
+            self.wake()
+
+    def _end(self) -> None:
+        for line in self._lines:
+            line.sock.close()
+        self._lines.clear()
+        self._listener.close()
+        self.leases.close()

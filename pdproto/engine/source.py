@@ -1,0 +1,255 @@
+"""What the sources of the built-in engines have in common: writes in flight, and their outcomes.
+
+Rule 1: a write that was never begun when its connection ends is refused; one that was begun is an
+        error, for nobody can tell what of it arrives.
+Rule 2: an endpoint that could not be reached is tried anew by the next write.
+"""
+
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol, cast
+
+from pdproto.engine.contract import (
+    Address,
+    Buffer,
+    EngineBusy,
+    Outcome,
+    Result,
+    SourceCounts,
+)
+from pdproto.engine.loop import READ, WRITE, Loop
+from pdproto.runtime.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+BYTES_MAX: Final = 64 << 20
+WRITES_MAX: Final = 1024
+SEGMENT_BYTES: Final = 1 << 20  # copied or sent in one go: how late a refusal may stop a write
+
+
+@dataclass(slots=True, eq=False)
+class Posted:
+    """A write in flight. begun: bytes of it may have left. ended: it has its outcome."""
+
+    number: int
+    address: Address
+    offset: int
+    views: tuple[memoryview, ...] = field(repr=False)
+    bytes: int
+    begun: bool = False
+    ended: bool = False
+
+
+def bytes_of(views: Sequence[Buffer]) -> tuple[memoryview, ...]:
+    """The views as uint8 [byte], without the empty ones. TypeError if one is not contiguous."""
+    # That numpy's arrays are buffers is not in their types before Python 3.12.
+    memories = [memoryview(cast("bytes", view)) for view in views]
+    return tuple(memory.cast("B") for memory in memories if memory.nbytes)
+
+
+class Line(Protocol):
+    """The source's end of one connection. Only the loop's thread touches it."""
+
+    @property
+    def sock(self) -> socket.socket: ...
+
+    @property
+    def open(self) -> dict[int, Posted]:
+        """The writes that it has to answer, by number."""
+
+    def begin(self, posted: Posted) -> None:
+        """Take a write, which is in `open` already. OSError ends the connection."""
+
+    def receive(self) -> None:
+        """Serve what has come. RemoteProtocolError or OSError ends the connection."""
+
+    def flush(self) -> None:
+        """Send what the socket takes. OSError ends the connection."""
+
+    @property
+    def unsent(self) -> bool:
+        """Whether it waits for the socket to take more."""
+
+    def ended(self) -> None:
+        """The connection has ended: give back what was held for it."""
+
+
+class Source:
+    """A source engine, but for how its connections speak."""
+
+    engine: str
+
+    def __init__(
+        self,
+        *,
+        line: Callable[[str], Line],
+        bytes_max: int,
+        writes_max: int,
+        work: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._line: Final = line
+        self._bytes_max: Final = bytes_max
+        self._writes_max: Final = min(writes_max, WRITES_MAX)
+        self._lines: Final[dict[str, Line]] = {}
+        self._waiting: set[str] = set()  # endpoints whose sockets are to take more
+        self._lock: Final = threading.Lock()  # over what is in flight
+        self._numbered = self._writes = self._bytes = 0
+        self._landed_writes = self._landed_bytes = self._refused_writes = self._failed_writes = 0
+        self._outcomes: Final[deque[Outcome]] = deque()
+        self._wake: Callable[[], None] = lambda: None
+        self.loop: Final = Loop(f"a source engine over {self.engine}", work=work, end=self._end)
+        self.loop.start()
+
+    # What the contract asks for; see contract.SourceEngine.
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def connect(self, address: Address) -> None:
+        self.loop.check()
+        self._check(address)
+        self.loop.call(lambda: self._prepare(address.endpoint))
+
+    @property
+    def has_room(self) -> bool:
+        return self._bytes < self._bytes_max and self._writes < self._writes_max
+
+    def post(self, address: Address, offset: int, views: Sequence[Buffer]) -> int:
+        self.loop.check()
+        self._check(address)
+        pieces = bytes_of(views)
+        length = sum(piece.nbytes for piece in pieces)
+        if offset < 0 or offset + length > address.length:
+            raise ValueError(f"post: {length} bytes at {offset} of a lease of {address.length}")
+        with self._lock:
+            if not self.has_room:
+                raise EngineBusy(
+                    f"{self._writes} writes of {self._bytes} bytes are in flight, at most"
+                    f" {self._writes_max} of {self._bytes_max} may be: read their outcomes first"
+                )
+            self._numbered += 1
+            self._writes += 1
+            self._bytes += length
+            posted = Posted(self._numbered, address, offset, pieces, length)
+        self.loop.call(partial(self._begin, posted))
+        return posted.number
+
+    def completed(self) -> list[Outcome]:
+        return [self._outcomes.popleft() for _ in range(len(self._outcomes))]
+
+    def counts(self) -> SourceCounts:
+        with self._lock:
+            return SourceCounts(
+                writes=self._writes,
+                bytes=self._bytes,
+                landed_writes=self._landed_writes,
+                landed_bytes=self._landed_bytes,
+                refused_writes=self._refused_writes,
+                failed_writes=self._failed_writes,
+                connections=len(self._lines),
+            )
+
+    def close(self) -> None:
+        self.loop.close()
+
+    # For the engines, on the loop's thread.
+
+    def finish(self, posted: Posted, result: Result, reason: str = "") -> None:
+        """A write has ended."""
+        posted.ended = True
+        posted.views = ()
+        with self._lock:
+            self._writes -= 1
+            self._bytes -= posted.bytes
+            self._landed_writes += result is Result.LANDED
+            self._landed_bytes += posted.bytes if result is Result.LANDED else 0
+            self._refused_writes += result is Result.REFUSED
+            self._failed_writes += result is Result.ERROR
+        self._outcomes.append(Outcome(posted.number, result, reason))
+        self._wake()
+
+    def answered(self, line: Line, number: int) -> Posted:
+        """The write that the sink says has ended."""
+        posted = line.open.pop(number, None)
+        if posted is None:
+            raise RemoteProtocolError(f"write {number} is answered, and not under way")
+        return posted
+
+    def serve(self, endpoint: str, step: Callable[[], None]) -> None:
+        """Do something for a connection, and end it if that fails for the peer's reasons."""
+        line = self._lines.get(endpoint)
+        if line is None:
+            return
+        try:
+            step()
+            unsent = line.unsent
+            if unsent != (endpoint in self._waiting):
+                self._waiting ^= {endpoint}
+                self._watch(endpoint, line, READ | WRITE if unsent else READ)
+        except RemoteProtocolError as error:
+            log.warning("leaving the sink at %s: %s", endpoint, error)
+            self._hang_up(endpoint, line, str(error))
+        except OSError as error:
+            self._hang_up(endpoint, line, str(error))
+
+    def _check(self, address: Address) -> None:
+        if address.engine != self.engine:
+            raise ValueError(f"address: of engine {address.engine!r}, this one is {self.engine!r}")
+
+    def _prepare(self, endpoint: str) -> None:
+        try:
+            self._connect(endpoint)
+        except OSError as error:
+            log.info("no connection to %s yet: %s", endpoint, error)
+
+    def _connect(self, endpoint: str) -> Line:
+        line = self._lines.get(endpoint)
+        if line is None:
+            line = self._line(endpoint)
+            self._lines[endpoint] = line
+            self._watch(endpoint, line, READ)
+            self.serve(endpoint, line.flush)
+            if endpoint not in self._lines:
+                raise ConnectionError("the connection has ended at once")
+        return line
+
+    def _watch(self, endpoint: str, line: Line, events: int) -> None:
+        def ready(which: int) -> None:
+            if which & READ:
+                self.serve(endpoint, line.receive)
+            if which & WRITE and self._lines.get(endpoint) is line:
+                self.serve(endpoint, line.flush)
+
+        self.loop.watch(line.sock, events, ready)
+
+    def _begin(self, posted: Posted) -> None:
+        endpoint = posted.address.endpoint
+        try:
+            line = self._connect(endpoint)
+        except OSError as error:
+            self.finish(posted, Result.REFUSED, f"{endpoint}: {error}")
+            return
+        line.open[posted.number] = posted
+        self.serve(endpoint, partial(line.begin, posted))
+
+    def _hang_up(self, endpoint: str, line: Line, reason: str) -> None:
+        del self._lines[endpoint]
+        self._waiting.discard(endpoint)
+        self.loop.forget(line.sock)
+        line.sock.close()
+        line.ended()
+        for posted in line.open.values():
+            result = Result.ERROR if posted.begun else Result.REFUSED
+            self.finish(posted, result, f"{endpoint}: {reason}")
+        line.open.clear()
+
+    def _end(self) -> None:
+        for line in self._lines.values():
+            line.sock.close()
+            line.ended()
+        self._lines.clear()

@@ -1,0 +1,218 @@
+"""The TCP engine's sink: our own thread puts the bytes in place, asking the lease every time.
+
+So a fence needs nothing of the writer: it is done as soon as the one receive that may be running
+has returned, and what comes later is read and thrown away.
+
+    source: WRITE, then SEGMENTs with their bytes, one write after the other
+    sink:   LANDED or REFUSED for each, as soon as it is known
+"""
+
+import socket
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from pdproto.engine.contract import EngineError
+from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.leases import Held, Leases
+from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.runtime.errors import RemoteProtocolError
+
+ENGINE: Final = "tcp"
+RECEIVE_BYTES: Final = 1 << 20  # in one call: how long a fence may have to wait
+TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
+EXPECTED: Final = frozenset({Kind.WRITE, Kind.SEGMENT})
+
+
+class TcpSink(Sink["TcpLine"]):
+    """Landing memory that sources on other hosts write to over TCP.
+
+    host, port: where to listen; port 0 picks one. advertised: the address that sources connect to,
+    if it is not `host`. Raises EngineError if it cannot listen there.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised: str | None = None,
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        listener = _listen(host, port)
+        named = ip_address(advertised or host)
+        shown = f"[{named}]" if named.version == 6 else str(named)
+        super().__init__(
+            leases=Leases(
+                engine=ENGINE,
+                endpoint=f"{shown}:{listener.getsockname()[1]}",
+                capacity_bytes=capacity_bytes,
+                abandons=False,
+            ),
+            listener=listener,
+            line=lambda sock: TcpLine(self, sock),
+            connections_max=connections_max,
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise EngineError(f"cannot listen on {host} port {port}: {error}") from error
+    listener.setblocking(False)
+    return listener
+
+
+@dataclass(slots=True)
+class Arriving:
+    """The write that a source is sending. held: None once it is refused."""
+
+    number: int
+    held: Held | None
+    bytes: int
+    position: int  # in the lease, of the next byte
+    left: int  # bytes that no segment has brought
+
+
+class TcpLine:
+    """One source's connection."""
+
+    def __init__(self, sink: TcpSink, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock: Final = sock
+        self.peer = "{}:{}".format(*sock.getpeername()[:2])
+        self.source: str | None = None
+        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        self._sink: Final = sink
+        self._leases: Final = sink.leases
+        self._frame: Final = bytearray(FRAME_BYTES)
+        self._frame_bytes = 0  # that have come
+        self._write: Arriving | None = None
+        self._segment_left = 0
+        self._numbered = 0
+        self._waste: bytearray | None = None
+
+    def receive(self) -> None:
+        """Take up to a turn's bytes, as far as they have come."""
+        left = TURN_BYTES
+        with suppress(BlockingIOError):
+            while left > 0:
+                if self._write is not None and self._segment_left:
+                    left -= self._receive_segment(self._write)
+                else:
+                    left -= self._receive_frame()
+
+    def flush(self) -> None:
+        with suppress(BlockingIOError):
+            while self.outbox:
+                frame, _ = self.outbox[0]
+                sent = self.sock.send(frame)
+                if sent < len(frame):
+                    self.outbox[0] = frame[sent:], None
+                    return
+                self.outbox.popleft()
+
+    def ended(self) -> None:
+        self._write = None
+
+    def _receive_frame(self) -> int:
+        count = self._took(self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
+        self._frame_bytes += count
+        if self._frame_bytes == FRAME_BYTES:
+            self._frame_bytes = 0
+            frame = decode(self._frame, EXPECTED)
+            if frame.kind is Kind.WRITE:
+                self._begin(frame)
+            else:
+                self._begin_segment(frame)
+        return count
+
+    def _begin(self, frame: Frame) -> None:
+        if frame.write <= self._numbered:
+            raise RemoteProtocolError(f"write {frame.write} after write {self._numbered}")
+        if self._write is not None and self._write.held is not None:
+            raise RemoteProtocolError(f"write {frame.write} begins inside {self._write.number}")
+        self._numbered = frame.write
+        with self._leases.lock:
+            held = self._leases.redeem(frame.token, frame.offset, frame.length)
+        if held is not None and self.source is None:
+            self.source = held.lease.source
+            self.peer = f"{self.source} at {self.peer}"
+        self._write = Arriving(frame.write, held, frame.length, frame.offset, frame.length)
+        if held is None:
+            self._refuse(self._write)
+        elif not frame.length:
+            self._land(self._write, held)
+
+    def _land(self, write: Arriving, held: Held) -> None:
+        with self._leases.lock:
+            landed = self._leases.land(held, write.bytes)
+        if landed:
+            self._write = None
+            self._sink.send(self, Frame(Kind.LANDED, write.number).encode())
+        else:
+            self._refuse(write)
+
+    def _refuse(self, write: Arriving) -> None:
+        """Say so at once; what has been sent meanwhile is thrown away."""
+        with self._leases.lock:
+            self._leases.refused_writes += 1
+        write.held = None
+        self._sink.send(self, Frame(Kind.REFUSED, write.number).encode())
+
+    def _begin_segment(self, frame: Frame) -> None:
+        write = self._write
+        if write is None or frame.write != write.number:
+            raise RemoteProtocolError(f"segment of write {frame.write}, which has not begun")
+        if not 0 < frame.length <= write.left:
+            raise RemoteProtocolError(
+                f"segment of {frame.length} bytes, write {write.number} has {write.left} to come"
+            )
+        self._segment_left = frame.length
+
+    def _receive_segment(self, write: Arriving) -> int:
+        length = min(self._segment_left, RECEIVE_BYTES)
+        held = write.held
+        if held is not None:
+            with self._leases.lock:
+                entered = self._leases.enter(held)
+            if not entered:
+                self._refuse(write)
+                held = None
+        count = self._throw_away(length) if held is None else self._place(write, held, length)
+        write.position += count
+        write.left -= count
+        self._segment_left -= count
+        if held is not None and not write.left:
+            self._land(write, held)
+        return count
+
+    def _place(self, write: Arriving, held: Held, length: int) -> int:
+        """Receive into landing memory. A fence that comes meanwhile is done afterwards."""
+        try:
+            place = held.view[write.position : write.position + length]
+            return self._took(self.sock.recv_into(place))
+        finally:
+            with self._leases.lock:
+                done = self._leases.leave(held)
+            if done:
+                self._sink.wake()
+
+    def _throw_away(self, length: int) -> int:
+        if self._waste is None:
+            self._waste = bytearray(RECEIVE_BYTES)
+        return self._took(self.sock.recv_into(memoryview(self._waste)[:length]))
+
+    def _took(self, count: int) -> int:
+        if not count:
+            raise ConnectionResetError("it has closed the connection")
+        return count

@@ -1,0 +1,168 @@
+"""The TCP engine's source: segments of the caller's own memory go to the socket without a copy."""
+
+import socket
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Final
+
+from pdproto.engine import tcp_sink
+from pdproto.engine.contract import Result
+from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.source import BYTES_MAX, SEGMENT_BYTES, WRITES_MAX, Posted, Source
+from pdproto.runtime.errors import RemoteProtocolError
+
+TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
+SILENCE_MS: Final = 30_000  # of a peer's host, after which its connection has ended
+CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
+EXPECTED: Final = frozenset({Kind.LANDED, Kind.REFUSED})
+
+
+class TcpSource(Source):
+    """Writes to sinks on other hosts over TCP.
+
+    bytes_max, writes_max: in flight, beyond which `post` raises EngineBusy; the last write may
+    pass bytes_max. silence_ms: how long a sink's host may take no bytes before it counts as lost.
+    """
+
+    engine = tcp_sink.ENGINE
+
+    def __init__(
+        self,
+        *,
+        bytes_max: int = BYTES_MAX,
+        writes_max: int = WRITES_MAX,
+        silence_ms: int = SILENCE_MS,
+    ) -> None:
+        super().__init__(
+            line=lambda endpoint: TcpLine(self, endpoint, silence_ms),
+            bytes_max=bytes_max,
+            writes_max=writes_max,
+        )
+
+
+class TcpLine:
+    """The connection to one sink: its writes go one after the other."""
+
+    def __init__(self, source: TcpSource, endpoint: str, silence_ms: int) -> None:
+        host, _, port = endpoint.rpartition(":")
+        try:
+            address = ip_address(host.strip("[]"))
+            where = (str(address), int(port))
+        except ValueError as error:
+            raise OSError(f"no address and port: {error}") from None
+        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+        self.sock: Final = socket.socket(family, socket.SOCK_STREAM)
+        self.open: Final[dict[int, Posted]] = {}
+        self._source: Final = source
+        self._queue: Final[deque[Posted]] = deque()
+        self._connected = False
+        self._sending: Posted | None = None
+        self._pieces: Iterator[list[memoryview]] = iter(())
+        self._rest: list[memoryview] = []  # of a piece that the socket took a part of
+        self._frame: Final = bytearray(FRAME_BYTES)
+        self._frame_bytes = 0
+        try:
+            self.sock.setblocking(False)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, CONNECT_TRIES)
+            with suppress(BlockingIOError):
+                self.sock.connect(where)
+        except (OSError, OverflowError) as error:
+            self.sock.close()
+            raise OSError(str(error)) from error
+
+    @property
+    def unsent(self) -> bool:
+        return not self._connected or bool(self._rest or self._queue) or self._sending is not None
+
+    def begin(self, posted: Posted) -> None:
+        self._queue.append(posted)
+        if self._connected and len(self._queue) == 1:
+            self.flush()
+
+    def receive(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                count = self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :])
+                if not count:
+                    raise ConnectionResetError("it has closed the connection")
+                self._frame_bytes += count
+                if self._frame_bytes == FRAME_BYTES:
+                    self._frame_bytes = 0
+                    self._answer(decode(self._frame, EXPECTED))
+
+    def flush(self) -> None:
+        """Send up to a turn's bytes. The first call after connecting learns how that went."""
+        if not self._connected:
+            if failed := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(failed, "cannot connect")
+            with suppress(OSError):
+                self.sock.getpeername()
+                self._connected = True
+        left = TURN_BYTES
+        with suppress(BlockingIOError):
+            while self._connected and left > 0 and self._next():
+                sent = self.sock.sendmsg(self._rest)
+                left -= sent
+                if self._sending is not None:
+                    self._sending.begun = True
+                self._took(sent)
+
+    def ended(self) -> None:
+        self._queue.clear()
+        self._rest.clear()
+        self._pieces = iter(())
+
+    def _next(self) -> bool:
+        """See to it that something is to be sent; whether there is anything."""
+        while not self._rest:
+            self._rest = next(self._pieces, [])
+            if self._rest:
+                break
+            self._sending = None
+            if not self._queue:
+                return False
+            self._sending = self._queue.popleft()
+            self._pieces = _pieces(self._sending)
+        return True
+
+    def _took(self, sent: int) -> None:
+        while sent:
+            if sent < self._rest[0].nbytes:
+                self._rest[0] = self._rest[0][sent:]
+                return
+            sent -= self._rest.pop(0).nbytes
+        if not self._rest:
+            # The last piece may have gone: then nothing waits for the socket any more.
+            self._next()
+
+    def _answer(self, frame: Frame) -> None:
+        posted = self._source.answered(self, frame.write)
+        if frame.kind is Kind.REFUSED:
+            self._source.finish(posted, Result.REFUSED, "the sink keeps this write out")
+        elif posted is self._sending or not posted.begun:
+            self.open[posted.number] = posted
+            raise RemoteProtocolError(f"write {posted.number} has landed before it was sent")
+        else:
+            self._source.finish(posted, Result.LANDED)
+
+
+def _pieces(posted: Posted) -> Iterator[list[memoryview]]:
+    """What to send of a write, a segment at a time, until it is refused."""
+    address = posted.address
+    head = Frame(
+        Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token
+    ).encode()
+    for view in posted.views:
+        for start in range(0, view.nbytes, SEGMENT_BYTES):
+            if posted.ended:
+                return
+            piece = view[start : start + SEGMENT_BYTES]
+            head += Frame(Kind.SEGMENT, posted.number, length=piece.nbytes).encode()
+            yield [memoryview(head), piece]
+            head = b""
+    if head:
+        yield [memoryview(head)]

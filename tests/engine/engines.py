@@ -1,0 +1,106 @@
+"""The engines that the contract's tests hold to the contract. Another one is a line of `ENGINES`.
+
+`stop_midway` is for the process that is stopped in the middle of a write: called there before the
+source is made, it has the process stop itself (SIGSTOP) after the first bytes of a write have left
+and before the last, at whatever moment is the worst for this engine.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from pdproto.engine.contract import Address, Outcome, SinkEngine, SourceEngine
+from pdproto.engine.shared_sink import SharedSink
+from pdproto.engine.shared_source import SharedSource
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpLine, TcpSource
+
+WAIT_SECONDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How to make both ends of an engine, with any of its own arguments."""
+
+    sink: Callable[..., SinkEngine]
+    source: Callable[..., SourceEngine]
+    stop_midway: Callable[[], None]
+
+
+def stop_before_a_store() -> None:
+    """Between the look at what the sink says and the store that it allows."""
+    copyto, calls = np.copyto, iter(range(1 << 30))
+
+    def stopping(target: Any, source: Any) -> None:
+        if next(calls) == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        copyto(target, source)
+
+    patch.object(np, "copyto", stopping).start()
+
+
+def stop_inside_a_segment() -> None:
+    """When the socket has taken a part of a segment, so that the sink waits for its rest."""
+    took, calls = TcpLine._took, iter(range(1 << 30))
+
+    def stopping(line: TcpLine, sent: int) -> None:
+        took(line, sent)
+        if next(calls) == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    patch.object(TcpLine, "_took", stopping).start()
+
+
+ENGINES: Final = {
+    "shared-memory": Engine(SharedSink, SharedSource, stop_before_a_store),
+    "tcp": Engine(TcpSink, TcpSource, stop_inside_a_segment),
+}
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for something that another thread or process does."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"waited {WAIT_SECONDS} s for {what}")
+        time.sleep(0.0005)
+
+
+def finished(source: SourceEngine, writes: int = 1) -> list[Outcome]:
+    """Wait for the outcomes of so many writes."""
+    outcomes: list[Outcome] = []
+
+    def enough() -> bool:
+        outcomes.extend(source.completed())
+        return len(outcomes) >= writes
+
+    until(enough, f"{writes} outcomes")
+    return outcomes
+
+
+def write(source: SourceEngine, address: Address, data: Any, offset: int = 0) -> Outcome:
+    """Write, and wait for the outcome."""
+    number = source.post(address, offset, [data])
+    (outcome,) = finished(source)
+    assert outcome.write == number
+    return outcome
+
+
+class Pair:
+    """Both ends of an engine in this process."""
+
+    def __init__(self, engine: Engine, capacity_bytes: int = 64 << 20) -> None:
+        self.engine: Final = engine
+        self.sink: Final = engine.sink(capacity_bytes=capacity_bytes)
+        self.source: Final = engine.source()
+
+    def close(self) -> None:
+        self.source.close()
+        self.sink.close()
