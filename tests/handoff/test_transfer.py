@@ -10,9 +10,11 @@ from pdproto.check.lint import Severity, lint, small_sizes
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.transfer import BUGS
-from pdproto.spec.handoff.ends import Write, b, c, d, h, k, lease, p, target, write
+from pdproto.spec.handoff.ends import Write, b, c, d, h, k, kv, lease, p, target, write
+from pdproto.spec.handoff.forgetting import FORGETFUL
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import INTACT
+from pdproto.spec.handoff.source import QUIESCENT
 from pdproto.spec.handoff.transfer import DIRECT, LOSING, PATIENT, PROMPT, RESTARTED, SYSTEM
 from pdproto.spec.language import (
     Configuration,
@@ -258,4 +260,24 @@ def test_direct_writes_are_only_as_good_as_the_fence() -> None:
 def test_without_a_fence_nothing_is_written_directly() -> None:
     no_fence = SYSTEM.configurations["no-fence"]
     found = judged(DIRECT, "S2_somebody_commits", no_fence)
+    assert found.verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("name", FORGETFUL.configurations)
+def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
+    found = check(FORGETFUL, FORGETFUL.configurations[name], Settings(keep_going=True))
+    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
+    forgetting = {"refuse_forgotten_meeting", "refuse_forgotten_address", "drain_forgotten"}
+    assert not forgetting.intersection(found.rows_never_fired)
+
+
+@pytest.mark.parametrize(
+    "name", ["S10_drained_means_quiescent", "S1_no_write_into_anothers_memory"]
+)
+def test_a_life_whose_write_is_under_way_may_not(name: str) -> None:
+    hasty = edited(
+        FORGETFUL, "hasty",
+        DropClause("drain_forgotten", QUIESCENT), DropClause("drain_forgotten", ~kv(p, h)),
+    )
+    found = judged(hasty, name, FORGETFUL.configurations["default"])
     assert found.verdict is Verdict.VIOLATED
