@@ -156,6 +156,7 @@ SMALL_LOCKS: Final = replace(LOCK_SERVER, configurations={
     "default": Configuration({Client: 2, Round: 1}, faults=("lossy",), dead_bits=True),
 })
 SMALL: Final = {system.name: system for system in (SMALL_COMMIT, SMALL_LOCKS)}
+EITHER: Final = (SMALL_COMMIT.name, pytest.param(SMALL_LOCKS.name, marks=pytest.mark.slow))
 
 
 @cache
@@ -164,7 +165,7 @@ def ends(small: str) -> tuple[tuple[Mutant, Judged], ...]:
     return tuple((mutant, trials.judged(mutant)) for mutant in trials.mutants)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EITHER)
 def test_a_kill_is_what_a_check_finds(name: str) -> None:
     """Every verdict is that of the whole check, and every length that of its trace."""
     system = SMALL[name]
@@ -176,7 +177,8 @@ def test_a_kill_is_what_a_check_finds(name: str) -> None:
             finding.name: finding for finding in result.findings
             if finding.verdict is Verdict.VIOLATED and finding.kind is not Kind.EDGES
         }
-        assert bool(violated) == (judged.outcome is Outcome.KILLED), mutant
+        if judged.outcome is not Outcome.LINT:
+            assert bool(violated) == (judged.outcome is Outcome.KILLED), mutant
         if judged.kill is not None and judged.outcome is Outcome.KILLED:
             finding = violated[judged.kill.property]
             assert (judged.kill.kind, judged.kill.steps) == (finding.kind, finding.trace_length)
@@ -198,7 +200,7 @@ def without_consumption(system: System) -> System:
     ))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EITHER)
 def test_equivalent_is_what_has_the_same_graph(name: str) -> None:
     system = without_consumption(SMALL[name])
     configuration = replace(system.configurations["default"], faults=())
@@ -226,7 +228,7 @@ def test_where_delivery_consumes_an_ignored_message_matters() -> None:
     assert same_graph(without_consumption(SMALL_LOCKS), changed, dropped, chosen, NO_LIMITS)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(system=systems(), data=st.data())
 def test_equivalence_of_random_mutants(system: System, data: st.DataObject) -> None:
     mutant = data.draw(st.sampled_from(mutants([system])))

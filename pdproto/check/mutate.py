@@ -6,13 +6,13 @@
 
 Systems that share tables are tried together: a mutant is applied to all that have its row, in each
 of their configurations, and killed if any property of any notices it. The cheap searches come
-first, safety before liveness, and the first kill ends the trial. What no property notices is looked
-at again: a kill by declared edges or by lint is told apart, and does not count; a mutant with the
-reachable graph of the original everywhere is equivalent; and what is left has survived, which means
-that a property is missing.
+first, as a rule safety before liveness, and the first kill ends the trial. Lint is asked after the
+cheapest: where it finds an error the long searches are spared. That is told apart, and does not
+count, and so is a mutant that declared edges alone notice. One with the reachable graph of the
+original everywhere is equivalent; and what is left has survived: a property is missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -33,6 +33,7 @@ GROWTH_MAX: Final = 10  # times the states of the original, before a mutant's se
 STATES_MIN: Final = 10_000  # which every search may see
 WIDE: Final = Limits(bytes_max=2 * GIB)  # of an original, whose searches are known to end
 LIVENESS_COSTS: Final = 6  # times what safety costs, for as many states (measured: 2 to 10)
+MOVES: Final = "edges: "  # how lint's errors about declared edges begin
 LEFT_OUT: Final = frozenset({"deep"})  # configurations for a night, not for a thousand mutants
 
 
@@ -42,7 +43,7 @@ class Outcome(StrEnum):
     KILLED = "killed"  # by a property
     REFUSED = "refused"  # it says what no process could do: no such spec can be written
     EDGES = "edges only"  # by declared edges alone
-    LINT = "lint only"  # by an error of lint alone
+    LINT = "lint only"  # by an error of lint, and by no property in the cheapest search
     EQUIVALENT = "equivalent"  # the reachable graph is the same, at every size that is looked at
     UNDECIDED = "undecided"  # a limit was reached
     SURVIVED = "survived"
@@ -180,8 +181,22 @@ class _Trial:
 
     def end(self) -> Judged:
         number = self.mutant.number
-        limits = []
-        for search in self.searches:
+        limits: list[str] = []
+        kill = self.first_kill(self.searches[:1], limits)
+        if kill is None:
+            error = self.new_error(moves=False)
+            if error is not None:
+                return Judged(number, Outcome.LINT, note=error)
+            kill = self.first_kill(self.searches[1:], limits)
+        if kill is not None:
+            return Judged(number, Outcome.KILLED, kill)
+        if limits:
+            return Judged(number, Outcome.UNDECIDED, note=limits[0])
+        return self.unnoticed()
+
+    def first_kill(self, searches: Iterable[Search], limits: list[str]) -> Kill | None:
+        """The first that any of the searches finds; those that come to a limit are noted."""
+        for search in searches:
             # Safety ends early where something is wrong; before the long searches it pays to know
             # whether there is anything to find.
             if (search.endless or self.quiet) and self.is_same(search):
@@ -192,15 +207,24 @@ class _Trial:
                 limits.append(f"{search}: {limit}")
                 continue
             if isinstance(kill, Kill):
-                return Judged(number, Outcome.KILLED, kill.within(*search.place))
-        if limits:
-            return Judged(number, Outcome.UNDECIDED, note=limits[0])
-        return self.unnoticed()
+                return kill.within(*search.place)
+        return None
+
+    def new_error(self, *, moves: bool) -> str | None:
+        """An error of lint that the originals do not have: of moves that no edge allows, which
+        lint fears where it cannot exclude them, or of anything else.
+        """
+        for name, edited in self.edited.items():
+            fresh = _errors(edited) - self.trials.remarks[name]
+            errors = [error for error in fresh if error.startswith(MOVES) == moves]
+            if errors:
+                return min(errors)
+        return None
 
     @property
-    def searches(self) -> Iterator[Search]:
-        """Those of the systems that have the row."""
-        return (s for s in self.trials.searches if s.system in self.edited)
+    def searches(self) -> tuple[Search, ...]:
+        """Those of the systems that have the row, the cheapest first."""
+        return tuple(s for s in self.trials.searches if s.system in self.edited)
 
     @property
     def quiet(self) -> bool:
@@ -225,7 +249,7 @@ class _Trial:
         return self.same[search.place]
 
     def unnoticed(self) -> Judged:
-        """What else notices a mutant that no property has."""
+        """Whether declared edges notice a mutant that no property has, or it is no change."""
         number = self.mutant.number
         different = [s for s in self.searches if not s.endless and not self.is_same(s)]
         for search in different:
@@ -233,10 +257,9 @@ class _Trial:
             kill = safety(edited, self.chosen(search), search.limits, edges=True)
             if isinstance(kill, Kill):
                 return Judged(number, Outcome.EDGES, kill.within(*search.place))
-        for name, edited in self.edited.items():
-            fresh = _errors(edited) - self.trials.remarks[name]
-            if fresh:
-                return Judged(number, Outcome.LINT, note=min(fresh))
+        error = self.new_error(moves=True)
+        if error is not None:
+            return Judged(number, Outcome.LINT, note=error)
         if different:
             places = "; ".join(str(search) for search in different)
             return Judged(number, Outcome.SURVIVED, note=f"differs in {places}")

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from random import Random
+from threading import Thread
 from time import monotonic
 from typing import Any, Final
 
@@ -225,7 +226,16 @@ _OWN: list[Trials] = []  # of a worker process
 def _begin(names: tuple[str, ...], searches: tuple[Search, ...]) -> None:
     """Make a worker ready; the originals have been checked already."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+    Thread(target=_leave_with_the_parent, daemon=True).start()
     _OWN[:] = [Trials(tuple(load(name) for name in names), searches)]
+
+
+def _leave_with_the_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _judge(number: int) -> Judged:
