@@ -18,6 +18,7 @@ VERBS: Final = {
     "check": "explore every state of a system and judge its properties",
     "bugs": "let the explorer find every historical defect",
     "mutate": "change the tables, one thing at a time, and see whether a property notices",
+    "handoff": "hand over real pages between real processes, and verify every byte",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "lint": "find holes, ambiguities and leftovers in the tables of a system",
     "tables": "write the documentation of a system from its tables",

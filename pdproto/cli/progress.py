@@ -14,7 +14,7 @@ IN_LOG: Final = 10.0
 
 
 class Reporter:
-    """Shows how a search is getting on."""
+    """Shows how something long is getting on."""
 
     def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
         self._stream: Final = stream
@@ -29,17 +29,21 @@ class Reporter:
         """A monitor for explore()."""
         if progress.what != self._what:
             self._what, self._next = progress.what, FIRST_AFTER
-        if self._quiet or progress.seconds < self._next:
-            return
-        self._next = progress.seconds + (ON_TERMINAL if self._terminal else IN_LOG)
-        line = (
+        self.line(
             f"{progress.what}: {progress.states:,} states, depth {progress.depth}, "
-            f"frontier {progress.frontier:,}, {progress.states_per_second / 1e6:.2f} M states/s"
+            f"frontier {progress.frontier:,}, {progress.states_per_second / 1e6:.2f} M states/s",
+            progress.seconds,
         )
+
+    def line(self, text: str, seconds: float) -> None:
+        """How far it is, so many seconds after the beginning; shown now and then."""
+        if self._quiet or seconds < self._next:
+            return
+        self._next = seconds + (ON_TERMINAL if self._terminal else IN_LOG)
         if self._terminal:
-            self._rewrite(line)
+            self._rewrite(text)
         else:
-            self._stream.write(line + "\n")
+            self._stream.write(text + "\n")
             self._stream.flush()
 
     def say(self, line: str) -> None:

@@ -70,6 +70,7 @@ class DecodeNode(Node):
         self._page_owner: Final[dict[int, Life]] = {}
         self._pool: Final = Shared(POOL, own=(name,))
         self._stages: Final[dict[Receiving, int]] = dict.fromkeys(Receiving, 0)
+        self._granted: Final[set[Life]] = set()
         self._leased: Final[dict[Life, float]] = {}
         self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
         self._settling: Final[dict[Life, Receiver]] = {}
@@ -77,8 +78,7 @@ class DecodeNode(Node):
         self.writers.update({
             ends.introduce: lambda e, _: Introduce(self.life(e), e.owner.sinks, self.endpoint),
             ends.publish: self._publish,
-            ends.abort: lambda e, _: Abort(self.life(e), e.owner.failure or e.owner.blame,
-                                           self.endpoint),
+            ends.abort: lambda e, _: Abort(self.life(e), self.why(e), self.endpoint),
         })
         self.reactions.update({
             (ends.memory, Memory.ASKED): partial(self._mirror_memory, Memory.ASKED),
@@ -266,6 +266,7 @@ class DecodeNode(Node):
             self.give_up(receiver, f"metadata slot {receiver.slot} belongs to another hand-over")
             return True
         self._page_owner.update(dict.fromkeys(pages, life))
+        self._granted.add(life)
         self._leased[life] = self._now
         self._addresses[life] = addresses
         self.take(endpoint, endpoint.automaton.device(
@@ -301,8 +302,10 @@ class DecodeNode(Node):
         self.plane.settle(life)
 
     def _free_pages(self, receiver: Receiver) -> None:
-        for page in receiver.every_page:
-            del self._page_owner[page]
+        if receiver.life in self._granted:
+            self._granted.remove(receiver.life)
+            for page in receiver.every_page:
+                del self._page_owner[page]
         receiver.released = True
         if receiver.on_released is not None:
             receiver.on_released()
@@ -332,9 +335,11 @@ class DecodeNode(Node):
             self.metrics.add("handoffs_succeeded")
             self.metrics.add("transfer_seconds", self._now - receiver.began)
         elif stage is Receiving.FAILED:
-            receiver.failure = receiver.blame or "failed"
+            receiver.reason = receiver.blame or "failed"
             published = receiver.stage is not Receiving.BOOTSTRAPPING
             self.metrics.add("transfer_failed_reqs" if published else "bootstrap_failed_reqs")
+            if receiver.life not in self._granted:
+                self._free_pages(receiver)
         receiver.stage = stage
 
     def _describe(self) -> None:
@@ -348,6 +353,5 @@ class DecodeNode(Node):
     def _count(self, stages: tuple[Receiving, ...]) -> int:
         return sum(self._stages[stage] for stage in stages)
 
-    def close(self) -> None:
-        super().close()
+    def on_close(self) -> None:
         self.plane.close()

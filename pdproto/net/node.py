@@ -13,7 +13,7 @@ from pdproto.runtime.automaton import AnyMessage, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.trace import Trace
-from pdproto.runtime.wire import AnyFrame, Batch, Life
+from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Life
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
@@ -107,6 +107,12 @@ class Node(Shell):
     def blame(self, timer: str) -> str:
         """What is said of a hand-over that a timer fails."""
         return f"{timer} after {self._timers.seconds[timer]:g} s"
+
+    @staticmethod
+    def why(endpoint: Endpoint) -> str:
+        """Why the hand-over fails, as it is told to the other side."""
+        reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
+        return reason[:REASON_MAX]
 
     def _send(self, endpoint: Endpoint, message: AnyMessage, index: int) -> None:
         peer = self.peers.get(endpoint.peers[index])

@@ -64,6 +64,7 @@ class PrefillNode(Node):
         self.plane: Final = plane
         self._unbound: Final[dict[int, deque[Sender]]] = {}
         self._early: Final[dict[int, deque[Sender]]] = {}
+        self._alone: Final[deque[tuple[float, Sender]]] = deque()
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
         self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
@@ -74,7 +75,7 @@ class PrefillNode(Node):
         self.writers.update({
             ends.done: lambda e, _: Done(self.life(e), tuple(map(len, e.owner.chunks)),
                                          e.owner.metadata),
-            ends.failed: lambda e, _: Failed(self.life(e), e.owner.failure or e.owner.blame),
+            ends.failed: lambda e, _: Failed(self.life(e), self.why(e)),
             ends.abort_ack: lambda e, _: AbortAck(self.life(e)),
             ends.drained: lambda e, _: Drained(self.life(e)),
         })
@@ -110,6 +111,8 @@ class PrefillNode(Node):
             self._unbound.setdefault(sender.room, deque()).append(sender)
             self._stages[Sending.UNKNOWN] += 1
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
+        if sender.endpoint.value(ends.kv, (0, 0)) is False:
+            self._release(sender.endpoint, ())  # the sink gave up first: nothing was read of them
 
     def hand_over(
         self, sender: Sender, pages: tuple[int, ...], last: bool, metadata: bytes
@@ -193,6 +196,10 @@ class PrefillNode(Node):
             self._posting.append(endpoint)
 
     def on_room(self) -> None:
+        self._unbind()
+        self._post_in_turn()
+
+    def _post_in_turn(self) -> None:
         """Let writes be posted, one a hand-over in turn, while the engine has room."""
         while self._posting and self.plane.has_room:
             endpoint = self._posting.popleft()
@@ -240,19 +247,25 @@ class PrefillNode(Node):
             self.metrics.add("handoffs_succeeded")
             self.metrics.add("transfer_seconds", self._now - sender.began)
         elif stage is Sending.FAILED:
-            sender.failure = sender.blame or "failed"
+            sender.reason = sender.blame or "failed"
             begun = sender.stage is Sending.TRANSFERRING
             self.metrics.add("transfer_failed_reqs" if begun else "bootstrap_failed_reqs")
-            self._unbind(sender)
+            if endpoint.life is None:
+                self._alone.append((self._now + self._timers.seconds["bootstrap_timeout"], sender))
         sender.stage = stage
 
-    def _unbind(self, sender: Sender) -> None:
-        """A sender that failed alone is not bound to whoever comes later."""
-        waiting = self._unbound.get(sender.room)
-        if waiting and sender in waiting:
-            waiting.remove(sender)
-            if not waiting:
-                del self._unbound[sender.room]
+    def _unbind(self) -> None:
+        """Drop the senders that failed before anybody met them, when nobody can still come.
+
+        Until then whoever comes for their room is told of the failure, and need not wait for it.
+        """
+        while self._alone and self._alone[0][0] < self._now:
+            _, sender = self._alone.popleft()
+            waiting = self._unbound.get(sender.room)
+            if waiting and sender in waiting:
+                waiting.remove(sender)
+                if not waiting:
+                    del self._unbound[sender.room]
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         endpoint.owner.blame = self.blame(name)
@@ -268,7 +281,6 @@ class PrefillNode(Node):
     def _count(self, stages: tuple[Sending, ...]) -> int:
         return sum(self._stages[stage] for stage in stages)
 
-    def close(self) -> None:
-        super().close()
+    def on_close(self) -> None:
         self.plane.close()
 

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 class Receiver:
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("_node", "began", "blame", "endpoint", "failure", "life", "metadata",
-                 "on_released", "pages", "released", "sinks", "slot", "stage", "unverified",
-                 "watchers")
+    __slots__ = ("_node", "began", "blame", "endpoint", "life", "metadata", "on_released", "pages",
+                 "reason", "released", "sinks", "slot", "stage", "unverified", "watchers")
 
     def __init__(
         self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
@@ -32,7 +31,7 @@ class Receiver:
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
         self.blame = ""
-        self.failure: str | None = None
+        self.reason: str | None = None
         self.released = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
@@ -70,6 +69,11 @@ class Receiver:
     def every_page(self) -> set[int]:
         """The pages that it has been given, for whichever source."""
         return set().union(*(self.pages or {}).values())
+
+    @property
+    def failure(self) -> str | None:
+        """Why the hand-over has failed, from whichever side it comes; None if it has not."""
+        return (self.reason or self.blame or "failed") if self.poll() is KVPoll.FAILED else None
 
     def abort(self, reason: str = "aborted by decode") -> None:
         """Give the hand-over up. It ends with FAILED, unless it has ended already."""

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 class Sender:
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("_last", "_node", "addresses", "began", "blame", "chunks", "endpoint", "failure",
-                 "metadata", "on_released", "released", "room", "stage",
-                 "watchers")
+    __slots__ = ("_last", "_node", "addresses", "began", "blame", "chunks", "endpoint", "metadata",
+                 "on_released", "reason", "released", "room", "stage", "watchers")
 
     def __init__(self, node: "PrefillNode", room: int) -> None:
         self._node = node
@@ -29,7 +28,7 @@ class Sender:
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
         self.blame = ""
-        self.failure: str | None = None
+        self.reason: str | None = None
         self.released = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
@@ -39,7 +38,7 @@ class Sender:
     def adopt(self, early: "Sender") -> None:
         """Take over what has come for this room before it was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
-        self.addresses, self.blame, self.failure = early.addresses, early.blame, early.failure
+        self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
         self.stage = early.stage
 
     def poll(self) -> KVPoll:
@@ -64,6 +63,11 @@ class Sender:
             raise LocalProtocolError(f"room {self.room}: no sink has published where the pages go")
         self._last = last
         self._node.ask(lambda: self._node.hand_over(self, tuple(pages), last, metadata))
+
+    @property
+    def failure(self) -> str | None:
+        """Why the hand-over has failed, from whichever side it comes; None if it has not."""
+        return (self.reason or self.blame or "failed") if self.poll() is KVPoll.FAILED else None
 
     def abort(self, reason: str = "aborted by prefill") -> None:
         """Give the hand-over up. It ends with FAILED, unless it has ended already."""

@@ -125,6 +125,7 @@ class Shell:
         self.wake()
         if self._thread.ident is not None:
             self._thread.join()
+        self.on_close()  # devices may wake the loop until they are closed
         self._router.close(linger=0)
         for peer in self.peers.values():
             peer.socket.close(linger=200)
@@ -142,6 +143,9 @@ class Shell:
     def on_turn(self, now: float) -> float | None:
         """Whatever else there is to do. Returns when at the latest to do it again."""
         raise NotImplementedError
+
+    def on_close(self) -> None:
+        """Close what the node drives. The loop has ended, its sockets are still there."""
 
     def floor(self) -> int:
         return 0

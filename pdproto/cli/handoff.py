@@ -1,0 +1,101 @@
+"""Hand over real pages between real processes on this machine, and verify every byte.
+
+Starts the ranks of a prefill and of a decode server, hands over requests, has some aborted in
+mid-flight, kills and restarts a rank if asked, and checks that what arrived is what was sent, that
+both sides agree, and that everything was given back. Exit status: 0 all of that holds, 1 not.
+"""
+
+import argparse
+import json
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from pdproto.cli.handoff_cluster import Cluster, RankDiedError
+from pdproto.cli.handoff_load import Load, Topology
+from pdproto.cli.handoff_verdict import Verdict
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
+from pdproto.cli.progress import Reporter
+from pdproto.net.engines import ENGINES
+
+# Shorter than a server's: nobody here is slow for a good reason.
+WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    axes = (("pp", "pipeline stages"), ("tp", "tensor ranks"), ("cp", "context ranks"))
+    for option, what in axes:
+        parser.add_argument(f"--{option}", type=whole_number, default=1, metavar="N",
+                            help=f"{what} of the prefill server (default: 1)")
+    parser.add_argument("--requests", type=whole_number, default=200, metavar="N")
+    parser.add_argument("--abort-rate", type=_rate, default=0.2, metavar="P",
+                        help="how many are aborted, by either side (default: 0.2)")
+    parser.add_argument("--kill", action="store_true",
+                        help="kill a prefill rank after a third of the requests, and restart it")
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
+                        help="how bytes move (default: shm)")
+    parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N")
+    parser.add_argument("--layers", type=whole_number, default=4, metavar="N",
+                        help="pools of a rank (default: 4)")
+    parser.add_argument("--page-bytes", type=_page_bytes, default=4096, metavar="N")
+    parser.add_argument("--pages", type=whole_number, default=8, metavar="N",
+                        help="of a request at most (default: 8)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="S")
+    parser.add_argument("--trace", metavar="FOLDER",
+                        help="write the rows that fire, one file a rank")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", metavar="FILE", help="write the numbers; - for standard output")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Hand over, verify, report."""
+    topology = Topology(arguments.pp, arguments.tp, arguments.cp)
+    load = Load(
+        seed=arguments.seed, requests=arguments.requests, layers=arguments.layers,
+        page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
+        pool_pages=2 * arguments.pages * arguments.in_flight, abort_rate=arguments.abort_rate,
+        abort_within_s=0.02, in_flight=arguments.in_flight,
+    )
+    cluster = Cluster(topology, load, engine=arguments.engine, waits=WAITS, trace=arguments.trace)
+    kill = (topology.prefill[0], load.requests // 3) if arguments.kill else None
+    try:
+        cluster.begin()
+        began = monotonic()
+        with Reporter(quiet=arguments.quiet) as reporter:
+            cluster.run(arguments.timeout, partial(_show, reporter, load.requests, began), kill)
+        seconds = monotonic() - began
+    except (RankDiedError, TimeoutError) as error:
+        raise UsageError(str(error)) from error
+    finally:
+        cluster.close()
+    restarted = frozenset({kill[0]} if kill is not None and cluster.restarts else ())
+    verdict = Verdict(topology, load, cluster.members, seconds=seconds, restarted=restarted)
+    if arguments.json:
+        write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
+    if arguments.json != STANDARD_OUTPUT:
+        with console() as out:
+            verdict.show(out)
+    return 1 if verdict.complaints else 0
+
+
+def _show(reporter: Reporter, requests: int, began: float, done: int) -> None:
+    reporter.line(f"{done:,} of {requests:,} hand-overs", monotonic() - began)
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"want a share from 0 to 1, not {text[:40]!r}")
+    return value
+
+
+def _page_bytes(text: str) -> int:
+    value = whole_number(text)
+    if value % 8:
+        raise argparse.ArgumentTypeError(f"want a multiple of 8, not {value}")
+    return value

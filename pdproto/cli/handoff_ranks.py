@@ -1,0 +1,316 @@
+"""The processes of `pdproto handoff`: a prefill rank, a decode rank, and what they report.
+
+Each is what a serving engine's scheduler would be: it opens hand-overs in the order of the rooms,
+polls them, and never waits. The forward pass is the filling of pages with what the load says.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from time import monotonic, sleep
+from typing import Any, Final
+
+import numpy as np
+
+from pdproto.cli.handoff_load import Load, Pages, Request, Topology
+from pdproto.net.decode import DecodeNode
+from pdproto.net.engines import open_sink, open_source
+from pdproto.net.node import Node
+from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.receiver import Receiver
+from pdproto.net.sender import Sender
+from pdproto.net.shell import Link
+from pdproto.runtime.trace import Trace
+from pdproto.spec.handoff.poll import KVPoll
+
+POLL_S: Final = 0.0005
+REPORT_S: Final = 0.2
+SETTLE_S: Final = 20.0  # for everything to be given back after the last request
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """What a process is told: who it is, and what to do. first: the room to begin with."""
+
+    name: str
+    topology: Topology
+    load: Load
+    engine: str
+    incarnation: int
+    first: int = 0
+    waits: Mapping[str, float] = field(default_factory=dict)
+    trace: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What a rank has done. outcomes: by room, True for Success. reasons: why the others failed.
+
+    latencies: seconds from open to Success. left: what should be zero at the end, by name.
+    """
+
+    name: str
+    outcomes: dict[int, bool] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    corrupt: list[int] = field(default_factory=list)
+    verified_bytes: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    left: dict[str, float] = field(default_factory=dict)
+    finished: bool = False
+
+
+@contextmanager
+def _traced(rank: Rank) -> Iterator[Trace | None]:
+    if rank.trace is None:
+        yield None
+        return
+    with open(f"{rank.trace}/{rank.name}.jsonl", "ab") as target:
+        yield Trace(rank.name, target)
+
+
+class Pool:
+    """Page numbers that are nobody's. Pages come back from the node's loop."""
+
+    def __init__(self, pages: int) -> None:
+        self._free: Final = deque(range(pages))
+
+    def take(self, count: int) -> tuple[int, ...] | None:
+        if len(self._free) < count:
+            return None
+        return tuple(self._free.popleft() for _ in range(count))
+
+    def give(self, pages: tuple[int, ...]) -> None:
+        self._free.extend(pages)
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+
+class Progress:
+    """Tells the parent, now and then, how far the rank has come."""
+
+    def __init__(self, pipe: "Connection[Any, Any]") -> None:
+        self._pipe: Final = pipe
+        self._told = 0.0
+
+    def tell(self, done: int) -> None:
+        now = monotonic()
+        if now - self._told > REPORT_S:
+            self._told = now
+            self._pipe.send(done)
+
+
+def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a prefill rank's process."""
+    load = rank.load
+    pools = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+    with _traced(rank) as trace:
+        plane = SourcePages(_layers(pools), open_source(rank.engine))
+        node = PrefillNode(rank.name, plane, link=Link(), waits=rank.waits, trace=trace)
+        pipe.send(node.endpoint)
+        pipe.recv()  # every rank is there
+        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
+        senders = _Senders(rank, node, pools, pool)
+        for _ in senders.run(report):
+            progress.tell(len(report.outcomes))
+        _finish(report, node, pipe, pool, load.pool_pages)
+
+
+class _Senders:
+    """The scheduler of a prefill rank."""
+
+    def __init__(self, rank: Rank, node: PrefillNode, pools: Pages, pool: Pool) -> None:
+        self.rank, self.node, self.pools, self.pool = rank, node, pools, pool
+        self.open: dict[int, tuple[Request, Sender, tuple[int, ...], float]] = {}
+        self.sent: set[int] = set()
+        self.aborted: set[int] = set()
+
+    def run(self, report: Report) -> Iterator[None]:
+        load = self.rank.load
+        upcoming = self.rank.first
+        while upcoming < load.requests or self.open:
+            while upcoming < load.requests and len(self.open) < load.in_flight:
+                if not self._begin(load.request(upcoming)):
+                    break
+                upcoming += 1
+            for room in list(self.open):
+                self._look(room, report)
+            yield
+            sleep(POLL_S)
+
+    def _begin(self, request: Request) -> bool:
+        """Run the forward pass of a request: fill its pages, and open its hand-over."""
+        share = self.rank.topology.share(self.rank.name, request.pages)
+        pages = self.pool.take(len(share))
+        if pages is None:
+            return False
+        for page, index in zip(pages, share, strict=True):
+            self.pools[:, page] = self.rank.load.page(request.room, self.rank.name, index)
+        sender = self.node.open(request.room, lambda: self.pool.give(pages))
+        self.open[request.room] = request, sender, pages, monotonic()
+        return True
+
+    def _look(self, room: int, report: Report) -> None:
+        request, sender, pages, opened = self.open[room]
+        poll = sender.poll()
+        if (request.abort == "prefill" and room not in self.aborted
+                and monotonic() - opened > request.abort_after_s):
+            self.aborted.add(room)
+            sender.abort("the client has left")
+        elif poll is KVPoll.WAITING_FOR_INPUT and room not in self.sent:
+            self.sent.add(room)
+            self._send(request, sender, pages)
+        elif poll in (KVPoll.SUCCESS, KVPoll.FAILED):
+            report.outcomes[room] = poll is KVPoll.SUCCESS
+            if poll is KVPoll.FAILED:
+                report.reasons[room] = sender.failure or ""
+            del self.open[room]
+            self.sent.discard(room)
+
+    def _send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
+        metadata = self.rank.load.metadata(request.room, self.rank.name)
+        chunks = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
+        for chunk in chunks[:-1]:
+            sender.send(chunk, last=False)
+        sender.send(chunks[-1], metadata=metadata)
+
+
+def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a decode rank's process."""
+    load = rank.load
+    sources = rank.topology.sources(rank.name)
+    pools = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+             for source in sources}
+    with _traced(rank) as trace:
+        plane = SinkPages({name: _layers(of) for name, of in pools.items()},
+                          open_sink(rank.engine))
+        node = DecodeNode(rank.name, plane, link=Link(), incarnation=rank.incarnation,
+                          waits=rank.waits, trace=trace)
+        pipe.send(node.endpoint)
+        where: dict[str, str] = pipe.recv()
+        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
+        receivers = _Receivers(rank, node, pools, pool, {name: where[name] for name in sources})
+        for _ in receivers.run(report, pipe):
+            progress.tell(len(report.outcomes))
+        _finish(report, node, pipe, pool, load.pool_pages)
+
+
+class _Receivers:
+    """The scheduler of a decode rank."""
+
+    def __init__(
+        self,
+        rank: Rank,
+        node: DecodeNode,
+        pools: Mapping[str, Pages],
+        pool: Pool,
+        where: dict[str, str],
+    ) -> None:
+        self.rank, self.node, self.pools, self.pool, self.where = rank, node, pools, pool, where
+        self.open: dict[int, tuple[Request, Receiver, tuple[int, ...], float]] = {}
+        self.aborted: set[int] = set()
+
+    def run(self, report: Report, pipe: "Connection[Any, Any]") -> Iterator[None]:
+        load = self.rank.load
+        upcoming = 0
+        while upcoming < load.requests or self.open:
+            while pipe.poll():
+                self.where.update(pipe.recv())  # a rank has come back, somewhere else
+            while upcoming < load.requests and len(self.open) < load.in_flight:
+                if not self._begin(load.request(upcoming)):
+                    break
+                upcoming += 1
+            for room in list(self.open):
+                self._look(room, report)
+            yield
+            sleep(POLL_S)
+
+    def _begin(self, request: Request) -> bool:
+        pages = self.pool.take(request.pages)
+        if pages is None:
+            return False
+        receiver = self.node.open(request.room, dict(self.where), generation=request.room,
+                                  on_released=lambda: self.pool.give(pages))
+        share = self.rank.topology.share
+        receiver.publish({source: [pages[i] for i in share(source, request.pages)]
+                          for source in self.where}, slot=request.room)
+        self.open[request.room] = request, receiver, pages, monotonic()
+        return True
+
+    def _look(self, room: int, report: Report) -> None:
+        request, receiver, pages, opened = self.open[room]
+        poll = receiver.poll()
+        if (request.abort == "decode" and room not in self.aborted
+                and monotonic() - opened > request.abort_after_s):
+            self.aborted.add(room)
+            receiver.abort("the client has left")
+        elif poll is KVPoll.SUCCESS:
+            report.latencies.append(monotonic() - opened)
+            report.outcomes[room] = True
+            self._verify(request, receiver, pages, report)
+            receiver.close()
+            del self.open[room]
+        elif poll is KVPoll.FAILED:
+            report.outcomes[room] = False
+            report.reasons[room] = receiver.failure or ""
+            del self.open[room]
+
+    def _verify(
+        self, request: Request, receiver: Receiver, pages: tuple[int, ...], report: Report
+    ) -> None:
+        """Compare every byte of every page, and the metadata, with what the load says."""
+        load, room = self.rank.load, request.room
+        for source, pools in self.pools.items():
+            right = receiver.metadata.get(source) == load.metadata(room, source)
+            for index in self.rank.topology.share(source, request.pages):
+                want = load.page(room, source, index)
+                right = right and np.array_equal(pools[:, pages[index]], want)
+                report.verified_bytes += want.nbytes
+            if not right:
+                report.corrupt.append(room)
+
+
+def _layers(pools: Pages) -> list[Pages]:
+    """Pools as the kernels want them: one [page, token, head, byte] for each layer."""
+    layers, pages, page_bytes = pools.shape
+    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
+
+
+def _finish(
+    report: Report,
+    node: Node,
+    pipe: "Connection[Any, Any]",
+    pool: Pool,
+    pages: int,
+) -> None:
+    """Wait until all is given back, say what is left, and end when the parent has heard it."""
+    deadline = monotonic() + SETTLE_S
+    while monotonic() < deadline and any(_left(node, pool, pages).values()):
+        sleep(0.01)
+    report.metrics = node.metrics.read()
+    report.left = _left(node, pool, pages)
+    report.finished = True
+    pipe.send(report)
+    while pipe.recv() is not None:
+        pass  # until every rank has finished, and nobody needs this one any more
+    node.close()
+    pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})
+
+
+def _left(node: Node, pool: Pool, pages: int) -> dict[str, float]:
+    gauges = {name: value for name, value in node.metrics.read().items()
+              if name.startswith("num_")}
+    return {"lives": len(node.lives), "pages": pages - len(pool), **gauges}
+
+
+def _sockets() -> int:
+    """Sockets that this process still has open, the pipe to the parent apart."""
+    links = (os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")
+             if os.path.exists(f"/proc/self/fd/{number}"))
+    return sum(link.startswith("socket:") for link in links) - 1
