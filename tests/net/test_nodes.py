@@ -1,0 +1,415 @@
+"""Two kinds of node hand lives over, over real sockets: what applications see of it."""
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pdproto.net.plane import Outcome
+from pdproto.net.receiver import Receiver
+from pdproto.net.sender import Sender
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.spec.handoff.poll import KVPoll
+from tests.net.planes import ENDED, Cluster, cluster, idle, polls, published, until
+
+
+@pytest.fixture
+def pair() -> Iterator[Cluster]:
+    """One node of each kind."""
+    with cluster() as nodes:
+        yield nodes
+
+
+@pytest.mark.parametrize("receiver_first", [True, False])
+def test_plain(pair: Cluster, receiver_first: bool) -> None:
+    """Whoever comes first; and both sides give everything back, and forget."""
+    if receiver_first:
+        (receiver,) = published(pair.receivers(7))
+        until(lambda: pair.prefills[0].lives)
+        (sender,) = pair.senders(7)
+    else:
+        (sender,) = pair.senders(7)
+        (receiver,) = published(pair.receivers(7))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
+    sender.send([4, 5, 6], metadata=b"first token: 42")
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+    assert receiver.metadata == {"p0": b"first token: 42"}
+    assert not receiver.released
+    receiver.close()
+    pair.settled()
+    until(lambda: receiver.released and sender.released)
+    assert (sender.failure, receiver.failure) == (None, None)
+    for node in pair.nodes:
+        counted = node.metrics.read()
+        assert counted["handoffs_opened"] == counted["handoffs_succeeded"] == 1
+        assert counted["refused_frames"] == counted["malformed_frames"] == 0
+
+
+def test_several_chunks(pair: Cluster) -> None:
+    """They arrive in order, and the last brings the metadata."""
+    (sender,), (receiver,) = pair.senders(7), published(pair.receivers(7), 5)
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([0, 1], last=False)
+    until(polls([sender], KVPoll.TRANSFERRING))
+    sender.send([2], last=False)
+    sender.send([], last=False)
+    sender.send([3, 4], metadata=b"row")
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+    receiver.close()
+    pair.settled()
+
+
+def test_no_pages_at_all(pair: Cluster) -> None:
+    """A request whose whole prefix decode has: only the metadata row goes over."""
+    (sender,), (receiver,) = pair.senders(7), published(pair.receivers(7), 0)
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([], metadata=b"row")
+    until(polls([receiver], KVPoll.SUCCESS))
+    assert receiver.metadata == {"p0": b"row"}
+    receiver.close()
+    pair.settled()
+
+
+def test_two_sources_and_two_sinks() -> None:
+    with cluster(2, 2) as nodes:
+        for room in range(5):
+            receivers, senders = published(nodes.receivers(room)), nodes.senders(room)
+            until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+            for sender in senders:
+                sender.send([0], last=False)
+                sender.send([1, 2], metadata=sender.endpoint.peers[0].encode())
+            until(polls([*senders, *receivers], KVPoll.SUCCESS))
+            assert all(receiver.metadata.keys() == {"p0", "p1"} for receiver in receivers)
+            for receiver in receivers:
+                receiver.close()
+        nodes.settled()
+
+
+def test_two_lives_of_one_room_at_once(pair: Cluster) -> None:
+    """Parallel sampling: each life has its own sender, and neither takes what is the other's."""
+    senders = [*pair.senders(7), *pair.senders(7)]
+    receivers = published([*pair.receivers(7), *pair.receivers(7)])
+    until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+    senders[0].abort("not this one")
+    until(polls(senders[:1], KVPoll.FAILED))
+    senders[1].send([1, 2, 3], metadata=b"this one")
+    until(polls([senders[1], receivers[1]], KVPoll.SUCCESS))
+    until(polls(receivers[:1], KVPoll.FAILED))
+    assert receivers[0].failure == "p0: not this one"
+    assert receivers[1].metadata == {"p0": b"this one"}
+    receivers[1].close()
+    pair.settled()
+
+
+@pytest.mark.parametrize("at", ["sink", "source"])
+@pytest.mark.parametrize("after", ["opening", "publishing", "first chunk", "last chunk"])
+def test_abort(pair: Cluster, at: str, after: str) -> None:
+    """The other side hears of it, with the reason, and both give everything back."""
+    pair.writing.at_once = False
+    (sender,), (receiver,) = pair.senders(7), pair.receivers(7)
+    until(lambda: sender.endpoint.life is not None)
+    if after != "opening":
+        published([receiver])
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    if after in ("first chunk", "last chunk"):
+        sender.send([1], last=False)
+        until(lambda: pair.writing.under_way)
+    if after == "last chunk":
+        sender.send([2, 3])
+    (receiver if at == "sink" else sender).abort("the client has left")
+    until(polls([sender, receiver], KVPoll.FAILED))
+    until(lambda: receiver.released)
+    if after in ("first chunk", "last chunk"):
+        until(lambda: pair.decodes[0].metrics.read()["num_decode_leases"] == 1)
+        assert not sender.released, "the engine reads the pages until its write has ended"
+        assert pair.writing.end() >= 1
+    expected = ["the client has left", "p0: the client has left", "d0: the client has left"]
+    assert sender.failure in expected
+    assert receiver.failure in expected
+    pair.settled()
+    assert sender.released
+
+
+def test_an_abort_before_anybody_has_met(pair: Cluster) -> None:
+    """Who comes later for the room is told, and does not wait."""
+    (sender,) = pair.senders(7)
+    sender.abort("never mind")
+    until(polls([sender], KVPoll.FAILED))
+    (receiver,) = pair.receivers(7)
+    until(polls([receiver], KVPoll.FAILED))
+    assert receiver.failure == "p0: never mind"
+    pair.settled()
+
+
+class Story:
+    """One room, and what becomes of it: pages are published or not, chunks come, and perhaps
+    somebody gives up. moves_left: until that happens.
+    """
+
+    def __init__(self, nodes: Cluster, room: int, chance: random.Random) -> None:
+        self.chance = chance
+        self.senders = nodes.senders(room)
+        self.receivers = nodes.receivers(room)
+        self.pending = list(self.senders)
+        complete = chance.random() < 0.8
+        if complete:
+            published(self.receivers)
+        self.moves_left = None if complete and chance.random() < 0.4 else chance.randrange(12)
+
+    @property
+    def ends(self) -> list[Sender | Receiver]:
+        return [*self.senders, *self.receivers]
+
+    def move(self) -> None:
+        """Hand a chunk over, or give up when it is time."""
+        if self.moves_left == 0:
+            self.chance.choice(self.ends).abort()
+        if self.moves_left is not None:
+            self.moves_left -= 1
+        ready = [sender for sender in self.pending
+                 if sender.poll() in (KVPoll.WAITING_FOR_INPUT, KVPoll.TRANSFERRING)]
+        if ready:
+            sender = self.chance.choice(ready)
+            last = self.chance.random() < 0.5
+            sender.send([1, 2, 3] if last else [], last=last)
+            if last:
+                self.pending.remove(sender)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_aborts_at_any_moment(seed: int) -> None:
+    """Whoever gives up, and whenever: all end, nothing is written where it may not be."""
+    chance = random.Random(seed)  # noqa: S311 - a run that can be repeated
+    ended: list[KVPoll] = []
+    with cluster(2, 2, prefill={"at_once": False}, waits={"no_answer": 0.05}) as nodes:
+        for first in range(0, 24, 6):
+            stories = [Story(nodes, room, chance) for room in range(first, first + 6)]
+            ends = [end for story in stories for end in story.ends]
+            until(lambda s=stories, e=ends: _turned(nodes, chance, s) and polls(e, *ENDED)())  # type: ignore[misc]  # bound at once
+            ended += [end.poll() for end in ends]
+            for receiver in (r for story in stories for r in story.receivers):
+                if receiver.poll() is KVPoll.SUCCESS:
+                    receiver.close()
+        until(lambda: not any(source.end() for source in nodes.writings))
+        nodes.settled()
+    assert set(ended) == set(ENDED)
+
+
+def _turned(nodes: Cluster, chance: random.Random, stories: list[Story]) -> bool:
+    """Let each story move, and some writes end."""
+    for story in stories:
+        story.move()
+    for source in nodes.writings:
+        source.end(most=chance.randrange(4))
+    time.sleep(chance.random() * 0.002)
+    return True
+
+
+def test_writes_wait_for_room() -> None:
+    with cluster(prefill={"at_once": False, "room": 2}) as nodes:
+        senders = [sender for room in range(6) for sender in nodes.senders(room)]
+        receivers = published(r for room in range(6) for r in nodes.receivers(room))
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+        for sender in senders:
+            sender.send([1, 2, 3])
+        until(polls(senders, KVPoll.TRANSFERRING))
+        until(lambda: nodes.writing.end(most=1) or polls(receivers, KVPoll.SUCCESS)())
+        while not polls(receivers, KVPoll.SUCCESS)():
+            nodes.writing.end(most=1)
+        assert nodes.writing.most == 2
+        for receiver in receivers:
+            receiver.close()
+        nodes.settled()
+
+
+def test_requests_wait_for_memory() -> None:
+    """In the order in which they asked, and those that fail meanwhile step aside."""
+    with cluster(decode={"leases": 1}) as nodes:
+        senders = [sender for room in range(3) for sender in nodes.senders(room)]
+        receivers = published(r for room in range(3) for r in nodes.receivers(room))
+        until(polls(receivers[:1], KVPoll.WAITING_FOR_INPUT))
+        until(polls(senders[:1], KVPoll.WAITING_FOR_INPUT))
+        assert polls(receivers[1:], KVPoll.BOOTSTRAPPING)()
+        receivers[1].abort()
+        until(polls(receivers[1:2], KVPoll.FAILED))
+        senders[0].send([1, 2, 3])
+        until(polls(receivers[:1], KVPoll.SUCCESS))
+        until(polls(receivers[2:], KVPoll.WAITING_FOR_INPUT))
+        until(polls(senders[2:], KVPoll.WAITING_FOR_INPUT))
+        senders[2].send([1, 2, 3])
+        until(polls(receivers[2:], KVPoll.SUCCESS))
+        receivers[0].close()
+        receivers[2].close()
+        nodes.settled()
+
+
+def test_pages_and_slots_have_one_owner(pair: Cluster) -> None:
+    """Who asks for what another holds fails at once, and is told of whom."""
+    (first,) = published(pair.receivers(1))
+    until(polls([first], KVPoll.WAITING_FOR_INPUT))
+    (second,), (third,) = pair.receivers(2), pair.receivers(3)
+    second.publish([99, 1], 1)
+    third.publish([100], 0)
+    until(polls([second, third], KVPoll.FAILED))
+    assert second.failure == f"page 1 belongs to {first.life}"
+    assert third.failure == "metadata slot 0 belongs to another hand-over"
+    until(lambda: second.released and third.released)
+    first.abort()
+    until(polls([first], KVPoll.FAILED))
+    pair.settled()
+    (fourth,) = pair.receivers(4)
+    fourth.publish([99, 1], 0)
+    until(polls([fourth], KVPoll.WAITING_FOR_INPUT))
+
+
+def test_a_source_that_sends_too_little(pair: Cluster) -> None:
+    """What it sends is not what was published: the hand-over fails, and says how many."""
+    (sender,), (receiver,) = pair.senders(7), published(pair.receivers(7), 3)
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([1, 2])
+    until(polls([receiver], KVPoll.FAILED))
+    assert receiver.failure == "p0 has sent 2 pages, and 3 were published"
+    pair.settled()
+
+
+def test_a_digest_that_does_not_agree() -> None:
+    with cluster(decode={"clean": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(polls([receiver], KVPoll.FAILED))
+        assert receiver.failure == "the digest of what p0 wrote does not agree"
+        nodes.settled()
+        assert nodes.decodes[0].metrics.read()["spoilt_chunks"] == 1
+
+
+def test_pages_are_held_while_they_are_copied() -> None:
+    """An abort frees no page that a copy is still writing to."""
+    with cluster(decode={"at_once": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(polls([sender], KVPoll.SUCCESS))
+        until(lambda: receiver.unverified)
+        receiver.abort()
+        until(polls([receiver], KVPoll.FAILED))
+        assert not receiver.released
+        assert nodes.decodes[0].metrics.read()["num_decode_pages"] == 3
+        until(lambda: nodes.landing.end() or receiver.released)
+        nodes.settled()
+
+
+def test_an_engine_that_gives_up() -> None:
+    """The hand-over fails at once, and its pages are held until the engine has found out."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: nodes.writing.under_way)
+        nodes.writing.end(Outcome.ERROR)
+        until(polls([sender, receiver], KVPoll.FAILED))
+        assert sender.failure == "the engine gave up writing to d0"
+        assert receiver.failure == "p0: the engine gave up writing to d0"
+        assert not sender.released
+        nodes.writing.end()
+        nodes.settled()
+        assert sender.released
+
+
+def test_a_write_that_is_refused() -> None:
+    with cluster(prefill={"at_once": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: nodes.writing.under_way)
+        nodes.writing.end(Outcome.REFUSED)
+        until(polls([sender, receiver], KVPoll.FAILED))
+        assert sender.failure == "d0 has fenced this hand-over"
+        nodes.settled()
+        assert nodes.prefills[0].metrics.read()["refused_writes"] == 1
+
+
+def test_a_silent_source_is_fenced() -> None:
+    """A write that never ends costs its landing memory until the fence is up, and no page."""
+    with cluster(prefill={"at_once": False}, decode={"fences": False},
+                 waits={"no_drain": 0.05, "no_answer": 0.02}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: nodes.writing.under_way)
+        receiver.abort()
+        until(lambda: nodes.landing.asked == [(receiver.life, "p0")])
+        assert receiver.released
+        assert nodes.decodes[0].metrics.read()["num_decode_leases"] == 1
+        nodes.landing.put_up()
+        until(lambda: idle(nodes.decodes[0]))
+        nodes.writing.end()
+        nodes.settled()
+        assert nodes.prefills[0].metrics.read()["refused_writes"] == 1
+        counted = nodes.decodes[0].metrics.read()
+        assert counted["fences_started"] == counted["fences_done"] == 1
+
+
+@pytest.mark.parametrize(("wait", "at", "publish", "begin"), [
+    ("bootstrap_timeout", "source", False, False),
+    ("bootstrap_timeout", "sink", False, False),
+    ("transfer_timeout", "source", True, True),
+    ("transfer_timeout", "sink", True, False),
+])
+def test_every_wait_ends(wait: str, at: str, publish: bool, begin: bool) -> None:
+    """And what it says of it names the wait."""
+    with cluster() as nodes:
+        waiting = nodes.prefills if at == "source" else nodes.decodes
+        waiting[0]._timers.seconds[wait] = 0.2
+        (sender,), (receiver,) = nodes.senders(7), nodes.receivers(7)
+        if publish:
+            published([receiver])
+            until(polls([sender], KVPoll.WAITING_FOR_INPUT, KVPoll.FAILED))
+        if begin:
+            sender.send([1], last=False)
+        until(polls([sender, receiver], KVPoll.FAILED))
+        end = sender if at == "source" else receiver
+        assert end.failure == f"{wait} after 0.2 s"
+        nodes.settled()
+
+
+def test_calls_out_of_turn(pair: Cluster) -> None:
+    """The caller is told, and nothing changes."""
+    (sender,), (receiver,) = pair.senders(7), pair.receivers(7)
+    with pytest.raises(LocalProtocolError, match="room 7: no sink has published"):
+        sender.send([1])
+    published([receiver])
+    with pytest.raises(LocalProtocolError, match="has its pages"):
+        receiver.publish([8], 8)
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    with pytest.raises(LocalProtocolError, match=r"metadata of 1,048,577 bytes; 1,048,576 is"):
+        sender.send([1], metadata=b"m" * ((1 << 20) + 1))
+    sender.send([1, 2, 3])
+    with pytest.raises(LocalProtocolError, match="the last pages have been sent"):
+        sender.send([4])
+    until(polls([receiver], KVPoll.SUCCESS))
+    receiver.close()
+    pair.settled()
+    with pytest.raises(LocalProtocolError, match="each once"):
+        pair.receivers(8)[0].publish([1, 1], 0)
+    with pytest.raises(ValueError, match="room 9: a hand-over needs a source"):
+        pair.decodes[0].open(9, {})
+
+
+def test_many_rooms_are_forgotten(pair: Cluster) -> None:
+    """What is over is dropped as it goes, not at the end."""
+    most = 0
+    for room in range(0, 400, 20):
+        senders = [s for r in range(room, room + 20) for s in pair.senders(r)]
+        receivers = published(r for n in range(room, room + 20) for r in pair.receivers(n))
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+        for sender in senders:
+            sender.send([1, 2, 3])
+        until(polls([*senders, *receivers], KVPoll.SUCCESS))
+        for receiver in receivers:
+            receiver.close()
+        most = max(most, *(len(node.lives) for node in pair.nodes))
+    pair.settled()
+    assert most <= 60
