@@ -10,6 +10,7 @@ from pdproto.check.mutate import Judged, Trials
 from pdproto.check.mutate_edits import Mutant
 from pdproto.cli import mutate as verb
 from pdproto.cli.main import main
+from pdproto.cli.suite import HANDOVER
 
 SMALL: Final = '''"""A lamp that somebody may turn on, and that says so."""
 from pdproto.spec.language import (
@@ -135,7 +136,16 @@ def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:
     assert families(["agreement-lost"]) == (("agreement", "agreement-lost", "agreement-once"),)
     assert families(["lock-server"]) == (("lock-server",),)
     assert families(["a.py:ONE", "a.py:TWO"]) == (("a.py:ONE", "a.py:TWO"),)
-    assert families([]) == verb.HANDOVER
+    assert families([]) == verb.handover()
+
+
+def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
+    parts = verb.handover()
+    assert {part[0] for part in parts} >= {"registry", "dp-rank", "transfer", "agreement"}
+    assert sorted(name for part in parts for name in part) == sorted(
+        set(HANDOVER) - verb.HISTORICAL
+    )
+    assert all(name.startswith(part[0]) for part in parts for name in part)
 
 
 def test_ctrl_c_keeps_what_was_judged(

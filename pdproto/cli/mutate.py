@@ -9,16 +9,13 @@ is missing. Exit status: 0 if none survived, 1 if one did or if the tables do no
 import argparse
 import json
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context, parent_process
+from functools import cache
 from random import Random
-from threading import Thread
 from time import monotonic
 from typing import Any, Final
 
@@ -27,25 +24,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import load
 from pdproto.check.mutate import BaseError, Judged, Outcome, Search, Trials, prepared
 from pdproto.check.mutate_edits import Mutant
 from pdproto.check.result import Kind
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
+from pdproto.cli.suite import HANDOVER
+from pdproto.cli.team import shared_out
 
-HANDOVER: Final = (
-    ("registry",),
-    ("dp-rank",),
-    ("transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-direct"),
-    ("agreement", "agreement-lost", "agreement-once"),
-    (
-        "optimistic",
-        "optimistic-lossy",
-        "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
-        "pdproto.spec.handoff.optimistic:PATIENT",
-        "pdproto.spec.handoff.optimistic:ONE_SIDED",
-    ),
-)
+# Rows as another system has them: what the hand-over promises is not their matter.
+HISTORICAL: Final = frozenset({"optimistic-keeping"})
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {
     "safety": (Kind.ALWAYS,),
@@ -142,12 +131,24 @@ def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:
 
 def _families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """The systems to mutate, those that share tables together."""
+    parts = handover()
     if not names:
-        return HANDOVER
-    for family in HANDOVER:
-        if set(names) <= set(family):
-            return (family,)
+        return parts
+    for part in parts:
+        if set(names) <= set(part):
+            return (part,)
     return (tuple(dict.fromkeys(names)),)
+
+
+def handover() -> tuple[tuple[str, ...], ...]:
+    """The systems of the hand-over: each part with its variants, which are named after it."""
+    parts: dict[str, list[str]] = {}
+    for name in HANDOVER:
+        part = next((first for first in parts if name.startswith(f"{first}-")), name)
+        parts.setdefault(part, []).append(name)
+    return tuple(
+        tuple(name for name in variants if name not in HISTORICAL) for variants in parts.values()
+    )
 
 
 def _prepared(names: tuple[str, ...], teller: "_Teller") -> Trials:
@@ -185,13 +186,23 @@ class _Teller:
         self.now_and_then(f"{done:,} of {total:,} mutants")
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One mutant, in a form that can be sent to a worker: systems cannot."""
+
+    names: tuple[str, ...]
+    searches: tuple[Search, ...]
+    number: int
+
+
 def _all_judged(
     names: tuple[str, ...], trials: Trials, picked: Sequence[int], workers: int, teller: _Teller
 ) -> tuple[Judged, ...]:
     """The ends of the mutants with these numbers, in order; of as many as Ctrl-C allows."""
+    tasks = [_Task(names, trials.searches, number) for number in picked]
     done: list[Judged] = []
     try:
-        with _ends(names, trials, picked, workers) as ends:
+        with closing(j for _, j in shared_out(tasks, _judge, workers, silent)) as ends:
             for judged in ends:
                 done.append(judged)
                 teller.judged(trials.mutants[judged.number], judged, len(done), len(picked))
@@ -201,46 +212,15 @@ def _all_judged(
     return tuple(sorted(done, key=lambda judged: judged.number))
 
 
-@contextmanager
-def _ends(
-    names: tuple[str, ...], trials: Trials, picked: Sequence[int], workers: int
-) -> Iterator[Iterator[Judged]]:
-    """The mutants' ends as they come."""
-    if workers == 1:
-        yield (trials.judged(trials.mutants[number]) for number in picked)
-        return
-    # A fresh interpreter each: systems cannot be sent, and the engine's threads cannot be forked.
-    pool = ProcessPoolExecutor(
-        min(workers, max(1, len(picked))), get_context("spawn"), _begin, (names, trials.searches)
-    )
-    try:
-        waiting = [pool.submit(_judge, number) for number in picked]
-        yield (future.result() for future in as_completed(waiting))
-    finally:
-        pool.shutdown(cancel_futures=True)
+@cache
+def _trials(names: tuple[str, ...], searches: tuple[Search, ...]) -> Trials:
+    """The trials again, in a worker: the originals have been checked already."""
+    return Trials(tuple(load(name) for name in names), searches)
 
 
-_OWN: list[Trials] = []  # of a worker process
-
-
-def _begin(names: tuple[str, ...], searches: tuple[Search, ...]) -> None:
-    """Make a worker ready; the originals have been checked already."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
-    Thread(target=_leave_with_the_parent, daemon=True).start()
-    _OWN[:] = [Trials(tuple(load(name) for name in names), searches)]
-
-
-def _leave_with_the_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _judge(number: int) -> Judged:
-    (trials,) = _OWN
-    return trials.judged(trials.mutants[number])
+def _judge(task: _Task, _: Monitor) -> Judged:
+    trials = _trials(task.names, task.searches)
+    return trials.judged(trials.mutants[task.number])
 
 
 def _show(campaigns: Sequence[Campaign], drawn: Console) -> None:
