@@ -25,6 +25,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "transfer-lossy": "pdproto.spec.handoff.transfer:LOSING",
     "transfer-patient": "pdproto.spec.handoff.transfer:PATIENT",
     "transfer-prompt": "pdproto.spec.handoff.transfer:PROMPT",
+    "transfer-restart": "pdproto.spec.handoff.transfer:RESTARTED",
     "transfer-direct": "pdproto.spec.handoff.transfer:DIRECT",
     "agreement": "pdproto.spec.handoff.agreement:SYSTEM",
     "agreement-lost": "pdproto.spec.handoff.agreement:LOST",

@@ -23,7 +23,7 @@ from pdproto.check.questions import names
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
-from pdproto.cli import suite, suite_report
+from pdproto.cli import promises, suite, suite_report
 from pdproto.cli.options import (
     DEFAULT,
     STANDARD_OUTPUT,
@@ -60,6 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="one size up: --configuration deep, of each system if SYSTEM is left out",
     )
     parser.add_argument(
+        "--table", action="store_true",
+        help="only print what the hand-over promises, and what checks each promise, as Markdown",
+    )
+    parser.add_argument(
         "--property", metavar="NAME", action="append", nargs="+", default=[], dest="properties",
         help="look at these properties only",
     )
@@ -92,6 +96,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check one system, or all of the hand-over; returns the exit status."""
     check_targets(getattr(arguments, kind) for kind in REPORTS)
+    if arguments.table:
+        write(promises.document(), STANDARD_OUTPUT)
+        return 0
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         if not native.available():
             reporter.say("no C compiler was found at installation: the portable engine is slow")

@@ -22,7 +22,8 @@ DEEP: Final = "deep"
 # By the names of load.BUILT_IN.
 HANDOVER: Final = (
     "registry", "dp-rank",
-    "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-direct",
+    "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
+    "transfer-direct",
     "agreement", "agreement-lost", "agreement-once",
     "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
     "optimistic-one-attempt", "optimistic-keeping",

@@ -1,0 +1,203 @@
+"""What the hand-over promises, sentence by sentence, and where each sentence is assured.
+
+S1-S18 must never be broken, L1-L11 must come about, M1.1-M6.4 are what each change that pdproto
+takes in has to achieve. A sentence is a model claim where named properties of the systems say it:
+those are explored (`pdproto check`). What a table of states cannot say (clocks in seconds, threads,
+bytes, a GPU) is for a test of the runtime or for the simulator, and what they have to show stands
+here in words. The systems in which a property is checked are found by its name.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One sentence.
+
+    names: the properties that say it, also derived ones (`sending_edges`, `deadlock`). runtime,
+    simulator: what a test of the runtime, or a simulated cluster, has to show; empty if nothing.
+    """
+
+    id: str
+    says: str
+    names: tuple[str, ...] = ()
+    runtime: str = ""
+    simulator: str = ""
+
+
+_EDGES: Final = ("sending_edges", "receiving_edges", "stage_edges", "course_edges")
+
+SAFETY: Final = (
+    Promise("S1", "A write lands only in memory that is leased to its own life.", (
+        "S1_no_write_into_anothers_memory", "S1_one_life_a_chunk", "S1_one_life_a_page",
+        "S1_a_write_lands_after_the_failure", "S1_a_chunk_is_free_after_a_failure",
+        "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again")),
+    Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (
+        "S2_complete_when_committed", "S2_complete_while_it_is_read", "S2_chunks_go_in_order",
+        "S2_somebody_commits"),
+        runtime="the digest of what is stored refuses a chunk with one wrong byte"),
+    Promise("S3", "Failed and Success are for good.", ("S3_failed_stays_failed", *_EDGES)),
+    Promise("S4", "Nothing of one life touches another life of the same room.", (
+        "S1_one_life_a_chunk", "S1_one_life_a_page", "S6_one_life_a_slot",
+        "S2_complete_when_committed", "no_peer_is_at_fault"),
+        runtime="a frame that names another life changes no state"),
+    Promise("S5", "Ranks that have applied the same decisions hold the same requests.", (
+        "S5_same_decisions_same_batch", "S5_same_decisions_same_queue",
+        "two_ranks_run_one_request")),
+    Promise("S6", "A metadata slot has at most one owner, and an owner at most one slot.", (
+        "S6_slot_has_one_owner", "S6_request_has_one_slot", "S6_one_life_a_slot",
+        "S6_slot_only_where_it_is_used", "S6_who_runs_holds_its_slot",
+        "S6_slot_is_kept_across_a_retry", "S6_a_slot_is_free_while_a_write_is_under_way")),
+    Promise("S7", "A request is decided once, and decisions are applied in one order.", (
+        "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided")),
+    Promise("S8", "Source pages are held for as long as a write may read or compute them.", (
+        "S8_source_pages_are_held", "S8_they_are_held_past_a_failure", "S8_seat_has_one_owner",
+        "S8_kv_is_held_while_the_first_chunk_is_computed",
+        "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed")),
+    Promise("S9", "Decode addresses the prefill rank that runs the room.", (
+        "S9_decode_addresses_the_rank_that_runs_it", "S9_who_is_met_runs_it",
+        "one_rank_is_addressed")),
+    Promise("S10", "Who has said DRAINED writes nothing of this life any more.", (
+        "S10_drained_means_quiescent", "S10_a_write_is_drained")),
+    Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (
+        "S11_no_send_before_finalize", "S11_who_writes_has_not_failed", "S11_somebody_sends",
+        "S11_a_failure_skips_a_chunk")),
+    Promise("S12", "Only addresses of the peer's current run are used.", (
+        "S12_only_current_addresses", "S12_a_stale_address_is_refused",
+        "S12_nobody_calls_on_the_dead", "one_current_run_per_rank")),
+    Promise("S13", "Two writes never share bytes of a landing chunk.", (
+        "S1_one_life_a_chunk", "S2_chunks_go_in_order"),
+        runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
+    Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
+        "S14_no_success_after_a_failure", "S14_success_is_everybodys",
+        "S14_only_conflicts_fail_for_one", "S14_both_succeed", "S14_a_source_may_succeed_alone",
+        "somebody_is_served", "somebody_is_refused")),
+    Promise("S15", "KV is read by the transport only after the pass that computed it.",
+            runtime="packing waits for the event of the pass: a GPU's order is no table's"),
+    Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
+            runtime="registration with another layout, version or dtype is refused with a reason"),
+    Promise("S17", "What is done to one request changes no other request.", (
+        "S1_one_life_a_chunk", "S6_slot_has_one_owner", "S8_seat_has_one_owner"),
+        runtime="ids are compared whole, never by prefix"),
+    Promise("S18", "No poll ever answers with a state that its reader does not expect.", (
+        *_EDGES, "no_peer_is_at_fault", "deadlock")),
+)
+
+LIVENESS: Final = (
+    Promise("L1", "Every request that is accepted ends, on both servers.", (
+        "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
+        "L1_prefill_ends", "L1_decode_ends", "L1_who_has_all_parts_commits"),
+        simulator="within the bound that the table of timers gives"),
+    Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
+        "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
+        "L2_a_conflict_reaches_decode", "L2_a_failure_is_decided", "L2_a_decision_reaches_all",
+        "L2_readiness_is_decided", "L2_an_end_is_decided"),
+        simulator="within one message delay"),
+    Promise("L3", "With no traffic every queue and every table becomes empty.", (
+        "L3_no_orphan", "L3_every_claim_is_settled", "L3_entries_are_cleaned_up",
+        "L3_questions_are_closed"),
+        runtime="every gauge returns to 0"),
+    Promise("L4", "What an ended request holds comes back, or is in quarantine.", (
+        "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
+        "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
+        "L4_an_ended_source_gets_its_pages_back", "L4_slots_come_back", "L4_the_entry_may_forget",
+        "L4_slots_and_seats_come_back", "L4_pages_come_back")),
+    Promise("L5", "With room for one request on each side, some request always goes on.", (
+        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed", "deadlock")),
+    Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
+        "L6_recovery", "L6_who_is_up_is_recorded", "L6_a_life_after_a_restart_succeeds",
+        "L6_a_life_succeeds_after_a_restart")),
+    Promise("L7", "A dead peer is noticed.", (
+        "L7_a_sink_notices_a_crash", "L7_registrations_expire"),
+        simulator="within the heartbeat's time-out"),
+    Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
+        "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),
+        runtime="a timer that guards remote memory is renewed while the other side is heard"),
+    Promise("L9", "No message and no error ends a thread.",
+            runtime="any bytes are a message or a RemoteProtocolError, and the loop goes on"),
+    Promise("L10", "A message that is lost is made good, or the request fails.", (
+        "L1_a_sink_ends", "L1_a_source_ends", "L1_every_request_is_answered", "L3_no_orphan")),
+    Promise("L11", "A server in which nothing can go on says that it is unhealthy.",
+            runtime="/health fails when the I/O thread stands still, or quarantine is full"),
+)
+
+MISSION: Final = (
+    Promise("M1.1", "A failed look-up fails the hand-over for good.", ("S3_failed_stays_failed",)),
+    Promise("M1.2", "After a failed look-up every attribute is defined.", (
+        "M1_2_every_attribute_is_defined",), runtime="the failure is raised with its reason"),
+    Promise("M1.3", "Every target rank is looked up; one that is missing fails the whole.", (
+        "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty", "the_cache_is_whole",
+        "a_rank_is_missing")),
+    Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
+        "M1_4_lost_connection",), simulator="within the heartbeat's time-out"),
+    Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (
+        "one_rank_is_addressed", "the_rule_serves", "the_query_serves")),
+    Promise("M2.2", "The source detects that it was routed a room that the rule gives another.", (
+        "a_conflict_is_found", "who_serves_agrees")),
+    Promise("M2.3", "Where queries are forced every room is found; else a conflict fails at once.",
+            ("M2_3_the_query_finds_it", "L2_a_conflict_reaches_decode", "the_mode_is_everybodys"),
+            runtime="the error names both ranks and the switch"),
+    Promise("M2.4", "Without a conflict the rule costs neither a registration nor a query.", (
+        "M2_4_the_rule_costs_nothing",), runtime="the cost of forced queries is measured"),
+    Promise("M2.5", "Other methods always register; entries and questions are cleaned up.", (
+        "L3_entries_are_cleaned_up", "L3_questions_are_closed"), runtime="queries go in batches"),
+    Promise("M3.1", "A sink's failure, whatever its cause, is told to every source.", (
+        "L2_a_source_hears_of_a_failure",)),
+    Promise("M3.2", "A source that is told ends the request, acknowledges, and later drains.", (
+        "L2_a_source_hears_of_a_failure", "S10_drained_means_quiescent",
+        "L3_every_claim_is_settled", "sending_edges")),
+    Promise("M3.3", "The state is looked at again before each chunk and each destination.", (
+        "S11_who_writes_has_not_failed", "S11_a_failure_skips_a_chunk")),
+    Promise("M3.4", "No write lands in memory that has a new owner.", (
+        "S1_no_write_into_anothers_memory", "S2_complete_when_committed",
+        "S2_complete_while_it_is_read"),
+        simulator="what holding costs, against light notification"),
+    Promise("M3.5", "A malformed frame is dropped and counted.",
+            runtime="any bytes are a message or a RemoteProtocolError that names the peer"),
+    Promise("M3.6", "What is remembered of acknowledgements is bounded.", (
+        "L3_every_claim_is_settled", "L4_the_entry_may_forget"),
+        runtime="lives that are over are a floor and a bounded list"),
+    Promise("M4.1", "A request is admitted by all ranks, in the same order on all.", (
+        "M4_1_all_have_voted", "S7_in_order", "S5_same_decisions_same_batch")),
+    Promise("M4.2", "What failed on one rank is drained on every rank, and answered once.", (
+        "M4_2_failure_drains_everywhere", "L1_every_request_is_answered", "course_edges"),
+        runtime="status 500 and the reason"),
+    Promise("M4.3", "With no traffic every queue is empty on every rank.", ("L3_no_orphan",),
+            runtime="every gauge returns to 0; failures are counted once for each rank"),
+    Promise("M4.4", "A failure releases what the request held.", (
+        "M4_4_nothing_is_kept", "something_is_held")),
+    Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
+        "M4_5_freed_when_all_have_ended", "freed_one_by_one")),
+    Promise("M5.1", "Prefill may begin before bootstrap ends, which is polled chunk by chunk.", (
+        "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
+    Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (
+        "M5_2_attempts_in_order", "M5_2_somebody_runs_again", "M5_2_fallen_back_after_the_last",
+        "M5_2_somebody_falls_back", "S8_kv_is_held_while_the_last_chunk_is_computed"),
+        runtime="tokens are the same as without a retry"),
+    Promise("M5.3", "Nothing is sent before finalize, which happens once and cannot fail.", (
+        "M5_3_finalized_once_and_surely", "M5_3_finalized_never_runs_again",
+        "S11_no_send_before_finalize")),
+    Promise("M5.4", "Slots that run out block nobody, and no cycle across both sides does.", (
+        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed")),
+    Promise("M5.5", "A forced retry is a sample of the request alone, on its first pass only.", (
+        "M5_5_forced_on_the_first_pass_only",), runtime="SHA-256 of the id, as all ranks compute"),
+    Promise("M5.6", "A retry corrects the time statistics and the cache hit rate.",
+            runtime="the numbers of a request that was run twice"),
+    Promise("M5.7", "Settings that do not go together are refused at start-up, with a reason.",
+            runtime="each pair of settings"),
+    Promise("M5.8", "Failures can be injected, with a probability that changes while running.",
+            simulator="ranks that fail at a rate"),
+    Promise("M5.9", "Optimistic prefill gains time.",
+            simulator="time to first token with and without, median and P99"),
+    Promise("M6.1", "The tables are data, and two checkers check them.", ("deadlock",),
+            runtime="pdproto check and pdproto prove run in CI"),
+    Promise("M6.2", "Random runs of the runtime agree with the tables.",
+            runtime="stateful tests drive endpoints against the tables"),
+    Promise("M6.3", "The same tables drive sender and receiver.",
+            runtime="two processes hand over through sockets"),
+    Promise("M6.4", "Kernels pack and unpack what is handed over.",
+            runtime="a hand-over goes through them, and every page arrives bit for bit"),
+)
+
+PROMISES: Final[tuple[Promise, ...]] = (*SAFETY, *LIVENESS, *MISSION)

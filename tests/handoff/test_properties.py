@@ -1,0 +1,65 @@
+"""The table of promises against the systems: nothing is named that is not checked, or left out."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pdproto.check.load import load
+from pdproto.cli.main import main
+from pdproto.cli.promises import checked_in, document
+from pdproto.spec.handoff.properties import PROMISES, Promise
+from pdproto.spec.language import Always, LeadsTo, OnRow, Sometimes
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEMS = checked_in()
+IDS = [promise.id for promise in PROMISES]
+# What a property's name begins with: "S1_", "L10_", "M4_1_".
+ID = re.compile(r"^(?:([SL]\d+)|M(\d)_(\d))_")
+
+
+def test_every_id_is_there_once() -> None:
+    assert IDS[:18] == [f"S{n}" for n in range(1, 19)]
+    assert IDS[18:29] == [f"L{n}" for n in range(1, 12)]
+    rows = {1: 4, 2: 5, 3: 6, 4: 5, 5: 9, 6: 4}
+    assert IDS[29:] == [f"M{part}.{n}" for part, count in rows.items() for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.id)
+def test_what_is_named_is_checked(promise: Promise) -> None:
+    assert [name for name in promise.names if name not in SYSTEMS] == []
+    assert max(Counter(promise.names).values(), default=1) == 1
+    assert promise.names or promise.runtime or promise.simulator
+    assert promise.says.endswith(".")
+
+
+def test_what_is_checked_under_an_id_is_named_there() -> None:
+    promises = {promise.id: promise.names for promise in PROMISES}
+    for name in SYSTEMS:
+        found = ID.match(name)
+        if found:
+            identity = found[1] or f"M{found[2]}.{found[3]}"
+            assert name in promises[identity]
+
+
+@pytest.mark.parametrize("name", ["transfer", "agreement", "optimistic", "registry", "dp-rank"])
+def test_each_part_says_what_never_happens_what_does_and_what_may(name: str) -> None:
+    """What never happens would also never happen where nothing does: there are witnesses."""
+    kinds = Counter(type(claim) for claim in load(name).properties)
+    assert min(kinds[Sometimes], kinds[Always] + kinds[OnRow], kinds[LeadsTo]) > 0
+
+
+def test_the_committed_copy_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, run `pdproto check --table > docs/properties.md` and look at it."""
+    assert main(["check", "--table"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == document()
+    assert printed == (ROOT / "docs" / "properties.md").read_text(encoding="utf-8")
+
+
+def test_each_command_checks_what_it_says() -> None:
+    commands = re.findall(r"`pdproto check (\S+) --property ([^`]+)`", document())
+    assert len(commands) >= len([promise for promise in PROMISES if promise.names])
+    for system, names in commands:
+        assert all(system in SYSTEMS[name] for name in names.split())
