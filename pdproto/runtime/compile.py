@@ -19,7 +19,7 @@ from typing import assert_never
 
 from pdproto.runtime.expressions import Constant, Expressions, conjuncts, key_of
 from pdproto.spec.language.formula import And, Formula, free_variables, negated, normal
-from pdproto.spec.language.machine import Row
+from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Sent, Update
 
@@ -47,9 +47,8 @@ class Writer(Expressions):
         return "\n\n".join(text for row in self.table.rows for text in self._row(row)) + "\n"
 
     def parameters(self, row: Row) -> tuple[Sort, ...]:
-        """The row's parameters without the machine's own, which are fixed."""
-        own = self.table.machine.own
-        return tuple(v for v in self.table.parameters(row) if v not in own)
+        """The row's parameters, without those that are fixed."""
+        return tuple(v for v in self.table.parameters(row) if v not in self.own)
 
     def _row(self, row: Row) -> Iterator[str]:
         self.row = row
@@ -63,7 +62,7 @@ class Writer(Expressions):
         updates = "".join(self._update(update) for update in self.table.updates(row))
         sends = "".join(self._send(effect) for effect in row.send)
         yield f"def effects_{row.name}({given}):\n    return ({updates}), ({sends})"
-        if row.choose:
+        if any(v not in arguments_of(row) for v in parameters):
             yield self._search(row, tuple(conjuncts(guard)))
 
     def _look_at(self, update: Update) -> None:
@@ -75,8 +74,7 @@ class Writer(Expressions):
             for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
         ]
         if any(unmet) and update.value != update.symbol.values[0]:
-            own = len(self.table.machine.own)
-            if not all(argument is ANY for argument in update.arguments[own:]):
+            if not all(v is ANY or v in self.own for v in update.arguments):
                 self.refuse(f"{update!r} reaches elements that nobody has met, but not all of them")
             self.everywhere.add(update.symbol)
 
@@ -119,11 +117,11 @@ class Writer(Expressions):
         Each part of the guard is tested as soon as its variables are known.
         """
         parameters = self.parameters(row)
-        chosen = tuple(v for v in parameters if v in row.choose)
+        chosen = tuple(v for v in parameters if v not in arguments_of(row))
         given = tuple(v for v in parameters if v not in chosen)
         signature = ", ".join([*(v.name for v in given), *(f"{v.name}_among" for v in chosen)])
         lines = [f"def search_{row.name}({signature}):"]
-        known = {*given, *self.table.machine.own}
+        known = {*given, *self.own}
         left = list(guard)
         depth = "    "
         for variable in (None, *chosen):
@@ -157,3 +155,14 @@ class Writer(Expressions):
                 every = f"({name} for {targets} in {buckets}.get({key}, ()))"
                 break
         return f"{every} if {name}_among is None else {name}_among"
+
+
+def arguments_of(row: Row) -> tuple[Sort, ...]:
+    """The variables that the row's trigger gives."""
+    match row.on:
+        case Sent(arguments=arguments):
+            return arguments
+        case Call(parameters=parameters) | Completion(parameters=parameters):
+            return parameters
+        case _:
+            return ()

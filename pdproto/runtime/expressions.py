@@ -102,6 +102,7 @@ class Generator:
 class Expressions:
     """Writes formulas (in negation normal form) as expressions, and collects what they name.
 
+    own: the machine's own variables, if they stand for fixed elements; they are names like others.
     bounded: the sorts that loops may run over. everywhere: the symbols that some row assigns a
     value for all elements of an unbounded sort, so that what is not stored is not always initial.
     floors: the relations that are read through a floor, with the place of their ordered sort.
@@ -109,6 +110,7 @@ class Expressions:
 
     table: Table
     bounded: Collection[type[Sort]]
+    own: tuple[Sort, ...]
     needs: dict[str, Need] = field(default_factory=dict)
     everywhere: set[Symbol] = field(default_factory=set)
     floors: dict[Symbol, int] = field(default_factory=dict)
@@ -270,8 +272,7 @@ class Expressions:
 
     def narrow(self, found: Generator) -> bool:
         """Whether anything but the machine's own arguments narrows the cells down."""
-        own = self.table.machine.own
-        return any(v not in own for i, v in enumerate(found.arguments) if i != found.place)
+        return any(v not in self.own for i, v in enumerate(found.arguments) if i != found.place)
 
     def bucket(self, found: Generator) -> tuple[str, str, str]:
         """The index, the key of its bucket, and what to unpack one of its cells into."""

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from pdproto.runtime.cells import Cells, Key
-from pdproto.runtime.compile import Writer
+from pdproto.runtime.compile import Writer, arguments_of
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row, Table
@@ -86,7 +86,7 @@ def compiled_rows(
     exec(_code(source, writer.table.machine.name), namespace)  # noqa: S102 - our own source
     rows = {}
     for row in writer.table.rows:
-        parameters, trigger = writer.parameters(row), _arguments(row)
+        parameters, trigger = writer.parameters(row), arguments_of(row)
         if len(set(trigger)) != len(trigger):
             raise SpecError(row.place, f"row {row.name!r}: its trigger names a variable twice")
         places = tuple(trigger.index(v) for v in parameters if v in trigger)
@@ -112,19 +112,9 @@ def _missing(row: str, variable: str) -> NoReturn:
     raise LocalProtocolError(f"row {row!r} needs {variable}: give it by name")
 
 
-def _arguments(row: Row) -> tuple[Sort, ...]:
-    match row.on:
-        case Sent(arguments=arguments):
-            return arguments
-        case Call(parameters=parameters) | Completion(parameters=parameters):
-            return parameters
-        case _:
-            return ()
-
-
 def messages(
     table: Table,
-    own: Key,
+    own: Key | None,
     rows: Iterable[CompiledRow],
     read: Iterable[Symbol],
     bounded: Collection[type[Sort]],
@@ -155,14 +145,16 @@ def calls(
         if isinstance(row.row.on, Call | Completion):
             on.setdefault(row.row.on.name, []).append(row)
     return {
-        name: Trigger(name, tuple(type(v) for v in _arguments(those[0].row)), bounded, those)
+        name: Trigger(name, tuple(type(v) for v in arguments_of(those[0].row)), bounded, those)
         for name, those in on.items()
     }
 
 
-def fixed_places(table: Table, symbol: Symbol, own: Key) -> Mapping[int, Hashable]:
+def fixed_places(table: Table, symbol: Symbol, own: Key | None) -> Mapping[int, Hashable]:
     """Which places of a symbol are the machine's own, and the elements that stand there."""
     machine = table.machine
+    if own is None:
+        return {}
     match symbol:
         case Variable() if machine in (symbol.owner, symbol.engine):
             return dict(enumerate(own))

@@ -69,9 +69,12 @@ class Step:
 
 
 class Shared:
-    """One instance of a table's machine, whose relations range over unbounded sorts.
+    """One instance of a table's machine, whose relations range over unbounded sorts; or all of its
+    instances at once.
 
-    own: the elements that the machine's own variables stand for. bounded: the elements of the
+    own: the elements that the machine's own variables stand for; None for all instances, whose own
+    variables are then parameters as others are (in `choose`, where the trigger does not name them).
+    bounded: the elements of the
     sorts that quantifiers may loop over. rigid: what never changes, as predicates of elements.
     Elements of an unbounded ordered sort are 0, 1, 2, ... where the table reads "all earlier ones",
     and otherwise anything that compares; all others are anything hashable. Arguments are those of
@@ -82,19 +85,19 @@ class Shared:
     def __init__(
         self,
         table: Table,
-        own: Sequence[Hashable] = (),
+        own: Sequence[Hashable] | None = (),
         bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
         rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate] | None = None,
     ) -> None:
         machine = table.machine
-        if machine.world or len(own) != len(machine.own):
+        if machine.world or (own is not None and len(own) != len(machine.own)):
             what = "is the world" if machine.world else f"wants {machine.own!r}, not {own!r}"
             raise SpecError(table.place, f"{machine.name} {what}")
         self.table: Final = table
-        self.own: Final = tuple(own)
+        self.own: Final = None if own is None else tuple(own)
         self._bounded: Final = {sort: tuple(all_) for sort, all_ in (bounded or {}).items()}
         self._members: Final = {sort: frozenset(all_) for sort, all_ in self._bounded.items()}
-        writer = Writer(table, self._bounded)
+        writer = Writer(table, self._bounded, () if own is None else machine.own)
         self.source: Final = writer.source()
         self._cells: Final = {
             need.symbol: Cells(need.symbol, fixed_places(table, need.symbol, self.own))
@@ -121,8 +124,8 @@ class Shared:
         self, needs: Mapping[str, Need], rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate]
     ) -> dict[str, Any]:
         """What the names of the source stand for."""
-        own = zip(self.table.machine.own, self.own, strict=True)
-        bound: dict[str, Any] = {variable.name: element for variable, element in own}
+        named = zip(self.table.machine.own, self.own or (), strict=self.own is not None)
+        bound: dict[str, Any] = {variable.name: element for variable, element in named}
         for name, need in needs.items():
             match need:
                 case CellsOf(symbol):
@@ -304,15 +307,18 @@ class Shared:
 
     def __repr__(self) -> str:
         """The state in the spec's words: the first cells that are stored."""
-        own = [type(v).element(e) for v, e in zip(self.table.machine.own, self.own, strict=True)]  # type: ignore[arg-type]  # ids print as they are
+        machine = self.table.machine
+        own = ["all"]
+        if self.own is not None:
+            own = [_element(sort, e) for sort, e in zip(machine.sorts, self.own, strict=True)]
         shown = []
         stored = ((c, key, value) for c in self._cells.values() for key, value in c.values.items())
         for cells, key, value in islice(stored, SHOWN_MAX):
             named = zip(cells.symbol.sorts, key, strict=True)
-            cell = f"{cells.symbol}({', '.join(sort.element(e) for sort, e in named)})"
+            cell = f"{cells.symbol}({', '.join(_element(sort, e) for sort, e in named)})"
             shown.append(cell if value is True else f"{cell} = {value}")
         shown += [f"... {len(self) - SHOWN_MAX:,} more"] if len(self) > SHOWN_MAX else []
-        return f"{self.table.machine.name}({', '.join(own)}): {', '.join(shown) or 'as at first'}"
+        return f"{machine.name}({', '.join(own)}): {', '.join(shown) or 'as at first'}"
 
     def _of(self, symbol: Symbol) -> Cells:
         cells = self._cells.get(symbol)
@@ -336,3 +342,8 @@ class Shared:
                     problem = f"it is for another instance than {self.own!r}"
         if problem:
             raise error(f"{trigger.name}{arguments!r}: {problem}")
+
+
+def _element(sort: type[Sort], element: Hashable) -> str:
+    """How an element reads: counted ones as in a trace, any other as it is."""
+    return sort.element(element) if isinstance(element, int) else f"{sort.prefix}[{element}]"

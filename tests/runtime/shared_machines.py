@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from pdproto.check.interpret import Cell, Interpreter
+from pdproto.runtime.compile import arguments_of
 from pdproto.runtime.store import Shared, Step
 from pdproto.spec.handoff import (
     agreement,
@@ -40,14 +41,24 @@ Environment = dict[Sort, int]
 @dataclass(frozen=True, slots=True)
 class Case:
     """A table of a system, the sizes to walk it at, and the sorts that its machine may loop over.
+
+    own: None for all instances of the machine at once. never: rows that cannot fire at these sizes.
     """
 
     system: System
     table: Table
-    own: tuple[int, ...]
+    own: tuple[int, ...] | None
     sizes: Mapping[type[Sort], int]
     bounded: tuple[type[Sort], ...] = ()
     faults: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+    @property
+    def fixed(self) -> Environment:
+        """The machine's own variables, if they are fixed."""
+        if self.own is None:
+            return {}
+        return dict(zip(self.table.machine.own, self.own, strict=True))
 
     def machine(self, given: Mapping[Any, frozenset[tuple[int, ...]]]) -> Shared:
         def predicate(symbol: Rigid[*tuple[Any, ...]]) -> Any:
@@ -74,7 +85,7 @@ class Case:
 
     def environments(self, row: Row) -> Iterator[Environment]:
         """Every choice of parameters, with the machine's own as they are."""
-        own = dict(zip(self.table.machine.own, self.own, strict=True))
+        own = self.fixed
         free = [v for v in self.table.parameters(row) if v not in own]
         for choice in product(*(range(self.sizes[type(v)]) for v in free)):
             yield own | dict(zip(free, choice, strict=True))
@@ -86,6 +97,14 @@ CASES = {
                      ("crash", "outage", "lossy")),
     "dp-rank": Case(dp_rank.SYSTEM, dp_rank.REGISTRY, (), {routing.Group: 2, Life: 2},
                     (routing.Group,)),
+    "dp-rank's senders": Case(dp_rank.SYSTEM, dp_rank.SENDER, None, {routing.Group: 2, Life: 2},
+                              (routing.Group,)),
+    "dp-rank's receivers": Case(dp_rank.SYSTEM, dp_rank.RECEIVER, None,
+                                {routing.Group: 2, Life: 2}, (routing.Group,),
+                                never=("resolve_alone",)),
+    "dp-rank's receivers, one rank": Case(dp_rank.SYSTEM, dp_rank.RECEIVER, None,
+                                          {routing.Group: 1, Life: 2}, (routing.Group,),
+                                          never=("resolve_by_rule", "ask")),
     "rank": Case(agreement.SYSTEM, group.RANK, (1,),
                  {group.Rank: 2, Life: 2, Slot: 1, group.Decision: 4}, (group.Rank,), ("crash",)),
     "entry": Case(agreement.SYSTEM, group.ENTRY, (),
@@ -110,9 +129,13 @@ def untriggered(table: Table, row: Row) -> Formula:
     return And(tuple(part for part in table.guard(row).parts if part is not row.on))
 
 
-def take(machine: Shared, row: Row, environment: Environment) -> Step | None:
+def take(case: Case, machine: Shared, row: Row, environment: Environment) -> Step | None:
     """Do to the machine what makes the row fire at these parameters."""
-    chosen = {v.name: environment[v] for v in row.choose}
+    given = arguments_of(row)
+    chosen = {
+        v.name: environment[v] for v in case.table.parameters(row)
+        if v not in given and v not in case.fixed
+    }
     match row.on:
         case Sent(arguments=arguments) as sent:
             return machine.receive(sent.message, *(environment[v] for v in arguments),
