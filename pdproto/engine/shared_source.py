@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from pdproto.engine import shared_sink
 from pdproto.engine.contract import Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
-from pdproto.engine.source import BYTES_MAX, SEGMENT_BYTES, WRITES_MAX, Posted, Source
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
 from pdproto.runtime.errors import RemoteProtocolError
 
+SEGMENT_BYTES: Final = 4 << 20  # a millisecond's copy: how late a refusal may stop a write
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED, Kind.REVOKED})
 
 
@@ -114,7 +115,9 @@ class SharedLine:
     def receive(self) -> None:
         with suppress(BlockingIOError):
             while True:
-                packet, files, _, _ = socket.recv_fds(self.sock, FRAME_BYTES + 1, 1)
+                packet, files, _, _ = socket.recv_fds(
+                    self.sock, FRAME_BYTES + 1, 1, socket.MSG_CMSG_CLOEXEC
+                )
                 try:
                     if not packet:
                         raise ConnectionResetError("it has closed the connection")

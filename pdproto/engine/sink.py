@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 CAPACITY_BYTES: Final = 4 << 30
 CONNECTIONS_MAX: Final = 1024
 OUTBOX_MAX: Final = 16_384  # frames that a peer has not taken
+DEPARTED_MAX: Final = 65_536  # that nobody has asked for; then the oldest are forgotten
 OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept, or they would be all we do
 
 
@@ -68,7 +69,7 @@ class Sink(Generic[AnyLine]):
         self._connections_max: Final = connections_max
         self._lines: Final[dict[AnyLine, None]] = {}
         self._waiting: set[AnyLine] = set()  # for their sockets to take more
-        self._departed: Final[deque[Departed]] = deque()
+        self._departed: Final[deque[Departed]] = deque(maxlen=DEPARTED_MAX)
         self._dropped_peers = 0
         self._wake: Callable[[], None] = lambda: None
         self.loop: Final = Loop(

@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
 WRITES_MAX: Final = 1024
-SEGMENT_BYTES: Final = 1 << 20  # copied or sent in one go: how late a refusal may stop a write
 
 
 @dataclass(slots=True, eq=False)

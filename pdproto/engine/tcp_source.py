@@ -10,9 +10,10 @@ from typing import Final
 from pdproto.engine import tcp_sink
 from pdproto.engine.contract import Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
-from pdproto.engine.source import BYTES_MAX, SEGMENT_BYTES, WRITES_MAX, Posted, Source
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
 from pdproto.runtime.errors import RemoteProtocolError
 
+SEGMENT_BYTES: Final = 1 << 20  # how late a refusal may stop a write
 TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
 SILENCE_MS: Final = 30_000  # of a peer's host, after which its connection has ended
 CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15

@@ -1,0 +1,303 @@
+"""Whatever a peer sends: it is dropped, named and counted, and the others do not notice."""
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdproto.engine.contract import Address, EngineError, Lease, Result
+from pdproto.engine.frames import FRAME_BYTES, MAGIC, Frame, Kind, Mint, decode
+from pdproto.engine.shared_sink import SharedSink
+from pdproto.engine.shared_source import SharedSource
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpSource
+from pdproto.runtime.errors import RemoteProtocolError
+from tests.engine.engines import ENGINES, Engine, Pair, finished, until, write
+
+SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
+
+
+def dial(endpoint: str) -> socket.socket:
+    """A plain connection to a sink of either kind."""
+    if endpoint.startswith("@"):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect("\0" + endpoint[1:])
+    else:
+        host, _, port = endpoint.rpartition(":")
+        sock = socket.create_connection((host, int(port)))
+    sock.settimeout(20)
+    return sock
+
+
+def hangs_up(sock: socket.socket) -> None:
+    """Wait until the sink has closed the connection, whatever it said before."""
+    with suppress(ConnectionError):
+        while sock.recv(1 << 16):
+            pass
+    sock.close()
+
+
+def grant(pair: Pair, length: int = 100) -> Lease:
+    lease = pair.sink.lease("life", "source", length)
+    assert lease is not None
+    return lease
+
+
+def opening(lease: Lease, number: int = 1, length: int = 100) -> bytes:
+    return Frame(Kind.WRITE, number, length=length, token=lease.address.token).encode()
+
+
+# Sinks.
+
+
+def bad_packets(lease: Lease) -> dict[str, list[bytes]]:
+    """What ends a connection at its last packet, for either kind of sink, and what is said."""
+    never = Frame(Kind.WRITE, 1, length=1, token=Mint().token(1)).encode()
+    return {
+        "frame begins with": [bytes(FRAME_BYTES)],
+        "frame of kind 99": [opening(lease)[:4] + b"\x63" + opening(lease)[5:]],
+        "frame of kind 6": [Frame(Kind.LANDED, 1).encode()],
+        "never granted": [never],
+        "at 0 of a lease of 100": [opening(lease, length=101)],
+        "write 0 after write 0": [opening(lease, 0)],
+        "write 3 after write 3": [opening(lease, 3, 0), opening(lease, 3, 0)],
+    }
+
+
+def test_a_peer_is_dropped_for_what_it_sends(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    lease = grant(pair)
+    for count, (said, packets) in enumerate(bad_packets(lease).items(), start=1):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            sock = dial(lease.address.endpoint)
+            for packet in packets:
+                sock.send(packet)
+            hangs_up(sock)
+        assert said in caplog.text
+        assert pair.sink.counts().dropped_peers == count
+        assert write(pair.source, lease.address, bytes(100)).result is Result.LANDED
+    assert pair.sink.counts().connections == 1
+
+
+@pytest.mark.parametrize("engine", [TCP], ids=["tcp"])
+def test_segments_that_are_not_of_a_write_drop_their_peer(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = grant(pair)
+    cases: dict[str, list[int | Frame]] = {
+        "segment of write 1, which has not begun": [Frame(Kind.SEGMENT, 1, length=1)],
+        "segment of write 2": [1, Frame(Kind.SEGMENT, 2, length=1)],
+        "segment of 101 bytes, write 1 has 100 to come": [1, Frame(Kind.SEGMENT, 1, length=101)],
+        "segment of 0 bytes": [1, Frame(Kind.SEGMENT, 1, length=0)],
+        "write 2 begins inside 1": [1, 2],
+    }
+    for said, frames in cases.items():
+        sock = dial(lease.address.endpoint)
+        for frame in frames:
+            sock.send(opening(lease, frame) if isinstance(frame, int) else frame.encode())
+        hangs_up(sock)
+        assert said in caplog.text
+        assert "source at 127.0.0.1" in caplog.text or frames[0] != 1
+
+
+@pytest.mark.parametrize("engine", [SHARED], ids=["shared-memory"])
+def test_answers_to_nothing_drop_their_peer(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    lease = grant(pair)
+    cases = {
+        "frame: 3 bytes": b"abc",
+        f"frame: {FRAME_BYTES + 1} bytes": opening(lease) + b"x",
+        "write 1 is copied, and has not begun": Frame(Kind.COPIED, 1).encode(),
+        "region 7 is unmapped, and was not mapped": Frame(Kind.DROPPED, region=7).encode(),
+    }
+    for said, packet in cases.items():
+        sock = dial(lease.address.endpoint)
+        sock.send(packet)
+        hangs_up(sock)
+        assert said in caplog.text
+
+
+def test_a_peer_that_goes_in_the_middle_of_a_frame_is_no_trouble(pair: Pair) -> None:
+    lease = grant(pair)
+    sock = dial(lease.address.endpoint)
+    sock.send(opening(lease))
+    sock.send(Frame(Kind.SEGMENT, 1, length=90).encode()[:10])
+    sock.close()
+    until(pair.sink.departed, "the departure")
+    assert write(pair.source, lease.address, bytes(100)).result is Result.LANDED
+
+
+def test_any_bytes_leave_the_others_alone(pair: Pair) -> None:
+    lease = grant(pair)
+    real = st.sampled_from([opening(lease), Frame(Kind.SEGMENT, 1, length=50).encode(), MAGIC])
+
+    @given(pieces=st.lists(st.binary(max_size=200) | real, max_size=6))
+    @settings(max_examples=60)
+    def for_any(pieces: list[bytes]) -> None:
+        sock = dial(lease.address.endpoint)
+        with suppress(ConnectionError):
+            for piece in pieces:
+                sock.send(piece)
+        sock.close()
+        assert write(pair.source, lease.address, bytes(100)).result is Result.LANDED
+
+    for_any()
+    until(lambda: pair.sink.counts().connections == 1, "the connections to end")
+
+
+def test_peers_that_say_nothing_make_room_for_those_that_do(engine: Engine) -> None:
+    sink, source = engine.sink(connections_max=3), engine.source()
+    lease = sink.lease("life", "source", 100)
+    assert lease is not None
+    silent = [dial(lease.address.endpoint) for _ in range(10)]
+    assert write(source, lease.address, bytes(100)).result is Result.LANDED
+    assert sink.counts().connections <= 3
+    for sock in silent:
+        sock.close()
+    source.close()
+    sink.close()
+
+
+def test_a_port_in_use_is_said() -> None:
+    sink = TcpSink()
+    port = int(sink.leases.endpoint.rpartition(":")[2])
+    with pytest.raises(EngineError, match=f"cannot listen on 127.0.0.1 port {port}"):
+        TcpSink(port=port)
+    sink.close()
+
+
+# Sources.
+
+
+@contextmanager
+def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
+    """Something that listens like a sink, and answers the first peer's first bytes with these."""
+    if engine is SHARED:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind("\0pdproto-pretender")
+        name, endpoint = "shared-memory", "@pdproto-pretender"
+    else:
+        listener = socket.create_server(("127.0.0.1", 0))
+        name, endpoint = "tcp", f"127.0.0.1:{listener.getsockname()[1]}"
+    listener.listen()
+
+    def answer() -> None:
+        sock, _ = listener.accept()
+        with suppress(ConnectionError):
+            sock.recv(1 << 20)
+            for packet in answers:
+                sock.send(packet)
+            while sock.recv(1 << 20):
+                pass
+        sock.close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    yield Address(name, endpoint, 1, 0, 4096, bytes(32))
+    thread.join()
+    listener.close()
+
+
+BAD_ANSWERS: Final = {
+    "nonsense": bytes(FRAME_BYTES),
+    "of a source": Frame(Kind.WRITE, 1).encode(),
+    "to nothing": Frame(Kind.LANDED, 7).encode(),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ANSWERS)
+def test_a_sink_that_answers_nonsense_is_left(engine: Engine, case: str) -> None:
+    source = engine.source()
+    with pretender(engine, [BAD_ANSWERS[case]]) as address:
+        source.post(address, 0, [np.zeros(4096, np.uint8)])
+        (outcome,) = finished(source)
+    assert outcome.result is not Result.LANDED
+    assert address.endpoint in outcome.reason
+    pair = Pair(engine)
+    assert write(source, grant(pair).address, bytes(100)).result is Result.LANDED
+    source.close()
+    pair.close()
+
+
+def test_memory_is_granted_with_the_memory() -> None:
+    source = SharedSource()
+    granted = Frame(Kind.GRANTED, 1, length=4096, region=1).encode()
+    with pretender(SHARED, [granted]) as address:
+        outcome = write(source, address, bytes(4096))
+    assert outcome.result is Result.REFUSED
+    assert "without its memory" in outcome.reason
+    source.close()
+
+
+@pytest.mark.parametrize("endpoint", ["nowhere", "127.0.0.1:x", "127.0.0.1:99999", "@gone", ":1"])
+def test_an_endpoint_that_is_none_refuses_its_writes(engine: Engine, endpoint: str) -> None:
+    source = engine.source()
+    name = SharedSource.engine if engine is SHARED else TcpSource.engine
+    address = Address(name, endpoint, 1, 0, 10, bytes(32))
+    source.connect(address)
+    outcome = write(source, address, bytes(10))
+    assert outcome.result is Result.REFUSED
+    assert endpoint in outcome.reason
+    source.close()
+
+
+# Frames.
+
+
+@given(data=st.binary(min_size=FRAME_BYTES - 1, max_size=FRAME_BYTES + 1), good=st.booleans())
+def test_any_bytes_are_a_frame_or_a_remote_error(data: bytes, good: bool) -> None:
+    told = (MAGIC + data[4:]) if good else data
+    with suppress(RemoteProtocolError):
+        frame = decode(told, frozenset(Kind))
+        assert frame.encode()[8:] == told[8:]
+
+
+@given(
+    kind=st.sampled_from(Kind),
+    numbers=st.lists(st.integers(0, (1 << 64) - 1), min_size=4, max_size=4),
+    token=st.binary(min_size=32, max_size=32),
+)
+def test_frames_travel(kind: Kind, numbers: list[int], token: bytes) -> None:
+    write, offset, length, region = numbers
+    frame = Frame(kind, write, offset, length, region, token)
+    assert decode(frame.encode(), frozenset({kind})) == frame
+
+
+@given(number=st.integers(0, 1 << 40), place=st.integers(0, 31), bit=st.integers(0, 7))
+def test_a_token_with_a_flipped_bit_was_never_granted(number: int, place: int, bit: int) -> None:
+    mint = Mint()
+    token = bytearray(mint.token(number))
+    assert mint.number(bytes(token)) == number
+    token[place] ^= 1 << bit
+    with pytest.raises(RemoteProtocolError, match="never granted"):
+        mint.number(bytes(token))
+
+
+def test_sinks_listen_on_other_addresses() -> None:
+    sink = TcpSink(host="127.0.0.2", advertised="127.0.0.2")
+    source = TcpSource()
+    lease = sink.lease("life", "source", 10)
+    assert lease is not None
+    assert lease.address.endpoint.startswith("127.0.0.2:")
+    assert write(source, lease.address, bytes(10)).result is Result.LANDED
+    source.close()
+    sink.close()
+
+
+def test_a_mistake_of_ours_is_loud(caplog: pytest.LogCaptureFixture) -> None:
+    sink = SharedSink()
+
+    def mistake() -> None:
+        raise ZeroDivisionError("of ours")
+
+    sink.loop.call(mistake)
+    until(lambda: "has failed" in caplog.text, "the failure to be logged")
+    with pytest.raises(EngineError, match="of ours"):
+        sink.lease("life", "source", 1)
+    sink.close()
