@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Final
 
 from pdproto.cli.handoff_load import Load, Topology
-from pdproto.cli.handoff_ranks import Rank, Report, decode_rank, prefill_rank
+from pdproto.cli.handoff_ranks import Rank, Report, decode_rank, prefill_rank, registry
 from pdproto.cli.options import UsageError
 
 START_S: Final = 60.0
@@ -51,18 +51,23 @@ class Cluster:
         incarnation = secrets.randbits(62) | 1  # of the decode ranks as a group
         self.members: Final[dict[str, Member]] = {}
         self.restarts = 0
+        self._pipe, theirs = self._context.Pipe()
+        self._registry: Final = self._context.Process(target=registry, args=(theirs,))
+        self._registry.start()
+        theirs.close()
+        where = self._said(self._pipe, "the registry")
         for name in (*topology.prefill, *topology.decode):
-            self._start(Rank(name, topology, load, engine, incarnation, 0, waits, trace))
-        self.endpoints: Final[dict[str, str]] = {}
+            self._start(Rank(name, topology, load, engine, where, incarnation, 0, waits, trace))
 
     def begin(self) -> None:
-        """Wait until every rank listens, and tell each where the others are.
+        """Wait until every process is there, and let all begin.
 
         Raises TimeoutError or RankDiedError when one does not come.
         """
-        self.endpoints.update({name: self._answer(m) for name, m in self.members.items()})
+        for name, member in self.members.items():
+            self._said(member.pipe, name)
         for member in self.members.values():
-            member.pipe.send(self.endpoints)
+            member.pipe.send(True)
 
     def run(self, seconds: float, on_progress: Callable[[int], None],
             kill: tuple[str, int] | None = None) -> None:
@@ -100,6 +105,11 @@ class Cluster:
                 member.process.kill()
                 member.process.join()
             member.pipe.close()
+        self._pipe.send(None)
+        self._registry.join(END_S)
+        self._registry.kill()
+        self._registry.join()
+        self._pipe.close()
 
     def _start(self, rank: Rank) -> None:
         ours, theirs = self._context.Pipe()
@@ -109,14 +119,15 @@ class Cluster:
         theirs.close()
         self.members[rank.name] = Member(rank, process, ours)
 
-    def _answer(self, member: Member) -> str:
-        """The endpoint of a rank that has just started."""
-        if not member.pipe.poll(START_S):
-            raise TimeoutError(f"{member.rank.name} did not start within {START_S:g} s")
+    @staticmethod
+    def _said(pipe: "Connection[Any, Any]", name: str) -> str:
+        """What a process says first, when it is ready."""
+        if not pipe.poll(START_S):
+            raise TimeoutError(f"{name} did not start within {START_S:g} s")
         try:
-            return str(member.pipe.recv())
+            return str(pipe.recv())
         except EOFError:
-            raise RankDiedError(f"{member.rank.name} could not start") from None
+            raise RankDiedError(f"{name} could not start") from None
 
     def _hear(self, member: Member) -> None:
         try:
@@ -146,11 +157,6 @@ class Cluster:
         # It takes up with the first room that no decode rank can have begun without it.
         begun = max(m.done for m in self.members.values()) + member.rank.load.in_flight
         self._start(replace(member.rank, first=min(begun, member.rank.load.requests)))
-        restarted = self.members[name]
-        endpoint = self._answer(restarted)
-        self.endpoints[name] = endpoint
-        restarted.pipe.send(self.endpoints)
-        for other in self.members.values():
-            if other.rank.name.startswith("decode"):
-                other.pipe.send({name: endpoint})
+        self._said(self.members[name].pipe, name)
+        self.members[name].pipe.send(True)
         self.restarts += 1

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pdproto.cli.handoff_directory import Directory, registrar, wait_for
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
 from pdproto.net.decode import DecodeNode
 from pdproto.net.engines import open_sink, open_source
@@ -23,6 +24,7 @@ from pdproto.net.node import Node
 from pdproto.net.pages import SinkPages, SourcePages
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.receiver import Receiver
+from pdproto.net.registry_app import RegistryServer
 from pdproto.net.sender import Sender
 from pdproto.net.shell import Link
 from pdproto.runtime.trace import Trace
@@ -30,6 +32,7 @@ from pdproto.spec.handoff.poll import KVPoll
 
 POLL_S: Final = 0.0005
 REPORT_S: Final = 0.2
+START_S: Final = 60.0
 SETTLE_S: Final = 20.0  # for everything to be given back after the last request
 
 
@@ -41,6 +44,7 @@ class Rank:
     topology: Topology
     load: Load
     engine: str
+    registry: str
     incarnation: int
     first: int = 0
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -106,6 +110,13 @@ class Progress:
             self._pipe.send(done)
 
 
+def registry(pipe: "Connection[Any, Any]") -> None:
+    """The whole life of the registry's process."""
+    with RegistryServer() as server:
+        pipe.send(f"{server.host}:{server.port}")
+        pipe.recv()
+
+
 def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a prefill rank's process."""
     load = rank.load
@@ -113,13 +124,17 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
     with _traced(rank) as trace:
         plane = SourcePages(_layers(pools), open_source(rank.engine))
         node = PrefillNode(rank.name, plane, link=Link(), waits=rank.waits, trace=trace)
-        pipe.send(node.endpoint)
-        pipe.recv()  # every rank is there
+        entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint)
+        entry.start()
+        pipe.send(rank.name)
+        pipe.recv()  # every process is there
         report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
         senders = _Senders(rank, node, pools, pool)
         for _ in senders.run(report):
             progress.tell(len(report.outcomes))
-        _finish(report, node, pipe, pool, load.pool_pages)
+        _settle(report, node, pipe, pool, load.pool_pages)
+        entry.stop()
+        _end(node, pipe)
 
 
 class _Senders:
@@ -192,13 +207,18 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
                           open_sink(rank.engine))
         node = DecodeNode(rank.name, plane, link=Link(), incarnation=rank.incarnation,
                           waits=rank.waits, trace=trace)
-        pipe.send(node.endpoint)
-        where: dict[str, str] = pipe.recv()
+        directory = Directory(rank.registry, sources)
+        pipe.send(rank.name)
+        pipe.recv()  # every process is there
+        if not wait_for(directory, START_S):
+            raise TimeoutError(f"{rank.name}: not every prefill rank has registered")
         report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
-        receivers = _Receivers(rank, node, pools, pool, {name: where[name] for name in sources})
-        for _ in receivers.run(report, pipe):
+        receivers = _Receivers(rank, node, pools, pool, directory)
+        for _ in receivers.run(report):
             progress.tell(len(report.outcomes))
-        _finish(report, node, pipe, pool, load.pool_pages)
+        _settle(report, node, pipe, pool, load.pool_pages)
+        directory.close()
+        _end(node, pipe)
 
 
 class _Receivers:
@@ -210,18 +230,17 @@ class _Receivers:
         node: DecodeNode,
         pools: Mapping[str, Pages],
         pool: Pool,
-        where: dict[str, str],
+        directory: Directory,
     ) -> None:
-        self.rank, self.node, self.pools, self.pool, self.where = rank, node, pools, pool, where
+        self.rank, self.node, self.pools, self.pool = rank, node, pools, pool
+        self.directory = directory
         self.open: dict[int, tuple[Request, Receiver, tuple[int, ...], float]] = {}
         self.aborted: set[int] = set()
 
-    def run(self, report: Report, pipe: "Connection[Any, Any]") -> Iterator[None]:
+    def run(self, report: Report) -> Iterator[None]:
         load = self.rank.load
         upcoming = 0
         while upcoming < load.requests or self.open:
-            while pipe.poll():
-                self.where.update(pipe.recv())  # a rank has come back, somewhere else
             while upcoming < load.requests and len(self.open) < load.in_flight:
                 if not self._begin(load.request(upcoming)):
                     break
@@ -232,14 +251,15 @@ class _Receivers:
             sleep(POLL_S)
 
     def _begin(self, request: Request) -> bool:
-        pages = self.pool.take(request.pages)
-        if pages is None:
+        where = self.directory.endpoints
+        pages = self.pool.take(request.pages) if where is not None else None
+        if where is None or pages is None:
             return False
-        receiver = self.node.open(request.room, dict(self.where), generation=request.room,
+        receiver = self.node.open(request.room, where, generation=request.room,
                                   on_released=lambda: self.pool.give(pages))
         share = self.rank.topology.share
         receiver.publish({source: [pages[i] for i in share(source, request.pages)]
-                          for source in self.where}, slot=request.room)
+                          for source in where}, slot=request.room)
         self.open[request.room] = request, receiver, pages, monotonic()
         return True
 
@@ -259,6 +279,8 @@ class _Receivers:
         elif poll is KVPoll.FAILED:
             report.outcomes[room] = False
             report.reasons[room] = receiver.failure or ""
+            for name in self.node.lost_peers():
+                self.directory.lost(name)
             del self.open[room]
 
     def _verify(
@@ -282,14 +304,14 @@ def _layers(pools: Pages) -> list[Pages]:
     return list(pools.reshape(layers, pages, 1, 1, page_bytes))
 
 
-def _finish(
+def _settle(
     report: Report,
     node: Node,
     pipe: "Connection[Any, Any]",
     pool: Pool,
     pages: int,
 ) -> None:
-    """Wait until all is given back, say what is left, and end when the parent has heard it."""
+    """Wait until all is given back, say what is left, and wait for all the others to say it."""
     deadline = monotonic() + SETTLE_S
     while monotonic() < deadline and any(_left(node, pool, pages).values()):
         sleep(0.01)
@@ -299,6 +321,10 @@ def _finish(
     pipe.send(report)
     while pipe.recv() is not None:
         pass  # until every rank has finished, and nobody needs this one any more
+
+
+def _end(node: Node, pipe: "Connection[Any, Any]") -> None:
+    """Close the node, and say what the process still has."""
     node.close()
     pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})
 

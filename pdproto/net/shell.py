@@ -116,6 +116,10 @@ class Shell:
             self._awake = True
             os.eventfd_write(self._wake_fd, 1)
 
+    def lost_peers(self) -> tuple[str, ...]:
+        """The peers that count as gone: they have been silent, or have restarted."""
+        return tuple(peer.name for peer in list(self.peers.values()) if peer.lost)
+
     def close(self) -> None:
         """Stop the loop and give everything back. It may be called twice."""
         if self._closing.is_set():
