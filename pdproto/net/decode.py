@@ -158,6 +158,11 @@ class DecodeNode(Node):
             return
         if peer.name not in endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of it")
+        if endpoint.value(ends.gone, (endpoint.peers.index(peer.name), 0, 0)):
+            # Another process speaks for the one that this life was begun with. It cannot know what
+            # that one's adapter may still write: its DRAINED must not end a lease.
+            self.metrics.add("stale_frames")
+            return
         receiver: Receiver = endpoint.owner
         if isinstance(frame, Failed):
             receiver.blame = f"{peer.name}: {frame.reason}"

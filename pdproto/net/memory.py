@@ -6,7 +6,6 @@ lies below the floors of all its sinks is never heard of again. The ranks of a s
 one incarnation: when it is gone, so are all its lives, as soon as the source itself is done.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from pdproto.runtime.endpoint import Endpoint
@@ -50,23 +49,29 @@ class Memory:
             else:
                 del generations[generation]
 
-    def end(self, incarnation: int) -> None:
-        """The sinks of this incarnation are gone, and say nothing more."""
-        for lives in self._generations.pop(incarnation, {}).values():
-            self._ended.update(dict.fromkeys(lives))
+    def end(self, incarnation: int) -> list[Life]:
+        """The sinks of this incarnation are gone, and say nothing more. Returns the lives that the
+        source itself is not done with.
+        """
+        generations = self._generations.pop(incarnation, {})
         self._floors.pop(incarnation, None)
-        self.sweep()
+        lives = [life for lives in generations.values() for life in lives]
+        self._ended.update(dict.fromkeys(lives))
+        return [life for life in lives if not self.settle(life)]
 
-    def sweep(self) -> None:
-        """Drop what is over of the incarnations that are gone."""
-        for life in list(self._over()):
-            del self._ended[life], self._lives[life]
+    def settle(self, life: Life | None) -> bool:
+        """Drop the life if its sinks are gone, and the source is done with it."""
+        if life is None or life not in self._ended:
+            return False
+        endpoint = self._lives[life]
+        if not endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
+            return False
+        self.drop(life)
+        return True
 
-    def _over(self) -> Iterator[Life]:
-        for life in self._ended:
-            endpoint = self._lives[life]
-            if endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
-                yield life
+    def drop(self, life: Life) -> None:
+        """Forget a life whose sinks are gone."""
+        del self._ended[life], self._lives[life]
 
     def _drop(self, life: Life, floors: dict[str, int]) -> bool:
         endpoint = self._lives[life]

@@ -68,6 +68,9 @@ class Node(Shell):
             watcher()
         return step
 
+    def on_malformed(self, _who: str) -> None:
+        self.metrics.add("malformed_frames")
+
     def on_batch(self, peer: Peer, batch: Batch) -> None:
         for frame in batch.frames:
             try:

@@ -183,7 +183,12 @@ class PrefillNode(Node):
     def on_lost(self, peer: Peer, _why: str) -> None:
         """A sink's end is no event of a source: its engine refuses, or a wait ends."""
         self.metrics.add("lost_peers")
-        self._memory.end(peer.incarnation)
+        for life in self._memory.end(peer.incarnation):
+            sender: Sender = self.lives[life].owner
+            if sender.stage is Sending.UNKNOWN:  # as if its introduction had been lost
+                self._memory.drop(life)
+                self._stages[Sending.UNKNOWN] -= 1
+                _take_out(self._early, sender)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
         self._memory.raise_floor(peer.name, peer.incarnation, floor)
@@ -236,6 +241,7 @@ class PrefillNode(Node):
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
         sender.released = True
+        self._memory.settle(endpoint.life)
         if sender.on_released is not None:
             sender.on_released()
 
@@ -250,22 +256,20 @@ class PrefillNode(Node):
             sender.reason = sender.blame or "failed"
             begun = sender.stage is Sending.TRANSFERRING
             self.metrics.add("transfer_failed_reqs" if begun else "bootstrap_failed_reqs")
-            if endpoint.life is None:
+            if endpoint.life is None or sender.stage is Sending.UNKNOWN:
                 self._alone.append((self._now + self._timers.seconds["bootstrap_timeout"], sender))
+            self._memory.settle(endpoint.life)
         sender.stage = stage
 
     def _unbind(self) -> None:
-        """Drop the senders that failed before anybody met them, when nobody can still come.
+        """Drop what failed before the other side had come, when nobody can still come.
 
-        Until then whoever comes for their room is told of the failure, and need not wait for it.
+        Until then whoever comes for the room is told of the failure, and need not wait for it.
         """
         while self._alone and self._alone[0][0] < self._now:
             _, sender = self._alone.popleft()
-            waiting = self._unbound.get(sender.room)
-            if waiting and sender in waiting:
-                waiting.remove(sender)
-                if not waiting:
-                    del self._unbound[sender.room]
+            _take_out(self._unbound, sender)
+            _take_out(self._early, sender)
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         endpoint.owner.blame = self.blame(name)
@@ -284,3 +288,11 @@ class PrefillNode(Node):
     def on_close(self) -> None:
         self.plane.close()
 
+
+def _take_out(waiting: dict[int, deque[Sender]], sender: Sender) -> None:
+    """Let nobody be bound to this sender any more."""
+    of_room = waiting.get(sender.room)
+    if of_room and sender in of_room:
+        of_room.remove(sender)
+        if not of_room:
+            del waiting[sender.room]

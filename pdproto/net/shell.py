@@ -32,6 +32,8 @@ log = logging.getLogger("pdproto.net")
 OUT_FRAMES_MAX: Final = 4_096  # in one batch; the rest goes out in the next
 WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
 RECEIVED_MAX: Final = 256  # batches in one turn, so that timers are never starved
+PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more sockets
+NAMES_MAX: Final = 1_024  # of senders whose malformed batches are counted one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,9 @@ class Shell:
     def on_batch(self, peer: Peer, batch: Batch) -> None:
         raise NotImplementedError
 
+    def on_malformed(self, _who: str) -> None:
+        """Somebody has sent what is no batch."""
+
     def on_lost(self, peer: Peer, _why: str) -> None:
         raise NotImplementedError
 
@@ -155,12 +160,12 @@ class Shell:
         return 0
 
     def connect(self, name: str, endpoint: str) -> Peer:
-        """The peer of that name, at that endpoint."""
+        """The peer of that name, at that endpoint: whoever was elsewhere under it is gone."""
         peer = self.peers.get(name)
-        if peer is not None and peer.endpoint == endpoint and not peer.lost:
-            return peer
-        if peer is not None:
-            peer.socket.close(linger=0)
+        if peer is not None and not peer.lost:
+            if peer.endpoint == endpoint:
+                return peer
+            self._lose(peer, f"another has come in its place, at {endpoint}")
         now = monotonic()
         peer = Peer(name, endpoint, self._dealer(endpoint), [], 0.0, now)
         self.peers[name] = peer
@@ -234,7 +239,9 @@ class Shell:
             try:
                 self._take(who, frames, now)
             except RemoteProtocolError as error:
-                self.malformed[who] = self.malformed.get(who, 0) + 1
+                if who in self.malformed or len(self.malformed) < NAMES_MAX:
+                    self.malformed[who] = self.malformed.get(who, 0) + 1
+                self.on_malformed(who)
                 log.warning("node %s: dropped what %r sent: %s", self.name, who, error)
 
     def _take(self, who: str, frames: list[bytes], now: float) -> None:
@@ -249,17 +256,21 @@ class Shell:
         if not peer.lost and peer.incarnation not in (0, batch.incarnation):
             self._lose(peer, "it has restarted")
         if peer.lost:
-            peer = self.connect(peer.name, peer.endpoint)
+            peer = self.connect(peer.name, _endpoint(batch) or peer.endpoint)
         peer.incarnation, peer.heard = batch.incarnation, now
         self.on_batch(peer, batch)
 
     def _greeted(self, batch: Batch) -> Peer:
         """A peer that speaks first says, in its first frame, where it can be answered."""
-        for frame in batch.frames:
-            endpoint = getattr(frame, "endpoint", None)
-            if endpoint is not None:
-                return self.connect(batch.node, endpoint)
-        raise RemoteProtocolError("who speaks first introduces itself")
+        endpoint = _endpoint(batch)
+        if endpoint is None:
+            raise RemoteProtocolError("who speaks first introduces itself")
+        if len(self.peers) >= PEERS_MAX:
+            for name in self.lost_peers():
+                del self.peers[name]
+        if len(self.peers) >= PEERS_MAX:
+            raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
+        return self.connect(batch.node, endpoint)
 
     def _look_after_peers(self, now: float) -> None:
         for peer in list(self.peers.values()):
@@ -273,6 +284,7 @@ class Shell:
     def _lose(self, peer: Peer, why: str) -> None:
         peer.lost = True
         peer.out.clear()
+        peer.socket.close(linger=0)
         self._dirty.pop(peer.name, None)
         log.warning("node %s: lost connection to %s: %s", self.name, peer.name, why)
         self.on_lost(peer, why)
@@ -328,3 +340,9 @@ class Shell:
             socket.close()
             raise RemoteProtocolError(f"cannot connect to {endpoint!r}: {error}") from error
         return socket
+
+
+def _endpoint(batch: Batch) -> str | None:
+    """Where the peer listens, if one of its frames says so."""
+    endpoints = (getattr(frame, "endpoint", None) for frame in batch.frames)
+    return next((endpoint for endpoint in endpoints if endpoint is not None), None)
