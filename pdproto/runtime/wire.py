@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.spec.handoff import ends
+from pdproto.spec.handoff import ends, group
 from pdproto.spec.language.symbols import Message
 
 VERSION: Final = 1
@@ -29,6 +29,7 @@ CHUNKS_MAX: Final = 4_096
 PAGES_MAX: Final = 1 << 24
 ADDRESS_MAX: Final = 1_024
 METADATA_MAX: Final = 1 << 20
+PAYLOAD_MAX: Final = 1 << 20
 
 U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
@@ -104,7 +105,72 @@ class Drained(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
     message = ends.drained
 
 
-AnyFrame: TypeAlias = Introduce | Publish | Abort | Done | Failed | AbortAck | Drained
+class Request(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
+              tag="group.request"):
+    """The entry of a group to a rank. payload: what a rank has to know of the request."""
+
+    message = group.request
+    payload: Annotated[bytes, Meta(max_length=PAYLOAD_MAX)]
+
+
+class Vote(Frame, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A rank of a group to its entry. reason: of a rank that cannot take part, or go on."""
+
+    reason: Reason = ""
+
+
+class Ready(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.ready"):
+    message = group.ready
+
+
+class Dead(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.dead"):
+    message = group.dead
+
+
+class Ended(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.ended"):
+    message = group.done
+
+
+class Broke(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.broke"):
+    message = group.broke
+
+
+class Closed(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.closed"):
+    message = group.closed
+
+
+class Decided(Frame, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The entry of a group to a rank. number: of the decision, from 0 on."""
+
+    number: U63
+
+
+class Admit(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.admit"):
+    message = group.admit
+    slot: U63
+
+
+class Fail(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.fail"):
+    message = group.fail
+    reason: Reason
+
+
+class Release(Decided, frozen=True, array_like=True, forbid_unknown_fields=True,
+              tag="group.release"):
+    message = group.release
+
+
+class Drop(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.drop"):
+    message = group.drop
+    reason: Reason
+
+
+AnyVote: TypeAlias = Ready | Dead | Ended | Broke | Closed
+AnyDecision: TypeAlias = Admit | Fail | Release | Drop
+GroupFrame: TypeAlias = Request | AnyVote | AnyDecision
+AnyFrame: TypeAlias = (
+    Introduce | Publish | Abort | Done | Failed | AbortAck | Drained | GroupFrame
+)
 FRAMES: Final[Mapping[str, type[Frame]]] = {
     kind.message.name: kind
     for kind in (Introduce, Publish, Abort, Done, Failed, AbortAck, Drained)
