@@ -1,0 +1,70 @@
+"""`pdproto handoff`: real processes, real sockets, a registry, every byte verified."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+
+def handoff(*options: str, seconds: float = 240.0) -> dict[str, Any]:
+    """Run the command, which must end well, and return its numbers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--json", "-", *options],
+        capture_output=True, text=True, timeout=seconds, check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    numbers: dict[str, Any] = json.loads(done.stdout)
+    assert numbers["complaints"] == []
+    assert numbers["verified_bytes"] > 0
+    return numbers
+
+
+def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted() -> None:
+    """Both sides agree, nothing is left, and nobody fails but who was aborted."""
+    numbers = handoff("--requests", "120", "--abort-rate", "0.2")
+    assert 0 < numbers["failed"] < 60
+    assert set(numbers["reasons"]) <= {
+        "the client has left", "prefill-0-0-0: the client has left",
+        "decode-0: the client has left",
+    }
+
+
+@pytest.mark.slow
+def test_m4_stages_and_tensor_ranks_hand_over_their_parts() -> None:
+    numbers = handoff("--requests", "60", "--pp", "2", "--tp", "2")
+    assert len(numbers["ranks"]) == 6
+
+
+@pytest.mark.slow
+def test_m1_3_context_ranks_fill_their_own_pages_over_tcp() -> None:
+    numbers = handoff("--requests", "60", "--cp", "2", "--engine", "tcp", "--abort-rate", "0")
+    assert numbers["succeeded"] == 60
+
+
+@pytest.mark.slow
+def test_m1_4_a_killed_rank_is_noticed_and_comes_back() -> None:
+    """What was under way fails with the reason; what comes after the restart succeeds."""
+    numbers = handoff("--requests", "150", "--abort-rate", "0", "--kill")
+    assert numbers["restarted"] == ["prefill-0-0-0"]
+    assert any("lost connection to prefill-0-0-0" in reason for reason in numbers["reasons"])
+    assert numbers["succeeded"] > 60
+
+
+def test_with_no_traffic_every_gauge_is_zero() -> None:
+    """M4.3: queue depths, leases and pages return to zero on every rank."""
+    numbers = handoff("--requests", "30")
+    for rank in numbers["ranks"].values():
+        assert {name: value for name, value in rank.items() if name.startswith("num_") and value} \
+            == {}
+
+
+def test_bad_options_are_one_clear_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--page-bytes", "12"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "multiple of 8" in done.stderr
