@@ -110,7 +110,7 @@ class Registry:
         server, rank = self._server_for(request), request.rank
         self._enroll(server, request)
         number = server.number(request)
-        step = taken(server.ranks, self.rows, "register", rank, (number, rank))
+        step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
         if not any(message is bootstrap.recorded for message, _ in step.sent):
             raise RefusedError(409, f"incarnation: {number} of {rank} has been struck out, or a "
                                     f"later run has registered")
@@ -132,7 +132,7 @@ class Registry:
     def deregister(self, request: Run) -> None:
         """Strike a run out. Raises RefusedError for a rank that this server does not have."""
         server, rank = self._known(request.rank), request.rank
-        taken(server.ranks, self.rows, "goodbye", rank, (request.incarnation, rank))
+        taken(server.ranks, self.rows, bootstrap.goodbye, rank, (request.incarnation, rank))
         early = server.early[rank]
         if request.incarnation not in server.runs[rank] and request.incarnation not in early:
             early.append(request.incarnation)
@@ -142,7 +142,7 @@ class Registry:
     def look_up(self, rank: Rank) -> Address:
         """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
         server = self._known(rank)
-        step = taken(server.ranks, self.rows, "lookup", None, None, rank)
+        step = taken(server.ranks, self.rows, bootstrap.lookup, None, None, rank)
         for message, arguments in step.sent:
             if message is bootstrap.located:
                 number, _ = arguments[3]
@@ -202,7 +202,7 @@ class Registry:
         for rank, number in list(server.silent(now, self.limits.silent_s)):
             log.warning("%s has given no sign of life: struck out", rank)
             element = (number, rank)
-            taken(server.ranks, self.rows, "unheard", rank, element)
+            taken(server.ranks, self.rows, bootstrap.unheard, rank, element)
             fired(server.ranks, self.rows, "expire", p=rank, e=element)
         server.rooms.end_old(now)
 

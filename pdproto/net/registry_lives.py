@@ -59,9 +59,9 @@ class PrefillRooms:
         both ranks and the switch, if decode would look for it elsewhere.
         """
         if named is None:
-            step = self._machine.receive("prompt", life, self.rank)
+            step = self._machine.receive(routing.prompt, life, self.rank)
         else:
-            step = self._machine.receive("prompt_named", life, self.rank, named)
+            step = self._machine.receive(routing.prompt_named, life, self.rank, named)
         if self._machine.value(routing.conflict, self.rank, life) is not True:
             return Outcome(step.row, step.sent)
         return Outcome(step.row, step.sent, self._conflict(life, named))
@@ -77,11 +77,11 @@ class PrefillRooms:
 
     def disown(self, life: RoomLife, by: int) -> Outcome:
         """Another rank has failed a room that decode will ask for here."""
-        return self._then(life, self._machine.receive("disown", by, life, self.rank))
+        return self._then(life, self._machine.receive(routing.disown, by, life, self.rank))
 
     def knock(self, life: RoomLife) -> Outcome:
         """Decode has come for a room. It is answered when the room is known: met, or refused."""
-        return self._then(life, self._machine.receive("meet", life, self.rank))
+        return self._then(life, self._machine.receive(routing.meet, life, self.rank))
 
     def stop_waiting(self, life: RoomLife) -> Outcome:
         """The wait for decode has ended (timer no_decode)."""
@@ -115,16 +115,16 @@ class DecodeRooms:
         self._machine: Final = Shared(
             dp_rank.RECEIVER, None, {Group: range(ranks)}, {routing.modulo: _modulo(ranks)}
         )
-        self._machine.receive("keeps_rule" if follows_rule else "keeps_list")
+        self._machine.receive(routing.keeps_rule if follows_rule else routing.keeps_list)
 
     def want(self, life: RoomLife, named: int | None = None) -> Outcome:
         """A request has arrived. Its rank is, in this order: the one that it names, the only one,
         room modulo ranks, or what the registry answers.
         """
         if named is None:
-            step = self._machine.receive("wanted", life)
+            step = self._machine.receive(routing.wanted, life)
         else:
-            step = self._machine.receive("wanted_named", life, named)
+            step = self._machine.receive(routing.wanted_named, life, named)
         rows, sent = _rows_and_sent(step)
         for row in ("resolve_alone", "resolve_by_rule", "ask"):
             more, also = _rows_and_sent(self._machine.fire(row, h=life))
@@ -141,7 +141,7 @@ class DecodeRooms:
     def failed(self, life: RoomLife) -> bool:
         return self._machine.value(routing.phase, life) is routing.Phase.FAILED
 
-    def hear(self, message: str, *arguments: Any) -> Outcome:
+    def hear(self, message: AnyMessage, *arguments: Any) -> Outcome:
         """The registry answers or a rank does: answer, gone, met, refuse.
 
         Raises RemoteProtocolError for what only a faulty peer says.
@@ -172,9 +172,9 @@ class DecodeRooms:
             answer = client.query_rooms(rooms, generations)
             for life in some:
                 if life[0] in answer.dp_ranks:
-                    self.hear("answer", life, answer.dp_ranks[life[0]])
+                    self.hear(routing.answer, life, answer.dp_ranks[life[0]])
                 elif life[0] in answer.gone:
-                    self.hear("gone", life)
+                    self.hear(routing.gone, life)
         return before - len(self.asking)
 
 

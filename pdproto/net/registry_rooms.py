@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.net.registry_wire import FullAnswer, RefusedError, Room, Rooms
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.store import AnyMessage, Shared, Step
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.roles import Life
 from pdproto.spec.handoff.timers import WAITS
@@ -33,7 +33,7 @@ class Limits:
     rooms_max: int = 1_000_000
 
 
-def taken(machine: Shared, rows: Fired, message: str, *arguments: Any) -> Step:
+def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> Step:
     """Give a machine a message. Raises RefusedError for what only a faulty client sends."""
     try:
         step = machine.receive(message, *arguments)
@@ -82,7 +82,7 @@ class RoomBook:
     def enroll(self, group: int, *, publishes: bool) -> None:
         """Hear whether a data-parallel rank publishes its rooms."""
         message = routing.enroll_published if publishes else routing.enroll_rule
-        self._take(message.name, group)
+        self._take(message, group)
         for row in ("open_by_rule", "open_by_list"):
             step = fired(self._machine, self._rows, row)
             sent = [] if step is None else [one for one, _ in step.sent]
@@ -97,14 +97,14 @@ class RoomBook:
             self._counted[request.bootstrap_room] = life[2] + 1
             life = self._life(request.bootstrap_room, None)
         self._begin(life, now)
-        self._take("publish", life, request.dp_rank)
+        self._take(routing.publish, life, request.dp_rank)
 
     def retire(self, request: Room, now: float) -> None:
         """Strike a room out. Raises RefusedError if there is no such rank."""
         self._check(request)
         life = self._life(request.bootstrap_room, request.generation)
         self._begin(life, now)
-        self._take("retire", life, request.dp_rank)
+        self._take(routing.retire, life, request.dp_rank)
 
     def query(self, request: Rooms, now: float) -> FullAnswer:
         """Which ranks run the rooms. Those that are not known yet are kept, and left out."""
@@ -113,7 +113,7 @@ class RoomBook:
         for room, generation in request.lives():
             life = self._life(room, generation)
             self._begin(life, now)
-            self._take("query", life)
+            self._take(routing.query, life)
             if life in self._answers:
                 rank = self._answers[life]
                 if rank is None:
@@ -127,14 +127,14 @@ class RoomBook:
         for room, generation in request.lives():
             life = self._life(room, generation)
             if life in self._open:
-                self._take("withdraw", life)
+                self._take(routing.withdraw, life)
 
     def end_old(self, now: float) -> None:
         """End and forget what has been kept for long enough."""
         while self._ages and self._ages[0][0] + self.limits.room_s <= now:
             self._end(self._ages.popleft()[1])
 
-    def _take(self, message: str, *arguments: Any) -> Step:
+    def _take(self, message: AnyMessage, *arguments: Any) -> Step:
         step = taken(self._machine, self._rows, message, *arguments)
         for sent, about in step.sent:
             if sent is routing.answer:
@@ -163,9 +163,9 @@ class RoomBook:
         """Say what the clients of this life have not said, and forget it (rule 2)."""
         for group in self._groups:
             if self._machine.value(routing.entry, life, group) is routing.Entry.KNOWN:
-                self._take("retire", life, group)
+                self._take(routing.retire, life, group)
         if self._machine.value(routing.question, life) is routing.Question.PENDING:
-            self._take("withdraw", life)
+            self._take(routing.withdraw, life)
         self._machine.forget(Life, life)
         self._answers.pop(life, None)
         self._open.discard(life)

@@ -19,6 +19,7 @@ Key: TypeAlias = tuple[Any, ...]
 class Index:
     """Which stored cells have one of these values, by the elements in the bound positions.
 
+    values: a tuple, for members of an enum are found faster by identity than by hash.
     buckets: bound elements -> cells, in the order in which they came to be. None is ever empty.
     """
 
@@ -26,7 +27,7 @@ class Index:
 
     def __init__(self, bound: tuple[int, ...], values: frozenset[Value]) -> None:
         self.bound: Final = bound
-        self.values: Final = values
+        self.values: Final = tuple(values)
         self.bucket_of: Final = projection(bound)
         self.buckets: Final[dict[Key, dict[Key, None]]] = {}
 
@@ -98,22 +99,24 @@ class Cells:
             return True
         return self.values.get(key, self.default)
 
-    def write(self, key: Key, value: Value) -> None:
-        """Give the cell a value, and every index its due."""
+    def write(self, key: Key, value: Value) -> bool:
+        """Give the cell a value, and every index its due. Returns whether it had another."""
         if self.floor is not None:
-            self._write_above(self.floor, key)
-            return
+            return self._write_above(self.floor, key)
         before = self.values.get(key, self.default)
+        if before is value:
+            return False
         for index in self.indices.values():
             if value in index.values:
                 if before not in index.values:
                     index.add(key)
             elif before in index.values:
                 index.discard(key)
-        if value == self.default:
+        if value is self.default:
             self._take_out(key)
         else:
             self._put_in(key, value)
+        return True
 
     def write_everywhere(self, value: Value) -> None:
         """Give every cell this value, also those of elements that nobody has met yet."""
@@ -165,18 +168,21 @@ class Cells:
             for index in self._places.values():
                 index.discard(key)
 
-    def _write_above(self, floor: Floor, key: Key) -> None:
+    def _write_above(self, floor: Floor, key: Key) -> bool:
         rest = floor.rest_of(key)
         at = floor.at.get(rest, 0)
+        if key[floor.place] < at or key in self.values:
+            return False
         if key[floor.place] > at:
             self._put_in(key, True)
-            return
+            return True
         above = list(key)
         above[floor.place] = at + 1
         while tuple(above) in self.values:
             self._take_out(tuple(above))
             above[floor.place] += 1
         floor.at[rest] = above[floor.place]
+        return True
 
 
 def projection(places: tuple[int, ...]) -> Callable[[Key], Key]:

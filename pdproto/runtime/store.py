@@ -16,9 +16,8 @@ Rule 4: ids are fresh. What is forgotten reads as initial, so an id that comes a
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from pdproto.runtime.cells import Cells, Floor, Key
 from pdproto.runtime.compile import Writer
@@ -53,8 +52,7 @@ Predicate: TypeAlias = Callable[..., bool]
 SHOWN_MAX: Final = 20  # cells in a repr
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What an event did. row: the row that fired; an "ignore" or a "reject" only judges.
 
     A message that no row is about, but that guards read, is noted: row is "" then.
@@ -175,7 +173,7 @@ class Shared:
         except ProtocolError:
             noted.write(arguments, False)
             raise
-        return replace(step, changed=(*step.changed, (noted.symbol, arguments, True)))
+        return step._replace(changed=(*step.changed, (noted.symbol, arguments, True)))
 
     def call(
         self, name: str, *arguments: Hashable, choose: Mapping[str, Any] | None = None
@@ -223,7 +221,10 @@ class Shared:
     ) -> Step:
         for row in trigger.rows:
             given = arguments if row.whole else tuple([arguments[place] for place in row.places])
-            found = row.found(given, choose)
+            if row.search is None:
+                found = given if row.guard(*given) else None
+            else:
+                found = row.found(given, choose)
             if found is not None:
                 return self._fired(row, found)
         if trigger.noted is not None and not trigger.rows:
@@ -236,9 +237,7 @@ class Shared:
         for cells, key, value in changes:
             if key is None:
                 cells.write_everywhere(value)
-            elif cells.read(key) != value:
-                cells.write(key, value)
-            else:
+            elif not cells.write(key, value):
                 continue
             changed.append((cells.symbol, key, value))
         for message, arguments in sent:
@@ -267,8 +266,7 @@ class Shared:
             raise LocalProtocolError(f"{value!r} is no value of {symbol.signature}")
         if cells.floor is not None and value is not True:
             raise LocalProtocolError(f"{symbol}{key!r} is never taken back")
-        if cells.read(key) != value:
-            cells.write(key, value)
+        cells.write(key, value)
 
     def forget(self, sort: type[Sort], element: Hashable) -> None:
         """Drop every cell of an element that has concluded.

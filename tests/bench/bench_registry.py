@@ -18,7 +18,7 @@ from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import RegistryClient
 from pdproto.net.registry_lives import DecodeRooms, PrefillRooms, post
 from pdproto.net.registry_wire import Registration
-from pdproto.runtime.store import Shared
+from pdproto.runtime.store import AnyMessage, Shared
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.roles import Life
 
@@ -96,9 +96,9 @@ def events(name: str, event: Callable[[Shared, int], object], machine: Shared) -
     print(f"{name:34} {EVENTS / (perf_counter() - began):10,.0f} events/s", flush=True)  # noqa: T201
 
 
-def told(message: str) -> Callable[[Shared, int], object]:
+def told(message: AnyMessage) -> Callable[[Shared, int], object]:
     """The event that this message is about one life."""
-    if message == "query":
+    if message is routing.query:
         return lambda machine, life: machine.receive(message, life)
     return lambda machine, life: machine.receive(message, life, life % RANKS)
 
@@ -109,8 +109,8 @@ def main() -> int:
     measure("force-query, room by room", 1, force_query=True)
     measure(f"force-query, asked {BATCH} at a time", BATCH, force_query=True)
     machine = Shared(dp_rank.REGISTRY, bounded={routing.Group: range(RANKS)})
-    machine.receive("enroll_published", 0)
-    for message in ("publish", "query", "retire"):
+    machine.receive(routing.enroll_published, 0)
+    for message in (routing.publish, routing.query, routing.retire):
         events(f"table alone: {message}", told(message), machine)
     events("table alone: forget", lambda m, life: m.forget(Life, life), machine)
     return 0

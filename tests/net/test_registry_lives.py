@@ -78,7 +78,7 @@ def test_m2_2_a_room_on_the_wrong_rank_fails_at_once_and_names_both(
     assert prefill[1].knock(LIFE).row == "hear_knock"
     turned_away = prefill[1].disown(LIFE, by=0)
     assert turned_away.sent == ((routing.refuse, (1, LIFE)),)
-    assert decode.hear("refuse", 1, LIFE).row == "be_turned_away"
+    assert decode.hear(routing.refuse, 1, LIFE).row == "be_turned_away"
     assert decode.failed(LIFE)
 
 
@@ -105,7 +105,7 @@ def test_m2_3_with_forced_queries_every_room_is_found(client: RegistryClient) ->
     assert [decode.rank_of(life) for life in lives] == [0, 0, 0, 0, 1, 1, 1, 1]
     met = prefill[0].knock(lives[0])
     assert met.row == "hear_knock greet tidy_up"
-    decode.hear("met", 0, lives[0])
+    decode.hear(routing.met, 0, lives[0])
     assert post(client, met.sent) == 1
 
 
@@ -119,7 +119,7 @@ def test_m2_4_without_a_conflict_the_rule_costs_no_request(
         sent = [*prefill[room % RANKS].put(life).sent, *decode.want(life).sent]
         assert decode.rank_of(life) == room % RANKS
         sent += prefill[room % RANKS].knock(life).sent
-        decode.hear("met", room % RANKS, life)
+        decode.hear(routing.met, room % RANKS, life)
         assert post(client, sent) == 0
         prefill[room % RANKS].forget(life)
         decode.forget(life)
@@ -156,8 +156,8 @@ def test_m2_5_a_room_that_never_comes_ends_by_the_clock(
 def test_an_answer_that_nobody_asked_for_is_the_peers_fault() -> None:
     decode = DecodeRooms(RANKS, follows_rule=True)
     with pytest.raises(RemoteProtocolError, match="reject_answer_idle"):
-        decode.hear("answer", LIFE, 0)
+        decode.hear(routing.answer, LIFE, 0)
     decode.want(LIFE)
     with pytest.raises(RemoteProtocolError, match="9 is no Group"):
-        decode.hear("met", 9, LIFE)
-    assert decode.hear("refuse", 1, LIFE).row == "be_turned_away"
+        decode.hear(routing.met, 9, LIFE)
+    assert decode.hear(routing.refuse, 1, LIFE).row == "be_turned_away"

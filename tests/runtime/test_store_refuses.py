@@ -117,11 +117,11 @@ def test_who_is_at_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="takes no message 'hello'"):
         machine.receive("hello")
     with pytest.raises(RemoteProtocolError, match="another instance"):
-        machine.receive("request", 0, 7)
+        machine.receive(group.request, 0, 7)
     with pytest.raises(RemoteProtocolError, match="9 is no Rank"):
-        machine.receive("gone", 9, 1)
+        machine.receive(group.gone, 9, 1)
     with pytest.raises(LocalProtocolError, match="it takes 2 arguments"):
-        machine.receive("request", 1)
+        machine.receive(group.request, 1)
     with pytest.raises(LocalProtocolError, match="no call 'hello'"):
         machine.call("hello")
     with pytest.raises(LocalProtocolError, match="has no row in rank"):
@@ -132,7 +132,7 @@ def test_who_is_at_fault() -> None:
         machine.fire("give_up", x=7)
     with pytest.raises(LocalProtocolError, match="needs h"):
         machine.fire("give_up")
-    assert machine.receive("admit", 1, 0, 7, 0).kind == "reject"
+    assert machine.receive(group.admit, 1, 0, 7, 0).kind == "reject"
     assert machine.fire("give_up", h=7) is None
     assert repr(machine) == "rank(k1): as at first"
 
@@ -151,9 +151,9 @@ def test_only_what_others_write_can_be_set() -> None:
 
 def test_a_message_that_only_guards_read_is_noted() -> None:
     machine = Shared(registry.REGISTRY, bounded={Source: range(1)})
-    machine.receive("register", 0, 5)
+    machine.receive(bootstrap.register, 0, 5)
     assert machine.fire("expire", p=0, e=5) is None
-    step = machine.receive("unheard", 0, 5)
+    step = machine.receive(bootstrap.unheard, 0, 5)
     assert (step.row, step.changed) == ("", ((bootstrap.unheard, (0, 5), True),))
     expired = machine.fire("expire", p=0)
     assert expired is not None
@@ -163,11 +163,11 @@ def test_a_message_that_only_guards_read_is_noted() -> None:
 def test_only_what_has_concluded_is_forgotten() -> None:
     """By the declared edges, and by what is still held; then the life reads as initial."""
     machine = Shared(dp_rank.REGISTRY, bounded={routing.Group: range(2)})
-    machine.receive("enroll_published", 0)
-    machine.receive("publish", 7, 1)
+    machine.receive(routing.enroll_published, 0)
+    machine.receive(routing.publish, 7, 1)
     with pytest.raises(LocalProtocolError, match="known: it has not concluded"):
         machine.forget(Life, 7)
-    machine.receive("retire", 7, 1)
+    machine.receive(routing.retire, 7, 1)
     machine.forget(Life, 7)
     assert machine.value(routing.entry, 7, 1) is routing.Entry.NEVER
     with pytest.raises(LocalProtocolError, match="bounded"):
@@ -182,7 +182,7 @@ def test_what_is_held_is_not_forgotten() -> None:
     prefill.call("submit", 7)
     prefill.fire("reserve_early", h=7)
     prefill.call("abort_prefill", 7)
-    with pytest.raises(LocalProtocolError, match=r"slot.* holds still"):
+    with pytest.raises(LocalProtocolError, match=f"{attempts.slot}.* holds still"):
         prefill.forget(Life, 7)
     assert prefill.fire("release", h=7) is not None
     prefill.forget(Life, 7)
@@ -191,7 +191,7 @@ def test_what_is_held_is_not_forgotten() -> None:
 
 def test_a_number_is_forgotten_only_below_the_floor() -> None:
     rank = Shared(group.RANK, (0,), {group.Rank: range(1)})
-    rank.receive("fail", 0, 0, 7)
+    rank.receive(group.fail, 0, 0, 7)
     with pytest.raises(LocalProtocolError, match="has not come so far"):
         rank.forget(group.Decision, 1)
     rank.forget(group.Decision, 0)
@@ -200,9 +200,9 @@ def test_a_number_is_forgotten_only_below_the_floor() -> None:
 
 def test_a_current_run_is_not_forgotten() -> None:
     machine = Shared(registry.REGISTRY, bounded={Source: range(1)})
-    machine.receive("register", 0, 5)
+    machine.receive(bootstrap.register, 0, 5)
     with pytest.raises(LocalProtocolError, match="current: it has not concluded"):
         machine.forget(Incarnation, 5)
-    machine.receive("goodbye", 0, 5)
+    machine.receive(bootstrap.goodbye, 0, 5)
     machine.forget(Incarnation, 5)
     assert len(machine) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pdproto.runtime.store import Shared
-from pdproto.spec.handoff import attempts, dp_rank, group, routing
+from pdproto.spec.handoff import attempts, dp_rank, ends, group, routing
 from pdproto.spec.handoff.roles import Attempt, Life, Slot
 from pdproto.spec.handoff.sink import POOL
 
@@ -36,15 +36,18 @@ def work(action: Callable[[], object]) -> int:
 
 def rooms(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
     machine = Shared(dp_rank.REGISTRY, bounded={routing.Group: range(4)})
-    machine.receive("enroll_published", 0)
+    machine.receive(routing.enroll_published, 0)
     for life in range(lives):
-        machine.receive("publish" if life % 2 else "query", *((life, 1) if life % 2 else (life,)))
+        if life % 2:
+            machine.receive(routing.publish, life, 1)
+        else:
+            machine.receive(routing.query, life)
     new = lives + 1
     return machine, [
-        lambda: machine.receive("publish", new, 2),
-        lambda: machine.receive("query", new),
-        lambda: machine.receive("retire", new, 2),
-        lambda: machine.receive("publish", 2, 3),
+        lambda: machine.receive(routing.publish, new, 2),
+        lambda: machine.receive(routing.query, new),
+        lambda: machine.receive(routing.retire, new, 2),
+        lambda: machine.receive(routing.publish, 2, 3),
         lambda: machine.forget(Life, new),
         lambda: machine.fire("open_by_list"),
     ]
@@ -57,9 +60,9 @@ def entry(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
         two = 2 * life
         return [
             lambda: machine.call("submit", life),
-            lambda: (machine.receive("ready", 0, life), machine.receive("ready", 1, life)),
+            lambda: (machine.receive(group.ready, 0, life), machine.receive(group.ready, 1, life)),
             lambda: machine.fire("decide_admit", n=two, h=life, m=life),
-            lambda: (machine.receive("done", 0, life), machine.receive("done", 1, life)),
+            lambda: (machine.receive(group.done, 0, life), machine.receive(group.done, 1, life)),
             lambda: machine.fire("decide_release", n=two + 1, h=life, m=[life]),
         ]
 
@@ -78,12 +81,12 @@ def rank(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
 
     def run(life: int) -> list[Callable[[], object]]:
         return [
-            lambda: machine.receive("request", 1, life),
+            lambda: machine.receive(group.request, 1, life),
             lambda: machine.call("prepared", life),
             lambda: machine.call("bootstrapped", life),
-            lambda: machine.receive("admit", 1, life, life, life),
-            lambda: machine.receive("admit", 1, life, life, life),
-            lambda: machine.receive("admit", 1, life + 5, life, life),
+            lambda: machine.receive(group.admit, 1, life, life, life),
+            lambda: machine.receive(group.admit, 1, life, life, life),
+            lambda: machine.receive(group.admit, 1, life + 5, life, life),
         ]
 
     for life in range(lives):
@@ -101,7 +104,7 @@ def prefill(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
     def run(life: int) -> list[Callable[[], object]]:
         return [
             lambda: machine.call("submit", life),
-            lambda: machine.receive("publish", life),
+            lambda: machine.receive(attempts.publish, life),
             lambda: machine.fire("reserve", h=life),
             lambda: machine.fire("start", h=life),
             lambda: machine.fire("run_again", h=life, k=0, a=0),
@@ -118,15 +121,13 @@ def prefill(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
 
 def pool(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
     machine = Shared(POOL, (0,))
-    memory, lease = (next(s for s in machine._cells if s.name == n) for n in ("memory", "lease"))
-    asked = memory.values[1]
     names = machine._rows["grant"].names[1:]
 
     def grant(life: int) -> list[Callable[[], object]]:
         return [
-            lambda: machine.set(memory, (0, life), asked),
+            lambda: machine.set(ends.memory, (0, life), ends.Memory.ASKED),
             lambda: machine.fire("grant", h=life, **{name: [0, 1, life] for name in names}),
-            lambda: machine.value(lease, 0, life, life),
+            lambda: machine.value(ends.lease, 0, life, life),
         ]
 
     for life in range(lives):
@@ -154,13 +155,12 @@ def test_memory_is_what_is_open() -> None:
     machine, _ = rank(FEW)
     for life in range(FEW):
         machine.call("transferred", life)
-        machine.receive("release", 1, FEW + life, life)
+        machine.receive(group.release, 1, FEW + life, life)
         machine.forget(Life, life)
     assert len(machine) == 0
-    applied = next(symbol for symbol in machine._cells if symbol.name == "applied")
-    assert machine.value(applied, 1, 0)
-    assert machine.value(applied, 1, 2 * FEW - 1)
-    assert not machine.value(applied, 1, 2 * FEW)
+    assert machine.value(group.applied, 1, 0)
+    assert machine.value(group.applied, 1, 2 * FEW - 1)
+    assert not machine.value(group.applied, 1, 2 * FEW)
 
 
 def test_a_hundred_thousand_lives() -> None:
