@@ -32,6 +32,7 @@ from pdproto.spec.handoff.roles import Incarnation, Source
 
 log = logging.getLogger("pdproto.registry")
 
+OURS: Final = ("version", "capabilities")  # of a Topology; SGLang has no such fields
 EARLY_MAX: Final = 8  # goodbyes of runs that never registered, kept for one rank
 
 
@@ -149,27 +150,31 @@ class Registry:
                 return server.runs[rank][number].address
         raise RefusedError(503, self.missing())
 
-    def look_up_all(self) -> list[Located]:
-        """Where all ranks are. Raises RefusedError (503) if any is missing."""
-        if self._server is None:
-            raise RefusedError(503, self.missing())
-        return [Located(*rank, self.look_up(rank)) for rank in self._server.runs]
-
     def info(self) -> dict[str, Any]:
-        """What decode wants to know of the server. Raises RefusedError (503) until it is ready."""
+        """What decode wants to know of the server, in SGLang's fields and no others, for its client
+        takes no others. Raises RefusedError (503) until the server is ready.
+        """
         server = self._server
         if server is None or not self.ready:
             raise RefusedError(503, self.missing())
         topology = server.topology
         shown = {name: getattr(topology, name) for name in topology.__struct_fields__}
-        return {**shown, "follow_bootstrap_room": server.rooms.keeps_rule}
+        return {
+            **{name: value for name, value in shown.items() if name not in OURS},
+            "follow_bootstrap_room": server.rooms.keeps_rule,
+        }
+
+    def directory(self) -> dict[str, Any]:
+        """The server and where all its ranks are. Raises RefusedError (503) if any is missing."""
+        info, server = self.info(), self._known_server()
+        ours = {name: getattr(server.topology, name) for name in OURS}
+        ranks = [Located(*rank, self.look_up(rank)) for rank in server.runs]
+        return {"server": {**info, **ours}, "ranks": ranks}
 
     @property
     def rooms(self) -> RoomBook:
         """The rooms of the server. Raises RefusedError (503) before any rank has registered."""
-        if self._server is None:
-            raise RefusedError(503, self.missing())
-        return self._server.rooms
+        return self._known_server().rooms
 
     @property
     def ready(self) -> bool:
@@ -231,7 +236,7 @@ class Registry:
         for name in topology.__struct_fields__:
             ours, theirs = getattr(server.topology, name), getattr(topology, name)
             if ours != theirs:
-                status = 409 if name in ("version", "capabilities") else 400
+                status = 409 if name in OURS else 400
                 raise RefusedError(status, f"{name}: {request.rank} says {theirs!r}, and the ranks "
                                       f"before it {ours!r}")
         return server
@@ -245,9 +250,13 @@ class Registry:
                 409, f"force_query: {request.rank} says {said}; {self.missing()}"
             )
 
-    def _known(self, rank: Rank) -> Server:
+    def _known_server(self) -> Server:
         if self._server is None:
             raise RefusedError(503, self.missing())
-        if rank not in self._server.runs:
-            raise RefusedError(404, f"there is no {rank}")
         return self._server
+
+    def _known(self, rank: Rank) -> Server:
+        server = self._known_server()
+        if rank not in server.runs:
+            raise RefusedError(404, f"there is no {rank}")
+        return server

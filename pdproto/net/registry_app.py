@@ -143,7 +143,7 @@ class RegistryApp:
         return _json(self.registry.look_up(Rank(*places)))
 
     async def _ranks(self, _: web.Request) -> web.Response:
-        return _json({"server": self.registry.info(), "ranks": self.registry.look_up_all()})
+        return _json(self.registry.directory())
 
     async def _publish(self, request: web.Request) -> web.Response:
         room = read(await request.read(), Room)

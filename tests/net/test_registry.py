@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pdproto.net.registry import Registry
 from pdproto.net.registry_app import RegistryServer
@@ -30,6 +32,7 @@ from pdproto.net.registry_wire import (
     Room,
     Rooms,
     Run,
+    read,
 )
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import VERSION
@@ -293,7 +296,13 @@ def test_sglang_registers_and_looks_up(server: RegistryServer) -> None:
     assert sglang(server, "GET", every)[0] == 503
     assert register(1, 7001) == (200, "OK")
     info = json.loads(sglang(server, "GET", every)[1])
-    assert (info["page_size"], info["follow_bootstrap_room"]) == (64, True)
+    assert info == {
+        "attn_tp_size": 2, "attn_cp_size": 1, "dp_size": 1, "pp_size": 1, "page_size": 64,
+        "kv_cache_dtype": "auto", "kv_layout": None, "dsv41_spec_layout": None,
+        "follow_bootstrap_room": True, "enable_dsa_cache_layer_split": False,
+        "enable_kv_cache_sharding": False, "prefill_http_port": 30000,
+        "decode_allocation_policy": "early",
+    }
     assert json.loads(sglang(server, "GET", one.format(1))[1])["rank_port"] == 7001
     assert sglang(server, "GET", one.format(2))[0] == 404
     assert sglang(server, "GET", "/health") == (200, "OK")
@@ -381,6 +390,58 @@ def test_ranks_of_another_version_or_with_other_capabilities_are_refused(
         client.register(prefill(1, version=99))
     with pytest.raises(RefusedError, match=r"page_size: .* says 64"):
         client.register(prefill(1, capabilities=("direct",), page_size=64))
+
+
+def test_a_decode_node_of_another_version_is_refused(
+    client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself, with both versions named: it has nothing to gain from going on."""
+    client.register(prefill(0, of=1))
+    monkeypatch.setattr("pdproto.net.registry_client.VERSION", 99)
+    with pytest.raises(RefusedError, match=f"speaks {VERSION}, and this node 99"):
+        client.look_up_all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kind=st.sampled_from([Registration, Run, Room, Rooms]),
+    body=st.binary(max_size=200) | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda parts: st.lists(parts, max_size=3) | st.dictionaries(
+            st.sampled_from([*Registration.__struct_fields__, *Run.__struct_fields__,
+                             *Room.__struct_fields__, *Rooms.__struct_fields__]),
+            parts, max_size=20,
+        ),
+        max_leaves=20,
+    ).map(lambda value: json.dumps(value).encode()),
+)
+def test_any_bytes_are_a_body_or_a_refusal(kind: type[Any], body: bytes) -> None:
+    refusals = []
+    try:
+        assert isinstance(read(body, kind), kind)
+    except RefusedError as refused:
+        refusals.append(refused)
+    assert all(refused.status == 400 for refused in refusals)
+    assert all(refused.reason.startswith(kind.__name__) for refused in refusals)
+
+
+def test_metrics_tell_what_has_happened(server: RegistryServer, client: RegistryClient) -> None:
+    """Ranks, rows of the tables, requests by route and status."""
+    client.register(prefill(0))
+    client.register(prefill(1))
+    with pytest.raises(NotFoundError):
+        client.keep_alive(Run(0, 0, 0, 0, incarnation=99))
+    metrics = sglang(server, "GET", "/metrics")[1]
+    for line in (
+        "pdproto_registry_ranks 2.0",
+        "pdproto_registry_ready 1.0",
+        "pdproto_registry_rooms 0.0",
+        'pdproto_registry_rows_total{row="record"} 2.0',
+        'pdproto_registry_rows_total{row="complete"} 1.0',
+        'pdproto_registry_requests_total{method="PUT",route="/route",status="200"} 2.0',
+        'pdproto_registry_requests_total{method="POST",route="/keepalive",status="404"} 1.0',
+    ):
+        assert line in metrics
 
 
 def test_a_server_of_another_shape_may_follow_when_all_ranks_are_gone(

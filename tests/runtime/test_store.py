@@ -124,7 +124,7 @@ def random_state(case: Case, symbols: list[Symbol], random_: random.Random) -> S
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_a_walk_of_the_system_is_followed(name: str, data: st.DataObject) -> None:
     """Whatever the system does, the machine takes the same rows to the same state."""
