@@ -1,0 +1,300 @@
+"""Propositional clauses of literals over constants: which number is which fact, and the axioms.
+
+A relation at its constants is one propositional variable, a function one for each value. That two
+constants are one element is a variable too, so that every identification is covered at once:
+axioms make it an equivalence that all symbols respect. An ordered sort has a total order of its
+elements, again any.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from pdproto.check.prove.herbrand import (
+    Alternation,
+    Basic,
+    Environment,
+    Leaf,
+    Node,
+    Tree,
+    Universal,
+)
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    free_variables,
+)
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Symbol
+
+Literals: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.int64]]  # [clause, literal]
+Universe: TypeAlias = Mapping[type[Sort], int]
+Template: TypeAlias = tuple[tuple[Basic, bool], ...]  # a clause before its variables have values
+
+TRUTH: Final = 1  # the variable that is asserted
+TEMPLATES_MAX: Final = 256  # clauses of one claim
+
+
+class Vocabulary:
+    """The numbers of all facts over the universe. Variables count from 1, as in DIMACS."""
+
+    def __init__(self, symbols: Sequence[Symbol], universe: Universe) -> None:
+        self.universe: Final = universe
+        self.symbols: Final = tuple(symbols)
+        self._first: Final[dict[Symbol, int]] = {}
+        self.variables = TRUTH
+        for symbol in self.symbols:
+            self._first[symbol] = self.variables + 1
+            self.variables += self.cells(symbol) * self._width(symbol)
+        self.same: Final = {sort: self._pairs(sort) for sort in universe}
+        self.before: Final = {sort: self._order(sort) for sort in universe if sort.ordered}
+
+    def cells(self, symbol: Symbol) -> int:
+        """The number of tuples of constants that the symbol can have as arguments."""
+        return prod(self.universe[sort] for sort in symbol.sorts)
+
+    @staticmethod
+    def _width(symbol: Symbol) -> int:
+        return 1 if symbol.values == (False, True) else len(symbol.values)
+
+    def _pairs(self, sort: type[Sort]) -> Literals:
+        size = self.universe[sort]
+        table = np.full((size, size), TRUTH, np.int64)
+        for i, j in combinations(range(size), 2):
+            self.variables += 1
+            table[i, j] = table[j, i] = self.variables
+        return table
+
+    def _order(self, sort: type[Sort]) -> Literals:
+        """before[i, j], where the diagonal is false."""
+        size = self.universe[sort]
+        table = np.arange(size * size, dtype=np.int64).reshape(size, size) + self.variables + 1
+        self.variables += size * size
+        np.fill_diagonal(table, -TRUTH)
+        return table
+
+    def literal(self, basic: Basic, positive: bool, at: Mapping[Sort, Any]) -> Any:
+        """The literal where the variables have these constants: numbers, or arrays of them."""
+        match basic:
+            case Atom(symbol, arguments, value):
+                number = self.cell(symbol, tuple(at[v] for v in arguments), value)
+            case Same(left, right):
+                number = self.same[type(left)][at[left], at[right]]
+            case Before(left, right):
+                number = self.before[type(left)][at[left], at[right]]
+        return number if positive else -number
+
+    def cell(self, symbol: Symbol, indices: tuple[Any, ...], value: object) -> Any:
+        """The variable `symbol(indices) == value`, for numbers or arrays of them."""
+        place: Any = 0
+        for sort, index in zip(symbol.sorts, indices, strict=True):
+            place = place * self.universe[sort] + index
+        width = self._width(symbol)
+        offset = 0 if width == 1 else symbol.values.index(value)
+        return self._first[symbol] + place * width + offset
+
+    def axioms(self) -> Iterator[Literals]:
+        """One value for each function, equality, what respects it, and total orders."""
+        yield np.array([[TRUTH]])
+        for symbol in self.symbols:
+            yield from self._one_value(symbol)
+            yield from self._respects(symbol)
+        for sort in self.universe:
+            yield from self._equality(sort)
+
+    def _table(self, symbol: Symbol) -> Literals:
+        """The variables of a symbol, shaped [argument, ..., value]."""
+        shape = tuple(self.universe[sort] for sort in symbol.sorts)
+        width = self._width(symbol)
+        count = self.cells(symbol) * width
+        return np.arange(count, dtype=np.int64).reshape(*shape, width) + self._first[symbol]
+
+    def _one_value(self, symbol: Symbol) -> Iterator[Literals]:
+        width = self._width(symbol)
+        if width == 1:
+            return
+        table = self._table(symbol).reshape(-1, width)
+        yield table
+        for i, j in combinations(range(width), 2):
+            yield -table[:, [i, j]]
+
+    def _respects(self, symbol: Symbol) -> Iterator[Literals]:
+        table = self._table(symbol)
+        for axis, sort in enumerate(symbol.sorts):
+            for i, j in combinations(range(self.universe[sort]), 2):
+                one = table.take(i, axis).ravel()
+                two = table.take(j, axis).ravel()
+                differs = np.full(one.size, -self.same[sort][i, j])
+                yield np.stack([differs, -one, two], axis=1)
+                yield np.stack([differs, one, -two], axis=1)
+
+    def _equality(self, sort: type[Sort]) -> Iterator[Literals]:
+        size, same = self.universe[sort], self.same[sort]
+        i, j, k = (axis.ravel() for axis in np.indices((size, size, size)))
+        yield np.stack([-same[i, j], -same[j, k], same[i, k]], axis=1)
+        if not sort.ordered:
+            return
+        before = self.before[sort]
+        yield np.stack([-before[i, j], -before[j, k], before[i, k]], axis=1)
+        yield np.stack([-same[i, j], -before[j, k], before[i, k]], axis=1)
+        yield np.stack([-same[i, j], -before[k, j], before[k, i]], axis=1)
+        i, j = (axis.ravel() for axis in np.indices((size, size)))
+        yield np.stack([-same[i, j], -before[i, j]], axis=1)
+        yield np.stack([same[i, j], before[i, j], before[j, i]], axis=1)
+
+
+class Clauses:
+    """Clauses over a vocabulary, and more variables for the parts of formulas (Tseitin 1968)."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary: Final = vocabulary
+        self.variables = vocabulary.variables
+        self.blocks: Final[list[Literals]] = list(vocabulary.axioms())
+        self.loose: Final[list[list[int]]] = []
+
+    def assume(self, claim: Formula) -> None:
+        """The claim, in negation normal form and without `exists`, for all elements."""
+        variables, templates = templates_of(claim)
+        sizes = tuple(self.vocabulary.universe[type(v)] for v in variables)
+        count = prod(sizes)
+        grid = np.indices(sizes).reshape(len(sizes), count)
+        at = dict(zip(variables, grid, strict=True))
+        for template in templates:
+            columns = [
+                np.broadcast_to(self.vocabulary.literal(basic, positive, at), count)
+                for basic, positive in template
+            ]
+            if columns:
+                block = np.stack(columns, axis=1)
+                self.blocks.append(block[~(block == TRUTH).any(axis=1)])
+            else:
+                self.loose.append([-TRUTH])
+
+    def add(self, *literals: int) -> None:
+        """One clause."""
+        self.loose.append(list(literals))
+
+    def node(self, node: Node) -> int:
+        """A literal from which the node follows."""
+        match node:
+            case Leaf(basic, positive, environment):
+                return int(self.vocabulary.literal(basic, positive, environment))
+            case Universal(variable, body, environment):
+                size = self.vocabulary.universe[type(variable)]
+                inner = [{**environment, variable: i} for i in range(size)]
+                return self._conjunction([self.node(closed(body, each)) for each in inner])
+            case Tree(True, parts):
+                return self._conjunction([self.node(part) for part in parts])
+            case Tree(_, parts):
+                return self._disjunction([self.node(part) for part in parts])
+            case Alternation():
+                raise AssertionError("resolve it first")
+
+    def _conjunction(self, parts: list[int]) -> int:
+        parts = [part for part in parts if part != TRUTH]
+        if -TRUTH in parts:
+            return -TRUTH
+        if len(parts) < 2:
+            return parts[0] if parts else TRUTH
+        name = self.fresh()
+        for part in parts:
+            self.add(-name, part)
+        return name
+
+    def _disjunction(self, parts: list[int]) -> int:
+        parts = [part for part in parts if part != -TRUTH]
+        if TRUTH in parts:
+            return TRUTH
+        if len(parts) < 2:
+            return parts[0] if parts else -TRUTH
+        name = self.fresh()
+        self.add(-name, *parts)
+        return name
+
+    def fresh(self) -> int:
+        """A variable of its own."""
+        self.variables += 1
+        return self.variables
+
+    @cached_property
+    def dimacs(self) -> str:
+        """All clauses in the DIMACS form; ask for it when everything has been added."""
+        count = len(self.loose) + sum(len(block) for block in self.blocks)
+        lines = [f"p cnf {self.variables} {count}"]
+        for block in self.blocks:
+            ended = np.concatenate([block, np.zeros((len(block), 1), np.int64)], axis=1)
+            lines += [" ".join(map(str, clause)) for clause in ended.tolist()]
+        lines += [" ".join(map(str, [*clause, 0])) for clause in self.loose]
+        return "\n".join(lines) + "\n"
+
+
+def closed(formula: Formula, environment: Environment) -> Node:
+    """The tree of a formula without `exists`."""
+    match formula:
+        case And(parts):
+            return Tree(True, tuple(closed(part, environment) for part in parts))
+        case Or(parts):
+            return Tree(False, tuple(closed(part, environment) for part in parts))
+        case Forall(variable, body):
+            return Universal(variable, body, environment)
+        case Not(Atom() | Same() | Before() as basic):
+            return Leaf(basic, False, environment)
+        case Atom() | Same() | Before():
+            return Leaf(formula, True, environment)
+    raise AssertionError(f"not universal: {formula!r}")
+
+
+def templates_of(claim: Formula) -> tuple[tuple[Sort, ...], list[Template]]:
+    """A universal claim as clauses over its variables, the bound ones pulled out."""
+    bound: list[Sort] = list(free_variables(claim))
+    return tuple(bound), _templates(claim, {}, bound)
+
+
+def _templates(
+    formula: Formula, names: Mapping[Sort, Sort], bound: list[Sort]
+) -> list[Template]:
+    match formula:
+        case And(parts):
+            return [clause for part in parts for clause in _templates(part, names, bound)]
+        case Or(parts):
+            joined: list[Template] = [()]
+            for part in parts:
+                clauses = _templates(part, names, bound)
+                joined = [one + two for one in joined for two in clauses]
+                if len(joined) > TEMPLATES_MAX:
+                    raise AssertionError(f"over {TEMPLATES_MAX} clauses: {formula!r}")
+            return joined
+        case Forall(variable, body):
+            new = variable
+            while new in bound:
+                new = type(new)(f"{new.name}_")
+            bound.append(new)
+            return _templates(body, {**names, variable: new}, bound)
+        case Exists():
+            raise AssertionError(f"not universal: {formula!r}")
+        case Not(Atom() | Same() | Before() as basic):
+            return [((_called(basic, names), False),)]
+        case Atom() | Same() | Before():
+            return [((_called(formula, names), True),)]
+    raise AssertionError(formula)
+
+
+def _called(basic: Basic, names: Mapping[Sort, Sort]) -> Basic:
+    match basic:
+        case Atom(symbol, arguments, value):
+            return Atom(symbol, tuple(names.get(v, v) for v in arguments), value)
+        case Same(left, right):
+            return Same(names.get(left, left), names.get(right, right))
+        case Before(left, right):
+            return Before(names.get(left, left), names.get(right, right))

@@ -1,0 +1,211 @@
+"""The cut-off: an obligation for all sizes is one propositional question over a few elements.
+
+**Theorem** (Bernays and Schoenfinkel 1928; Herbrand for the finite form). Let a sequent consist of
+closed formulas without function symbols from sort to sort, in negation normal form, in which no
+`exists` stands under a `forall`. Name, in each sort, the free variables of its facts and the
+elements of each `exists`; give a sort without any name one. Then the sequent has a model of some
+size if and only if it has one all of whose elements are named.
+
+*Why.* Take any model and let the names denote the elements that it chooses for them. Drop every
+element that has no name. What remains is a model of the same symbols, for nothing leads out of it:
+there are no functions into sorts. A literal about named elements keeps its truth; a `forall` keeps
+it, since it now speaks of fewer elements; and each `exists` has kept its witness. The other
+direction is trivial. Names may denote the same element, so their identity is open, constrained
+only to be an equivalence that every symbol respects; where a sort is ordered, its order is any
+total order, for the restriction of a total order is one.
+
+*What it is applied to.* Assumed are the claims, closed by `forall`, and the axioms of the rigid
+symbols; the interpretations that `given=` names are not, so that what is proved holds for every
+topology. The facts are the guard and the violated claim, both of the state before the row
+(rewriting.py): bulk updates and sends to `each` only put conditions on identity and rigid symbols
+there, and need no names. The number of names therefore is: the row's parameters, the variables
+of the violated claim, and one for each `exists` that is left after negations have been pushed inwards, that is for
+each negative `forall` and positive `exists`. Counting parameters and variables alone is unsound: a
+row "if not all q are a, and not all q are c, then b(r)" breaks "b implies a or c" only where two
+further elements are about.
+
+*Where the conditions fail.* A formula with `exists` under `forall` is not taken as it stands: it
+is weakened to its instances at the names that there are (an assumed claim: at the
+variables of the violated one, and at the row's parameters of other sorts), each with a witness of its own. The instances follow from it, so what is proved
+stays proved. But a model is then no counterexample, and the obligation is refused instead of
+failed, with the clause that stands in the way. A witness relation, kept with a lemma, makes it
+exact.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Final
+
+from pdproto.check.prove.clauses import Clauses, Vocabulary
+from pdproto.check.prove.herbrand import Constants, Environment, Node, has_exists
+from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.sat import Answer, Solver
+from pdproto.check.words import formula_text
+from pdproto.spec.language.formula import (
+    TRUE,
+    And,
+    Formula,
+    atoms,
+    exists,
+    free_variables,
+    normal,
+)
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Grounded:
+    """Obligations of one row (or of the start) as clauses, at most one of which need be met.
+
+    selectors: a literal for each obligation; with one of them assumed, the clauses can be
+    satisfied if and only if that obligation is not met. inexact: formulas that were weakened.
+    """
+
+    clauses: Clauses
+    selectors: tuple[int, ...]
+    row: Environment  # the constants of the row's parameters
+    inexact: tuple[Formula, ...]
+
+
+def ground(system: System, obligations: Sequence[Obligation], *, weakened: bool) -> Grounded:
+    """The clauses of obligations that share their row.
+
+    weakened: use assumed claims with `exists` too, as far as they can be; without it they are
+    left out, which is enough for most.
+    """
+    return _Grounding(system, tuple(obligations), weakened=weakened).result
+
+
+class _Grounding:
+    """One use of `ground`."""
+
+    def __init__(
+        self, system: System, obligations: tuple[Obligation, ...], *, weakened: bool
+    ) -> None:
+        self.system: Final = system
+        self.obligations: Final = obligations
+        self.weakened: Final = weakened
+        first = obligations[0]
+        self.guard: Final[Formula] = first.sequent.facts[0] if first.row is not None else TRUE
+        self.parameters: Final = (
+            first.table.parameters(first.row) if first.table and first.row else ()
+        )
+        assumed = tuple(dict.fromkeys(c for o in obligations for c in o.sequent.assumed))
+        self.universal: Final = tuple(c for c in assumed if not has_exists(normal(c.formula)))
+        self.others: Final = tuple(c for c in assumed if has_exists(normal(c.formula)))
+
+    @cached_property
+    def result(self) -> Grounded:
+        constants = Constants(self.system.sorts)
+        row = constants.named(self.parameters)
+        goal = self._goal_constants(constants, row)
+        violations = [self._violation(obligation, {**row, **goal}) for obligation in
+                      self.obligations]
+        facts = constants.grounded(self.guard, row)
+        violated = constants.branches(violations, {**row, **goal})
+        constants.close()
+        assumed = [facts, *self._instances(constants, goal, row)]
+        assumed = [constants.resolved(node) for node in assumed]
+        violated = [constants.resolved(node) for node in violated]
+        clauses = Clauses(Vocabulary(self._symbols(violations), constants.total))
+        for formula in (*self.system.axioms.values(), *(c.formula for c in self.universal)):
+            clauses.assume(normal(formula))
+        for node in assumed:
+            clauses.add(clauses.node(node))
+        selectors = []
+        for node in violated:
+            selectors.append(clauses.fresh())
+            clauses.add(-selectors[-1], clauses.node(node))
+        inexact = (*constants.alternating, *(claim.formula for claim in self.others))
+        return Grounded(clauses, tuple(selectors), row, inexact)
+
+    def _violation(self, obligation: Obligation, named: Environment) -> Formula:
+        """What the obligation adds to the guard, closed by `exists` but for what is named."""
+        facts = obligation.sequent.facts
+        own = And(facts[1:] if obligation.row is not None else facts)
+        return exists(tuple(v for v in free_variables(own) if v not in named), own)
+
+    def _goal_constants(self, constants: Constants, row: Environment) -> Environment:
+        """The constants of the violated claim's variables, where they are needed by name."""
+        if not self.weakened:
+            return {}
+        (obligation,) = self.obligations
+        new = tuple(v for v in obligation.sequent.goal if v not in row)
+        return {v: row[v] for v in obligation.sequent.goal if v in row} | constants.named(new)
+
+    def _instances(
+        self, constants: Constants, goal: Environment, row: Environment
+    ) -> list[Node]:
+        """The claims with `exists`, at all choices of the violated claim's constants.
+
+        Of a sort that the violated claim does not speak of, the row's parameters are taken.
+        """
+        if not self.weakened:
+            return []
+        by_sort: dict[type[Sort], set[int]] = {}
+        for named in (goal, row):
+            wanting = {type(v) for v in named} - set(by_sort)
+            for variable, number in named.items():
+                if type(variable) in wanting:
+                    by_sort.setdefault(type(variable), set()).add(number)
+        found = []
+        for claim in self.others:
+            variables = free_variables(claim.formula)
+            for choice in product(*(sorted(by_sort.get(type(v), ())) for v in variables)):
+                environment = dict(zip(variables, choice, strict=True))
+                found.append(constants.grounded(normal(claim.formula), environment))
+        return found
+
+    def _symbols(self, violations: Sequence[Formula]) -> tuple[Symbol, ...]:
+        formulas = [self.guard, *violations, *self.system.axioms.values()]
+        formulas += [claim.formula for claim in self.universal]
+        if self.weakened:
+            formulas += [claim.formula for claim in self.others]
+        return tuple(dict.fromkeys(a.symbol for f in formulas for a, _ in atoms(f)))
+
+
+def decide(
+    system: System, obligations: Sequence[Obligation], timeout_s: float
+) -> Iterator[Judgement]:
+    """The verdict on each obligation of one row, in their order."""
+    grounded = ground(system, obligations, weakened=False)
+    solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
+    some = grounded.clauses.fresh()
+    solver.require(-some, *grounded.selectors)
+    if solver.ask([some]) is Answer.UNSATISFIABLE:
+        yield from (Judgement(Status.PROVED) for _ in obligations)
+        return
+    for obligation, selector in zip(obligations, grounded.selectors, strict=True):
+        answer = solver.ask([selector])
+        if answer is Answer.UNSATISFIABLE:
+            yield Judgement(Status.PROVED)
+        elif grounded.inexact:
+            yield _by_itself(system, obligation, timeout_s)
+        else:
+            yield _judged(answer, ())
+
+
+def _by_itself(system: System, obligation: Obligation, timeout_s: float) -> Judgement:
+    """The verdict with the claims that have an `exists`."""
+    grounded = ground(system, [obligation], weakened=True)
+    solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
+    return _judged(solver.ask(grounded.selectors), grounded.inexact)
+
+
+def _judged(answer: Answer, inexact: tuple[Formula, ...]) -> Judgement:
+    if answer is Answer.UNSATISFIABLE:
+        return Judgement(Status.PROVED)
+    if answer is Answer.UNKNOWN:
+        return Judgement(Status.UNKNOWN, "the solver gave up")
+    if inexact:
+        return Judgement(
+            Status.REFUSED,
+            f"`for some` under `for all` in {formula_text(inexact[0])}: what it was weakened to "
+            f"does not suffice; keep a witness relation, with a lemma that says what it witnesses",
+        )
+    return Judgement(Status.FAILED)

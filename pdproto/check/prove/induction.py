@@ -1,0 +1,144 @@
+"""Counterexamples to induction: a state in which all claims hold, and a step after which one fails.
+
+The state need not be reachable: then a lemma is missing that excludes it. It is as small as
+merging elements one pair after the other makes it, and is told in the words of a trace.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, TypeAlias
+
+from pdproto.check.grounding import Ground, Interpretation
+from pdproto.check.layout import Cell, cell_name, cells, value_name
+from pdproto.check.prove.clauses import Vocabulary
+from pdproto.check.prove.cutoff import ground
+from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.sat import Answer, Solver
+from pdproto.check.result import Change, Trace
+from pdproto.check.story import Move, Storyteller, lane_name
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Symbol, Variable
+from pdproto.spec.language.system import System
+
+Elements: TypeAlias = Mapping[type[Sort], list[int]]  # a constant -> its element
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A step that breaks a claim, at the sizes and in the topology where it happens.
+
+    trace: one step, whose start is the state before it (what is not initial of it). It has no
+    step where the claim fails at the start.
+    """
+
+    sizes: Mapping[type[Sort], int]
+    given: Interpretation
+    values: Mapping[Cell, Value]
+    environment: Mapping[Sort, int]
+    trace: Trace
+
+
+def counterexample(
+    system: System, obligation: Obligation, timeout_s: float
+) -> Counterexample | None:
+    """A smallest state that shows why the obligation is not met; None if none is found in time."""
+    grounded = ground(system, [obligation], weakened=True)
+    vocabulary = grounded.clauses.vocabulary
+    solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
+    assumed = list(grounded.selectors)
+    if solver.ask(assumed) is not Answer.SATISFIABLE:
+        return None
+    for literal in _identities(vocabulary):
+        if solver.ask([*assumed, literal]) is Answer.SATISFIABLE:
+            assumed.append(literal)
+    solver.ask(assumed)
+    elements = {sort: _elements(solver, vocabulary, sort) for sort in vocabulary.universe}
+    sizes = {sort: max(numbers) + 1 for sort, numbers in elements.items()}
+    found = dict(_values(solver, vocabulary, elements))
+    given = {
+        symbol: frozenset(indices for (other, indices), held in found.items()
+                          if other is symbol and held)
+        for symbol in system.rigids
+    }
+    values = {cell: v for cell, v in found.items() if isinstance(cell[0], Variable | Message)}
+    environment = {v: elements[type(v)][number] for v, number in grounded.row.items()}
+    trace = _told(Ground(system, sizes, tuple(system.faults), given), obligation, values,
+                  environment)
+    return Counterexample(sizes, given, values, environment, trace)
+
+
+def _identities(vocabulary: Vocabulary) -> Iterator[int]:
+    for sort, size in vocabulary.universe.items():
+        for i, j in combinations(range(size), 2):
+            yield int(vocabulary.same[sort][i, j])
+
+
+def _elements(solver: Solver, vocabulary: Vocabulary, sort: type[Sort]) -> list[int]:
+    """The element of each constant: one number for those that are the same, in order."""
+    size = vocabulary.universe[sort]
+    first = []
+    for j in range(size):
+        same = solver.true([int(vocabulary.same[sort][i, j]) for i in range(j)])
+        first.append(same.index(True) if True in same else j)
+    names = sorted(set(first))
+    if sort.ordered:
+        before = vocabulary.before[sort]
+        rank = {i: sum(solver.true([int(before[j, i]) for j in names if j != i])) for i in names}
+        names.sort(key=rank.__getitem__)
+    return [names.index(i) for i in first]
+
+
+def _values(
+    solver: Solver, vocabulary: Vocabulary, elements: Elements
+) -> Iterator[tuple[Cell, Value]]:
+    """What every symbol of the clauses is at every tuple of elements."""
+    for symbol, constants in cells(vocabulary.symbols, vocabulary.universe):
+        indices = tuple(elements[s][i] for s, i in zip(symbol.sorts, constants, strict=True))
+        if symbol.values == (False, True):
+            yield (symbol, indices), solver.true([vocabulary.cell(symbol, constants, True)])[0]
+            continue
+        options = [vocabulary.cell(symbol, constants, value) for value in symbol.values]
+        yield (symbol, indices), symbol.values[solver.true(options).index(True)]
+
+
+def _told(
+    ground_form: Ground,
+    obligation: Obligation,
+    values: Mapping[Cell, Value],
+    environment: Mapping[Sort, int],
+) -> Trace:
+    state = ground_form.layout.encode(values)
+    moves = [
+        Move(row, state, row.action.apply(state))
+        for row in ground_form.rows
+        if row.row is obligation.row and row.environment == environment
+    ]
+    trace = Storyteller(ground_form, ()).trace(moves)
+    start = tuple(_start(values))
+    named = {change.lane for change in start} | {lane.name for lane in trace.lanes}
+    whole = Storyteller(ground_form, ()).trace([])
+    lanes = tuple(lane for lane in whole.lanes if lane.name in named)
+    return replace(trace, start=start, lanes=lanes)
+
+
+def _start(values: Mapping[Cell, Value]) -> Iterator[Change]:
+    """What is not initial, each with the lane of the machine that owns it."""
+    for (symbol, indices), value in values.items():
+        if value == symbol.values[0]:
+            continue
+        owner: Any = _owner(symbol)
+        own = indices[: len(owner.sorts)] if isinstance(symbol, Variable) else _sender(
+            symbol, indices)
+        yield Change(lane_name(owner, own), cell_name(symbol, indices), "",
+                     "sent" if isinstance(symbol, Message) else value_name(value))
+
+
+def _owner(symbol: Symbol) -> Any:
+    return symbol.sender.machine if isinstance(symbol, Message) else symbol.owner  # type: ignore[attr-defined]
+
+
+def _sender(symbol: Any, indices: tuple[int, ...]) -> tuple[int, ...]:
+    given = dict(zip(symbol.formals, indices, strict=True))
+    return tuple(given[v] for v in symbol.sender.variables)

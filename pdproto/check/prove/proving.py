@@ -1,0 +1,223 @@
+"""All obligations of a system, by both engines: killable workers on all cores, and a cache.
+
+A worker is a process of its own for each row, so that a solver that does not come back can be
+ended from outside. What has been proved is remembered by its content: the obligation in every
+detail, the solver's version and the engines' own text.
+"""
+
+import hashlib
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from pdproto.check.prove import cutoff, quantified
+from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.sat import VERSION
+from pdproto.check.words import effect_text, formula_text, update_text
+from pdproto.spec.language.formula import normal
+from pdproto.spec.language.system import System
+
+Decide: TypeAlias = Callable[[System, Sequence[Obligation], float], Iterator[Judgement]]
+
+ENGINES: Final[Mapping[str, Decide]] = {"cutoff": cutoff.decide, "quantified": quantified.decide}
+GRACE_S: Final = 5.0  # past the solver's own limit, for grounding and for starting the worker
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one engine says of one obligation. seconds: of its row's worker, shared out evenly."""
+
+    obligation: Obligation
+    engine: str
+    judgement: Judgement
+    seconds: float
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """engines: by name. cache_folder: where what is proved is remembered, or None for nowhere."""
+
+    engines: Sequence[str] = ("cutoff",)
+    timeout_s: float = 30.0
+    workers: int = 1
+    cache_folder: Path | None = None
+    monitor: Callable[[int, int, str], None] = field(default=lambda _done, _all, _name: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Every outcome, in the order of the obligations, engine by engine."""
+
+    system: str
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+
+    def status(self, obligation: Obligation) -> Status:
+        """The engines' common verdict; unknown if they contradict each other or one has none."""
+        found = {o.judgement.status for o in self.outcomes if o.obligation is obligation}
+        if found == {Status.PROVED} or found == {Status.FAILED}:
+            return found.pop()
+        if found == {Status.REFUSED}:
+            return Status.REFUSED
+        return Status.UNKNOWN
+
+    @property
+    def obligations(self) -> tuple[Obligation, ...]:
+        """Each obligation once."""
+        return tuple({id(o.obligation): o.obligation for o in self.outcomes}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    engine: str
+    group: tuple[Obligation, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine}: {self.group[0].scope}"
+
+
+def prove(system: System, obligations: Sequence[Obligation], settings: Settings) -> Proof:
+    """The verdict of every engine on every obligation."""
+    began = time.monotonic()
+    found: dict[tuple[str, int], Outcome] = {}
+    tasks = []
+    groups: dict[str, list[Obligation]] = {}
+    for obligation in obligations:
+        groups.setdefault(obligation.scope, []).append(obligation)
+    for engine in settings.engines:
+        for group in groups.values():
+            open_ones = [o for o in group if not _known(system, o, engine, settings)]
+            for obligation in group:
+                if obligation not in open_ones:
+                    proved = Judgement(Status.PROVED)
+                    found[engine, id(obligation)] = Outcome(obligation, engine, proved, 0.0, True)
+            if open_ones:
+                tasks.append(_Task(engine, tuple(open_ones)))
+    for outcome in _run(system, tasks, settings):
+        found[outcome.engine, id(outcome.obligation)] = outcome
+        if outcome.judgement.status is Status.PROVED and settings.cache_folder is not None:
+            path = settings.cache_folder / key(system, outcome.obligation, outcome.engine)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    ordered = tuple(found[e, id(o)] for o in obligations for e in settings.engines)
+    return Proof(system.name, ordered, time.monotonic() - began)
+
+
+def _known(system: System, obligation: Obligation, engine: str, settings: Settings) -> bool:
+    folder = settings.cache_folder
+    return folder is not None and (folder / key(system, obligation, engine)).exists()
+
+
+def _run(system: System, tasks: list[_Task], settings: Settings) -> Iterator[Outcome]:
+    """Every task in a process of its own, `workers` of them at a time."""
+    waiting = list(reversed(tasks))
+    running: dict[Connection, _Worker] = {}
+    done = 0
+    try:
+        while waiting or running:
+            while waiting and len(running) < settings.workers:
+                worker = _Worker(system, waiting.pop(), settings.timeout_s)
+                running[worker.inbox] = worker
+            left = min(worker.until for worker in running.values()) - time.monotonic()
+            ready = wait(list(running), max(0.0, left))
+            for inbox in [c for c in running if c in ready or time.monotonic() > running[c].until]:
+                worker = running[inbox]
+                yield from worker.outcomes()
+                if worker.finished:
+                    del running[inbox]
+                    done += 1
+                    settings.monitor(done, len(tasks), worker.task.name)
+    finally:
+        for worker in running.values():
+            worker.end()
+
+
+class _Worker:
+    """One process that decides a task; it sends one judgement after the other, then None."""
+
+    def __init__(self, system: System, task: _Task, timeout_s: float) -> None:
+        context = multiprocessing.get_context("fork")
+        self.task: Final = task
+        self.timeout_s: Final = timeout_s
+        self.inbox, outbox = context.Pipe(duplex=False)
+        self.process: Final[ForkProcess] = context.Process(
+            target=_work, args=(system, task, timeout_s, outbox), daemon=True
+        )
+        self.process.start()
+        outbox.close()
+        self.finished = False
+        self._left: Final = list(task.group)
+        self._since = time.monotonic()
+        self.until = self._since + timeout_s * 2 + GRACE_S
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """What has arrived; what is left gets no verdict if the process is over its time."""
+        try:
+            while self.inbox.poll():
+                judgement = self.inbox.recv()
+                now = time.monotonic()
+                if isinstance(judgement, Exception):
+                    raise judgement
+                if judgement is None:
+                    self.end()
+                    return
+                took, self._since = now - self._since, now
+                self.until = now + self.timeout_s * 2 + GRACE_S
+                yield Outcome(self._left.pop(0), self.task.engine, judgement, took)
+            why = "" if time.monotonic() < self.until else "it was ended: out of time"
+        except EOFError:
+            why = "its process died"
+        if why:
+            self.end()
+            for obligation in self._left:
+                unknown = Judgement(Status.UNKNOWN, why)
+                yield Outcome(obligation, self.task.engine, unknown, self.timeout_s)
+
+    def end(self) -> None:
+        """Kill the process, whatever it does."""
+        self.finished = True
+        self.process.kill()
+        self.process.join()
+        self.inbox.close()
+
+
+def _work(system: System, task: _Task, timeout_s: float, outbox: Connection) -> None:
+    try:
+        for judgement in ENGINES[task.engine](system, task.group, timeout_s):
+            outbox.send(judgement)
+        outbox.send(None)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where it is seen
+        outbox.send(error)
+
+
+def key(system: System, obligation: Obligation, engine: str) -> str:
+    """The name under which a proof is remembered: a digest of all that it rests on."""
+    parts = [engine, VERSION, _engines_text(), obligation.name]
+    parts += [f"{s.signature} {s.values}" for s in (*system.variables, *system.rigids)]
+    parts += [f"{sort.__name__} {sort.ordered}" for sort in system.sorts]
+    parts += [formula_text(normal(axiom)) for axiom in system.axioms.values()]
+    parts += [formula_text(fact) for fact in obligation.sequent.facts]
+    parts += [formula_text(normal(claim.formula)) for claim in obligation.sequent.assumed]
+    if obligation.table is not None and obligation.row is not None:
+        parts += [repr(obligation.table.parameters(obligation.row))]
+        parts += [update_text(update) for update in obligation.table.updates(obligation.row)]
+        parts += [effect_text(effect) for effect in obligation.row.send]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def _engines_text() -> str:
+    """The text of the engines: a proof by another prover is another proof."""
+    folder = Path(__file__).parent
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
+
+

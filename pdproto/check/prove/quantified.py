@@ -1,0 +1,216 @@
+"""The second opinion: the same obligations put to Z3 with their quantifiers, over open sorts.
+
+It shares the obligations' claims with the cut-off and nothing else. Sorts are uninterpreted, a
+relation is a boolean function, an enum a datatype. The state after a row is a second set of
+symbols, which frame axioms tie to the first: what the row does not write stays as it is. Z3 may
+run for ever on such questions, so whoever asks must be able to end its process; no answer is no
+proof.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import z3
+
+from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.obligations import Method, Obligation
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    free_variables,
+)
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Rigid, Symbol
+from pdproto.spec.language.system import System
+
+OLD: Final = ""
+NEW: Final = "'"
+Bound = Mapping[Sort, Any]
+
+
+class Theory:
+    """A system's sorts and symbols in Z3, before and after a row."""
+
+    def __init__(self, system: System) -> None:
+        self.system: Final = system
+        self.context: Final = z3.Context()
+        self.sorts: Final = {
+            sort: z3.DeclareSort(sort.__name__, self.context) for sort in system.sorts
+        }
+        self.values: Final[dict[object, Any]] = {}
+        self.functions: Final[dict[tuple[Symbol, str], Any]] = {}
+        self.before: Final = {
+            sort: z3.Function(f"{sort.__name__}.before", self.sorts[sort], self.sorts[sort],
+                              z3.BoolSort(self.context))
+            for sort in system.sorts if sort.ordered
+        }
+        self._ranges: Final[dict[object, Any]] = {}
+        for symbol in (*system.variables, *system.rigids):
+            for time in (OLD,) if isinstance(symbol, Rigid) else (OLD, NEW):
+                domain = [self.sorts[sort] for sort in symbol.sorts]
+                self.functions[symbol, time] = z3.Function(
+                    f"{symbol.name}{time}", *domain, self._range(symbol)
+                )
+
+    def _range(self, symbol: Symbol) -> Any:
+        if symbol.values == (False, True):
+            return z3.BoolSort(self.context)
+        if symbol.values not in self._ranges:
+            name = f"{type(symbol.values[0]).__name__}{len(self._ranges)}"
+            members = [f"{name}.{value}" for value in symbol.values]
+            sort, constants = z3.EnumSort(name, members, self.context)
+            self._ranges[symbol.values] = sort
+            for value, constant in zip(symbol.values, constants, strict=True):
+                self.values[symbol.values, value] = constant
+        return self._ranges[symbol.values]
+
+    def constant(self, variable: Sort, mark: str) -> Any:
+        """A constant named after the variable."""
+        return z3.Const(f"{variable.name}{mark}", self.sorts[type(variable)])
+
+    def formula(self, formula: Formula, bound: Bound, time: str) -> Any:
+        """The formula of the state before or after."""
+        match formula:
+            case And(parts):
+                inner = [self.formula(part, bound, time) for part in parts]
+                return z3.And(*inner, z3.BoolVal(True, self.context))
+            case Or(parts):
+                inner = [self.formula(part, bound, time) for part in parts]
+                return z3.Or(*inner, z3.BoolVal(False, self.context))
+            case Not(part):
+                return z3.Not(self.formula(part, bound, time))
+            case Same(left, right):
+                return bound[left] == bound[right]
+            case Before(left, right):
+                return self.before[type(left)](bound[left], bound[right])
+            case Forall(variable, body):
+                inside = self.constant(variable, f"!{len(bound)}")
+                claim = self.formula(body, {**bound, variable: inside}, time)
+                return z3.ForAll([inside], claim)
+            case Exists(variable, body):
+                inside = self.constant(variable, f"!{len(bound)}")
+                claim = self.formula(body, {**bound, variable: inside}, time)
+                return z3.Exists([inside], claim)
+            case Atom(symbol, arguments, value):
+                when = OLD if isinstance(symbol, Rigid) else time
+                applied = self.functions[symbol, when](*(bound[v] for v in arguments))
+                return self._is(symbol, applied, value)
+        raise AssertionError(formula)
+
+    def _is(self, symbol: Symbol, applied: Any, value: object) -> Any:
+        if symbol.values == (False, True):
+            return applied if value else z3.Not(applied)
+        return applied == self.values[symbol.values, value]
+
+    def _value(self, symbol: Symbol, value: object) -> Any:
+        if symbol.values == (False, True):
+            return z3.BoolVal(bool(value), self.context)
+        return self.values[symbol.values, value]
+
+    def everywhere(self, formula: Formula, time: str) -> Any:
+        """The formula for all choices of its free variables."""
+        bound = {v: self.constant(v, "!all") for v in free_variables(formula)}
+        claim = self.formula(formula, bound, time)
+        return z3.ForAll(list(bound.values()), claim) if bound else claim
+
+    def axioms(self) -> Iterator[Any]:
+        """The system's, and a total order of each ordered sort."""
+        for axiom in self.system.axioms.values():
+            yield self.everywhere(axiom, OLD)
+        for sort, before in self.before.items():
+            x, y, z = (z3.Const(name, self.sorts[sort]) for name in ("x!", "y!", "z!"))
+            yield z3.ForAll([x], z3.Not(before(x, x)))
+            yield z3.ForAll([x, y], z3.Or(x == y, before(x, y), before(y, x)))
+            yield z3.ForAll([x, y, z], z3.Implies(z3.And(before(x, y), before(y, z)),
+                                                  before(x, z)))
+
+    def start(self) -> Iterator[Any]:
+        """Every variable is initial."""
+        for symbol in self.system.variables:
+            cells = self._cells(symbol)
+            claim = self._is(symbol, self.functions[symbol, OLD](*cells), symbol.values[0])
+            yield z3.ForAll(cells, claim) if cells else claim
+
+    def step(self, table: Table, row: Row, bound: Bound) -> Iterator[Any]:
+        """What each variable is after the row."""
+        for symbol in self.system.variables:
+            cells = self._cells(symbol)
+            old = self.functions[symbol, OLD](*cells)
+            new = self.functions[symbol, NEW](*cells)
+            for arguments, value, condition, chosen in _effects(table, row, symbol):
+                inside = {**bound}
+                if chosen is not None:
+                    inside[chosen] = self.constant(chosen, "!each")
+                hit = [self.formula(condition, inside, OLD)]
+                hit += [cell == inside[argument]
+                        for cell, argument in zip(cells, arguments, strict=True)
+                        if argument is not ANY]
+                met = z3.And(*hit)
+                if chosen is not None:
+                    met = z3.Exists([inside[chosen]], met)
+                old = z3.If(met, self._value(symbol, value), old)
+            yield z3.ForAll(cells, new == old) if cells else new == old
+
+    def _cells(self, symbol: Symbol) -> list[Any]:
+        return [z3.Const(f"cell{i}", self.sorts[sort]) for i, sort in enumerate(symbol.sorts)]
+
+
+def _effects(
+    table: Table, row: Row, symbol: Symbol
+) -> Iterator[tuple[tuple[Sort, ...], object, Formula, Sort | None]]:
+    for update in table.updates(row):
+        if update.symbol is symbol:
+            yield update.arguments, update.value, And(()), None
+    for effect in row.send:
+        sent = effect.sent if isinstance(effect, Each) else effect
+        if sent.symbol is symbol:
+            where = effect.where if isinstance(effect, Each) else And(())
+            yield sent.arguments, True, where, effect.variable if isinstance(effect, Each) else None
+
+
+def question(system: System, obligation: Obligation) -> Any:
+    """A solver whose assertions cannot be satisfied if and only if the obligation is met."""
+    theory = Theory(system)
+    solver = z3.Solver(ctx=theory.context)
+    solver.add(*theory.axioms())
+    for claim in obligation.sequent.assumed:
+        solver.add(theory.everywhere(claim.formula, OLD))
+    claim = obligation.claim
+    if obligation.table is None or obligation.row is None:
+        solver.add(*theory.start(), z3.Not(theory.everywhere(claim.formula, OLD)))
+        return solver
+    parameters = obligation.table.parameters(obligation.row)
+    bound = {v: theory.constant(v, "!row") for v in parameters}
+    solver.add(theory.formula(obligation.table.guard(obligation.row), bound, OLD))
+    if claim.method is Method.INDUCTION:
+        solver.add(*theory.step(obligation.table, obligation.row, bound))
+        solver.add(z3.Not(theory.everywhere(claim.formula, NEW)))
+        return solver
+    for fact in obligation.sequent.facts[1:]:
+        others = {v: theory.constant(v, "!other") for v in free_variables(fact) if v not in bound}
+        solver.add(theory.formula(fact, {**bound, **others}, OLD))
+    return solver
+
+
+def decide(
+    system: System, obligations: Sequence[Obligation], timeout_s: float
+) -> Iterator[Judgement]:
+    """The verdict on each obligation, in their order."""
+    for obligation in obligations:
+        solver = question(system, obligation)
+        solver.set("timeout", int(timeout_s * 1000))
+        answer = solver.check()
+        if answer == z3.unsat:
+            yield Judgement(Status.PROVED)
+        elif answer == z3.sat:
+            yield Judgement(Status.FAILED)
+        else:
+            yield Judgement(Status.UNKNOWN, f"Z3 gave up: {solver.reason_unknown()}")

@@ -1,0 +1,56 @@
+"""Why the lock is held once, however many clients and rounds: how far the two sides can differ."""
+
+from typing import Final
+
+from pdproto.spec.examples.lock_server import (
+    Lease,
+    Lock,
+    Phase,
+    book,
+    c,
+    d,
+    grant,
+    lease,
+    lock,
+    phase,
+    r,
+    release,
+    request,
+    s,
+)
+from pdproto.spec.language import Always, all_of, exists, implies
+
+LEMMAS: Final = (
+    Always("who_is_busy_has_a_lease",
+           implies(phase(c) != Phase.IDLE, exists(r, lease(c, r) == Lease.CURRENT)),
+           why="a lease begins as a client leaves idle, and ends as it returns"),
+    Always("who_is_idle_has_none",
+           implies(phase(c) == Phase.IDLE, lease(c, r) != Lease.CURRENT),
+           why="a lease begins as a client leaves idle, and ends as it returns"),
+    Always("rounds_are_in_order",
+           implies(all_of(s.before(r), lease(c, r) != Lease.UNUSED), lease(c, s) == Lease.SPENT),
+           why="a round begins when all before it are over"),
+    Always("who_holds_is_booked",
+           implies(all_of(phase(c) == Phase.HOLDING, lease(c, r) == Lease.CURRENT),
+                   book(c, r) == Lease.CURRENT),
+           why="it has been granted, and the server waits for its release"),
+    Always("one_lease_is_booked",
+           implies(all_of(book(c, r) == Lease.CURRENT, book(d, s) == Lease.CURRENT),
+                   all_of(c.same(d), r.same(s))),
+           why="the server gives the lock only when it is free"),
+    Always("taken_from_the_booked", implies(book(c, r) == Lease.CURRENT, lock() == Lock.TAKEN),
+           why="the lock is free only when the lease that had it is over"),
+    Always("requests_are_asked_for", implies(request(c, r), lease(c, r) != Lease.UNUSED),
+           why="a client asks as its lease begins"),
+    Always("booked_when_asked_for",
+           implies(book(c, r) != Lease.UNUSED, lease(c, r) != Lease.UNUSED),
+           why="the server books what has been requested"),
+    Always("grants_are_booked", implies(grant(c, r), book(c, r) != Lease.UNUSED),
+           why="the server books as it grants"),
+    Always("releases_are_over",
+           implies(release(c, r), all_of(lease(c, r) == Lease.SPENT, book(c, r) != Lease.UNUSED)),
+           why="a client releases as its lease ends, and only what was granted"),
+    Always("over_at_the_server_is_over",
+           implies(book(c, r) == Lease.SPENT, lease(c, r) == Lease.SPENT),
+           why="the server ends a lease on its release"),
+)
