@@ -7,9 +7,11 @@ and before the last, at whatever moment is the worst for this engine.
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -20,9 +22,10 @@ from pdproto.engine.contract import Address, Outcome, SinkEngine, SourceEngine
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
-from pdproto.engine.tcp_source import TcpLine, TcpSource
+from pdproto.engine.tcp_source import TcpSource
 
 WAIT_SECONDS: Final = 20
+SENT_BYTES: Final = 100_000  # before the process stops inside a segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +37,36 @@ class Engine:
     stop_midway: Callable[[], None]
 
 
+def stop() -> None:
+    """Stop this process; the call returns when it is continued."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.1)  # The other threads stop at once, the one that asked for it a little later.
+
+
 def stop_before_a_store() -> None:
     """Between the look at what the sink says and the store that it allows."""
-    copyto, calls = np.copyto, iter(range(1 << 30))
+    copyto, calls = np.copyto, count()
 
     def stopping(target: Any, source: Any) -> None:
         if next(calls) == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop()
         copyto(target, source)
 
     patch.object(np, "copyto", stopping).start()
 
 
 def stop_inside_a_segment() -> None:
-    """When the socket has taken a part of a segment, so that the sink waits for its rest."""
-    took, calls = TcpLine._took, iter(range(1 << 30))
+    """When a part of a segment has left, so that the sink waits for its rest."""
+    sendmsg, calls = socket.socket.sendmsg, count()
 
-    def stopping(line: TcpLine, sent: int) -> None:
-        took(line, sent)
-        if next(calls) == 0:
-            os.kill(os.getpid(), signal.SIGSTOP)
+    def stopping(sock: socket.socket, buffers: list[memoryview]) -> int:
+        if next(calls):
+            return sendmsg(sock, buffers)
+        sent = sendmsg(sock, [buffers[0], buffers[1][:SENT_BYTES]])
+        stop()
+        return sent
 
-    patch.object(TcpLine, "_took", stopping).start()
+    patch.object(socket.socket, "sendmsg", stopping).start()
 
 
 ENGINES: Final = {

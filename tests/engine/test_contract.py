@@ -25,9 +25,18 @@ from pdproto.engine.contract import (
     SinkEngine,
     Ticket,
 )
+from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import Pool
 from pdproto.runtime.errors import RemoteProtocolError
-from tests.engine.engines import ENGINES, Engine, Pair, finished, until, write
+from tests.engine.engines import (
+    ENGINES,
+    SENT_BYTES,
+    Engine,
+    Pair,
+    finished,
+    until,
+    write,
+)
 
 SIZES = (0, 1, 63, 4097, 4 << 20)
 OLD, NEW = 0xAB, 0x5C
@@ -189,12 +198,22 @@ def test_a_writer_stopped_in_mid_write_never_reaches_the_next_life(
     until(lambda: pair.sink.counts().abandoned_bytes == 0, "the writer to let go of the memory")
 
 
+def test_a_lease_that_is_released_too_early_harms_nobody_else(
+    pair: Pair, stopped: tuple[Lease, subprocess.Popen[str]]
+) -> None:
+    """A source that says DRAINED, and is not, loses its own bytes only."""
+    result, memory = into_the_next_life(pair, *stopped, fenced=False)
+    assert result == "REFUSED"
+    assert (memory == NEW).all()
+
+
 def into_the_next_life(
-    pair: Pair, lease: Lease, process: subprocess.Popen[str]
+    pair: Pair, lease: Lease, process: subprocess.Popen[str], *, fenced: bool = True
 ) -> tuple[str, np.ndarray]:
     """Fence the stopped writer, lease what memory there is to another life, and let it go on."""
-    ticket = pair.sink.fence(lease)
-    until(lambda: pair.sink.fenced(ticket), "the fence of a stopped writer")
+    if fenced:
+        ticket = pair.sink.fence(lease)
+        until(lambda: pair.sink.fenced(ticket), "the fence of a stopped writer")
     pair.sink.release(lease)
     following = leased(pair.sink, LARGE, life="following")
     assert write(pair.source, following.address, np.full(LARGE, NEW, np.uint8)).result is (
@@ -214,6 +233,33 @@ def test_memory_that_is_not_given_up_would_show_the_old_life(
     result, memory = into_the_next_life(pair, *stopped)
     assert result == "REFUSED"
     assert (memory == OLD).sum() >= 1 << 20
+
+
+@pytest.mark.parametrize("engine", [ENGINES["tcp"]], ids=["tcp"])
+@pytest.mark.parametrize("asked", [True, False])
+def test_over_tcp_nothing_lands_in_fenced_memory_because_the_lease_is_asked(
+    pair: Pair,
+    stopped: tuple[Lease, subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: bool,
+) -> None:
+    """Not even where nobody else is yet. And a receiver that does not ask lets it all in."""
+    lease, process = stopped
+    memory = landed(pair.sink, lease)
+    until(lambda: (memory == OLD).sum() == SENT_BYTES, "what was sent before")
+    if not asked:
+        monkeypatch.setattr(Leases, "enter", enter_without_asking)
+    ticket = pair.sink.fence(lease)
+    until(lambda: pair.sink.fenced(ticket), "the fence")
+    process.send_signal(signal.SIGCONT)
+    result, _ = process.communicate()
+    assert result.strip() == "REFUSED"
+    assert (memory == OLD).sum() == (SENT_BYTES if asked else LARGE)
+
+
+def enter_without_asking(_leases: Leases, held: Held) -> bool:
+    held.busy += 1
+    return True
 
 
 def test_memory_in_a_stopped_writers_reach_counts_until_it_is_gone(

@@ -1,6 +1,9 @@
 """Whatever a peer sends: it is dropped, named and counted, and the others do not notice."""
 
+import errno
 import logging
+import mmap
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -25,13 +28,15 @@ SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
 
 
 def dial(endpoint: str) -> socket.socket:
-    """A plain connection to a sink of either kind."""
+    """A plain connection to a sink of either kind, that holds few answers."""
     if endpoint.startswith("@"):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.connect("\0" + endpoint[1:])
     else:
         host, _, port = endpoint.rpartition(":")
-        sock = socket.create_connection((host, int(port)))
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect((host, int(port)))
     sock.settimeout(20)
     return sock
 
@@ -162,6 +167,97 @@ def test_peers_that_say_nothing_make_room_for_those_that_do(engine: Engine) -> N
         sock.close()
     source.close()
     sink.close()
+
+
+def test_a_sink_that_is_full_of_known_peers_takes_no_more(engine: Engine) -> None:
+    sink, source = engine.sink(connections_max=1), engine.source()
+    lease = sink.lease("life", "source", 100)
+    assert lease is not None
+    assert write(source, lease.address, bytes(100)).result is Result.LANDED
+    hangs_up(dial(lease.address.endpoint))
+    assert sink.counts().dropped_peers == 1
+    assert write(source, lease.address, bytes(100)).result is Result.LANDED
+    source.close()
+    sink.close()
+
+
+def refusals(pair: Pair, count: int) -> Iterator[bytes]:
+    """Writes of nothing to a lease that is over: each is answered, and costs nothing else."""
+    lease = grant(pair)
+    pair.sink.release(lease)
+    for number in range(1, count + 1):
+        yield opening(lease, number, 0)
+
+
+def test_answers_wait_for_a_peer_that_reads_late(pair: Pair) -> None:
+    """More than its socket holds, and fewer than are kept for it."""
+    sock = dial(grant(pair).address.endpoint)
+    for packet in refusals(pair, 3_000):
+        sock.send(packet)
+    until(lambda: pair.sink.counts().refused_writes == 3_000, "all of them to be refused")
+    for number in range(1, 3_001):
+        answer = b""
+        while len(answer) < FRAME_BYTES:
+            answer += sock.recv(FRAME_BYTES - len(answer))
+        assert decode(answer, frozenset({Kind.REFUSED})).write == number
+    sock.close()
+
+
+def test_a_peer_that_never_reads_is_dropped(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pdproto.engine.sink.OUTBOX_MAX", 10)
+    sock = dial(grant(pair).address.endpoint)
+    with suppress(ConnectionError):
+        for packet in refusals(pair, 1_000_000):
+            sock.send(packet)
+        pytest.fail("a million answers were kept for it")
+    sock.close()
+    until(lambda: pair.sink.counts().dropped_peers == 1, "the peer to be dropped")
+    assert "it has left 10 answers unread" in caplog.text
+    assert write(pair.source, grant(pair).address, bytes(100)).result is Result.LANDED
+
+
+def test_a_sink_out_of_files_lasts(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = grant(pair)
+    assert write(pair.source, lease.address, bytes(100)).result is Result.LANDED
+
+    def none_left(_listener: socket.socket) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "accept", none_left)
+        sock = dial(lease.address.endpoint)
+        until(lambda: "cannot accept a peer" in caplog.text, "the sink to say so")
+    until(lambda: pair.sink.counts().connections == 2, "the peer to be accepted after all")
+    assert write(pair.source, lease.address, bytes(100)).result is Result.LANDED
+    sock.close()
+
+
+@pytest.mark.parametrize("engine", [SHARED], ids=["shared-memory"])
+def test_another_user_is_not_served(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = grant(pair)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    hangs_up(dial(lease.address.endpoint))
+    assert "is of user" in caplog.text
+    assert pair.sink.counts().dropped_peers == 1
+
+
+def test_a_system_without_memory_is_said(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_arguments: int) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", none_left)
+        patch.setattr(mmap, "mmap", none_left)
+        with pytest.raises(EngineError, match="no landing memory of 4096 bytes"):
+            pair.sink.lease("life", "source", 100)
+    assert write(pair.source, grant(pair).address, bytes(100)).result is Result.LANDED
+    assert pair.sink.counts().leased_bytes == 4096
 
 
 def test_a_port_in_use_is_said() -> None:
