@@ -121,7 +121,7 @@ def test_what_is_printed(
     assert ["survived", str(len(survived))] in lines
     for end in survived:
         assert f"{end['place']}: {end['row']}: {end['edit']}" in printed
-    assert "pdproto: lamp, default, before anything is mutated\n" in told
+    assert "pdproto: 1 of 1 searches before anything is mutated\n" in told
     assert "pdproto: 11 of 11 mutants\n" in told
 
 

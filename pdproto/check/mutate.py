@@ -12,7 +12,7 @@ count, and so is a mutant that declared edges alone notice. One with the reachab
 original everywhere is equivalent; and what is left has survived: a property is missing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -89,24 +89,23 @@ class Search:
         return f"{self.system}, {self.configuration}"
 
 
-def prepared(
-    systems: Sequence[System], watch: Callable[[str], None] = lambda _: None
-) -> "Trials":
+def prepared(systems: Sequence[System]) -> "Trials":
     """The trials of systems that share tables, which are checked first.
 
-    watch: is told what is being looked at. Raises BaseError if a system violates a property as it
-    stands, or cannot be explored within the limits; and SpecError or TooLargeError where there is
-    no ground form.
+    Raises BaseError if a system violates a property as it stands, or cannot be explored within
+    the limits; and SpecError or TooLargeError where there is no ground form.
     """
-    searches = []
-    for system in systems:
-        for search in _searches(system):
-            watch(str(search))
-            searches.append(_base(search, system))
-    return Trials(tuple(systems), tuple(sorted(searches, key=lambda search: search.cost)))
+    return trials_of(systems, (measure(s, system) for system in systems for s in searches(system)))
 
 
-def _searches(system: System) -> Iterator[Search]:
+def trials_of(systems: Sequence[System], measured: Iterable[Search]) -> "Trials":
+    """The trials of systems whose searches have been measured, the cheapest first."""
+    cheapest = sorted(measured, key=lambda search: (search.cost, str(search), search.endless))
+    return Trials(tuple(systems), tuple(cheapest))
+
+
+def searches(system: System) -> Iterator[Search]:
+    """What each mutant of the system is asked, before it has been measured."""
     endless = any(isinstance(claim, LeadsTo) for claim in system.properties)
     for name in system.configurations:
         if name not in LEFT_OUT:
@@ -115,8 +114,8 @@ def _searches(system: System) -> Iterator[Search]:
                 yield Search(system.name, name, endless=True)
 
 
-def _base(search: Search, system: System) -> Search:
-    """The search, with the states that the original has in it."""
+def measure(search: Search, system: System) -> Search:
+    """The search, with the states that the original has in it. Raises as `prepared` does."""
     chosen = system.configurations[search.configuration]
     try:
         seen = _ask(search, system, chosen, WIDE)

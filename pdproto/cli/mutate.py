@@ -26,7 +26,16 @@ from rich.text import Text
 
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import load
-from pdproto.check.mutate import BaseError, Judged, Outcome, Search, Trials, prepared
+from pdproto.check.mutate import (
+    BaseError,
+    Judged,
+    Outcome,
+    Search,
+    Trials,
+    measure,
+    searches,
+    trials_of,
+)
 from pdproto.check.mutate_edits import Mutant
 from pdproto.check.result import Kind
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
@@ -103,15 +112,18 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([arguments.json])
     teller = _Teller(quiet=arguments.quiet)
     try:
-        every = [(names, _prepared(names, teller)) for names in _families(arguments.systems)]
+        every = list(_prepared(_families(arguments.systems), arguments.workers, teller))
     except BaseError as base:
         teller.say(str(base))
         return 1
+    except KeyboardInterrupt:
+        teller.say("interrupted before anything was mutated")
+        return 3
     chosen = _chosen([trials for _, trials in every], arguments.sample, arguments.seed)
     campaigns = []
-    for (names, trials), picked in zip(every, chosen, strict=True):
-        judged = _all_judged(names, trials, picked, arguments.workers, teller)
-        campaigns.append(Campaign(names, trials, judged))
+    for (names, trial), picked in zip(every, chosen, strict=True):
+        judged = _all_judged(names, trial, picked, arguments.workers, teller)
+        campaigns.append(Campaign(names, trial, judged))
         if teller.interrupted:
             break
     if arguments.json != STANDARD_OUTPUT:
@@ -151,9 +163,31 @@ def handover() -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _prepared(names: tuple[str, ...], teller: "_Teller") -> Trials:
-    return prepared([load(name) for name in names],
-                    lambda what: teller.now_and_then(f"{what}, before anything is mutated"))
+def _prepared(
+    families: Sequence[tuple[str, ...]], workers: int, teller: "_Teller"
+) -> Iterator[tuple[tuple[str, ...], Trials]]:
+    """The trials of each family, once its originals have passed every search."""
+    systems = {name: load(name) for names in families for name in names}
+    tasks = [(name, search) for name in systems for search in searches(systems[name])]
+    measured: dict[str, list[Search]] = {name: [] for name in systems}
+    with closing(told for told in shared_out(tasks, _measure, workers, silent)) as all_told:
+        for done, (number, told) in enumerate(all_told):
+            if isinstance(told, str):
+                raise BaseError(told)
+            measured[tasks[number][0]].append(told)
+            teller.now_and_then(f"{done + 1} of {len(tasks)} searches before anything is mutated")
+    for names in families:
+        found = (search for name in names for search in measured[name])
+        yield names, trials_of([systems[name] for name in names], found)
+
+
+def _measure(task: tuple[str, Search], _: Monitor) -> Search | str:
+    """The search with its states, or what is wrong with the original."""
+    name, search = task
+    try:
+        return measure(search, load(name))
+    except BaseError as base:
+        return str(base)
 
 
 def _chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[int]]:
