@@ -55,7 +55,7 @@ class Server:
                 range(topology.attn_tp_size), range(topology.pp_size),
             )
         ]
-        self.topology: Final = topology
+        self.topology = topology
         self.ranks: Final = Shared(registry.REGISTRY, bounded={Source: every})
         self.rooms: Final = RoomBook(topology.dp_size, limits, rows)
         self.runs: Final[dict[Rank, dict[int, Recorded]]] = {rank: {} for rank in every}
@@ -227,18 +227,18 @@ class Registry:
         """The server that the rank belongs to; a new one if there is none, or nobody is left of it.
         """
         server, topology = self._server, request.topology
-        at_odds = server is not None and (
-            server.topology != topology
-            or server.rooms.at_odds
-        )
-        if server is None or (at_odds and not self.present_ranks):
+        if server is None:
             server = self._server = Server(topology, self.limits, self.rows)
-        for name in topology.__struct_fields__:
-            ours, theirs = getattr(server.topology, name), getattr(topology, name)
-            if ours != theirs:
-                status = 409 if name in OURS else 400
-                raise RefusedError(status, f"{name}: {request.rank} says {theirs!r}, and the ranks "
-                                      f"before it {ours!r}")
+        field = server.topology.at_odds(topology)
+        if (field is not None or server.rooms.at_odds) and not self.present_ranks:
+            server = self._server = Server(topology, self.limits, self.rows)
+        elif field is not None:
+            ours, theirs = getattr(server.topology, field), getattr(topology, field)
+            raise RefusedError(
+                409 if field in OURS else 400,
+                f"{field}: {request.rank} says {theirs!r}, and the ranks before it {ours!r}",
+            )
+        server.topology = server.topology.completed(topology)
         return server
 
     def _enroll(self, server: Server, request: Registration) -> None:

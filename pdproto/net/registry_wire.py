@@ -73,6 +73,30 @@ class Topology(Struct, frozen=True):
     def ranks(self) -> int:
         return self.dp_size * self.attn_cp_size * self.attn_tp_size * self.pp_size
 
+    def at_odds(self, other: "Topology") -> str | None:
+        """The first field in which two ranks of one server may not differ, and do.
+
+        None claims nothing. Each rank may have an HTTP port of its own: the first one counts.
+        """
+        for name in self.__struct_fields__:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            silent = ours is None or theirs is None or name == "prefill_http_port"
+            if name == "capabilities":
+                silent = self.version is None or other.version is None
+            if not silent and ours != theirs:
+                return name
+        return None
+
+    def completed(self, other: "Topology") -> "Topology":
+        """With what the other says where this one is silent."""
+        missing = {
+            name: getattr(other, name)
+            for name in self.__struct_fields__ if getattr(self, name) is None
+        }
+        if self.version is None:
+            missing["capabilities"] = other.capabilities
+        return msgspec.structs.replace(self, **missing)
+
 
 class Registration(Struct, frozen=True, kw_only=True):
     """The body of PUT /route: a rank says who and where it is.

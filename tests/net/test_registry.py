@@ -383,7 +383,7 @@ def test_any_body_has_an_answer_that_names_the_field(
 def test_ranks_of_another_version_or_with_other_capabilities_are_refused(
     client: RegistryClient,
 ) -> None:
-    client.register(prefill(0, capabilities=("direct",)))
+    client.register(prefill(0, capabilities=("direct",), page_size=16))
     with pytest.raises(RefusedError, match=r"capabilities: rank .* says \(\), .* \('direct',\)"):
         client.register(prefill(1))
     with pytest.raises(RefusedError, match=f"version: .* speaks 99, and the registry {VERSION}"):
@@ -442,6 +442,17 @@ def test_metrics_tell_what_has_happened(server: RegistryServer, client: Registry
         'pdproto_registry_requests_total{method="POST",route="/keepalive",status="404"} 1.0',
     ):
         assert line in metrics
+
+
+def test_what_a_rank_leaves_open_another_may_say(client: RegistryClient) -> None:
+    """The first word counts; HTTP ports are each rank's own."""
+    client.register(prefill(0, of=3, prefill_http_port=3000, version=None))
+    client.register(prefill(1, of=3, page_size=64, prefill_http_port=3001))
+    with pytest.raises(RefusedError, match="page_size"):
+        client.register(prefill(2, of=3, page_size=16))
+    client.register(prefill(2, of=3))
+    server = client.look_up_all().server
+    assert (server.page_size, server.prefill_http_port, server.version) == (64, 3000, VERSION)
 
 
 def test_a_server_of_another_shape_may_follow_when_all_ranks_are_gone(
