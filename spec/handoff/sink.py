@@ -111,6 +111,12 @@ SINK: Final = Table(sink, state=receiving, rows=(
 
     Row("abort_receive", on=Call("abort_receiver"), at=UNDER_WAY, to=Receiving.FAILED,
         do=DROP, send=[STOP_ALL], why="the client has left, or the server ends the request"),
+    Ignore(Call("abort_receiver"), at=(*ENDED, Receiving.GONE),
+           why="it has ended by itself meanwhile: the caller polls how"),
+    Ignore(Call("finish"), at=Receiving.SUCCESS, when=forall(g, ~page(d, h, g)),
+           why="it has been closed"),
+    Ignore(Call("finish"), at=(Receiving.FAILED, Receiving.GONE),
+           why="nothing is left to give back: its pages went with the failure"),
     Row("hear_failure", on=failed(p, h, d), at=UNDER_WAY, to=Receiving.FAILED,
         do=DROP, send=[STOP_ALL],
         why="one source's failure ends the hand-over, and its siblings may be writing"),

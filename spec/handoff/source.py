@@ -132,6 +132,8 @@ SOURCE: Final = Table(source, state=sending, rows=(
            why="nobody counts on this write any more"),
     Row("abort_send", on=Call("abort_sender"), at=RUNNING, to=Sending.FAILED,
         why="the client has left, or the server ends the request"),
+    Ignore(Call("abort_sender"), at=(*ENDED, Sending.GONE),
+           why="it has ended by itself meanwhile: the caller polls how"),
     Row("tell_failure", at=Sending.FAILED, choose=(d,), when=known(p, h, d),
         do=[known(p, h, d).to(False)], send=[failed(p, h, d)],
         why="failure travels both ways, in one message"),

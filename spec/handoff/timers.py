@@ -22,7 +22,7 @@ class Wait:
 WAITS: Final[Mapping[str, Wait]] = {
     # The transfer (ends.py, source.py, sink.py).
     "bootstrap_timeout": Wait(120.0, "the hand-over fails, and the other side hears of it"),
-    "transfer_timeout": Wait(120.0, "the hand-over fails, and every source is told to stop"),
+    "transfer_timeout": Wait(120.0, "the hand-over fails, and the other side is told to stop"),
     "no_news": Wait(1.0, "the sink introduces itself again", again=True),
     "no_bytes": Wait(2.0, "the sink publishes its address again", again=True),
     "no_answer": Wait(0.5, "the sink repeats the abort", again=True),

@@ -368,6 +368,9 @@ DIRECT: Final = edited(
     ReplaceRow("finish", Row(
         "finish", on=Call("finish"), at=Receiving.SUCCESS, choose=(b,), when=lease(d, h, b),
         do=[lease(d, h, b).to(False)], fair=True, why="no answer is generated for ever")),
+    ReplaceRow("ignore_finish_success", Ignore(
+        Call("finish"), at=Receiving.SUCCESS, when=forall(b, ~lease(d, h, b)),
+        why="it has been closed")),
     ReplaceProperties((
         *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
         Always("S2_complete_while_it_is_read",
