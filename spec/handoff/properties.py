@@ -72,7 +72,8 @@ SAFETY: Final = (
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
         "S14_no_success_after_a_failure", "S14_success_is_everybodys",
         "S14_only_conflicts_fail_for_one", "S14_both_succeed", "S14_a_source_may_succeed_alone",
-        "somebody_is_served", "somebody_is_refused")),
+        "S14_served_means_sent", "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
+        "S14_prefill_may_serve_alone", "somebody_is_served", "somebody_is_refused")),
     Promise("S15", "KV is read by the transport only after the pass that computed it.",
             runtime="packing waits for the event of the pass: a GPU's order is no table's"),
     Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
@@ -92,7 +93,8 @@ LIVENESS: Final = (
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
         "L2_a_conflict_reaches_decode", "L2_a_failure_is_decided", "L2_a_decision_reaches_all",
-        "L2_readiness_is_decided", "L2_an_end_is_decided"),
+        "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
+        "L2_a_sinks_failure_is_decided"),
         simulator="within one message delay"),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_entries_are_cleaned_up",
@@ -159,7 +161,8 @@ MISSION: Final = (
         "L3_every_claim_is_settled", "L4_the_entry_may_forget"),
         runtime="lives that are over are a floor and a bounded list"),
     Promise("M4.1", "A request is admitted by all ranks, in the same order on all.", (
-        "M4_1_all_have_voted", "S7_in_order", "S5_same_decisions_same_batch")),
+        "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree", "S7_in_order",
+        "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "What failed on one rank is drained on every rank, and answered once.", (
         "M4_2_failure_drains_everywhere", "L1_every_request_is_answered", "course_edges"),
         runtime="status 500 and the reason"),
@@ -168,7 +171,8 @@ MISSION: Final = (
     Promise("M4.4", "A failure releases what the request held.", (
         "M4_4_nothing_is_kept", "something_is_held")),
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
-        "M4_5_freed_when_all_have_ended", "freed_one_by_one")),
+        "M4_5_freed_when_all_have_ended", "M4_5_no_rank_still_sends",
+        "M4_5_pages_wait_for_the_other_rank", "freed_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, which is polled chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
     Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (

@@ -1,0 +1,104 @@
+"""The transfer under the group's decisions: its sizes, its verdicts, and what each row is for."""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.result import CheckResult, Verdict
+from pdproto.spec.handoff import agreement, transfer
+from pdproto.spec.handoff.ends import Sending, h, p, sending
+from pdproto.spec.handoff.group import Course, Stage, course, k, stage
+from pdproto.spec.handoff.source import QUIESCENT
+from pdproto.spec.handoff.whole import ALONE, HOST, SYSTEM
+from pdproto.spec.language import (
+    DropClause,
+    DropRow,
+    ReplaceProperties,
+    ReplaceRow,
+    System,
+    edited,
+)
+from pdproto.spec.language.edit import RowEdit
+
+
+class Counts(NamedTuple):
+    states: int
+    transitions: int
+    depth: int
+
+
+def judged(system: System, *properties: str) -> CheckResult:
+    settings = Settings(properties=properties, workers=2)
+    return check(system, system.configurations["default"], settings)
+
+
+def failing(found: CheckResult) -> list[str]:
+    return [f.name for f in found.findings if f.verdict is not Verdict.HOLDS]
+
+
+def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
+    found = judged(ALONE)
+    assert failing(found) == []
+    assert Counts(found.states, found.transitions, found.depth) == Counts(6_976, 52_347, 29)
+    # More chunks, a spoilt one, and a second rank to follow are in the parts, and in SYSTEM.
+    assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
+
+
+@pytest.mark.slow
+def test_two_ranks_hand_over_under_decisions() -> None:
+    found = judged(SYSTEM)
+    assert failing(found) == []
+    assert [f.name for f in found.findings if "vacuous" in f.note] == []
+    assert Counts(found.states, found.transitions, found.depth) == Counts(471_776, 7_202_714, 44)
+
+
+def test_the_rows_are_those_of_the_parts() -> None:
+    """What is not is HOST's, which does what the parts were called to do."""
+    parts = {id(row) for part in (transfer.SYSTEM, agreement.SYSTEM) for _, row in part.rows()}
+    own = {id(row) for row in HOST.rows}
+    assert {id(row) for table in SYSTEM.tables for row in table.rows} <= parts | own
+
+
+@pytest.mark.parametrize("system", [SYSTEM, ALONE], ids=str)
+def test_lint_finds_no_error(system: System) -> None:
+    remarks = lint(system, small_sizes(system))
+    assert [remark for remark in remarks if remark.severity is Severity.ERROR] == []
+
+
+(ABORT,) = (row for row in agreement.SYSTEM.tables[1].rows if row.name == "abort")
+UNDECIDED: Final = course(h).among(Course.OPEN, Course.ADMITTED)
+LATE: Final = replace(ABORT, when=tuple(
+    UNDECIDED if clause == (course(h) == Course.OPEN) else clause for clause in ABORT.conditions
+))
+
+# Without its clause, or its row, each of these goes wrong.
+NEEDED: Final[list[tuple[str, RowEdit | DropRow]]] = [
+    ("S8_source_pages_are_held", DropClause("report_broken", QUIESCENT)),
+    ("M4_1_nothing_is_sent_before_all_agree",
+     DropClause("begin_transfer", stage(k, h) == Stage.RUNNING)),
+    ("S14_served_means_sent", DropClause("report_done", sending(p, h) == Sending.SUCCESS)),
+    ("S14_the_servers_agree", ReplaceRow("abort", LATE)),
+    ("L1_every_request_is_answered", DropRow("report_broken")),
+    ("L2_a_sinks_failure_is_decided", DropRow("vote_dead")),
+    ("L4_source_pages_come_back", DropRow("free_pages")),
+    ("L2_a_refusal_reaches_the_sink", DropRow("obey")),
+    ("L4_source_pages_come_back", DropRow("end_sender")),
+]
+
+
+@pytest.mark.parametrize(
+    ("broken", "edit"), NEEDED, ids=[f"{type(e).__name__}-{e.row}" for _, e in NEEDED]
+)
+def test_each_link_between_the_parts_is_needed(broken: str, edit: RowEdit | DropRow) -> None:
+    claims = tuple(claim for claim in ALONE.properties if claim.name == broken)
+    wrong = edited(ALONE, "unlinked", ReplaceProperties(claims), edit)
+    assert failing(judged(wrong, broken)) == [broken]
+
+
+def test_pages_wait_for_the_decision_of_both() -> None:
+    """A rank that frees its pages when its own part has ended does so while another sends."""
+    early = edited(SYSTEM, "early", DropClause("free_pages", stage(k, h) == Stage.CLOSED))
+    assert failing(judged(early, "M4_5_no_rank_still_sends")) == ["M4_5_no_rank_still_sends"]
