@@ -13,13 +13,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import blake2b
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.engine.chunks import chunk_bytes, key_of, pack_pages, unpack_verified
 from pdproto.engine.contract import (
     Address,
     EngineBusy,
@@ -30,15 +30,7 @@ from pdproto.engine.contract import (
     SourceEngine,
     Ticket,
 )
-from pdproto.kernels.chunk import (
-    KVLayout,
-    digests_in,
-    new_report,
-    pack_chunk,
-    plan_for,
-    register,
-    unpack_chunk,
-)
+from pdproto.kernels.chunk import KVLayout, register
 from pdproto.net.plane import Fenced, Idle, Outcome, Verified
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
@@ -54,15 +46,13 @@ OUTCOMES: Final = {
 }
 
 
-def digest_key(life: Life) -> int:
-    """The key of a life's digests, 63 bits: both ends derive it."""
-    name = f"{life.room}.{life.incarnation}.{life.generation}".encode()
-    return int.from_bytes(blake2b(name, digest_size=8).digest()) >> 1
+def key_of_life(life: Life) -> int:
+    """The key of a life's digests: both ends derive it."""
+    return key_of(life.room, life.incarnation, life.generation)
 
 
-def chunk_bytes(layout: KVLayout, pages: int) -> int:
-    """What a chunk of so many pages takes, digests and padding included."""
-    return plan_for(layout, pages).only.bytes if pages else 0
+def _bytes(layout: KVLayout, pages: int) -> int:
+    return chunk_bytes(layout, pages) if pages else 0
 
 
 class SourcePages:
@@ -91,7 +81,7 @@ class SourcePages:
     def post(
         self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
     ) -> None:
-        length = chunk_bytes(self.layout, len(chunks[-1]))
+        length = _bytes(self.layout, len(chunks[-1]))
         self._staged += length
         self._worker.submit(self._pack, number, life, address, chunks, length)
 
@@ -123,10 +113,8 @@ class SourcePages:
             return
         buffer = self._buffer(length)
         if pages:
-            plan = plan_for(self.layout, len(pages)).only
-            pack_chunk(self.layout, pages, buffer, digests=digests_in(plan, buffer),
-                       key=digest_key(life))
-        offset = sum(chunk_bytes(self.layout, len(chunk)) for chunk in earlier)
+            pack_pages(self.layout, pages, key_of_life(life), buffer)
+        offset = sum(_bytes(self.layout, len(chunk)) for chunk in earlier)
         with self._lock:
             self._packed.append((number, address, offset, buffer))
         self._post_packed()
@@ -186,7 +174,7 @@ class SinkPages:
         leases: dict[str, Lease] = {}
         for source, count in pages.items():
             lease = self.engine.lease(life, source,
-                                      count * chunk_bytes(self._layouts[source], 1))
+                                      count * _bytes(self._layouts[source], 1))
             if lease is None:
                 for taken in leases.values():
                     self.engine.release(taken)
@@ -246,13 +234,10 @@ class SinkPages:
         offset = first = 0
         clean = True
         for count in filter(None, chunks):
-            plan = plan_for(layout, count).only
-            chunk = landed[offset:offset + plan.bytes]
-            report = new_report(layout)
-            unpack_chunk(layout, pages[first:first + count], chunk,
-                         expected=digests_in(plan, chunk), key=digest_key(life), report=report)
-            clean = clean and report.read().clean
-            offset, first = offset + plan.bytes, first + count
+            outcome = unpack_verified(layout, landed[offset:offset + _bytes(layout, count)],
+                                      pages[first:first + count], key_of_life(life))
+            clean = clean and outcome.clean
+            offset, first = offset + _bytes(layout, count), first + count
         return clean
 
     def _settle(self, life: Life) -> None:
