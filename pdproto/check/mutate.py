@@ -259,9 +259,11 @@ class _Trial:
         error = self.new_error(moves=True)
         if error is not None:
             return Judged(number, Outcome.LINT, note=error)
-        if different:
-            places = "; ".join(str(search) for search in different)
-            return Judged(number, Outcome.SURVIVED, note=f"differs in {places}")
+        for search in different:
+            original, edited = self.trials.originals[search.system], self.edited[search.system]
+            chosen = self.chosen(search)
+            if not same_graph(original, edited, self.mutant, chosen, WIDE, labels=False):
+                return Judged(number, Outcome.SURVIVED, note=f"differs in {search}")
         return Judged(number, Outcome.EQUIVALENT)
 
 

@@ -3,7 +3,8 @@
 If in every state that the original reaches each instance of the row is enabled in both or in
 neither, or would change nothing, and leads to the same state, then by induction both reach the
 same states over the same edges. So the question is one of patterns in the original: a state in
-which the two rows differ.
+which the two rows differ. Without labels it does not matter which row leads along an edge: where
+one of the two is not enabled, another row that does the same may stand in for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,18 +23,25 @@ from pdproto.spec.language.system import Configuration, System
 
 
 def same_graph(
-    system: System, edited: System, mutant: Mutant, configuration: Configuration, limits: Limits
+    system: System,
+    edited: System,
+    mutant: Mutant,
+    configuration: Configuration,
+    limits: Limits,
+    *,
+    labels: bool = True,
 ) -> bool:
     """Whether the edited system has the reachable graph of the original at these sizes.
 
-    Also where delivery takes messages off the network, if a property is checked there. Raises
-    UndecidedError at a limit.
+    Also where delivery takes messages off the network, if a property is checked there. labels: the
+    same row on each edge; without them the states and edges are the same, and it is never said
+    where it is not so. Raises UndecidedError at a limit.
     """
     for given in interpretations(system, configuration.sizes, configuration):
         for fairness in _graphs(system):
             ground = ground_for(system, configuration, given, fairness)
             other = ground_for(edited, configuration, given, fairness)
-            patterns = tuple(differences(ground, other, mutant.row.name))
+            patterns = tuple(differences(ground, other, mutant.row.name, labels=labels))
             if patterns and _reached(ground, patterns, mutant, configuration, limits):
                 return False
     return True
@@ -72,7 +80,7 @@ def _reached(
         found.engine.close()
 
 
-def differences(ground: Ground, other: Ground, row: str) -> Iterator[Guard]:
+def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Iterator[Guard]:
     """Where the row of that name does something else in one ground system than in the other."""
     fields = [
         (field, len(symbol.values)) for (symbol, _), field in ground.layout.fields.items()
@@ -81,11 +89,23 @@ def differences(ground: Ground, other: Ground, row: str) -> Iterator[Guard]:
     for instance in dict.fromkeys((*ours, *theirs)):
         one, two = ours.get(instance), theirs.get(instance)
         if one is not None:
-            yield from _alone(one, two, fields)
+            twins = () if labels else _twins(one, other)
+            yield from _alone(one, two, twins, fields)
         if two is not None:
-            yield from _alone(two, one, fields)
+            twins = () if labels else _twins(two, ground)
+            yield from _alone(two, one, twins, fields)
         if one is not None and two is not None:
             yield from _otherwise(one, two, fields)
+
+
+def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
+    """Where rows of the other system do the same, as far as cubes tell."""
+    return tuple(
+        row.action.guard
+        for row in ground.rows
+        if (row.action.clear, row.action.assign) == (action.clear, action.assign)
+        and not row.action.guard.clauses
+    )
 
 
 def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], Action]:
@@ -100,9 +120,12 @@ def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], Action]:
 _Fields = list[tuple[Field, int]]  # each cell's place, and how many values it has
 
 
-def _alone(one: Action, two: Action | None, fields: _Fields) -> Iterator[Guard]:
-    """Where `one` is enabled and changes something, and `two` is not enabled."""
+def _alone(
+    one: Action, two: Action | None, twins: Sequence[Guard], fields: _Fields
+) -> Iterator[Guard]:
+    """Where `one` is enabled and changes something, and neither `two` nor a twin is enabled."""
     able = _clauses(one.guard)
+    able += [clause for twin in twins for clause in next(_refusals(twin, fields))]
     able.append(tuple(
         literal
         for field, values in fields
