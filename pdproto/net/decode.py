@@ -15,12 +15,12 @@ from typing import Final
 from pdproto.check.layout import Indices
 from pdproto.net.node import Node
 from pdproto.net.plane import Idle, SinkPlane, Verified
+from pdproto.net.pool import Pool
 from pdproto.net.receiver import Receiver
 from pdproto.net.shell import Link, Peer
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SINK_ROLE, SinkRole
-from pdproto.runtime.store import Shared
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
     Abort,
@@ -32,9 +32,8 @@ from pdproto.runtime.wire import (
     Publish,
 )
 from pdproto.spec.handoff import ends
-from pdproto.spec.handoff.ends import Claim, Memory, Receiving
+from pdproto.spec.handoff.ends import Claim, Receiving
 from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
-from pdproto.spec.handoff.sink import POOL
 
 LOOK_AHEAD: Final = 64  # requests that are tried for memory behind one that finds none
 _GAUGES: Final = (
@@ -67,8 +66,7 @@ class DecodeNode(Node):
         self._open: Final[dict[int, Receiver]] = {}  # by generation, in the order of opening
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
         self._wanting: Final[deque[Receiver]] = deque()
-        self._page_owner: Final[dict[int, Life]] = {}
-        self._pool: Final = Shared(POOL, own=(name,))
+        self._pool: Final = Pool()
         self._stages: Final[dict[Receiving, int]] = dict.fromkeys(Receiving, 0)
         self._granted: Final[set[Life]] = set()
         self._leased: Final[dict[Life, float]] = {}
@@ -81,8 +79,6 @@ class DecodeNode(Node):
             ends.abort: lambda e, _: Abort(self.life(e), self.why(e), self.endpoint),
         })
         self.reactions.update({
-            (ends.memory, Memory.ASKED): partial(self._mirror_memory, Memory.ASKED),
-            (ends.memory, Memory.UNASKED): partial(self._mirror_memory, Memory.UNASKED),
             (ends.claim, Claim.FENCING): self._fence,
             (ends.lease, False): self._release_lease,
             (ends.page, False): self._release_pages,
@@ -253,10 +249,7 @@ class DecodeNode(Node):
     def _grant(self, receiver: Receiver) -> bool:
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
-        taken = next((page for page in pages if page in self._page_owner), None)
-        if taken is not None:
-            self.give_up(receiver, f"page {taken} belongs to {self._page_owner[taken]}")
-            return True
+        slot = receiver.slot or 0
         counts = {source: len(of) for source, of in (receiver.pages or {}).items()}
         try:
             addresses = self.plane.lease(life, counts)
@@ -265,22 +258,16 @@ class DecodeNode(Node):
             return True
         if addresses is None:
             return False
-        granted = self._pool.fire("grant", h=life, b=life, g=life, m=receiver.slot)
-        if granted is None:
+        granted = self._pool.grant(life, pages, slot)
+        if not granted:
             self.plane.release(life)
-            self.give_up(receiver, f"metadata slot {receiver.slot} belongs to another hand-over")
+            self.give_up(receiver, self._pool.blame(pages, slot))
             return True
-        self._page_owner.update(dict.fromkeys(pages, life))
         self._granted.add(life)
         self._leased[life] = self._now
         self._addresses[life] = addresses
-        self.take(endpoint, endpoint.automaton.device(
-            (ends.memory, (0, 0), Memory.GIVEN), (ends.lease, (0, 0, 0), True),
-            (ends.page, (0, 0, 0), True), (ends.slot, (0, 0, 0), True)))
+        self.take(endpoint, endpoint.automaton.device(*granted))
         return True
-
-    def _mirror_memory(self, value: Memory, endpoint: Endpoint, _: Indices) -> None:
-        self._pool.set(ends.memory, (self.name, endpoint.life), value)
 
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver = self.life(endpoint), endpoint.owner
@@ -294,23 +281,19 @@ class DecodeNode(Node):
 
     def _release_lease(self, endpoint: Endpoint, _: Indices) -> None:
         life = self.life(endpoint)
-        self._pool.set(ends.lease, (self.name, life, life), False)
         self.metrics.add("held_chunk_seconds", self._now - self._leased.pop(life))
         self.plane.release(life)
 
     def _release_pages(self, endpoint: Endpoint, _: Indices) -> None:
         life, receiver = self.life(endpoint), endpoint.owner
-        self._pool.set(ends.page, (self.name, life, life), False)
-        self._pool.set(ends.slot, (self.name, life, receiver.slot), False)
-        self._pool.set(ends.memory, (self.name, life), Memory.UNASKED)
+        self._pool.free_slot(receiver.slot)
         self._settling[life] = receiver
         self.plane.settle(life)
 
     def _free_pages(self, receiver: Receiver) -> None:
         if receiver.life in self._granted:
             self._granted.remove(receiver.life)
-            for page in receiver.every_page:
-                del self._page_owner[page]
+            self._pool.free_pages(receiver.every_page)
         receiver.released = True
         if receiver.on_released is not None:
             receiver.on_released()
@@ -353,7 +336,7 @@ class DecodeNode(Node):
         self.metrics.gauge("num_decode_leases", "Lives that landing memory is leased to",
                            lambda: len(self._leased))
         self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
-                           lambda: len(self._page_owner))
+                           lambda: len(self._pool.pages))
 
     def _count(self, stages: tuple[Receiving, ...]) -> int:
         return sum(self._stages[stage] for stage in stages)

@@ -1,0 +1,62 @@
+"""A decode rank's pages and metadata slots: who has which.
+
+The table of the pool decides who is given memory (spec/handoff/sink.py). It is asked about one
+request at a time: there are two lives then, the one that asks and all others together.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from pdproto.runtime.automaton import Assignment, Automaton
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import ends, roles
+from pdproto.spec.handoff.ends import Memory
+from pdproto.spec.handoff.sink import POOL
+
+_ASKING, _OTHERS = 0, 1
+_SIZES: Final = {roles.Sink: 1, roles.Life: 2, roles.Landing: 1, roles.Page: 1, roles.Slot: 1}
+_AUTOMATON: Final = Automaton(POOL, _SIZES, paced=("grant",))
+_GRANT: Final = _AUTOMATON.pace("grant")
+_ASKED: Final = _AUTOMATON.bits(ends.memory, (0, _ASKING), Memory.ASKED)
+_PAGE_TAKEN: Final = _AUTOMATON.bits(ends.page, (0, _OTHERS, 0))
+_SLOT_TAKEN: Final = _AUTOMATON.bits(ends.slot, (0, _OTHERS, 0))
+
+
+class Pool:
+    """See above. pages, slots: by number, the life that has it."""
+
+    def __init__(self) -> None:
+        self.pages: Final[dict[int, Life]] = {}
+        self.slots: Final[dict[int, Life]] = {}
+
+    def grant(self, life: Life, pages: Collection[int], slot: int) -> tuple[Assignment, ...]:
+        """Give the life its pages and its slot, beside landing memory that has been found for it.
+
+        Returns what the table writes into the life's variables; nothing if it does not allow it.
+        """
+        state = _ASKED
+        if not self.pages.keys().isdisjoint(pages):
+            state |= _PAGE_TAKEN
+        if slot in self.slots:
+            state |= _SLOT_TAKEN
+        granted = _AUTOMATON.take(_GRANT, state).changed
+        if granted:
+            self.pages.update(dict.fromkeys(pages, life))
+            self.slots[slot] = life
+        return granted
+
+    def blame(self, pages: Collection[int], slot: int) -> str:
+        """Why these cannot be granted: what somebody else has."""
+        for page in pages:
+            if page in self.pages:
+                return f"page {page} belongs to {self.pages[page]}"
+        return f"metadata slot {slot} belongs to {self.slots[slot]}"
+
+    def free_slot(self, slot: int) -> None:
+        """Nobody has this slot any more."""
+        del self.slots[slot]
+
+    def free_pages(self, pages: Collection[int]) -> None:
+        """Nobody has these pages any more, and nothing is copied into them."""
+        for page in pages:
+            del self.pages[page]
