@@ -20,6 +20,7 @@ VERBS: Final = {
     "mutate": "change the tables, one thing at a time, and see whether a property notices",
     "handoff": "hand over real pages between real processes, and verify every byte",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
+    "prove": "prove the properties of a system for all sizes",
     "lint": "find holes, ambiguities and leftovers in the tables of a system",
     "tables": "write the documentation of a system from its tables",
     "export": "write a system in the language of another checker",

@@ -18,18 +18,18 @@ total order, for the restriction of a total order is one.
 symbols; the interpretations that `given=` names are not, so that what is proved holds for every
 topology. The facts are the guard and the violated claim, both of the state before the row
 (rewriting.py): bulk updates and sends to `each` only put conditions on identity and rigid symbols
-there, and need no names. The number of names therefore is: the row's parameters, the variables
-of the violated claim, and one for each `exists` that is left after negations have been pushed inwards, that is for
-each negative `forall` and positive `exists`. Counting parameters and variables alone is unsound: a
-row "if not all q are a, and not all q are c, then b(r)" breaks "b implies a or c" only where two
-further elements are about.
+there, and need no names. The number of names therefore is: the row's parameters, the variables of
+the violated claim, and one for each `exists` that is left after negations have been pushed
+inwards, that is for each negative `forall` and positive `exists`. Counting parameters and
+variables alone is unsound: a row "if not all q are a, and not all q are c, then b(r)" breaks
+"b implies a or c" only where further elements are about.
 
-*Where the conditions fail.* A formula with `exists` under `forall` is not taken as it stands: it
-is weakened to its instances at the names that there are (an assumed claim: at the
-variables of the violated one, and at the row's parameters of other sorts), each with a witness of its own. The instances follow from it, so what is proved
-stays proved. But a model is then no counterexample, and the obligation is refused instead of
-failed, with the clause that stands in the way. A witness relation, kept with a lemma, makes it
-exact.
+*Where the conditions fail.* A formula with `exists` under `forall` is not taken as it stands. It
+is weakened to its instances at the names that there are, each with a witness of its own; an
+assumed claim, to those at the variables of the violated claim, and at the row's parameters of
+other sorts. The instances follow from it, so what is proved stays proved. But a model is then no
+counterexample, and the obligation is refused instead of failed, with the clause that stands in the
+way. A witness relation, kept with a lemma, makes it exact.
 """
 
 from collections.abc import Iterator, Sequence

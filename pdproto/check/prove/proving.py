@@ -27,12 +27,13 @@ from pdproto.spec.language.system import System
 Decide: TypeAlias = Callable[[System, Sequence[Obligation], float], Iterator[Judgement]]
 
 ENGINES: Final[Mapping[str, Decide]] = {"cutoff": cutoff.decide, "quantified": quantified.decide}
+SLOW_S: Final = 5.0  # a row that takes longer is named
 GRACE_S: Final = 5.0  # past the solver's own limit, for grounding and for starting the worker
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one engine says of one obligation. seconds: of its row's worker, shared out evenly."""
+    """What one engine says of one obligation. seconds: since the one before it in its row."""
 
     obligation: Obligation
     engine: str
@@ -43,13 +44,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """engines: by name. cache_folder: where what is proved is remembered, or None for nowhere."""
+    """engines: by name. cache_folder: where what is proved is remembered, or None for nowhere.
+
+    monitor: is told how far it is, and after how many seconds.
+    slow: is told of every row that takes long, and how many seconds it took.
+    """
 
     engines: Sequence[str] = ("cutoff",)
     timeout_s: float = 30.0
     workers: int = 1
     cache_folder: Path | None = None
-    monitor: Callable[[int, int, str], None] = field(default=lambda _done, _all, _name: None)
+    monitor: Callable[[str, float], None] = field(default=lambda _line, _seconds: None)
+    slow: Callable[[str, float], None] = field(default=lambda _name, _seconds: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,7 @@ class Proof:
     def status(self, obligation: Obligation) -> Status:
         """The engines' common verdict; unknown if they contradict each other or one has none."""
         found = {o.judgement.status for o in self.outcomes if o.obligation is obligation}
-        if found == {Status.PROVED} or found == {Status.FAILED}:
-            return found.pop()
-        if found == {Status.REFUSED}:
-            return Status.REFUSED
-        return Status.UNKNOWN
+        return found.pop() if len(found) == 1 else Status.UNKNOWN
 
     @property
     def obligations(self) -> tuple[Obligation, ...]:
@@ -121,7 +123,7 @@ def _run(system: System, tasks: list[_Task], settings: Settings) -> Iterator[Out
     """Every task in a process of its own, `workers` of them at a time."""
     waiting = list(reversed(tasks))
     running: dict[Connection, _Worker] = {}
-    done = 0
+    began = time.monotonic()
     try:
         while waiting or running:
             while waiting and len(running) < settings.workers:
@@ -134,8 +136,13 @@ def _run(system: System, tasks: list[_Task], settings: Settings) -> Iterator[Out
                 yield from worker.outcomes()
                 if worker.finished:
                     del running[inbox]
-                    done += 1
-                    settings.monitor(done, len(tasks), worker.task.name)
+                    took = time.monotonic() - worker.began
+                    done = len(tasks) - len(waiting) - len(running)
+                    settings.monitor(
+                        f"{system.name}: {done} of {len(tasks)} rows", time.monotonic() - began
+                    )
+                    if took > SLOW_S:
+                        settings.slow(worker.task.name, took)
     finally:
         for worker in running.values():
             worker.end()
@@ -156,7 +163,7 @@ class _Worker:
         outbox.close()
         self.finished = False
         self._left: Final = list(task.group)
-        self._since = time.monotonic()
+        self.began = self._since = time.monotonic()
         self.until = self._since + timeout_s * 2 + GRACE_S
 
     def outcomes(self) -> Iterator[Outcome]:
@@ -195,7 +202,8 @@ def _work(system: System, task: _Task, timeout_s: float, outbox: Connection) -> 
         for judgement in ENGINES[task.engine](system, task.group, timeout_s):
             outbox.send(judgement)
         outbox.send(None)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where it is seen
+    except Exception as error:
+        # Whatever it is, it is raised where it is seen.
         outbox.send(error)
 
 

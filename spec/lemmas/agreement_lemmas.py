@@ -1,0 +1,157 @@
+"""Why a group of ranks agrees, however many ranks, requests, slots and decisions.
+
+The log of the entry is what everything rests on: what it says of a request it says once, in an
+order, and every message and every rank's stage follows from it.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.group import (
+    WAITING,
+    Course,
+    Health,
+    Stage,
+    Verdict,
+    admit,
+    applied,
+    broke,
+    course,
+    done,
+    drop,
+    fail,
+    g,
+    granted,
+    group,
+    h,
+    health,
+    k,
+    log,
+    m,
+    n,
+    numbered,
+    p,
+    prefetched,
+    q,
+    ready,
+    release,
+    s,
+    slot,
+    stage,
+    taken,
+)
+from pdproto.spec.language import Always, all_of, any_of, exists, forall, implies
+
+BEGUN: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
+ENDS: Final = (Verdict.FAIL, Verdict.RELEASE, Verdict.DROP)
+FREES: Final = (Verdict.RELEASE, Verdict.DROP)
+FRESH: Final = (Course.NEW, Course.OPEN)
+
+_LOG: Final = (
+    Always("logged_is_numbered", implies(log(n, h) != Verdict.NONE, numbered(n)),
+           why="a decision gets its number as it is made"),
+    Always("numbers_have_no_gaps", implies(all_of(numbered(n), p.before(n)), numbered(p)),
+           why="the next number is taken when all before it are"),
+    Always("decided_is_not_open", implies(log(n, h) != Verdict.NONE, ~course(h).among(*FRESH)),
+           why="a request leaves its open course with its first decision, and for good"),
+    Always("an_end_is_answered",
+           implies(log(n, h).among(*ENDS), course(h).among(Course.SERVED, Course.REFUSED)),
+           why="the client is answered by the decision that ends its request"),
+    Always("one_end", implies(all_of(log(n, h).among(*ENDS), log(p, h).among(*ENDS)), n.same(p)),
+           why="a request that was answered is decided on no more"),
+    Always("failed_is_all",
+           implies(all_of(log(n, h) == Verdict.FAIL, log(p, h) != Verdict.NONE), n.same(p)),
+           why="only an open request fails, and then nothing follows"),
+    Always("admitted_before_freed",
+           implies(all_of(log(n, h) == Verdict.ADMIT, log(p, h).among(*FREES)), n.before(p)),
+           why="only an admitted request is released or dropped"),
+    Always("applied_is_numbered", implies(applied(k, n), numbered(n)),
+           why="ranks apply what has been decided"),
+)
+
+_SLOTS: Final = (
+    Always("granted_is_decided", implies(granted(h, m), ~course(h).among(*FRESH)),
+           why="a slot is granted with the admission"),
+    Always("one_grant", implies(all_of(granted(h, m), granted(h, s)), m.same(s)),
+           why="a request is admitted once"),
+    Always("one_holder",
+           implies(all_of(course(h) == Course.ADMITTED, granted(h, m),
+                          course(g) == Course.ADMITTED, granted(g, m), group() == Health.UP),
+                   h.same(g)),
+           why="a slot is granted when no admitted request has it"),
+    Always("a_slot_is_given_back_by_decision",
+           implies(all_of(group() == Health.UP, granted(h, m), course(h) != Course.ADMITTED),
+                   exists(n, log(n, h).among(*FREES))),
+           why="while the group lives, only a release or a drop ends an admitted request"),
+    Always("who_is_admitted_keeps_the_slot",
+           implies(all_of(course(h) == Course.ADMITTED, granted(h, m)), taken(m)),
+           why="the slot is given back with the answer"),
+    Always("a_slot_is_freed_before_it_is_granted_again",
+           implies(all_of(log(n, g) == Verdict.ADMIT, granted(g, m), granted(h, m), g.differs(h)),
+                   any_of(exists(p, all_of(p.before(n), log(p, h).among(*FREES))),
+                          forall(p, implies(log(p, h) == Verdict.ADMIT, n.before(p))))),
+           why="of two that were granted one slot, one had ended when the other was admitted"),
+)
+
+_MESSAGES: Final = (
+    Always("admissions_are_logged",
+           implies(admit(k, n, h, m), all_of(log(n, h) == Verdict.ADMIT, granted(h, m))),
+           why="the entry sends what it has decided, and a decision stays"),
+    Always("failures_are_logged", implies(fail(k, n, h), log(n, h) == Verdict.FAIL),
+           why="the entry sends what it has decided, and a decision stays"),
+    Always("releases_are_logged", implies(release(k, n, h), log(n, h) == Verdict.RELEASE),
+           why="the entry sends what it has decided, and a decision stays"),
+    Always("drops_are_logged", implies(drop(k, n, h), log(n, h) == Verdict.DROP),
+           why="the entry sends what it has decided, and a decision stays"),
+    Always("ready_has_left_waiting",
+           implies(ready(k, h), ~stage(k, h).among(Stage.ABSENT, *WAITING)),
+           why="a rank votes as it becomes ready, and does not turn back"),
+    Always("done_is_done", implies(done(k, h), stage(k, h).among(Stage.DONE, Stage.CLOSED)),
+           why="a rank says so as it ends its part"),
+    Always("broke_is_broken", implies(broke(k, h), stage(k, h).among(Stage.BROKEN, Stage.CLOSED)),
+           why="a rank says so as it ends its part"),
+)
+
+_RANKS: Final = (
+    Always("admitted_by_all",
+           implies(log(n, h) == Verdict.ADMIT, ~stage(k, h).among(Stage.ABSENT, *WAITING)),
+           why="every rank has voted ready, and only then the request is admitted"),
+    Always("begun_is_decided", implies(stage(k, h).among(*BEGUN), ~course(h).among(*FRESH)),
+           why="only an admission lets a rank begin"),
+    Always("failed_never_began",
+           implies(log(n, h) == Verdict.FAIL, ~stage(k, h).among(*BEGUN)),
+           why="a request that failed was not admitted"),
+    Always("released_when_all_are_done",
+           implies(log(n, h) == Verdict.RELEASE, stage(k, h).among(Stage.DONE, Stage.CLOSED)),
+           why="every rank has said that its part went well"),
+    Always("dropped_when_all_have_ended",
+           implies(log(n, h) == Verdict.DROP,
+                   stage(k, h).among(Stage.DONE, Stage.BROKEN, Stage.CLOSED)),
+           why="every rank has said that its part has ended"),
+    Always("served_when_all_are_done",
+           implies(course(h) == Course.SERVED, stage(k, h).among(Stage.DONE, Stage.CLOSED)),
+           why="the answer is given with the release"),
+    Always("an_applied_admission_has_begun",
+           implies(all_of(applied(k, n), log(n, h) == Verdict.ADMIT),
+                   stage(k, h).among(*BEGUN, Stage.CLOSED)),
+           why="a rank that applies an admission begins"),
+    Always("an_applied_end_is_closed",
+           implies(all_of(applied(k, n), log(n, h).among(*ENDS)), stage(k, h) == Stage.CLOSED),
+           why="a rank that applies an end closes the request"),
+    Always("begun_by_decision",
+           implies(stage(k, h).among(*BEGUN),
+                   exists(n, all_of(applied(k, n), log(n, h) == Verdict.ADMIT))),
+           why="a rank begins with the admission that it applies"),
+    Always("closed_by_decision",
+           implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED),
+                   exists(n, all_of(applied(k, n), log(n, h).among(*ENDS)))),
+           why="while it lives, a rank closes a request with the end that it applies"),
+    Always("slots_are_for_what_has_begun", implies(slot(k, h, m), stage(k, h).among(*BEGUN)),
+           why="a slot is taken at the beginning and given back at the end"),
+    Always("slots_are_granted", implies(slot(k, h, m), granted(h, m)),
+           why="a rank takes the slot that was decided"),
+    Always("prefetched_is_prepared",
+           implies(prefetched(k, h), ~stage(k, h).among(Stage.ABSENT, Stage.QUEUED, Stage.CLOSED)),
+           why="what was prefetched is freed as the request is closed"),
+)
+
+LEMMAS: Final = (*_LOG, *_SLOTS, *_MESSAGES, *_RANKS)
