@@ -30,9 +30,9 @@ $(FULL): $(CORE)
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it
 
-run: $(CORE) ## check the hand-over's tables and the examples, and show a counterexample
-	@for system in registry dp-rank transfer agreement optimistic two-phase-commit ring-election; do \
-	  $(BIN)/pdproto check $$system || exit 1; done
+run: $(CORE) ## check the hand-over and the examples, and show a counterexample
+	$(BIN)/pdproto check
+	@for system in two-phase-commit ring-election; do $(BIN)/pdproto check $$system || exit 1; done
 	@mkdir -p out
 	$(BIN)/pdproto check lock-server-broken --html out/lock-server-broken.html; test $$? -eq 1
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
