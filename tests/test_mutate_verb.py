@@ -143,7 +143,7 @@ def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
     parts = verb.handover()
     assert {part[0] for part in parts} >= {"registry", "dp-rank", "transfer", "agreement"}
     assert sorted(name for part in parts for name in part) == sorted(
-        set(HANDOVER) - verb.HISTORICAL
+        set(HANDOVER) - verb.APART
     )
     assert all(name.startswith(part[0]) for part in parts for name in part)
 

@@ -42,8 +42,8 @@ from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_n
 from pdproto.cli.suite import HANDOVER
 from pdproto.cli.team import shared_out
 
-# Rows as another system has them: what the hand-over promises is not their matter.
-HISTORICAL: Final = frozenset({"optimistic-keeping"})
+# Rows as another system has them, and the parts once more, which are mutated by themselves.
+APART: Final = frozenset({"optimistic-keeping", "whole", "whole-alone"})
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {
     "safety": (Kind.ALWAYS,),
@@ -155,12 +155,10 @@ def _families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 def handover() -> tuple[tuple[str, ...], ...]:
     """The systems of the hand-over: each part with its variants, which are named after it."""
     parts: dict[str, list[str]] = {}
-    for name in HANDOVER:
+    for name in (name for name in HANDOVER if name not in APART):
         part = next((first for first in parts if name.startswith(f"{first}-")), name)
         parts.setdefault(part, []).append(name)
-    return tuple(
-        tuple(name for name in variants if name not in HISTORICAL) for variants in parts.values()
-    )
+    return tuple(map(tuple, parts.values()))
 
 
 def _prepared(
