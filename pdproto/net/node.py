@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final, TypeAlias
 
@@ -22,6 +23,16 @@ log = logging.getLogger("pdproto.net")
 
 Reaction: TypeAlias = Callable[[Endpoint, Indices], None]
 Writer: TypeAlias = Callable[[Endpoint, int], AnyFrame]
+
+PLANS_MAX: Final = 1 << 16  # kept; then they are made anew
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows from a step, looked up once: frames to the i-th peer, and reactions."""
+
+    frames: tuple[tuple[Writer, int], ...]
+    reactions: tuple[tuple[Reaction, Indices], ...]
 
 
 class Node(Shell):
@@ -47,6 +58,7 @@ class Node(Shell):
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.writers: Final[dict[AnyMessage, Writer]] = {}
         self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {}
+        self._plans: Final[dict[Step, Plan]] = {}
         self._timers: Final = timers
         self._trace: Final = trace
         self._now = monotonic()
@@ -56,13 +68,11 @@ class Node(Shell):
         step = endpoint.take(event)
         if self._trace is not None:
             self._trace.write(endpoint, step)
-        for message, indices in step.sent:
-            # A life names its other end in the last place of what it sends.
-            self._send(endpoint, message, indices[2])
-        for symbol, indices, value in step.changed:
-            reaction = self.reactions.get((symbol, value))
-            if reaction is not None:
-                reaction(endpoint, indices)
+        plan = self._plans.get(step) or self._planned(step)
+        for writer, index in plan.frames:
+            self._send(endpoint, writer, index)
+        for reaction, indices in plan.reactions:
+            reaction(endpoint, indices)
         self._timers.follow(endpoint, self._now)
         for watcher in endpoint.owner.watchers:
             watcher()
@@ -117,10 +127,21 @@ class Node(Shell):
         reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
         return reason[:REASON_MAX]
 
-    def _send(self, endpoint: Endpoint, message: AnyMessage, index: int) -> None:
+    def _planned(self, step: Step) -> Plan:
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        # A life names its other end in the last place of what it sends.
+        frames = ((self.writers[message], indices[2]) for message, indices in step.sent)
+        found = ((self.reactions.get((symbol, value)), indices)
+                 for symbol, indices, value in step.changed)
+        plan = Plan(tuple(frames), tuple((r, indices) for r, indices in found if r is not None))
+        self._plans[step] = plan
+        return plan
+
+    def _send(self, endpoint: Endpoint, writer: Writer, index: int) -> None:
         peer = self.peers.get(endpoint.peers[index])
         if peer is not None and not peer.lost:
-            self.say(peer, self.writers[message](endpoint, index))
+            self.say(peer, writer(endpoint, index))
 
     def life(self, endpoint: Endpoint) -> Life:
         if endpoint.life is None:

@@ -146,7 +146,7 @@ class PrefillNode(Node):
                 return
             endpoint = self._meet(life)
         named = (peer.name,) if isinstance(frame, Abort) else frame.sinks
-        self._extend(endpoint, (*named, peer.name))
+        self._extend(endpoint, named if peer.name in named else (*named, peer.name))
         automaton, index = endpoint.automaton, endpoint.peers.index(peer.name)
         carried = 0
         if isinstance(frame, Publish):
@@ -174,6 +174,8 @@ class PrefillNode(Node):
 
     def _extend(self, endpoint: Endpoint, sinks: tuple[str, ...]) -> None:
         """Count the sinks of a life that the endpoint has not heard of yet."""
+        if sinks == endpoint.peers:
+            return
         peers = tuple(dict.fromkeys((*endpoint.peers, *sinks)))
         if len(peers) > max(1, len(endpoint.peers)):
             chunks = endpoint.automaton.sizes[roles.Chunk]

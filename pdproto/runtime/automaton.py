@@ -15,7 +15,7 @@ Rule 4: what another machine of the same process owns in common (a device variab
         the caller, within what the declaration lets that machine write.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeAlias, TypeVar
@@ -45,9 +45,10 @@ ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; then they are fou
 ROWS_MAX: Final = 1 << 12  # fired by one event: more can only be a table that never comes to rest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What an event does: the state after it, and all that happened on the way, in order.
+    """What an event does: the state after it, and all that happened on the way, in order. The same
+    answer is the same object.
 
     rows: each with its parameters, as indices in the order of `Table.parameters`. sent: messages
     with their arguments. changed: the cells of the machine that got another value.
@@ -119,29 +120,25 @@ class Automaton:
 
     def message(self, message: AnyMessage, arguments: Indices, carried: int = 0) -> Event:
         """The arrival of a message. carried: bits (see `bits`) that travel with it."""
-        return self._event(
-            (message, arguments, carried),
-            lambda: Event(
-                f"{message}{arguments}",
-                self._answers.get((Sent, message.name), {}).get(arguments, ()),
-                before=carried | self._mark(message, arguments),
-                from_peer=True,
-            ),
-        )
+        key = message, arguments, carried
+        return self._events.get(key) or self._keep_event(key, Event(
+            f"{message}{arguments}",
+            self._answers.get((Sent, message.name), {}).get(arguments, ()),
+            before=carried | self._mark(message, arguments),
+            from_peer=True,
+        ))
 
     def call(self, name: str, arguments: Indices = ()) -> Event:
         """A call by the application. Raises LocalProtocolError for one that the table lacks."""
-        return self._event(
-            (Call, name, arguments),
-            lambda: Event(f"call {name}", self._named(Call, name, arguments)),
-        )
+        key = Call, name, arguments
+        return self._events.get(key) or self._keep_event(
+            key, Event(f"call {name}", self._named(Call, name, arguments)))
 
     def completion(self, name: str, arguments: Indices) -> Event:
         """What a device reports of something that it was given."""
-        return self._event(
-            (Completion, name, arguments),
-            lambda: Event(f"completion {name}", self._named(Completion, name, arguments)),
-        )
+        key = Completion, name, arguments
+        return self._events.get(key) or self._keep_event(
+            key, Event(f"completion {name}", self._named(Completion, name, arguments)))
 
     def timer(self, name: str) -> Event:
         """A clock that runs out."""
@@ -153,21 +150,22 @@ class Automaton:
 
     def device(self, *assignments: Assignment) -> Event:
         """What another owner writes into variables that it shares with this machine (rule 4)."""
+        key = "device", assignments
+        known = self._events.get(key)
+        if known is not None:
+            return known
         for symbol, indices, value in assignments:
             if not isinstance(symbol, Variable) or value not in symbol.engine_writes:
                 raise LocalProtocolError(
                     f"{cell_name(symbol, indices)} := {value}: no device may write that"
                 )
-        return self._event(("device", assignments), lambda: Event("device", self._writes(
-            assignments)))
+        return self._keep_event(key, Event("device", self._writes(assignments)))
 
     def marked(self, message: AnyMessage, arguments: Indices) -> Event:
         """A message that triggers nothing: rows read that it has been sent."""
-        return self._event(
-            ("marked", message, arguments),
-            lambda: Event(f"{message}{arguments}", (_IDLE,),
-                          before=self._mark(message, arguments)),
-        )
+        key = "marked", message, arguments
+        return self._events.get(key) or self._keep_event(
+            key, Event(f"{message}{arguments}", (_IDLE,), before=self._mark(message, arguments)))
 
     def take(self, event: Event, state: int) -> Step:
         """The step that the event makes in this state.
@@ -319,11 +317,8 @@ class Automaton:
 
     # How rows become masks
 
-    def _event(self, key: object, make: Callable[[], Event]) -> Event:
-        event = self._events.get(key)
-        if event is None:
-            event = make()
-            _keep(self._events, key, event)
+    def _keep_event(self, key: object, event: Event) -> Event:
+        _keep(self._events, key, event)
         return event
 
     def _timer(self, name: str) -> Event:

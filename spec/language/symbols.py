@@ -36,6 +36,9 @@ class State(enum.Enum):
     ) -> str:
         return name.lower()
 
+    # A member is the only one of its name, so its identity will do, and costs no call.
+    __hash__ = object.__hash__
+
     def __str__(self) -> str:
         return str(self.value)
 
