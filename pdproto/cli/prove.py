@@ -43,13 +43,15 @@ from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
 
-HAND_OVER: Final = ("registry", "dp-rank", "agreement", "optimistic")
+HAND_OVER: Final = ("registry", "dp-rank", "transfer", "agreement", "optimistic")
 # By built-in name: the module with its LEMMAS, and perhaps what is ASSUMED of its rigid symbols.
 LEMMAS: Final[Mapping[str, str]] = {
     "two-phase-commit": "pdproto.spec.lemmas.two_phase_commit_lemmas",
     "lock-server": "pdproto.spec.lemmas.lock_server_lemmas",
     "registry": "pdproto.spec.lemmas.registry_lemmas",
     "dp-rank": "pdproto.spec.lemmas.dp_rank_lemmas",
+    "transfer": "pdproto.spec.lemmas.transfer_lemmas",
+    "transfer-lossy": "pdproto.spec.lemmas.transfer_lemmas",
     "agreement": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-lost": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-once": "pdproto.spec.lemmas.agreement_lemmas",

@@ -83,8 +83,6 @@ _ROUTED_ONCE: Final = (
            why="a request names a rank or does not"),
     Always("wishes_are_of_one_kind", ~(wanted(h) & wanted_named(h, k)),
            why="a request names a rank or does not"),
-    Always("one_named_wish", implies(wanted_named(h, g) & wanted_named(h, k), g.same(k)),
-           why="a request names one rank"),
     Always("halves_are_of_one_kind",
            all_of(~(wanted(h) & prompt_named(h, g, k)), ~(wanted_named(h, k) & prompt(h, g))),
            why="both halves name the rank or neither does"),

@@ -4,14 +4,12 @@ from typing import Final
 
 from pdproto.spec.examples.lock_server import (
     Lease,
-    Lock,
     Phase,
     book,
     c,
     d,
     grant,
     lease,
-    lock,
     phase,
     r,
     release,
@@ -38,8 +36,6 @@ LEMMAS: Final = (
            implies(all_of(book(c, r) == Lease.CURRENT, book(d, s) == Lease.CURRENT),
                    all_of(c.same(d), r.same(s))),
            why="the server gives the lock only when it is free"),
-    Always("taken_from_the_booked", implies(book(c, r) == Lease.CURRENT, lock() == Lock.TAKEN),
-           why="the lock is free only when the lease that had it is over"),
     Always("requests_are_asked_for", implies(request(c, r), lease(c, r) != Lease.UNUSED),
            why="a client asks as its lease begins"),
     Always("booked_when_asked_for",

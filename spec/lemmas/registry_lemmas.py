@@ -41,8 +41,6 @@ LEMMAS: Final = (
            why="only a process that is up registers"),
     Always("registrations_are_asked_for", implies(register(p, e), asked(p, e)),
            why="a run notes that it has registered as it does"),
-    Always("entries_are_asked_for", implies(entry(p, e) == Entry.CURRENT, asked(p, e)),
-           why="an entry becomes current by a registration"),
     Always("answers_are_asked_for", implies(recorded(p, e), asked(p, e)),
            why="the registry answers a registration"),
     Always("introductions_are_noted",

@@ -163,8 +163,11 @@ class Clauses:
         self.blocks: Final[list[Literals]] = list(vocabulary.axioms())
         self.loose: Final[list[list[int]]] = []
 
-    def assume(self, claim: Formula) -> None:
-        """The claim, in negation normal form and without `exists`, for all elements."""
+    def assume(self, claim: Formula, switch: int = TRUTH) -> None:
+        """The claim, in negation normal form and without `exists`, for all elements.
+
+        switch: a literal with which it holds, and without which it need not.
+        """
         variables, templates = templates_of(claim)
         sizes = tuple(self.vocabulary.universe[type(v)] for v in variables)
         count = prod(sizes)
@@ -175,11 +178,9 @@ class Clauses:
                 np.broadcast_to(self.vocabulary.literal(basic, positive, at), count)
                 for basic, positive in template
             ]
-            if columns:
-                block = np.stack(columns, axis=1)
-                self.blocks.append(block[~(block == TRUTH).any(axis=1)])
-            else:
-                self.loose.append([-TRUTH])
+            columns.append(np.full(count, -switch))
+            block = np.stack(columns, axis=1)
+            self.blocks.append(block[~(block == TRUTH).any(axis=1)])
 
     def add(self, *literals: int) -> None:
         """One clause."""

@@ -32,13 +32,13 @@ counterexample, and the obligation is refused instead of failed, with the clause
 way. A witness relation, kept with a lemma, makes it exact.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Final
 
-from pdproto.check.prove.clauses import Clauses, Vocabulary
+from pdproto.check.prove.clauses import TRUTH, Clauses, Vocabulary
 from pdproto.check.prove.herbrand import Constants, Environment, Node, has_exists
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
@@ -69,27 +69,41 @@ class Grounded:
     clauses: Clauses
     selectors: tuple[int, ...]
     row: Environment  # the constants of the row's parameters
+    switches: Mapping[str, int]  # by claim: the literal with which it is assumed, if they have one
     inexact: tuple[Formula, ...]
 
 
-def ground(system: System, obligations: Sequence[Obligation], *, weakened: bool) -> Grounded:
+def ground(
+    system: System,
+    obligations: Sequence[Obligation],
+    *,
+    weakened: bool,
+    switched: bool = False,
+) -> Grounded:
     """The clauses of obligations that share their row.
 
     weakened: use assumed claims with `exists` too, as far as they can be; without it they are
-    left out, which is enough for most.
+    left out, which is enough for most. switched: give each assumed claim a literal of its own.
     """
-    return _Grounding(system, tuple(obligations), weakened=weakened).result
+    grounding = _Grounding(system, tuple(obligations), weakened=weakened, switched=switched)
+    return grounding.result
 
 
 class _Grounding:
     """One use of `ground`."""
 
     def __init__(
-        self, system: System, obligations: tuple[Obligation, ...], *, weakened: bool
+        self,
+        system: System,
+        obligations: tuple[Obligation, ...],
+        *,
+        weakened: bool,
+        switched: bool,
     ) -> None:
         self.system: Final = system
         self.obligations: Final = obligations
         self.weakened: Final = weakened
+        self.switched: Final = switched
         first = obligations[0]
         self.guard: Final[Formula] = first.sequent.facts[0] if first.row is not None else TRUE
         self.parameters: Final = (
@@ -109,20 +123,26 @@ class _Grounding:
         facts = constants.grounded(self.guard, row)
         violated = constants.branches(violations, {**row, **goal})
         constants.close()
-        assumed = [facts, *self._instances(constants, goal, row)]
-        assumed = [constants.resolved(node) for node in assumed]
+        facts = constants.resolved(facts)
+        instances = [(name, constants.resolved(node))
+                     for name, node in self._instances(constants, goal, row)]
         violated = [constants.resolved(node) for node in violated]
         clauses = Clauses(Vocabulary(self._symbols(violations), constants.total))
-        for formula in (*self.system.axioms.values(), *(c.formula for c in self.universal)):
+        clauses.add(clauses.node(facts))
+        for formula in self.system.axioms.values():
             clauses.assume(normal(formula))
-        for node in assumed:
-            clauses.add(clauses.node(node))
+        named = self.universal + (self.others if self.weakened else ())
+        switches = {claim.name: clauses.fresh() for claim in named} if self.switched else {}
+        for claim in self.universal:
+            clauses.assume(normal(claim.formula), switches.get(claim.name, TRUTH))
+        for name, node in instances:
+            clauses.add(-switches.get(name, TRUTH), clauses.node(node))
         selectors = []
         for node in violated:
             selectors.append(clauses.fresh())
             clauses.add(-selectors[-1], clauses.node(node))
         inexact = (*constants.alternating, *(claim.formula for claim in self.others))
-        return Grounded(clauses, tuple(selectors), row, inexact)
+        return Grounded(clauses, tuple(selectors), row, switches, inexact)
 
     def _violation(self, obligation: Obligation, named: Environment) -> Formula:
         """What the obligation adds to the guard, closed by `exists` but for what is named."""
@@ -140,8 +160,8 @@ class _Grounding:
 
     def _instances(
         self, constants: Constants, goal: Environment, row: Environment
-    ) -> list[Node]:
-        """The claims with `exists`, at all choices of the violated claim's constants.
+    ) -> list[tuple[str, Node]]:
+        """The claims with `exists`, by name, at all choices of the violated claim's constants.
 
         Of a sort that the violated claim does not speak of, the row's parameters are taken.
         """
@@ -158,7 +178,7 @@ class _Grounding:
             variables = free_variables(claim.formula)
             for choice in product(*(sorted(by_sort.get(type(v), ())) for v in variables)):
                 environment = dict(zip(variables, choice, strict=True))
-                found.append(constants.grounded(normal(claim.formula), environment))
+                found.append((claim.name, constants.grounded(normal(claim.formula), environment)))
         return found
 
     def _symbols(self, violations: Sequence[Formula]) -> tuple[Symbol, ...]:

@@ -36,6 +36,15 @@ class Solver:
         """One clause more, for this and all later questions."""
         self._solver.add(z3.Or(*(self._literal(number) for number in clause), self._context))
 
+    def core(self) -> frozenset[int]:
+        """Some of the literals that were assumed, which alone make the last question fail."""
+        return frozenset(self._number(literal) for literal in self._solver.unsat_core())
+
+    @staticmethod
+    def _number(literal: Any) -> int:
+        name: str = str(literal)
+        return int(name.removeprefix("k!"))
+
     def true(self, numbers: Sequence[int]) -> list[bool]:
         """Which of these literals hold in the model that the last answer found."""
         model = self._solver.model()

@@ -1,0 +1,141 @@
+"""Why a transfer writes only where it may, however many sources, sinks, lives, chunks and pages.
+
+The sink's claim on a source says what that source may still do to its memory. It is never more
+hopeful than the truth: whoever has a write under way is counted as writing, or is fenced.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Drain,
+    Receiving,
+    Sending,
+    Write,
+    abort,
+    abort_ack,
+    address,
+    b,
+    c,
+    claim,
+    d,
+    done,
+    drain,
+    drained,
+    failed,
+    feeds,
+    h,
+    introduce,
+    known,
+    kv,
+    lease,
+    p,
+    publish,
+    receiving,
+    sending,
+    target,
+    write,
+)
+from pdproto.spec.handoff.roles import Landing
+from pdproto.spec.language import Always, all_of, exists, implies
+
+spot: Final = Landing("spot")
+
+OVER: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)
+WON: Final = sending(p, h).among(Sending.SUCCESS, Sending.GONE)
+GIVEN_UP: Final = receiving(d, h).among(Receiving.FAILED, Receiving.GONE)
+POSTED: Final = write(p, h, d, c) == Write.POSTED
+BEGUN: Final = write(p, h, d, c) != Write.NONE
+LANDED: Final = write(p, h, d, c) == Write.LANDED
+BEFORE_ADDRESS: Final = receiving(d, h).among(Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)
+WITHOUT_ADDRESS: Final = claim(d, h, p).among(Claim.NONE, Claim.TOLD)
+THREATENS: Final = claim(d, h, p).among(Claim.OUT, Claim.STOPPING, Claim.FENCING)
+
+_ADDRESSES: Final = (
+    Always("targets_are_published", implies(target(p, h, d, b), address(d, h, b)),
+           why="a source learns an address from what travels with its publication"),
+    Always("one_address", implies(address(d, h, b) & address(d, h, spot), b.same(spot)),
+           why="a life publishes once"),
+    Always("an_address_is_published",
+           implies(address(d, h, b), ~BEFORE_ADDRESS & ~WITHOUT_ADDRESS),
+           why="every source counts as a writer from the publication on"),
+    Always("who_publishes_has_an_address",
+           implies(receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING),
+                   exists(b, address(d, h, b))),
+           why="the address is what is published"),
+    Always("publications_are_addressed",
+           implies(publish(d, h, p),
+                   all_of(feeds(p, d), exists(b, address(d, h, b)))),
+           why="a sink publishes to its sources, and an address stays"),
+)
+
+_WRITES: Final = (
+    Always("writes_go_to_the_address",
+           implies(BEGUN & address(d, h, b), target(p, h, d, b)),
+           why="a write begins when its source has the address, and there is only one"),
+    Always("writes_have_an_address", implies(BEGUN, ~BEFORE_ADDRESS & ~WITHOUT_ADDRESS),
+           why="a write begins when its source has the address"),
+    Always("a_write_is_claimed",
+           implies(POSTED, all_of(feeds(p, d), THREATENS | (claim(d, h, p) == Claim.FENCED))),
+           why="no source counts as quiet while a write of it is under way"),
+    Always("a_write_reads_held_pages", implies(POSTED, kv(p, h)),
+           why="the pages are given back when nothing is under way"),
+    Always("who_runs_holds_its_pages",
+           implies(sending(p, h).among(Sending.BOOTSTRAPPING, Sending.TRANSFERRING), kv(p, h)),
+           why="the pages are taken as the hand-over begins"),
+    Always("claims_keep_the_lease",
+           implies(all_of(THREATENS, feeds(p, d), address(d, h, b),
+                          receiving(d, h) != Receiving.GONE), lease(d, h, b)),
+           why="a lease ends when nobody can write any more"),
+)
+
+_CLAIMS: Final = (
+    Always("unknown_is_unclaimed",
+           all_of(implies(receiving(d, h) == Receiving.UNKNOWN, claim(d, h, p) == Claim.NONE),
+                  implies(receiving(d, h) != Receiving.UNKNOWN, claim(d, h, p) != Claim.NONE)),
+           why="all sources are told as the life begins"),
+    Always("bootstrapping_is_told",
+           implies(receiving(d, h) == Receiving.BOOTSTRAPPING, claim(d, h, p) == Claim.TOLD),
+           why="nobody has an address yet, and nobody has been asked to stop"),
+    Always("published_is_out",
+           implies(receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING),
+                   claim(d, h, p).among(Claim.OUT, Claim.LANDED)),
+           why="until it fails a life hears only of parts that have landed"),
+    Always("landed_is_landed", implies(claim(d, h, p) == Claim.LANDED, LANDED & WON),
+           why="the sink believes the source, who has seen it land"),
+    Always("drained_claims_are_over",
+           implies(claim(d, h, p) == Claim.DRAINED, ~POSTED & OVER),
+           why="the sink believes the source, which begins nothing after its end"),
+)
+
+_WORDS: Final = (
+    Always("success_has_landed",
+           implies((sending(p, h) == Sending.SUCCESS) & feeds(p, d), LANDED),
+           why="a source succeeds when all its parts are there"),
+    Always("done_has_landed",
+           implies(done(p, h, d),
+                   all_of(LANDED, WON, feeds(p, d), ~BEFORE_ADDRESS, ~WITHOUT_ADDRESS)),
+           why="a source says so when all its parts are there"),
+    Always("drained_is_over", implies(drained(p, h, d), all_of(~POSTED, OVER, GIVEN_UP)),
+           why="a source says so after its end, when nothing is under way"),
+    Always("drains_are_asked_for",
+           implies(drain(p, h, d) != Drain.UNASKED, OVER & GIVEN_UP),
+           why="the abort that asks for it ends the life"),
+    Always("said_is_quiet", implies(drain(p, h, d) == Drain.SAID, ~POSTED),
+           why="an ended life begins no write"),
+    Always("aborts_are_failures", implies(abort(d, h, p), GIVEN_UP & feeds(p, d)),
+           why="a sink aborts as it fails"),
+    Always("acknowledged_is_over", implies(abort_ack(p, h, d), OVER & GIVEN_UP),
+           why="an abort ends the life at its source"),
+    Always("introductions_are_begun",
+           implies(introduce(d, h, p), receiving(d, h) != Receiving.UNKNOWN),
+           why="a sink introduces itself as it begins"),
+    Always("who_is_known_has_begun",
+           implies(known(p, h, d), receiving(d, h) != Receiving.UNKNOWN),
+           why="a source knows who has introduced itself"),
+    Always("failures_are_told_to_who_has_begun",
+           implies(failed(p, h, d), receiving(d, h) != Receiving.UNKNOWN),
+           why="a source tells who has introduced itself"),
+)
+
+LEMMAS: Final = (*_ADDRESSES, *_WRITES, *_CLAIMS, *_WORDS)
