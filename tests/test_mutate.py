@@ -355,6 +355,10 @@ class TestTheOriginalComesFirst:
         trials = prepared([system])
         assert {search.configuration for search in trials.searches} == {"default"}
 
+    def test_without_sizes_there_is_nothing_to_learn(self) -> None:
+        with pytest.raises(SpecError, match="names no sizes to explore: add configurations="):
+            prepared([replace(COMMIT, configurations={})])
+
     def test_the_cheapest_search_comes_first(self) -> None:
         trials = prepared([SMALL_COMMIT])
         assert [search.endless for search in trials.searches] == [False, True]

@@ -105,13 +105,19 @@ def trials_of(systems: Sequence[System], measured: Iterable[Search]) -> "Trials"
 
 
 def searches(system: System) -> Iterator[Search]:
-    """What each mutant of the system is asked, before it has been measured."""
+    """What each mutant of the system is asked, before it has been measured.
+
+    Raises SpecError for a system that names no sizes to explore.
+    """
     endless = any(isinstance(claim, LeadsTo) for claim in system.properties)
-    for name in system.configurations:
-        if name not in LEFT_OUT:
-            yield Search(system.name, name, endless=False)
-            if endless:
-                yield Search(system.name, name, endless=True)
+    names = [name for name in system.configurations if name not in LEFT_OUT]
+    if not names:
+        problem = f"{system.name} names no sizes to explore: add configurations="
+        raise SpecError(system.place, problem)
+    for name in names:
+        yield Search(system.name, name, endless=False)
+        if endless:
+            yield Search(system.name, name, endless=True)
 
 
 def measure(search: Search, system: System) -> Search:
