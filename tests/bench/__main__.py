@@ -5,7 +5,8 @@ import sys
 from typing import Final
 
 BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_answers", "tests.bench.bench_spin",
-                  "tests.bench.bench_engine", "tests.bench.bench_registry")
+                  "tests.bench.bench_engine", "tests.bench.bench_registry",
+                  "tests.bench.bench_release")
 
 
 def main() -> int:
