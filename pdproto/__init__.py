@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from pdproto.net.pages import SinkPages, SourcePages
     from pdproto.net.prefill import PrefillNode
     from pdproto.net.receiver import Receiver
+    from pdproto.net.registry_app import RegistryServer
+    from pdproto.net.registry_client import RegistryClient
     from pdproto.net.sender import Sender
     from pdproto.net.shell import Curve, Link
     from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -28,6 +30,8 @@ _HOMES: Final = {
     "PrefillNode": "net.prefill",
     "ProtocolError": "runtime.errors",
     "Receiver": "net.receiver",
+    "RegistryClient": "net.registry_client",
+    "RegistryServer": "net.registry_app",
     "RemoteProtocolError": "runtime.errors",
     "Sender": "net.sender",
     "SinkPages": "net.pages",
@@ -38,8 +42,8 @@ _HOMES: Final = {
 
 __all__ = [
     "Curve", "DecodeNode", "HandoffFailedError", "KVPoll", "Link", "LocalProtocolError",
-    "PrefillNode", "ProtocolError", "Receiver", "RemoteProtocolError", "Sender", "SinkPages",
-    "SourcePages", "Trace", "__version__", "until",
+    "PrefillNode", "ProtocolError", "Receiver", "RegistryClient", "RegistryServer",
+    "RemoteProtocolError", "Sender", "SinkPages", "SourcePages", "Trace", "__version__", "until",
 ]  # fmt: skip
 
 
