@@ -31,7 +31,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "agreement-lost": "pdproto.spec.handoff.agreement:LOST",
     "agreement-once": "pdproto.spec.handoff.agreement:ONCE",
     "whole": "pdproto.spec.handoff.whole:SYSTEM",
-    "whole-alone": "pdproto.spec.handoff.whole:ALONE",
+    "whole-pair": "pdproto.spec.handoff.whole:PAIR",
     "two-pass": "pdproto.spec.handoff.two_pass:TWO_PASS",
     "optimistic": "pdproto.spec.handoff.optimistic:SYSTEM",
     "optimistic-lossy": "pdproto.spec.handoff.optimistic:LOSING",

@@ -8,6 +8,7 @@ from typing import Final
 
 from pdproto.check.load import load
 from pdproto.check.questions import names
+from pdproto.cli.options import DEFAULT
 from pdproto.cli.suite import HANDOVER
 from pdproto.spec.handoff.properties import LIVENESS, MISSION, SAFETY, Promise
 
@@ -72,7 +73,8 @@ def _command(promise: Promise, systems: Mapping[str, list[str]]) -> str:
         # The system that says most of what is left; of equals the first.
         system = max(HANDOVER, key=lambda s: sum(s in systems[name] for name in left))
         here = [name for name in left if system in systems[name]]
-        commands.append(f"`pdproto check {system} --property {' '.join(here)}`")
+        deep = "" if DEFAULT in load(system).configurations else " --deep"
+        commands.append(f"`pdproto check {system}{deep} --property {' '.join(here)}`")
         left = [name for name in left if name not in here]
     return "<br>".join(commands)
 

@@ -59,7 +59,7 @@ def test_the_committed_copy_is_what_is_printed(capsys: pytest.CaptureFixture[str
 
 
 def test_each_command_checks_what_it_says() -> None:
-    commands = re.findall(r"`pdproto check (\S+) --property ([^`]+)`", document())
+    commands = re.findall(r"`pdproto check (\S+)(?: --deep)? --property ([^`]+)`", document())
     assert len(commands) >= len([promise for promise in PROMISES if promise.names])
     for system, names in commands:
         assert all(system in SYSTEMS[name] for name in names.split())

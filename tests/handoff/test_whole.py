@@ -12,7 +12,7 @@ from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Course, Stage, course, k, stage
 from pdproto.spec.handoff.source import QUIESCENT
-from pdproto.spec.handoff.whole import ALONE, HOST, SYSTEM
+from pdproto.spec.handoff.whole import HOST, PAIR, SYSTEM
 from pdproto.spec.language import (
     DropClause,
     DropRow,
@@ -32,7 +32,8 @@ class Counts(NamedTuple):
 
 def judged(system: System, *properties: str) -> CheckResult:
     settings = Settings(properties=properties, workers=2)
-    return check(system, system.configurations["default"], settings)
+    (configuration,) = system.configurations.values()
+    return check(system, configuration, settings)
 
 
 def failing(found: CheckResult) -> list[str]:
@@ -40,16 +41,16 @@ def failing(found: CheckResult) -> list[str]:
 
 
 def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
-    found = judged(ALONE)
+    found = judged(SYSTEM)
     assert failing(found) == []
     assert Counts(found.states, found.transitions, found.depth) == Counts(6_976, 52_347, 29)
-    # More chunks, a spoilt one, and a second rank to follow are in the parts, and in SYSTEM.
+    # More chunks, a spoilt one, and a second rank to follow are in the parts, and in PAIR.
     assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
 
 
 @pytest.mark.slow
 def test_two_ranks_hand_over_under_decisions() -> None:
-    found = judged(SYSTEM)
+    found = judged(PAIR)
     assert failing(found) == []
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
     assert Counts(found.states, found.transitions, found.depth) == Counts(471_776, 7_202_714, 44)
@@ -59,10 +60,10 @@ def test_the_rows_are_those_of_the_parts() -> None:
     """What is not is HOST's, which does what the parts were called to do."""
     parts = {id(row) for part in (transfer.SYSTEM, agreement.SYSTEM) for _, row in part.rows()}
     own = {id(row) for row in HOST.rows}
-    assert {id(row) for table in SYSTEM.tables for row in table.rows} <= parts | own
+    assert {id(row) for table in PAIR.tables for row in table.rows} <= parts | own
 
 
-@pytest.mark.parametrize("system", [SYSTEM, ALONE], ids=str)
+@pytest.mark.parametrize("system", [SYSTEM, PAIR], ids=str)
 def test_lint_finds_no_error(system: System) -> None:
     remarks = lint(system, small_sizes(system))
     assert [remark for remark in remarks if remark.severity is Severity.ERROR] == []
@@ -93,12 +94,12 @@ NEEDED: Final[list[tuple[str, RowEdit | DropRow]]] = [
     ("broken", "edit"), NEEDED, ids=[f"{type(e).__name__}-{e.row}" for _, e in NEEDED]
 )
 def test_each_link_between_the_parts_is_needed(broken: str, edit: RowEdit | DropRow) -> None:
-    claims = tuple(claim for claim in ALONE.properties if claim.name == broken)
-    wrong = edited(ALONE, "unlinked", ReplaceProperties(claims), edit)
+    claims = tuple(claim for claim in SYSTEM.properties if claim.name == broken)
+    wrong = edited(SYSTEM, "unlinked", ReplaceProperties(claims), edit)
     assert failing(judged(wrong, broken)) == [broken]
 
 
 def test_pages_wait_for_the_decision_of_both() -> None:
     """A rank that frees its pages when its own part has ended does so while another sends."""
-    early = edited(SYSTEM, "early", DropClause("free_pages", stage(k, h) == Stage.CLOSED))
+    early = edited(PAIR, "early", DropClause("free_pages", stage(k, h) == Stage.CLOSED))
     assert failing(judged(early, "M4_5_no_rank_still_sends")) == ["M4_5_no_rank_still_sends"]
