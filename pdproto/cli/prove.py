@@ -209,7 +209,7 @@ def _tell(
                     soft_wrap=True)
     for claim in one.claims:
         mine = [o for o in proof.obligations if o.claim is claim or o.claim.name == claim.name]
-        if mine:
+        if mine or not arguments.properties:
             drawn.print(_line(claim, mine, proof), markup=False, highlight=False, soft_wrap=True)
     broken = [o for o in proof.obligations if proof.status(o) is Status.FAILED]
     for obligation in broken[:DRAWN_MAX]:
@@ -218,6 +218,8 @@ def _tell(
 
 def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
     kind = "lemma " if claim.is_lemma else ""
+    if not mine:
+        return f"  proved    {claim.name}: for all sizes (no row can break it)"
     open_ones = [o for o in mine if proof.status(o) is not Status.PROVED]
     if not open_ones:
         return f"  proved    {kind}{claim.name}: for all sizes ({len(mine)} obligations)"

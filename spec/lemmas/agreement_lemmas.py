@@ -31,7 +31,6 @@ from pdproto.spec.handoff.group import (
     numbered,
     p,
     prefetched,
-    q,
     ready,
     release,
     s,

@@ -1,0 +1,58 @@
+"""What every proof must stand: it is whole, it is about something, and it notices a defect."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pdproto.check.prove.examination import idle_lemmas, impossible_rows
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Obligation, claims, obligations
+from pdproto.check.prove.proving import Proof, Settings, prove
+from pdproto.cli.prove import Subject, subject
+from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.language.system import System
+
+LIMIT_S = 60.0
+
+
+def all_of(name: str) -> tuple[Subject, tuple[Obligation, ...]]:
+    one = subject(name)
+    return one, obligations(one.system, one.claims)
+
+
+def unproved(proof: Proof) -> list[str]:
+    """What is not proved, in words."""
+    return [f"{o.name}: {proof.status(o)}" for o in proof.obligations
+            if proof.status(o) is not Status.PROVED]
+
+
+def is_proved(name: str, *, engines: Sequence[str] = ("cutoff",)) -> None:
+    """Every property, derived promise and lemma holds for all sizes."""
+    one, found = all_of(name)
+    settings = Settings(engines=engines, timeout_s=LIMIT_S, workers=2)
+    assert unproved(prove(one.system, found, settings)) == []
+
+
+def is_about_something(name: str) -> None:
+    """Every row can fire in some state in which all claims hold."""
+    one = subject(name)
+    assert list(impossible_rows(one.system, one.claims, LIMIT_S)) == []
+
+
+def has_no_idle_lemma(name: str) -> None:
+    """Each lemma is used by the proof of another claim."""
+    one, found = all_of(name)
+    assert idle_lemmas(one.system, one.claims, found, LIMIT_S) == ()
+
+
+def defect(number: str) -> System:
+    """A defective system of the catalogue."""
+    return next(bug.system for bug in BUGS if bug.id == number)
+
+
+def is_refuted(name: str, broken: System, at: str) -> None:
+    """With the same lemmas the defective system is not proved, and the changed row is to blame."""
+    one = subject(name)
+    system = replace(broken, axioms={**broken.axioms, **one.assumed})
+    found = [o for o in obligations(system, claims(system, one.lemmas)) if o.scope == at]
+    proof = prove(system, found, Settings(timeout_s=LIMIT_S, workers=1))
+    assert any(proof.status(o) in (Status.FAILED, Status.REFUSED) for o in proof.obligations)
