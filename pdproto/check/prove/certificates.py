@@ -25,7 +25,7 @@ class Certificate:
 
 def certificates(system: System, obligation: Obligation) -> Iterator[Certificate]:
     """The obligation as DIMACS and as SMT-LIB 2."""
-    stem = re.sub(r"\W+", "-", f"{obligation.claim.name}--{obligation.scope}")
+    stem = re.sub(r"\W+", "-", f"{obligation.claim.name}-{obligation.scope}")
     told = f"{system.name}: {obligation.name}; met if and only if unsatisfiable"
     yield Certificate(f"{stem}.cnf", f"c {told}\n{dimacs(system, obligation)}")
     yield Certificate(f"{stem}.smt2", f"; {told}\n{smt(system, obligation)}")

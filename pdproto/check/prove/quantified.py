@@ -32,7 +32,7 @@ from pdproto.spec.language.symbols import Each, Rigid, Symbol
 from pdproto.spec.language.system import System
 
 OLD: Final = ""
-NEW: Final = "'"
+NEW: Final = "^after"  # within what SMT-LIB 2 takes without quotes
 Bound = Mapping[Sort, Any]
 
 

@@ -1,0 +1,167 @@
+"""Both engines agree, other solvers confirm, and `pdproto prove` says so."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import cvc5
+import pytest
+
+from pdproto.check.prove import proving
+from pdproto.check.prove.certificates import certificates, dimacs, smt
+from pdproto.check.prove.examination import without
+from pdproto.check.prove.induction import counterexample
+from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.obligations import Obligation, claims, obligations
+from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.sat import Answer, Solver
+from pdproto.cli.main import main
+from pdproto.cli.prove import subject
+from pdproto.spec.examples.two_phase_commit import Vote, p, vote
+from pdproto.spec.language import SpecError, System
+from pdproto.spec.language.properties import Always
+from tests.prove import standing
+
+EXAMPLES = ("two-phase-commit", "lock-server")
+BOTH = tuple(proving.ENGINES)
+
+
+def confirmed(text: str) -> bool:
+    """Whether cvc5 finds that the assertions cannot be satisfied."""
+    solver = cvc5.Solver()
+    solver.setOption("tlimit", "20000")
+    solver.setOption("enum-inst", "true")  # without it some quantified questions stay open
+    parser = cvc5.InputParser(solver)
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "obligation")
+    symbols = parser.getSymbolManager()
+    answers = []
+    while not (command := parser.nextCommand()).isNull():
+        answers.append(str(command.invoke(solver, symbols)).strip())
+    return "unsat" in answers
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_both_engines_prove_the_examples(name: str) -> None:
+    standing.is_proved(name, engines=BOTH)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_both_engines_miss_what_the_lemmas_say(name: str) -> None:
+    """Without lemmas they fail at the same rows."""
+    one = subject(name)
+    found = obligations(one.system, one.claims[: len(one.claims) - len(one.lemmas)])
+    bare = [without_lemmas(o) for o in found]
+    proof = prove(one.system, bare, Settings(engines=BOTH, workers=2))
+    statuses = {proof.status(o) for o in bare}
+    assert statuses == {Status.PROVED, Status.FAILED}
+
+
+def without_lemmas(obligation: Obligation) -> Obligation:
+    for claim in obligation.sequent.assumed:
+        if claim.is_lemma:
+            (obligation,) = without([obligation], claim.name)
+    return obligation
+
+
+def propositional(text: str) -> str:
+    """A DIMACS file as SMT-LIB 2, for a solver that reads no other."""
+    header, *lines = text.splitlines()
+    count = int(header.split()[2])
+    declared = [f"(declare-const v{n} Bool)" for n in range(1, count + 1)]
+    clauses = [
+        "(assert (or false " + " ".join(
+            f"v{n}" if n > 0 else f"(not v{-n})" for n in map(int, line.split()[:-1])) + "))"
+        for line in lines
+    ]
+    return "\n".join(["(set-logic QF_UF)", *declared, *clauses, "(check-sat)"])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_cvc5_confirms_every_obligation(name: str) -> None:
+    one, found = standing.all_of(name)
+    for obligation in found:
+        assert confirmed(propositional(dimacs(one.system, obligation))), obligation.name
+        assert confirmed(smt(one.system, obligation)), obligation.name
+
+
+def test_certificates_tell_what_they_are() -> None:
+    one, found = standing.all_of("two-phase-commit")
+    clauses, quantified = certificates(one.system, found[0])
+    assert (clauses.name, quantified.name) == (
+        "agreement-the-start.cnf", "agreement-the-start.smt2")
+    text = clauses.text.split("\n", 1)[1]
+    assert Solver(text, timeout_s=10).ask([]) is Answer.UNSATISFIABLE
+    assert "(check-sat)" in quantified.text
+
+
+def test_a_counterexample_reads_as_a_step() -> None:
+    """Without its lemmas a participant may be told to commit after another has given up."""
+    one = subject("two-phase-commit")
+    (broken,) = [
+        without_lemmas(o) for o in obligations(one.system, one.claims)
+        if o.name == "agreement at give_up"
+    ]
+    found = counterexample(one.system, broken, 10)
+    assert found is not None
+    (step,) = found.trace.steps
+    assert step.row == "give_up"
+    assert {(c.variable, c.after) for c in found.trace.start} == {("vote(p0)", "committed")} or {
+        ("vote(p1)", "committed")} == {(c.variable, c.after) for c in found.trace.start}
+    assert [(c.before, c.after) for c in step.changes] == [("working", "aborted")]
+
+
+def test_what_is_proved_is_remembered_until_something_changes(tmp_path: Path) -> None:
+    one, found = standing.all_of("two-phase-commit")
+    settings = Settings(cache_folder=tmp_path)
+    first, second = (prove(one.system, found, settings) for _ in range(2))
+    assert not any(outcome.cached for outcome in first.outcomes)
+    assert all(outcome.cached for outcome in second.outcomes)
+    other = prove(one.system, without(found, "heard_has_been_said"), settings)
+    assert not any(o.cached for o in other.outcomes if o.obligation.row is not None)
+
+
+def test_a_solver_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stuck(_system: System, group: object, _limit: float) -> Iterator[Judgement]:
+        yield Judgement(Status.PROVED)
+        while group:
+            pass
+
+    monkeypatch.setitem(proving.ENGINES, "cutoff", stuck)
+    monkeypatch.setattr(proving, "GRACE_S", 0.2)
+    one, found = standing.all_of("two-phase-commit")
+    at_prepare = [o for o in found if o.scope == "prepare"]
+    proof = prove(one.system, at_prepare, Settings(timeout_s=0.1))
+    assert [proof.status(o) for o in at_prepare] == [
+        Status.PROVED, *[Status.UNKNOWN] * (len(at_prepare) - 1)]
+
+
+def test_a_lemma_may_not_be_called_like_a_property() -> None:
+    one = subject("two-phase-commit")
+    with pytest.raises(SpecError, match="called so already"):
+        claims(one.system, [Always("agreement", vote(p) == Vote.WORKING)])
+
+
+def test_the_command_line_proves_and_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "out.json"
+    arguments = ["prove", "two-phase-commit", "--no-cache", "--quiet"]
+    assert main([*arguments, "--json", str(target), "--export", str(tmp_path / "all")]) == 0
+    result = json.loads(target.read_text())
+    assert result["system"] == "two-phase-commit"
+    assert result["obligations"] == result["proved"] == 34
+    assert result["failed"] == result["unknown"] == []
+    assert len(list((tmp_path / "all").glob("*.cnf"))) == 34
+    assert "proved    agreement: for all sizes" in capsys.readouterr().out
+
+
+def test_the_command_line_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "lock-server-broken", "--no-cache", "--quiet", "--bmc", "7"]) == 1
+    told = capsys.readouterr().out
+    assert "mutual_exclusion at enter is not inductive" in told
+    assert "a run of 7 steps violates it: this is a defect" in told
+
+
+def test_an_unknown_property_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "two-phase-commit", "--property", "nonsense"]) == 2
+    assert "no safety property 'nonsense'" in capsys.readouterr().err
