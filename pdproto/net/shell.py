@@ -199,9 +199,10 @@ class Shell:
         due: float | None = None
         try:
             if self._awake:
-                self._awake = False
+                # In this order: who asks in between is served below, and who asks later wakes us.
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._wake_fd)
+                self._awake = False
             self._serve_inbox()
             now = monotonic()
             self._receive(now)

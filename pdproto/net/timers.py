@@ -56,7 +56,11 @@ class Timers:
                 yield name, endpoint
 
     def next(self) -> float | None:
-        """When the first wait ends, or something before that."""
+        """When the first wait ends."""
+        for name, queue in self._queues.items():
+            while queue and queue[0][1].armed.get(name) != queue[0][0]:
+                queue.popleft()
+                self._cancelled[name] -= 1
         return min((queue[0][0] for queue in self._queues.values() if queue), default=None)
 
     def _cancel(self, name: str) -> None:
