@@ -52,6 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify, report."""
     topology = Topology(arguments.pp, arguments.tp, arguments.cp)
+    if arguments.kill and len(topology.prefill) > 1:
+        raise UsageError("--kill is for a prefill server of one rank: with more, a rank that dies "
+                         "takes its group with it, and the server starts anew")
     load = Load(
         seed=arguments.seed, requests=arguments.requests, layers=arguments.layers,
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final
 
@@ -56,8 +57,11 @@ class Cluster:
         self._registry.start()
         theirs.close()
         where = self._said(self._pipe, "the registry")
+        self._folder: Final = TemporaryDirectory(prefix="pdproto-")
+        group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
-            self._start(Rank(name, topology, load, engine, where, incarnation, 0, waits, trace))
+            self._start(Rank(name, topology, load, engine, where, incarnation, waits=waits,
+                             trace=trace, group=group))
 
     def begin(self) -> None:
         """Wait until every process is there, and let all begin.
@@ -110,6 +114,7 @@ class Cluster:
         self._registry.kill()
         self._registry.join()
         self._pipe.close()
+        self._folder.cleanup()
 
     def _start(self, rank: Rank) -> None:
         ours, theirs = self._context.Pipe()

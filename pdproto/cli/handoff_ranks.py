@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from pdproto.cli.handoff_directory import Directory, registrar, wait_for
+from pdproto.cli.handoff_group import GroupedSenders
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
 from pdproto.net.decode import DecodeNode
 from pdproto.net.engines import open_sink, open_source
@@ -38,7 +39,11 @@ SETTLE_S: Final = 20.0  # for everything to be given back after the last request
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What a process is told: who it is, and what to do. first: the room to begin with."""
+    """What a process is told: who it is, and what to do.
+
+    first: the room to begin with. group: where the prefill ranks listen to each other, if there is
+    more than one.
+    """
 
     name: str
     topology: Topology
@@ -49,6 +54,20 @@ class Rank:
     first: int = 0
     waits: Mapping[str, float] = field(default_factory=dict)
     trace: str | None = None
+    group: tuple[str, ...] = ()
+
+    def run_forward(self, request: Request, pages: tuple[int, ...], pools: Pages) -> None:
+        """What a model would do: fill the pages of this rank's share."""
+        share = self.topology.share(self.name, request.pages)
+        for page, index in zip(pages, share, strict=True):
+            pools[:, page] = self.load.page(request.room, self.name, index)
+
+    def send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
+        """Hand the pages over, in chunks, with the metadata row."""
+        chunks = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
+        for chunk in chunks[:-1]:
+            sender.send(chunk, last=False)
+        sender.send(chunks[-1], metadata=self.load.metadata(request.room, self.name))
 
 
 @dataclass(slots=True)
@@ -129,10 +148,17 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
-        senders = _Senders(rank, node, pools, pool)
-        for _ in senders.run(report):
-            progress.tell(len(report.outcomes))
+        if len(rank.group) > 1:
+            grouped = GroupedSenders(rank, node, pools, pool, report)
+            for _ in grouped.run():
+                progress.tell(len(report.outcomes))
+            report.metrics = {f"group_{k}": v for k, v in grouped.group.metrics.read().items()}
+        else:
+            for _ in _Senders(rank, node, pools, pool).run(report):
+                progress.tell(len(report.outcomes))
         _settle(report, node, pipe, pool, load.pool_pages)
+        if len(rank.group) > 1:
+            grouped.group.close()
         entry.stop()
         _end(node, pipe)
 
@@ -165,8 +191,7 @@ class _Senders:
         pages = self.pool.take(len(share))
         if pages is None:
             return False
-        for page, index in zip(pages, share, strict=True):
-            self.pools[:, page] = self.rank.load.page(request.room, self.rank.name, index)
+        self.rank.run_forward(request, pages, self.pools)
         sender = self.node.open(request.room, lambda: self.pool.give(pages))
         self.open[request.room] = request, sender, pages, monotonic()
         return True
@@ -180,20 +205,13 @@ class _Senders:
             sender.abort("the client has left")
         elif poll is KVPoll.WAITING_FOR_INPUT and room not in self.sent:
             self.sent.add(room)
-            self._send(request, sender, pages)
+            self.rank.send(request, sender, pages)
         elif poll in (KVPoll.SUCCESS, KVPoll.FAILED):
             report.outcomes[room] = poll is KVPoll.SUCCESS
             if poll is KVPoll.FAILED:
                 report.reasons[room] = sender.failure or ""
             del self.open[room]
             self.sent.discard(room)
-
-    def _send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
-        metadata = self.rank.load.metadata(request.room, self.rank.name)
-        chunks = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
-        for chunk in chunks[:-1]:
-            sender.send(chunk, last=False)
-        sender.send(chunks[-1], metadata=metadata)
 
 
 def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
@@ -315,7 +333,7 @@ def _settle(
     deadline = monotonic() + SETTLE_S
     while monotonic() < deadline and any(_left(node, pool, pages).values()):
         sleep(0.01)
-    report.metrics = node.metrics.read()
+    report.metrics |= node.metrics.read()
     report.left = _left(node, pool, pages)
     report.finished = True
     pipe.send(report)

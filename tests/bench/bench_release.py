@@ -12,6 +12,7 @@ are interleaved, and the ratios are of their medians.
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from statistics import median, quantiles
 from time import perf_counter, sleep
 from typing import Any, Final
@@ -91,9 +92,9 @@ def _drive(prefill: PrefillNode, decode: DecodeNode, requests: int) -> None:
     while done < requests:
         while room < requests and places[0] and places[1]:
             ours, theirs = places[0].pop(), places[1].pop()
-            sender = prefill.open(room, lambda p=ours: places[0].append(p))
+            sender = prefill.open(room, partial(places[0].append, ours))
             receiver = decode.open(room, {"p": prefill.endpoint},
-                                   on_released=lambda p=theirs: places[1].append(p))
+                                   on_released=partial(places[1].append, theirs))
             receiver.publish(theirs, room)
             open_[room] = [sender, receiver, ours, room % ABORTED == 0]
             room += 1
@@ -103,9 +104,7 @@ def _drive(prefill: PrefillNode, decode: DecodeNode, requests: int) -> None:
                 open_[number][2] = None
                 if aborts:  # with the write under way
                     receiver.abort()
-            if receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED):
-                if sender.poll() not in (KVPoll.SUCCESS, KVPoll.FAILED):
-                    continue
+            if {sender.poll(), receiver.poll()} <= {KVPoll.SUCCESS, KVPoll.FAILED}:
                 receiver.close()
                 del open_[number]
                 done += 1
