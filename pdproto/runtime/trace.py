@@ -1,19 +1,37 @@
-"""The trace: one JSON line for each row that fires, in the words of the tables.
+"""The trace: JSON lines that say which rows fire, in the words of the tables.
 
-A line names the machine, its row, the row's parameters and the event that it answered, so that a
-run can be replayed against the tables. A full disk ends the trace and nothing else.
+Every line has `n`, which counts the lines of its process from 1; `node`; `machine`; and `end`,
+which tells the endpoints of a process apart, also before they belong to a life. Four kinds follow:
+
+* `begins`: an endpoint begins. How many elements of each other sort it counts, or which nodes they
+  are; as long as no peer is known, one without a name counts. `elements`: it counts others now.
+* `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name. A node stands for
+  its rank, [room, incarnation, generation] for a life, null for a life that is not known yet. The
+  last row of an event adds `state`: the machine's state after it.
+* `device`: what another owner has written into variables that it shares with this machine, each as
+  [variable, arguments, value].
+* `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has come.
+
+So a run can be replayed against the tables (`pdproto trace`) without guessing. A full disk ends the
+trace and nothing else.
 """
 
 import logging
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from pdproto.runtime.automaton import Step
+from pdproto.check.layout import Indices, value_name
+from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.roles import Life, Sink, Source
+from pdproto.spec.language.symbols import Message, Symbol, Variable
 
 log = logging.getLogger("pdproto.trace")
+
+DEVICE: Final = "device"  # what automaton.py calls the row of another owner's writes,
+MARK: Final = "mark"  # and that of a message which no row of the table answers
 
 
 class Target(Protocol):
@@ -23,33 +41,85 @@ class Target(Protocol):
 
 
 class Trace:
-    """Writes the rows of one node's endpoints. ended: why it has stopped, if it has."""
+    """Writes what one node's endpoints do. ended: why it has stopped, if it has."""
 
     def __init__(self, node: str, target: Target) -> None:
         self.node: Final = node
         self.ended: str | None = None
         self._target: Final = target
         self._encoder: Final = msgspec.json.Encoder()
-        self._number = 0
+        self._lines = 0
+        self._ends = 0
 
-    def write(self, endpoint: Endpoint, step: Step) -> None:
-        """A line for each row of the step. Never raises."""
-        if self.ended is not None or not step.rows:
+    def write(self, endpoint: Endpoint, event: Event, step: Step) -> None:
+        """The lines of what the event did. Never raises."""
+        if self.ended is not None:
             return
-        table = endpoint.automaton.table
+        told = [*self._written(endpoint, event), *self._rows(endpoint, step)]
+        if not told:
+            return
         lines = bytearray()
-        for row, indices in step.rows:
-            self._number += 1
-            line = {"n": self._number, "node": self.node, "machine": table.machine.name,
-                    "row": row.name, "on": str(row.on) if row.on is not None else None}
-            names = {variable.name: self._element(endpoint, type(variable), index)
-                     for variable, index in zip(table.parameters(row), indices, strict=True)}
-            lines += self._encoder.encode({**line, "with": names}) + b"\n"
+        for rest in (*self._elements(endpoint), *told):
+            self._lines += 1
+            number, _, _ = endpoint.traced
+            line = {"n": self._lines, "node": self.node,
+                    "machine": endpoint.automaton.table.machine.name, "end": number, **rest}
+            lines += self._encoder.encode(line) + b"\n"
         try:
             self._target.write(bytes(lines))
         except (OSError, ValueError) as error:
             self.ended = str(error)
-            log.error("node %s: the trace ends after %d rows: %s", self.node, self._number, error)
+            log.error("node %s: the trace ends after %d lines: %s", self.node, self._lines, error)
+
+    def _elements(self, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
+        """What the endpoint counts, if that has not been said yet."""
+        automaton, peers = endpoint.automaton, endpoint.peers
+        begins = endpoint.traced is None
+        if begins:
+            self._ends += 1
+            endpoint.traced = (self._ends, None, None)
+        number, *said = endpoint.traced
+        if said == [automaton, peers]:
+            return
+        endpoint.traced = (number, automaton, peers)
+        own = automaton.table.machine.sorts
+        yield {"begins" if begins else "elements": {
+            sort.__name__: peers if sort in (Source, Sink) else size
+            for sort, size in automaton.sizes.items() if sort not in own
+        }}
+
+    def _rows(self, endpoint: Endpoint, step: Step) -> Iterator[Mapping[str, Any]]:
+        table = endpoint.automaton.table
+        for place, (row, indices) in enumerate(step.rows, start=1):
+            names = {variable.name: self._element(endpoint, type(variable), index)
+                     for variable, index in zip(table.parameters(row), indices, strict=True)}
+            line = {"row": row.name, "on": str(row.on) if row.on is not None else None,
+                    "with": names}
+            if table.state is not None and place == len(step.rows):
+                state = endpoint.value(table.state, (0,) * len(table.state.sorts))
+                line["state"] = value_name(state)
+            yield line
+
+    def _written(self, endpoint: Endpoint, event: Event) -> Iterator[Mapping[str, Any]]:
+        """What an event does without a row: only few do anything."""
+        layout = endpoint.automaton.layout
+        kind = event.rows[0].row.name if event.rows else ""
+        if kind == DEVICE:
+            action = event.rows[0].action
+            yield {"device": [
+                [symbol.name, self._named(endpoint, symbol, indices),
+                 value_name(layout.value(action.assign, symbol, indices))]
+                for (symbol, indices), place in layout.fields.items()
+                if action.clear & place.mask and isinstance(symbol, Variable)
+            ]}
+        elif kind == MARK:
+            for (symbol, indices), place in layout.fields.items():
+                if event.before & place.mask and isinstance(symbol, Message):
+                    yield {"heard": symbol.name, "of": self._named(endpoint, symbol, indices)}
+
+    def _named(self, endpoint: Endpoint, symbol: Symbol, indices: Indices) -> list[Any]:
+        return [self._element(endpoint, sort, index)
+                for sort, index in zip(symbol.sorts, indices, strict=True)]
 
     def _element(self, endpoint: Endpoint, sort: type, index: int) -> Any:
         if sort is Life:

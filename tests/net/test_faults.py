@@ -1,5 +1,6 @@
 """Faults and foreign bytes: what is wrong is named and counted, and nobody else is disturbed."""
 
+import json
 import logging
 import re
 import socket
@@ -12,6 +13,9 @@ import psutil
 import pytest
 import zmq
 
+from pdproto.check.load import load
+from pdproto.check.result import Verdict
+from pdproto.check.trace_story import verify
 from pdproto.net.decode import DecodeNode
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.shell import Curve, Link
@@ -352,12 +356,14 @@ def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> No
         hand_over(nodes, 7)
         nodes.settled()
     assert trace.ended == "[Errno 28] No space left on device"
-    assert disk.taken.count(b"\n") == 2
+    lines = [json.loads(line) for line in disk.taken.splitlines()]
+    assert [line["n"] for line in lines] == list(range(1, len(lines) + 1)), "whole lines, in order"
+    assert sum("row" in line for line in lines) == 2
     assert caplog.text.count("the trace ends after") == 1
 
 
 def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:
-    """The rows of both ends, in a file."""
+    """What a source does, in a file that conforms to its table."""
     path = tmp_path / "trace.jsonl"
     with path.open("wb") as file, cluster(sources=0) as nodes:
         node = PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=nodes.link,
@@ -365,9 +371,13 @@ def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:
         nodes.prefills.append(node)
         hand_over(nodes, 7)
         nodes.settled()
-    rows = [line.split(b'"row":"')[1].split(b'"')[0] for line in path.read_bytes().splitlines()]
-    assert [row for row in rows if not row.startswith(b"ignore")] == [
-        b"begin_send", b"meet", b"learn", b"send", b"post", b"succeed", b"release_kv"]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    rows = [line["row"] for line in lines if "row" in line]
+    assert [row for row in rows if not row.startswith("ignore")] == [
+        "begin_send", "meet", "learn", "send", "post", "succeed", "release_kv"]
+    assert lines[0]["begins"].keys() == {"Landing", "Sink", "Chunk"}
+    assert [line["device"][0][2] for line in lines if "device" in line] == ["landed"]
+    assert verify(load("transfer"), [path]).verdict is Verdict.HOLDS
 
 
 def keys() -> tuple[Curve, Curve]:

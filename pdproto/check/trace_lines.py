@@ -1,0 +1,70 @@
+"""The lines of a trace (pdproto/runtime/trace.py writes them), read from files as they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+Element: TypeAlias = int | str | tuple[int, ...] | None  # None: not known yet
+Counted: TypeAlias = int | tuple[str, ...]
+
+FIRST: Final = b'{"n":1,'  # how the first line of a process begins
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One line. Exactly one of begins, elements, row, device and heard says what it tells."""
+
+    n: int
+    node: str
+    machine: str
+    end: int
+    begins: dict[str, Counted] | None = None
+    elements: dict[str, Counted] | None = None
+    row: str | None = None
+    on: str | None = None
+    given: dict[str, Element] = msgspec.field(name="with", default_factory=dict)
+    state: str | None = None
+    device: tuple[tuple[str, tuple[Element, ...], str], ...] | None = None
+    heard: str | None = None
+    of: tuple[Element, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A line as it was found. cut: the process before it was stopped in the middle of a line.
+
+    line: None where the text is no line of a trace; problem says why.
+    """
+
+    number: int  # in its file, from 1
+    text: bytes
+    line: Line | None
+    problem: str = ""
+    cut: bool = False
+
+
+_decoder: Final = msgspec.json.Decoder(Line)
+
+
+def lines(path: Path) -> Iterator[Read]:
+    """The lines of a file. A last line that was never finished comes as one without a line.
+
+    A process that takes the place of a killed one goes on where the other's last line ends.
+    """
+    with path.open("rb") as file:
+        for number, text in enumerate(file, start=1):
+            try:
+                yield Read(number, text, _decoder.decode(text))
+                continue
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                problem = str(error)
+            if not text.endswith(b"\n"):
+                yield Read(number, text, None, cut=True)
+                return
+            rest = text[max(0, text.rfind(FIRST)):]
+            try:
+                yield Read(number, rest, _decoder.decode(rest), cut=True)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                yield Read(number, text, None, problem)

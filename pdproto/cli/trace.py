@@ -1,0 +1,101 @@
+"""Replay traces of real runs against the tables: do they conform, and if not, where not.
+
+Give the traces of all ranks of a hand-over together (`pdproto handoff --trace FOLDER` writes one
+file a rank): they are merged by causality, and each message is held against whoever sent it. Exit
+status: 0 they conform, 1 a line is no row of the tables, 2 usage, 3 they do not tell everything.
+"""
+
+import argparse
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from pdproto.check.load import load
+from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
+from pdproto.check.result import EXIT_STATUS, Verdict
+from pdproto.check.trace_story import Nearest, Verified, to_json, to_result, verify
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, console, write
+
+SYSTEM: Final = "transfer"
+WORDS: Final = {
+    Verdict.HOLDS: "CONFORMS", Verdict.VIOLATED: "REJECTED", Verdict.UNKNOWN: "INCOMPLETE",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto trace`."""
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path,
+                        help="JSON lines, a file for each process")
+    parser.add_argument("--system", metavar="SYSTEM", default=SYSTEM,
+                        help=f"whose tables: a built-in name, module:attribute, or "
+                             f"path/to/file.py:attribute (default: {SYSTEM})")
+    parser.add_argument("--from-middle", action="store_true",
+                        help="the traces may begin in the middle: what had begun before is passed "
+                             "over, and counted")
+    parser.add_argument("--json", metavar="FILE|-", help="write the result")
+    parser.add_argument("--html", metavar="FILE|-",
+                        help="write a page to step through what leads to the line")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, report; returns the exit status."""
+    check_targets([arguments.json, arguments.html])
+    for path in arguments.files:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder: name its files, as in {path}/*.jsonl")
+    if len({path.resolve() for path in arguments.files}) != len(arguments.files):
+        raise UsageError("a file is given twice")
+    verified = verify(load(arguments.system), arguments.files, from_middle=arguments.from_middle)
+    if STANDARD_OUTPUT not in (arguments.json, arguments.html):
+        with console() as out:
+            show(verified, out)
+    if arguments.json is not None:
+        write(json.dumps(to_json(verified), indent=2) + "\n", arguments.json)
+    if arguments.html is not None:
+        # Imported when asked for: most runs draw no page.
+        page = import_module("pdproto.check.report.html").render(to_result(verified))
+        write(str(page), arguments.html)
+    return EXIT_STATUS[verified.verdict]
+
+
+def show(verified: Verified, out: Console) -> None:
+    """Print the verdict, what it rests on, and what leads to the line that is rejected."""
+    verdict = verified.verdict
+    prefix = " up to the line below" if verdict is Verdict.VIOLATED else ""
+    out.print(Text.assemble(
+        (WORDS[verdict], VERDICT_STYLE[verdict]),
+        f"  {verified.lines:,} lines of {len(verified.files):,} files{prefix}: "
+        f"{verified.endpoints:,} endpoints, {sum(verified.rows.values()):,} rows, "
+        f"by the tables of {verified.system.name}"))
+    for sender, count in verified.assumed.items():
+        out.print(Text(f"assumed: {count:,} messages of {sender}, which no line sends"))
+    if verified.passed:
+        begun = f"{verified.passed:,} lines of endpoints that had begun before"
+        out.print(Text(f"passed over: {begun}"))
+    for line in verified.missing:
+        out.print(Text(f"missing: {line}", style="yellow"))
+    rejection = verified.rejection
+    if rejection is None:
+        return
+    out.print()
+    out.print(Text(f"{rejection.file}, line {rejection.number}: {rejection.why}", style="bold"))
+    out.print(Text(f"    {rejection.text}", style="dim"))
+    for nearest in rejection.nearest:
+        out.print(_nearest(nearest))
+    if rejection.names:
+        out.print(Text("where " + ", ".join(
+            f"{short} is {name}" for short, name in rejection.names.items())))
+    if rejection.trace is not None:
+        out.print()
+        render_trace(to_result(verified).findings[0], out)
+
+
+def _nearest(nearest: Nearest) -> Text:
+    row = f"{nearest.row}({nearest.parameters})"
+    if not nearest.failing:
+        return Text(f"    {row} could fire here")
+    return Text.assemble(f"    {row} needs ", ("; ".join(nearest.failing), "yellow"))
