@@ -41,6 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page-bytes", type=_page_bytes, default=4096, metavar="N")
     parser.add_argument("--pages", type=whole_number, default=8, metavar="N",
                         help="of a request at most (default: 8)")
+    parser.add_argument("--optimistic", type=_count, metavar="N",
+                        help="run requests before their bootstrap, at most N times again")
+    parser.add_argument("--forward-ms", type=float, default=0.0, metavar="MS",
+                        help="what a chunk takes to compute, with --optimistic (default: 0)")
+    parser.add_argument("--publish-ms", type=float, default=0.0, metavar="MS",
+                        help="what decode takes to find memory for a request (default: 0)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=600.0, metavar="S")
     parser.add_argument("--trace", metavar="FOLDER",
@@ -55,11 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.kill and len(topology.prefill) > 1:
         raise UsageError("--kill is for a prefill server of one rank: with more, a rank that dies "
                          "takes its group with it, and the server starts anew")
+    if arguments.optimistic is not None and len(topology.prefill) > 1:
+        raise UsageError("--optimistic is for a prefill server of one rank here")
     load = Load(
         seed=arguments.seed, requests=arguments.requests, layers=arguments.layers,
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
         pool_pages=2 * arguments.pages * arguments.in_flight, abort_rate=arguments.abort_rate,
-        abort_within_s=0.02, in_flight=arguments.in_flight,
+        abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
+        forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
     )
     cluster = Cluster(topology, load, engine=arguments.engine, waits=WAITS, trace=arguments.trace)
     kill = (topology.prefill[0], load.requests // 3) if arguments.kill else None
@@ -95,6 +104,10 @@ def _rate(text: str) -> float:
     if not 0.0 <= value <= 1.0:
         raise argparse.ArgumentTypeError(f"want a share from 0 to 1, not {text[:40]!r}")
     return value
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else whole_number(text)
 
 
 def _page_bytes(text: str) -> int:

@@ -55,7 +55,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8."""
+    """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8.
+
+    retries: of optimistic prefill; None if requests are run before their hand-over is opened.
+    forward_s: what the device takes for a chunk. publish_s: what decode takes to find memory.
+    """
 
     seed: int
     requests: int
@@ -66,6 +70,9 @@ class Load:
     abort_rate: float
     abort_within_s: float
     in_flight: int
+    retries: int | None = None
+    forward_s: float = 0.0
+    publish_s: float = 0.0
 
     def request(self, room: int) -> Request:
         dice = self._dice("request", room)

@@ -19,6 +19,7 @@ import numpy as np
 from pdproto.cli.handoff_directory import Directory, registrar, wait_for
 from pdproto.cli.handoff_group import GroupedSenders
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
+from pdproto.cli.handoff_optimistic import OptimisticSenders
 from pdproto.net.decode import DecodeNode
 from pdproto.net.engines import open_sink, open_source
 from pdproto.net.node import Node
@@ -148,7 +149,10 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
-        if len(rank.group) > 1:
+        if load.retries is not None:
+            for _ in OptimisticSenders(rank, node, pools, pool, report).run():
+                progress.tell(len(report.outcomes))
+        elif len(rank.group) > 1:
             grouped = GroupedSenders(rank, node, pools, pool, report)
             for _ in grouped.run():
                 progress.tell(len(report.outcomes))
@@ -252,6 +256,7 @@ class _Receivers:
     ) -> None:
         self.rank, self.node, self.pools, self.pool = rank, node, pools, pool
         self.directory = directory
+        self.publishing: deque[tuple[float, Receiver, dict[str, list[int]]]] = deque()
         self.open: dict[int, tuple[Request, Receiver, tuple[int, ...], float]] = {}
         self.aborted: set[int] = set()
 
@@ -263,6 +268,7 @@ class _Receivers:
                 if not self._begin(load.request(upcoming)):
                     break
                 upcoming += 1
+            self._publish()
             for room in list(self.open):
                 self._look(room, report)
             yield
@@ -276,10 +282,17 @@ class _Receivers:
         receiver = self.node.open(request.room, where, generation=request.room,
                                   on_released=lambda: self.pool.give(pages))
         share = self.rank.topology.share
-        receiver.publish({source: [pages[i] for i in share(source, request.pages)]
-                          for source in where}, slot=request.room)
-        self.open[request.room] = request, receiver, pages, monotonic()
+        shares = {source: [pages[i] for i in share(source, request.pages)] for source in where}
+        now = monotonic()
+        self.publishing.append((now + self.rank.load.publish_s, receiver, shares))
+        self.open[request.room] = request, receiver, pages, now
         return True
+
+    def _publish(self) -> None:
+        """Give their memory to those that have waited for it long enough."""
+        while self.publishing and self.publishing[0][0] <= monotonic():
+            _, receiver, shares = self.publishing.popleft()
+            receiver.publish(shares, slot=receiver.life.room)
 
     def _look(self, room: int, report: Report) -> None:
         request, receiver, pages, opened = self.open[room]

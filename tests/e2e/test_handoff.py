@@ -68,3 +68,30 @@ def test_bad_options_are_one_clear_line() -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "multiple of 8" in done.stderr
+
+
+@pytest.mark.slow
+def test_m5_9_requests_are_run_before_their_bootstrap() -> None:
+    """Every byte is right though passes are dropped and run again while decode finds memory."""
+    numbers = handoff("--requests", "60", "--optimistic", "2", "--forward-ms", "2",
+                      "--publish-ms", "20", "--in-flight", "8", "--abort-rate", "0.1")
+    assert numbers["succeeded"] > 40
+
+
+@pytest.mark.slow
+def test_m4_1_the_group_has_decided_every_request() -> None:
+    numbers = handoff("--requests", "40", "--pp", "2", "--abort-rate", "0.3")
+    for name in ("prefill-0-0-0", "prefill-1-0-0"):
+        gauges = {k: v for k, v in numbers["ranks"][name].items() if k.startswith("group_num_")}
+        assert gauges
+        assert not any(gauges.values())
+
+
+@pytest.mark.parametrize("options", [("--kill", "--pp", "2"), ("--optimistic", "1", "--tp", "2")])
+def test_what_needs_a_single_rank_says_so(options: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", *options],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 2
+    assert "one rank" in done.stderr

@@ -1,0 +1,135 @@
+"""The scheduler of a prefill rank that runs requests before their bootstrap has ended.
+
+The device computes one chunk at a time, each in the time that the load gives it; the pages of a
+chunk hold what they should when it is done. A pass that is dropped gives its pages back.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pdproto.cli.handoff_load import Pages, Request
+from pdproto.net.optimistic import OptimisticPrefill
+from pdproto.net.optimistic_record import Order, Ordered, Settings
+from pdproto.net.optimistic_record import Request as Running
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.sender import Sender
+from pdproto.spec.handoff.poll import KVPoll
+
+if TYPE_CHECKING:
+    from pdproto.cli.handoff_ranks import Pool, Rank, Report
+
+POLL_S: Final = 0.0005
+
+
+@dataclass(slots=True)
+class Held:
+    """A request with what it holds. pages: none before its pass has a seat."""
+
+    request: Request
+    running: Running
+    sender: Sender
+    opened: float
+    pages: tuple[int, ...] = ()
+    aborted: bool = False
+
+    def chunk(self, number: int) -> list[int]:
+        """The pages of a chunk."""
+        parts = np.array_split(self.pages, self.request.chunks)
+        return [int(page) for page in parts[number]]
+
+
+class OptimisticSenders:
+    """See above. It ends when every request has come to its end."""
+
+    def __init__(
+        self, rank: "Rank", node: PrefillNode, pools: Pages, pool: "Pool", report: "Report"
+    ) -> None:
+        load = rank.load
+        self.rank, self.node, self.pools, self.pool, self.report = rank, node, pools, pool, report
+        self.prefill: Final = OptimisticPrefill(Settings(
+            slots=load.in_flight, seats=max(1, load.in_flight // 2), retries=load.retries or 0))
+        self.held: Final[dict[Running, Held]] = {}
+        self.device: Final[deque[tuple[float, Ordered]]] = deque()
+
+    def run(self) -> Iterator[None]:
+        load, room = self.rank.load, self.rank.first
+        while room < load.requests or self.held:
+            while room < load.requests and len(self.held) < load.in_flight:
+                self._begin(load.request(room))
+                room += 1
+            now = monotonic()
+            self._have_aborted(now)
+            self.prefill.turn(now)
+            while self.prefill.start(now) is not None:
+                pass
+            for ordered in self.prefill.orders():
+                self._carry_out(ordered)
+            self._compute()
+            yield
+            sleep(POLL_S)
+        self.report.metrics |= self.prefill.metrics.read()
+
+    def _begin(self, request: Request) -> None:
+        sender, now = self.node.open(request.room), monotonic()
+        running = self.prefill.create_sender(f"r{request.room}", [sender], chunks=request.chunks,
+                                             now=now)
+        self.held[running] = Held(request, running, sender, now)
+
+    def _have_aborted(self, now: float) -> None:
+        for held in self.held.values():
+            plan = held.request
+            due = plan.abort == "prefill" and now - held.opened > plan.abort_after_s
+            if due and not held.aborted:
+                held.aborted = True
+                self.prefill.abort(held.running, "the client has left")
+
+    def _carry_out(self, ordered: Ordered) -> None:
+        held = self.held[ordered.request]
+        match ordered.order:
+            case Order.COMPUTE:
+                if not held.pages:
+                    # A seat is room for the KV of one request, so there are pages for each seat.
+                    held.pages = self.pool.take(held.request.pages) or ()
+                begins = max(monotonic(), self.device[-1][0] if self.device else 0.0)
+                self.device.append((begins + self.rank.load.forward_s, ordered))
+            case Order.SEND:
+                self._send(held, ordered.chunks, last=ordered.last)
+            case Order.DROP:
+                self.pools[:, held.pages] = 0
+                self._give_back(held)
+            case Order.END:
+                self._end(held)
+
+    def _compute(self) -> None:
+        """The device: what it has finished by now."""
+        while self.device and self.device[0][0] <= monotonic():
+            _, ordered = self.device.popleft()
+            held = self.held[ordered.request]
+            places = np.array_split(range(held.request.pages), held.request.chunks)
+            for page, place in zip(held.chunk(ordered.chunk), places[ordered.chunk], strict=True):
+                self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name,
+                                                          int(place))
+            self.prefill.chunk_done(held.running, monotonic())
+
+    def _send(self, held: Held, chunks: Sequence[int], *, last: bool) -> None:
+        metadata = self.rank.load.metadata(held.request.room, self.rank.name)
+        for chunk in chunks:
+            ends = last and chunk == chunks[-1]
+            held.sender.send(held.chunk(chunk), last=ends, metadata=metadata if ends else b"")
+
+    def _end(self, held: Held) -> None:
+        success = held.sender.poll() is KVPoll.SUCCESS
+        self.report.outcomes[held.request.room] = success
+        if not success:
+            self.report.reasons[held.request.room] = held.sender.failure or held.running.reason
+        self._give_back(held)
+        del self.held[held.running]
+
+    def _give_back(self, held: Held) -> None:
+        self.pool.give(held.pages)
+        held.pages = ()
