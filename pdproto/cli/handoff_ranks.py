@@ -22,6 +22,7 @@ from pdproto.cli.handoff_load import Load, Pages, Request, Topology
 from pdproto.cli.handoff_optimistic import OptimisticSenders
 from pdproto.net.decode import DecodeNode
 from pdproto.net.engines import open_sink, open_source
+from pdproto.net.group import Group
 from pdproto.net.node import Node
 from pdproto.net.pages import SinkPages, SourcePages
 from pdproto.net.prefill import PrefillNode
@@ -149,20 +150,22 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
+        group: Group | None = None
         if load.retries is not None:
             for _ in OptimisticSenders(rank, node, pools, pool, report).run():
                 progress.tell(len(report.outcomes))
         elif len(rank.group) > 1:
             grouped = GroupedSenders(rank, node, pools, pool, report)
+            group = grouped.group
             for _ in grouped.run():
                 progress.tell(len(report.outcomes))
-            report.metrics = {f"group_{k}": v for k, v in grouped.group.metrics.read().items()}
         else:
             for _ in _Senders(rank, node, pools, pool).run(report):
                 progress.tell(len(report.outcomes))
-        _settle(report, node, pipe, pool, load.pool_pages)
-        if len(rank.group) > 1:
-            grouped.group.close()
+        used = Used(node, pool, load.pool_pages, group)
+        _settle(report, used, pipe)
+        if group is not None:
+            group.close()
         entry.stop()
         _end(node, pipe)
 
@@ -238,7 +241,7 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         receivers = _Receivers(rank, node, pools, pool, directory)
         for _ in receivers.run(report):
             progress.tell(len(report.outcomes))
-        _settle(report, node, pipe, pool, load.pool_pages)
+        _settle(report, Used(node, pool, load.pool_pages), pipe)
         directory.close()
         _end(node, pipe)
 
@@ -335,19 +338,35 @@ def _layers(pools: Pages) -> list[Pages]:
     return list(pools.reshape(layers, pages, 1, 1, page_bytes))
 
 
-def _settle(
-    report: Report,
-    node: Node,
-    pipe: "Connection[Any, Any]",
-    pool: Pool,
-    pages: int,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What of a rank must be back at zero in the end."""
+
+    node: Node
+    pool: Pool
+    pages: int
+    group: Group | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """Of the node, and of its part in the group."""
+        numbers = self.node.metrics.read()
+        if self.group is not None:
+            numbers |= {f"group_{k}": v for k, v in self.group.metrics.read().items()}
+        return numbers
+
+    def left(self) -> dict[str, float]:
+        gauges = {name: value for name, value in self.metrics().items()
+                  if name.removeprefix("group_").startswith("num_")}
+        return {"lives": len(self.node.lives), "pages": self.pages - len(self.pool), **gauges}
+
+
+def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
     """Wait until all is given back, say what is left, and wait for all the others to say it."""
     deadline = monotonic() + SETTLE_S
-    while monotonic() < deadline and any(_left(node, pool, pages).values()):
+    while monotonic() < deadline and any(used.left().values()):
         sleep(0.01)
-    report.metrics |= node.metrics.read()
-    report.left = _left(node, pool, pages)
+    report.metrics |= used.metrics()
+    report.left = used.left()
     report.finished = True
     pipe.send(report)
     while pipe.recv() is not None:
@@ -358,12 +377,6 @@ def _end(node: Node, pipe: "Connection[Any, Any]") -> None:
     """Close the node, and say what the process still has."""
     node.close()
     pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})
-
-
-def _left(node: Node, pool: Pool, pages: int) -> dict[str, float]:
-    gauges = {name: value for name, value in node.metrics.read().items()
-              if name.startswith("num_")}
-    return {"lives": len(node.lives), "pages": pages - len(pool), **gauges}
 
 
 def _sockets() -> int:
