@@ -35,6 +35,7 @@ run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	@for system in two-phase-commit ring-election; do $(BIN)/pdproto check $$system || exit 1; done
 	@mkdir -p out
 	$(BIN)/pdproto check lock-server-broken --html out/lock-server-broken.html; test $$? -eq 1
+	$(BIN)/pdproto handoff --requests 100 --pp 2
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
 
 lint: $(FULL)
