@@ -87,6 +87,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "both, which must agree (default: cutoff)")
     parser.add_argument("--bmc", metavar="K", type=whole_number,
                         help="look whether a run of at most K steps violates what is not proved")
+    parser.add_argument("--suggest", action="store_true",
+                        help="look for lemmas that prove the properties, without those it has")
     parser.add_argument("--export", metavar="DIR",
                         help="write each obligation as SMT-LIB 2 and as DIMACS")
     parser.add_argument("--timeout", metavar="S", type=whole_number, default=TIMEOUT_S,
@@ -105,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     named = arguments.system is not None
     names = [arguments.system] if named else HAND_OVER
     subjects = [subject(name, arguments.lemmas) for name in names]
+    if arguments.suggest:
+        return max(_suggest(one, arguments) for one in subjects)
     statuses, results = [], []
     for one in subjects:
         proof = _proof(one, arguments)
@@ -155,6 +159,37 @@ def _proof(one: Subject, arguments: argparse.Namespace) -> Proof:
             monitor=reporter.line,
             slow=lambda name, seconds: reporter.say(f"slow: {name} took {seconds:.1f} s"),
         ))
+
+
+def _suggest(one: Subject, arguments: argparse.Namespace) -> int:
+    """Print lemmas that suffice; 0 if there are, 3 if none were found."""
+    from pdproto.check.prove.suggest import suggest  # noqa: PLC0415 - rarely asked for
+
+    try:
+        found = suggest(one.system, arguments.timeout)
+    except ValueError as error:
+        raise UsageError(f"{one.system.name}: {error}") from error
+    lemmas = [formula_text(lemma) for lemma in found.lemmas]
+    result = {
+        "system": one.system.name,
+        "proved": found.proved,
+        "literals": found.tried,
+        "true": found.true,
+        "inductive": found.kept,
+        "lemmas": lemmas,
+    }
+    if arguments.json != STANDARD_OUTPUT:
+        with console() as drawn:
+            word = "proved by" if found.proved else "not proved by"
+            drawn.print(
+                f"{one.system.name}: {word} {found.kept} inductive clauses of {found.true} that "
+                f"hold in small instances", markup=False, highlight=False, soft_wrap=True,
+            )
+            for line in lemmas:
+                drawn.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    if arguments.json:
+        write(json.dumps(result, indent=2), arguments.json)
+    return 0 if found.proved else 3
 
 
 def _cache_folder() -> Path:

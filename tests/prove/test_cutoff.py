@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdproto.check.interpret import Interpreter
+from pdproto.check.prove import quantified
 from pdproto.check.prove.cutoff import decide
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
@@ -128,6 +129,18 @@ def test_random_systems(system: System, data: st.DataObject) -> None:
     if good:
         sizes = data.draw(st.sampled_from([random.SIZES, random.SMALLER]))
         check_reachable(system, sizes)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(system=random.systems())
+def test_the_engines_never_contradict_each_other(system: System) -> None:
+    """What one proves the other does not refute; either may have no answer."""
+    for group in by_row(obligations(system, claims(system))).values():
+        ours = decide(system, group, LIMIT_S)
+        theirs = quantified.decide(system, group, 2.0)
+        for obligation, one, two in zip(group, ours, theirs, strict=True):
+            contradiction = {one.status, two.status} == {Status.PROVED, Status.FAILED}
+            assert not contradiction, obligation.name
 
 
 def check_reachable(system: System, sizes: Sizes) -> None:

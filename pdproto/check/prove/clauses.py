@@ -259,7 +259,8 @@ def closed(formula: Formula, environment: Environment) -> Node:
 def templates_of(claim: Formula) -> tuple[tuple[Sort, ...], list[Template]]:
     """A universal claim as clauses over its variables, the bound ones pulled out."""
     bound: list[Sort] = list(free_variables(claim))
-    return tuple(bound), _templates(claim, {}, bound)
+    templates = _templates(claim, {}, bound)
+    return tuple(bound), templates
 
 
 def _templates(

@@ -1,0 +1,263 @@
+"""Lemmas that nobody had to think of: clauses that hold wherever one looks, kept if inductive.
+
+Every clause of up to three literals over a few variables of each sort is tried on the reachable
+states of a small instance, and what is left on a larger one. Of those that hold there, the greatest
+set that is inductive remains (Houdini: Flanagan and Leino, FME 2001): whatever some row breaks,
+though all others hold, is dropped until nothing is. What it proves is proved for all sizes, for the
+instances only made guesses. Last, what the properties do not rest on is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations, product
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from pdproto.check.interpret import Cell, Interpreter, Store
+from pdproto.check.prove.cutoff import ground
+from pdproto.check.prove.examination import rested_on
+from pdproto.check.prove.obligations import Claim, Method, Obligation, claims, obligations
+from pdproto.check.prove.rewriting import renamed
+from pdproto.check.prove.sat import Answer, Solver
+from pdproto.check.rigid import interpretations
+from pdproto.spec.language.formula import Atom, Before, Formula, Not, Or, Same, Value
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Rigid, Sizes
+from pdproto.spec.language.system import Configuration, System
+
+Bits: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # [literal, view / 8]
+Clause: TypeAlias = tuple[int, ...]  # numbers of literals, ascending
+
+LITERALS_MAX: Final = 3
+VARIABLES: Final = 2  # of each sort
+STATES_MAX: Final = 3_000  # looked at of an instance, breadth first
+LITERALS_LIMIT: Final = 160  # all clauses of three are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What was found. lemmas: clauses that suffice, if the properties are proved.
+
+    tried: literals; true: clauses that hold in both instances; kept: how many are inductive.
+    """
+
+    lemmas: tuple[Formula, ...]
+    proved: bool
+    tried: int
+    true: int
+    kept: int
+
+
+def suggest(system: System, timeout_s: float) -> Suggestion:
+    """Look for lemmas that prove the system's safety properties.
+
+    Raises ValueError where there are too many literals to try all clauses.
+    """
+    pool = {sort: tuple(sort(f"{sort.prefix}{i}_") for i in range(VARIABLES))
+            for sort in system.sorts}
+    literals = tuple(_literals(system, pool))
+    if len(literals) > LITERALS_LIMIT:
+        raise ValueError(f"{len(literals)} literals, and no more than {LITERALS_LIMIT} are tried")
+    small = _views(system, dict.fromkeys(system.sorts, 2), pool, literals)
+    found = _clauses(small, literals, pool)
+    large = _views(system, dict.fromkeys(system.sorts, 3), pool, literals)
+    true = [c for c in found if not np.bitwise_and.reduce(large[list(c)]).any()]
+    guesses = tuple(
+        Claim(f"guess_{n}", _clause(c, literals), Method.INDUCTION, system.place, is_lemma=True)
+        for n, c in enumerate(true)
+    )
+    kept = _inductive(system, (*claims(system), *guesses), timeout_s)
+    names = {claim.name for claim in kept}
+    proved = all(claim.name in names for claim in claims(system))
+    needed = _needed(system, kept, timeout_s) if proved else frozenset()
+    lemmas = tuple(c.formula for c in kept if c.is_lemma and c.name in needed)
+    inductive = sum(claim.is_lemma for claim in kept)
+    return Suggestion(lemmas, proved, len(literals), len(true), inductive)
+
+
+def _literals(
+    system: System, pool: Mapping[type[Sort], tuple[Sort, ...]]
+) -> Iterator[Formula]:
+    for symbol in (*system.variables, *system.rigids):
+        for arguments in product(*(pool[sort] for sort in symbol.sorts)):
+            truths = (True,) if symbol.values == (False, True) else symbol.values
+            for value in truths:
+                atom = Atom(symbol, arguments, value)
+                yield from (atom, Not(atom))
+    for sort, variables in pool.items():
+        for one, two in combinations(variables, 2):
+            yield from (Same(one, two), Not(Same(one, two)))
+            if sort.ordered:
+                yield from (Before(one, two), Before(two, one))
+
+
+def _views(
+    system: System,
+    sizes: Sizes,
+    pool: Mapping[type[Sort], tuple[Sort, ...]],
+    literals: Sequence[Formula],
+) -> Bits:
+    """For each literal where it is false: in which states, for which elements."""
+    variables = tuple(v for group in pool.values() for v in group)
+    seen: set[bytes] = set()
+    for given in interpretations(system, sizes, Configuration(sizes)):
+        oracle = Interpreter(system, sizes, (), given)
+        looks = [[_look(oracle, f, environment) for f in literals]
+                 for environment in oracle.environments(variables)]
+        for store in _reached(oracle):
+            state = dict(store)
+            for look in looks:
+                seen.add(bytes(
+                    ((state.get(cell, start) if cell else start) == value) != positive
+                    for cell, start, value, positive in look
+                ))
+    table = np.frombuffer(b"".join(sorted(seen)), np.uint8).reshape(len(seen), len(literals))
+    return np.packbits(table.T, axis=1)
+
+
+def _look(
+    oracle: Interpreter, literal: Formula, environment: Mapping[Sort, int]
+) -> tuple[Cell | None, Value, Value, bool]:
+    """A cell, its initial value, and the value at which the literal holds, or does not."""
+    positive = not isinstance(literal, Not)
+    basic = literal.part if isinstance(literal, Not) else literal
+    if isinstance(basic, Atom) and not isinstance(basic.symbol, Rigid):
+        cell = (basic.symbol, tuple(environment[v] for v in basic.arguments))
+        return cell, basic.symbol.values[0], basic.value, positive
+    return None, oracle.holds(basic, {}, environment), True, positive
+
+
+def _reached(oracle: Interpreter) -> list[Store]:
+    initial: Store = frozenset()
+    seen, order = {initial}, [initial]
+    for store in order:
+        for _, after in oracle.steps(store):
+            if after not in seen and len(order) < STATES_MAX:
+                seen.add(after)
+                order.append(after)
+    return order
+
+
+def _clauses(
+    false: Bits, literals: Sequence[Formula], pool: Mapping[type[Sort], tuple[Sort, ...]]
+) -> list[Clause]:
+    """The clauses that hold in every view and of which no part does, up to renaming."""
+    swaps = _swaps(literals, pool)
+    units = {n for n in range(len(literals)) if not false[n].any()}
+    others = [n for n in range(len(literals)) if n not in units]
+    pairs = {(i, j) for i, j in combinations(others, 2) if not (false[i] & false[j]).any()}
+    found: list[Clause] = [(n,) for n in sorted(units)] + sorted(pairs)
+    for i, j in combinations(others, 2):
+        if (i, j) in pairs:
+            continue
+        rest = [k for k in others if k > j and (i, k) not in pairs and (j, k) not in pairs]
+        if rest:
+            open_ones = (false[rest] & (false[i] & false[j])).any(axis=1)
+            found += [(i, j, k) for k, open_one in zip(rest, open_ones, strict=True)
+                      if not open_one]
+    return [
+        clause for clause in found
+        if not _trivial(clause, literals)
+        and all(clause <= tuple(sorted(swap[n] for n in clause)) for swap in swaps)
+    ]
+
+
+def _trivial(clause: Clause, literals: Sequence[Formula]) -> bool:
+    """A clause that says nothing: an atom or its negation, or two values that a cell has not."""
+    chosen = [literals[n] for n in clause]
+    denied = [f.part for f in chosen if isinstance(f, Not)]
+    cells = [(a.symbol, a.arguments) for a in denied if isinstance(a, Atom)]
+    return any(f in denied for f in chosen) or len(set(cells)) < len(cells)
+
+
+def _swaps(
+    literals: Sequence[Formula], pool: Mapping[type[Sort], tuple[Sort, ...]]
+) -> list[list[int]]:
+    """What becomes of each literal when variables of one sort trade places."""
+    numbers = {_normal(f): n for n, f in enumerate(literals)}
+    swaps = []
+    for choice in product(*(permutations(group) for group in pool.values())):
+        names: dict[Sort, Sort] = {}
+        for group, order in zip(pool.values(), choice, strict=True):
+            names |= dict(zip(group, order, strict=True))
+        swaps.append([numbers[_normal(renamed(f, names))] for f in literals])
+    return swaps
+
+
+def _normal(formula: Formula) -> Formula:
+    match formula:
+        case Not(part):
+            return Not(_normal(part))
+        case Same(left, right) if right.name < left.name:
+            return Same(right, left)
+        case _:
+            return formula
+
+
+def _clause(clause: Clause, literals: Sequence[Formula]) -> Formula:
+    chosen = tuple(literals[n] for n in clause)
+    return chosen[0] if len(chosen) == 1 else Or(chosen)
+
+
+def _inductive(
+    system: System, every: tuple[Claim, ...], timeout_s: float
+) -> tuple[Claim, ...]:
+    """The greatest set of the claims that is inductive."""
+    groups: dict[str, list[Obligation]] = {}
+    live = {claim.name for claim in every}
+    for obligation in obligations(system, every):
+        if obligation.row is not None:
+            groups.setdefault(obligation.scope, []).append(obligation)
+    sieves = [_Sieve(system, group, timeout_s) for group in groups.values()]
+    while True:
+        before = len(live)
+        for sieve in sieves:
+            sieve.drop_from(live)
+        if len(live) == before:
+            return tuple(claim for claim in every if claim.name in live)
+
+
+class _Sieve:
+    """One row, which lets through what it keeps."""
+
+    def __init__(self, system: System, group: Sequence[Obligation], timeout_s: float) -> None:
+        grounded = ground(system, group, weakened=False, switched=True)
+        self._solver: Final = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
+        self._switches: Final = grounded.switches
+        self._fresh: Final[Any] = grounded.clauses.fresh
+        self._selectors: Final = [
+            (obligation.claim.name, selector)
+            for obligation, selector in zip(group, grounded.selectors, strict=True)
+        ]
+
+    def drop_from(self, live: set[str]) -> None:
+        """Take out what the row breaks where all that is live holds."""
+        while True:
+            left = [(name, selector) for name, selector in self._selectors if name in live]
+            some = self._fresh()
+            self._solver.require(-some, *(selector for _, selector in left))
+            assumed = [s for name, s in self._switches.items() if name in live]
+            answer = self._solver.ask([some, *assumed])
+            if answer is Answer.UNSATISFIABLE:
+                return
+            if answer is Answer.UNKNOWN:
+                live -= {name for name, _ in left}
+                return
+            broken = self._solver.true([selector for _, selector in left])
+            live -= {name for (name, _), hit in zip(left, broken, strict=True) if hit}
+
+
+def _needed(system: System, every: tuple[Claim, ...], timeout_s: float) -> frozenset[str]:
+    """The names of the claims on which the properties rest, and those on which these rest."""
+    found = obligations(system, every)
+    waiting = [claim.name for claim in every if not claim.is_lemma]
+    needed = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        for obligation in found:
+            if obligation.claim.name == name:
+                fresh = rested_on(system, obligation, timeout_s) - needed
+                needed |= fresh
+                waiting += fresh
+    return frozenset(needed)

@@ -1,0 +1,33 @@
+"""Nobody has to think of a lemma: clauses that hold in small instances prove the examples."""
+
+import pytest
+
+from pdproto.check.load import load
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import claims, obligations
+from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.suggest import suggest
+from pdproto.spec.language import Always
+
+LIMIT_S = 30.0
+
+
+@pytest.mark.parametrize(
+    "name", ["two-phase-commit", pytest.param("lock-server", marks=pytest.mark.slow)]
+)
+def test_an_example_is_proved_unaided(name: str) -> None:
+    """What is suggested is proved again, from the beginning and with faults."""
+    system = load(name)
+    found = suggest(system, LIMIT_S)
+    assert found.proved
+    lemmas = [Always(f"lemma_{n}", formula) for n, formula in enumerate(found.lemmas)]
+    owed = obligations(system, claims(system, lemmas))
+    proof = prove(system, owed, Settings(timeout_s=LIMIT_S, workers=2))
+    assert {proof.status(obligation) for obligation in owed} == {Status.PROVED}
+    assert len(found.lemmas) <= found.kept <= found.true
+
+
+@pytest.mark.slow
+def test_what_does_not_hold_is_not_proved() -> None:
+    """The lock server with a clock: no clause can save it, and none pretends to."""
+    assert not suggest(load("lock-server-broken"), LIMIT_S).proved
