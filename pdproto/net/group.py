@@ -104,9 +104,14 @@ class Group(Shell):
 
     # For clients, at the entry
 
-    def submit(self, room: int, payload: bytes = b"") -> Submitted:
+    def submit(
+        self, room: int, payload: bytes = b"",
+        on_answer: Callable[[Submitted], None] | None = None,
+    ) -> Submitted:
         """Have the group serve a request. payload: what every rank is to know of it, up to 1 MiB.
 
+        on_answer: called once, in the loop, with the answer; it must return at once. Without it
+        the request is one of those that `answers` returns, which is to be called then.
         Raises LocalProtocolError at a rank that is not the entry, after the end of the group, and
         while too many lives are open.
         """
@@ -119,7 +124,8 @@ class Group(Shell):
         with self._lock:
             if self._generation - entry.floor >= OPEN_MAX:
                 raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: come again")
-            submitted = Submitted(Life(room, self.incarnation, self._generation), payload)
+            submitted = Submitted(Life(room, self.incarnation, self._generation), payload,
+                                  on_answer)
             self._generation += 1
             self.ask(lambda: entry.submit(submitted, monotonic()))
         return submitted
@@ -137,7 +143,7 @@ class Group(Shell):
         return request.answer
 
     def answers(self) -> list[Submitted]:
-        """The requests that have been answered since the last call, each once."""
+        """The requests without `on_answer` that have been answered since the last call."""
         return _drained(self._decider().answers)
 
     # For the scheduler, at every rank

@@ -52,10 +52,14 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class Submitted:
-    """A request as its submitter holds it. answer: None until the group has decided."""
+    """A request as its submitter holds it. answer: None until the group has decided.
+
+    on_answer: called once, in the loop, when there is one; without it `Group.answers` returns it.
+    """
 
     life: Life
     payload: bytes
+    on_answer: Callable[["Submitted"], None] | None = None
     answer: Answer | None = None
 
 
@@ -99,6 +103,7 @@ class EntryPart:
         metrics: Metrics,
     ) -> None:
         self.answers: Final[deque[Submitted]] = deque()
+        self.floor = 0  # every life below this generation is over for all ranks
         self._ranks: Final = tuple(ranks)
         self._say: Final = say
         self._waits: Final = waits
@@ -111,7 +116,6 @@ class EntryPart:
         self._free: Final = deque(range(slots))
         self._lacking: Final[dict[int, Open]] = {}
         self._unanswered = 0
-        self._last_floor: int | None = None  # of a group that has ended
         self._describe()
 
     # What the application asks
@@ -162,7 +166,6 @@ class EntryPart:
     def lose(self, rank: int, why: str) -> None:
         """A rank is gone, and with it the group: whoever waits for an answer gets it."""
         self._machine.receive(tables.lost, rank)
-        self._last_floor = self.floor
         for opened in list(self._open.values()):
             opened.reason = opened.reason or f"rank {rank} is gone: {why}"[:REASON_MAX]
             step = self._machine.fire("answer_lost", h=opened.life)
@@ -189,13 +192,6 @@ class EntryPart:
     @property
     def next(self) -> float | None:
         return self._waits.next()
-
-    @property
-    def floor(self) -> int:
-        """Every life below this generation is over for all ranks."""
-        if self._last_floor is not None:
-            return self._last_floor
-        return next(iter(self._open), self._generation)
 
     # How it is decided
 
@@ -265,13 +261,18 @@ class EntryPart:
             self._unanswered -= 1
 
     def _answer(self, opened: Open, answer: Answer) -> None:
-        opened.submitted.answer = answer
-        self.answers.append(opened.submitted)
+        submitted = opened.submitted
+        submitted.answer = answer
+        if submitted.on_answer is None:
+            self.answers.append(submitted)
+        else:
+            submitted.on_answer(submitted)
 
     def _forget(self, opened: Open) -> None:
         self._machine.forget(roles.Life, opened.life)
         self._waits.follow(opened.life, (), 0.0)
         del self._open[opened.life.generation]
+        self.floor = next(iter(self._open), self._generation)
 
     def _arm(self, opened: Open, now: float) -> None:
         """Run the timers of which some row could fire. A row stays enabled until a change of the

@@ -100,13 +100,17 @@ class Scheduler:
 
 @dataclass(slots=True, eq=False)
 class Ranks:
-    """All ranks of a group, in one process."""
+    """All ranks of a group, in one process. answered: the requests that were, in that order."""
 
     schedulers: list[Scheduler]
+    answered: list[Submitted] = field(default_factory=list)
 
     @property
     def entry(self) -> Group:
         return self.schedulers[0].group
+
+    def submit(self, room: int, payload: bytes = b"") -> Submitted:
+        return self.entry.submit(room, payload, self.answered.append)
 
     def until(self, done: Callable[[], bool]) -> None:
         """Let all schedulers run until it has come about."""

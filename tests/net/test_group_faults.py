@@ -37,7 +37,7 @@ def test_m4_1_lost_frames_are_repeated_and_applied_once(tmp_path: Path, seed: in
         group.schedulers[1].dead.update({3, 4})
         group.schedulers[2].late_dead.update({5, 6})
         group.schedulers[3].breaks.update({7, 8})
-        requests = [group.entry.submit(room) for room in range(20)]
+        requests = [group.submit(room) for room in range(20)]
         group.until_answered(*requests)
         group.until_idle()
         group.assert_same_decisions()
@@ -59,7 +59,7 @@ def test_m4_2_aborts_at_random_moments_answer_each_client_once(
             scheduler.holds.update(room for room in range(60) if random_.random() < 0.1)
         requests = []
         for room in range(60):
-            requests.append(group.entry.submit(room))
+            requests.append(group.submit(room))
             victim = random_.choice(requests)
             if random_.random() < 0.4:
                 group.entry.abort(victim, "the client has gone")
@@ -70,8 +70,7 @@ def test_m4_2_aborts_at_random_moments_answer_each_client_once(
         group.until_answered(*requests)
         group.until_idle()
         group.assert_same_decisions()
-        answered = [request.life for request in group.entry.answers()]
-        assert sorted(life.room for life in answered) == list(range(60))
+        assert sorted(request.life.room for request in group.answered) == list(range(60))
         for request in requests:
             assert request.answer is not None
             assert request.answer.served == (not request.answer.reason)
@@ -82,8 +81,8 @@ def test_m4_2_a_rank_that_falls_silent_ends_the_group(tmp_path: Path) -> None:
     with ranks(tmp_path, link=link) as group:
         group.schedulers[3].holds.update(range(5))
         group.schedulers[3].runs = False
-        waiting = [group.entry.submit(room) for room in range(5)]
-        running = group.entry.submit(9)
+        waiting = [group.submit(room) for room in range(5)]
+        running = group.submit(9)
         group.until(lambda: all(s.running for s in group.schedulers))
         group.schedulers.pop().group.close()
         group.until_answered(*waiting, running)
@@ -92,12 +91,12 @@ def test_m4_2_a_rank_that_falls_silent_ends_the_group(tmp_path: Path) -> None:
         group.until(lambda: all(s.group.ended for s in group.schedulers))
         assert group.gauges() == {}
         with pytest.raises(LocalProtocolError, match=r"has ended: prefill\.3 is gone"):
-            group.entry.submit(10)
+            group.submit(10)
         # What crosses the end of the group is void, on every rank.
         for scheduler in group.schedulers:
             scheduler.group.transferred(running.life)
         group.entry.abort(waiting[0])
-        assert len(group.entry.answers()) == 6
+        assert len(group.answered) == 6
 
 
 def test_m4_2_an_entry_that_falls_silent_ends_the_group(tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_m4_2_an_entry_that_falls_silent_ends_the_group(tmp_path: Path) -> None:
     with ranks(tmp_path, link=Link(sign_of_life_s=0.1, silent_s=2.0)) as group:
         for scheduler in group.schedulers:
             scheduler.runs = False
-        group.entry.submit(9)
+        group.submit(9)
         group.until(lambda: all(s.running for s in group.schedulers))
         group.schedulers.pop(0).group.close()
         group.until(lambda: all(s.group.ended for s in group.schedulers))
@@ -146,10 +145,10 @@ def test_m4_2_a_rank_is_killed_and_every_client_is_answered(tmp_path: Path) -> N
     with processes(tmp_path, 4) as others:
         group = entry_here(tmp_path, 4)
         try:
-            served = [group.entry.submit(room) for room in range(20)]
+            served = [group.submit(room) for room in range(20)]
             group.until_answered(*served)
             assert {r.answer.status for r in served if r.answer} == {200}
-            stuck = [group.entry.submit(room) for room in range(1000, 1010)]
+            stuck = [group.submit(room) for room in range(1000, 1010)]
             others[2].send_signal(signal.SIGKILL)
             group.until_answered(*stuck)
             assert {r.answer.reason for r in stuck if r.answer} == {
@@ -186,7 +185,7 @@ def test_frames_that_a_rank_may_not_send_are_refused(tmp_path: Path) -> None:
         group.until(lambda: entry.metrics.read()["refused_frames"] == 3)
         tell(entry, "prefill.1", Admit(foreign, 0, 0), Admit(unknown, 0, 0), Closed(unknown))
         group.until(lambda: other.metrics.read()["refused_frames"] == 3)
-        group.until_answered(entry.submit(7))
+        group.until_answered(group.submit(7))
         group.until_idle()
         group.assert_same_decisions()
         for scheduler in group.schedulers:
@@ -200,7 +199,7 @@ def test_a_stranger_is_no_rank(tmp_path: Path) -> None:
         stranger = Group("prefill", endpoints, me=5, slots=1, stop=lambda _: True)
         try:
             group.until(lambda: group.entry.malformed.get("prefill.5", 0) > 0)
-            group.until_answered(group.entry.submit(7))
+            group.until_answered(group.submit(7))
             group.until_idle()
         finally:
             stranger.close()
