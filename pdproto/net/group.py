@@ -92,9 +92,11 @@ class Group(Shell):
         self._lock: Final = threading.Lock()
         self._generation = 0
         # What the scheduler knows, in its own thread: requests that it has met; those of them that
-        # it knows to be admitted; and those whose end it heard of before it met them.
+        # it knows to be admitted, or has said to have failed before that; and those whose end it
+        # heard of before it met them.
         self._met: Final[set[Life]] = set()
         self._admitted: Final[set[Life]] = set()
+        self._failed: Final[set[Life]] = set()
         self._over: Final[set[Life]] = set()
         for index, endpoint in ranks.items():
             if index != me:
@@ -157,17 +159,20 @@ class Group(Shell):
 
     def decisions(self) -> list[Decision]:
         """What is to be done now, in this order; each decision once. All ranks get the same."""
-        decided = _drained(self._rank.decisions)
-        for decision in decided:
-            if decision.verdict is Verdict.ADMIT:
-                self._admitted.add(decision.life)
-                continue
-            self._admitted.discard(decision.life)
-            if decision.life in self._met:
-                self._met.discard(decision.life)
-            elif decision.arrived:
-                self._over.add(decision.life)
-        return decided
+        return [self._known(decision) for decision in _drained(self._rank.decisions)]
+
+    def _known(self, decision: Decision) -> Decision:
+        """The decision as the scheduler is to see it, who knows of it from now on."""
+        life = decision.life
+        if decision.verdict is Verdict.ADMIT:
+            self._admitted.add(life)
+            # It has been applied before the scheduler's word came: the table knows by now.
+            return replace(decision, transfers=False) if life in self._failed else decision
+        if decision.arrived and life not in self._met:
+            self._over.add(life)
+        for knowing in (self._met, self._admitted, self._failed):
+            knowing.discard(life)
+        return decision
 
     def prepared(self, life: Life) -> None:
         """Everything local is ready: grammar, prefetch."""
@@ -179,6 +184,8 @@ class Group(Shell):
 
     def failed(self, life: Life, reason: str) -> None:
         """This rank cannot take part, also if it was bootstrapped. Nothing more is said of it."""
+        if life in self._met:
+            self._failed.add(life)
         self._call("failed", life, reason)
 
     def transferred(self, life: Life) -> None:

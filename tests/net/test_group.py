@@ -109,10 +109,10 @@ def test_m4_2_a_failure_that_crosses_the_admission_is_one_of_the_transfer(tmp_pa
         group.until_answered(request)
         assert request.answer is not None
         assert request.answer.reason == "rank 3: the sink has gone"
-        late.runs = False
         group.schedulers.append(late)
         group.until_idle()
         group.assert_same_decisions()
+        assert [d.transfers for d in late.applied] == [False, True]
 
 
 def test_m4_2_a_failure_after_a_ready_vote_is_decided_for_all(tmp_path: Path) -> None:
