@@ -79,9 +79,9 @@ class Trace:
             self._ends += 1
             endpoint.traced = (self._ends, None, None)
         number, *said = endpoint.traced
-        if said == [automaton, peers]:
+        if said == [automaton.sizes, peers]:
             return
-        endpoint.traced = (number, automaton, peers)
+        endpoint.traced = (number, automaton.sizes, peers)
         own = automaton.table.machine.sorts
         yield {"begins" if begins else "elements": {
             sort.__name__: peers if sort in (Source, Sink) else size
