@@ -20,6 +20,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "lock-server-broken": "pdproto.spec.examples.lock_server_broken:SYSTEM",
     "ring-election": "pdproto.spec.examples.ring_election:SYSTEM",
     "registry": "pdproto.spec.handoff.registry:SYSTEM",
+    "registry-prompt": "pdproto.spec.handoff.registry:PROMPT",
     "dp-rank": "pdproto.spec.handoff.dp_rank:SYSTEM",
     "transfer": "pdproto.spec.handoff.transfer:SYSTEM",
     "transfer-lossy": "pdproto.spec.handoff.transfer:LOSING",

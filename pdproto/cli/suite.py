@@ -21,7 +21,7 @@ from pdproto.spec.language.system import System
 DEEP: Final = "deep"
 # By the names of load.BUILT_IN.
 HANDOVER: Final = (
-    "registry", "dp-rank",
+    "registry", "registry-prompt", "dp-rank",
     "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
     "transfer-direct",
     "agreement", "agreement-lost", "agreement-once",

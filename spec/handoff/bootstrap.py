@@ -1,5 +1,7 @@
 """What bootstrap speaks of: states, variables and messages; its tables are in registry.py."""
 
+from typing import Final
+
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.language import Machine, Message, State, auto
 
@@ -69,6 +71,9 @@ class Link(State):
     TOLD = auto()
     WELCOMED = auto()
 
+
+GONE: Final = (Run.LEFT, Run.CRASHED)
+ENDED: Final = (Phase.FAILED, Phase.CLEARED)
 
 p, q = Source("p"), Source("q")
 e, f, g = Incarnation("e"), Incarnation("f"), Incarnation("g")

@@ -88,7 +88,8 @@ SAFETY: Final = (
 LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
-        "L1_prefill_ends", "L1_decode_ends", "L1_who_has_all_parts_commits"),
+        "L1_bootstrap_ends_at_once", "L1_prefill_ends", "L1_decode_ends",
+        "L1_who_has_all_parts_commits"),
         simulator="within the bound that the table of timers gives"),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
@@ -108,7 +109,8 @@ LIVENESS: Final = (
     Promise("L5", "With room for one request on each side, some request always goes on.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed", "deadlock")),
     Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
-        "L6_recovery", "L6_who_is_up_is_recorded", "L6_a_life_after_a_restart_succeeds",
+        "L6_recovery", "L6_who_is_up_is_recorded", "L6_who_is_up_is_recorded_at_once",
+        "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart")),
     Promise("L7", "A dead peer is noticed.", (
         "L7_a_sink_notices_a_crash", "L7_registrations_expire"),
@@ -127,10 +129,11 @@ LIVENESS: Final = (
 MISSION: Final = (
     Promise("M1.1", "A failed look-up fails the hand-over for good.", ("S3_failed_stays_failed",)),
     Promise("M1.2", "After a failed look-up every attribute is defined.", (
-        "M1_2_every_attribute_is_defined",), runtime="the failure is raised with its reason"),
+        "M1_2_every_attribute_is_defined", "M1_2_who_failed_has_no_info",
+        "M1_2_who_failed_says_why"), runtime="the failure is raised with its reason"),
     Promise("M1.3", "Every target rank is looked up; one that is missing fails the whole.", (
-        "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty", "the_cache_is_whole",
-        "a_rank_is_missing")),
+        "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty",
+        "M1_3_who_has_met_all_looks_nobody_up", "the_cache_is_whole", "a_rank_is_missing")),
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
         "M1_4_lost_connection",), simulator="within the heartbeat's time-out"),
     Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (

@@ -21,6 +21,7 @@ hand-off waits for input is the matter of the transfer.
 from typing import Final
 
 from pdproto.spec.handoff.bootstrap import (
+    GONE,
     Cache,
     Entry,
     Info,
@@ -69,35 +70,31 @@ from pdproto.spec.handoff.bootstrap import (
     welcome,
     world,
 )
+from pdproto.spec.handoff.registry_claims import AT_ONCE, PROPERTIES
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.language import (
     ANY,
-    Always,
     Call,
     Configuration,
-    Fairness,
+    DropRow,
     Ignore,
-    LeadsTo,
-    OnRow,
     Reject,
+    ReplaceProperties,
     Row,
-    Sometimes,
     System,
     Table,
     Timer,
     all_of,
     any_of,
     each,
-    exists,
+    edited,
     forall,
     implies,
     lose,
 )
 from pdproto.spec.language.symbols import Update
 
-GONE: Final = (Run.LEFT, Run.CRASHED)
 ALIVE: Final = (Ready.COLLECTING, Ready.READY)
-ENDED: Final = (Phase.FAILED, Phase.CLEARED)
 
 SOURCE: Final = Table(source, state=run, rows=(
     Row("enroll", at=Run.UP, when=~asked(p, e), do=[asked(p, e).to(True)], send=[register(p, e)]),
@@ -273,70 +270,6 @@ LOSSY: Final = Table(world, rows=tuple(
     )
 ))
 
-newest = forall(f, ~e.before(f))
-waiting = phase(d, h) == Phase.WAITING_FOR_INPUT
-EVERY_RESEND: Final = (Fairness.TIMERS,)
-
-PROPERTIES: Final = (
-    Always("S3_failed_stays_failed", implies(waiting, reason(d, h) == Reason.NONE),
-           why="Failed is absorbing: a failed look-up is never shown as waiting for input (M1.1)"),
-    Sometimes("a_rank_is_missing", reason(d, h) == Reason.NOT_FOUND),
-    Sometimes("a_handoff_waits_for_input", waiting),
-    Always("M1_2_every_attribute_is_defined",
-           implies(phase(d, h).among(Phase.WAITING_FOR_INPUT, *ENDED),
-                   info(d, h) != Info.UNDEFINED),
-           why="a concluded hand-off can be asked for its bootstrap info, or for the lack of it"),
-    Always("M1_3_every_target_rank_is_met",
-           implies(waiting, exists(e, link(d, h, p, e) == Link.WELCOMED)),
-           why="one missing rank fails the whole; a half-filled cache is never taken for a whole"),
-    Always("M1_3_an_empty_cache_is_empty", implies(cache(d) == Cache.EMPTY, ~cached(d, p, e)),
-           why="what a failed look-up had found is thrown away"),
-    Always("who_fills_is_bootstrapping",
-           implies(filler(d, h), all_of(phase(d, h) == Phase.BOOTSTRAPPING,
-                                        cache(d) == Cache.FILLING)),
-           why="a hand-off that has failed leaves no look-up behind that others wait for"),
-    Sometimes("the_cache_is_whole", cache(d) == Cache.WHOLE),
-    Always("ready_means_every_rank",
-           implies(ready() == Ready.READY, exists(e, entry(p, e) == Entry.CURRENT)),
-           why="the registry counts distinct ranks, however often each of them registers"),
-    Always("one_current_run_per_rank",
-           implies(all_of(entry(p, e) == Entry.CURRENT, entry(p, f) == Entry.CURRENT), e.same(f)),
-           why="a restarted rank takes the place of its earlier run"),
-    Sometimes("the_registry_is_ready", ready() == Ready.READY),
-    OnRow("S12_a_stale_address_is_refused", "accept", f.same(e),
-          why="no run accepts what is meant for another run at the same address"),
-    OnRow("S12_nobody_calls_on_the_dead", "call_again", ~dead(d, p, e),
-          why="an address is not used once its incarnation is known to be gone"),
-    OnRow("S12_only_current_addresses", "call_on", ~dead(d, p, e),
-          why="an address leaves the cache as soon as its incarnation is known to be gone"),
-    LeadsTo("L1_bootstrap_ends", phase(d, h) == Phase.BOOTSTRAPPING,
-            phase(d, h) != Phase.BOOTSTRAPPING, under=EVERY_RESEND,
-            why="every hand-off comes to wait for input, or fails"),
-    LeadsTo("M1_4_lost_connection",
-            all_of(waiting, link(d, h, p, e) == Link.WELCOMED, run(p, e).among(*GONE)),
-            reason(d, h) == Reason.LOST_CONNECTION,
-            why="a server that dies is detected, and its hand-offs fail (L7)"),
-    LeadsTo("L6_recovery",
-            all_of(phase(d, h) == Phase.IDLE,
-                   forall((p, e), implies(newest, all_of(run(p, e) == Run.UP,
-                                                       entry(p, e) == Entry.CURRENT)))),
-            any_of(waiting, ready() != Ready.READY,
-                   exists((p, e), all_of(newest, run(p, e).among(*GONE)))),
-            under=EVERY_RESEND,
-            why="a request made after the restart succeeds, whatever its sink remembers"),
-    LeadsTo("L6_who_is_up_is_recorded", run(p, e) == Run.UP,
-            any_of(enrolled(p, e), run(p, e) != Run.UP, ready() == Ready.DARK),
-            under=EVERY_RESEND),
-    LeadsTo("L7_registrations_expire",
-            all_of(run(p, e).among(*GONE), entry(p, e) == Entry.CURRENT),
-            any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
-            why="the registry notices who is gone"),
-    LeadsTo("who_says_goodbye_is_out_at_once",
-            all_of(run(p, e) == Run.LEFT, entry(p, e) == Entry.CURRENT),
-            any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
-            under=(Fairness.NO_TIMERS,), why="nobody waits for a detector when it was said"),
-)
-
 SYSTEM: Final = System(
     "registry",
     "Prefill ranks register, a sink looks all of them up, and notices who has died.",
@@ -363,4 +296,15 @@ SYSTEM: Final = System(
             dead_bits=True,
         ),
     },
+)
+
+# A repeat hides that something was not said, or not answered, the first time: here there is none.
+PROMPT: Final = edited(
+    SYSTEM, "registry-prompt",
+    ReplaceProperties(AT_ONCE),
+    DropRow("enroll_again"), DropRow("look_again"), DropRow("call_again"),
+    about="Bootstrap where nothing is lost, and nothing is said a second time.",
+    configurations={"default": Configuration(
+        {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",), dead_bits=True,
+    )},
 )

@@ -26,6 +26,7 @@ from pdproto.spec.language import (
 )
 
 REGISTRY: Final = registry.SYSTEM
+PROMPT: Final = registry.PROMPT
 DP_RANK: Final = dp_rank.SYSTEM
 SYSTEMS: Final = (REGISTRY, DP_RANK)
 
@@ -42,6 +43,7 @@ PINNED: Final[list[tuple[System, str, Counts]]] = [
     (REGISTRY, "default", Counts(80_490, 566_095, 33)),
     (REGISTRY, "restart", Counts(195_096, 1_370_516, 39)),
     (REGISTRY, "lossy", Counts(123_776, 967_048, 32)),
+    (PROMPT, "default", Counts(24_560, 126_791, 31)),
     (DP_RANK, "default", Counts(558, 1_178, 18)),
     (DP_RANK, "two-rooms", Counts(106_901, 443_446, 31)),
     (DP_RANK, "alone", Counts(8_198, 32_518, 19)),
@@ -51,7 +53,7 @@ PINNED: Final[list[tuple[System, str, Counts]]] = [
 @cache
 def explored(system: str, name: str) -> CheckResult:
     """Each configuration once: several tests look at the same run."""
-    (one,) = (known for known in SYSTEMS if known.name == system)
+    (one,) = (known for known in (*SYSTEMS, PROMPT) if known.name == system)
     return check(one, one.configurations[name], Settings(keep_going=True))
 
 
@@ -82,7 +84,8 @@ def test_everything_holds_at_the_pinned_counts(system: System, name: str, counts
 
 
 def test_every_configuration_is_pinned() -> None:
-    named = {(system.name, name) for system in SYSTEMS for name in system.configurations}
+    systems = (*SYSTEMS, PROMPT)
+    named = {(system.name, name) for system in systems for name in system.configurations}
     pinned = {(system.name, name) for system, name, _ in PINNED}
     assert named - pinned == {(system.name, "deep") for system in SYSTEMS}  # too long for a test
 
@@ -210,6 +213,20 @@ def test_no_timer_is_left_out_of_that() -> None:
         if isinstance(row.on, Timer)
     }
     assert timers <= {(system.name, row) for system, row, _, _ in WAITED_FOR}
+
+
+@pytest.mark.parametrize(
+    ("row", "broken"),
+    [
+        ("locate", "L1_bootstrap_ends_at_once"),
+        ("record", "L6_who_is_up_is_recorded_at_once"),
+        ("decline", "L6_a_stale_address_is_refused_at_once"),
+    ],
+)
+def test_without_repeats_each_answer_is_needed(row: str, broken: str) -> None:
+    default = PROMPT.configurations["default"]
+    without = edited(PROMPT, "silent", DropRow(row))
+    assert judged(without, broken, default).verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(
