@@ -33,7 +33,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim, Receiving
-from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
+from pdproto.spec.handoff.poll import RECEIVING_POLL, SINK_IS_OVER, KVPoll
 
 LOOK_AHEAD: Final = 64  # requests that are tried for memory behind one that finds none
 _GAUGES: Final = (
@@ -59,7 +59,7 @@ class DecodeNode(Node):
         role: SinkRole = SINK_ROLE,
     ) -> None:
         super().__init__(name, link or Link(), side="decode", incarnation=incarnation, waits=waits,
-                         trace=trace)
+                         trace=trace, polls=RECEIVING_POLL)
         self.role: Final = role
         self.plane: Final = plane
         self._generation = 0

@@ -1,7 +1,7 @@
 """What both kinds of node share: endpoints that take events, and what follows from their steps."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, TypeAlias
@@ -15,8 +15,9 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Life
+from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
-from pdproto.spec.language.formula import Value
+from pdproto.spec.language.formula import Formula, Value
 from pdproto.spec.language.symbols import Symbol
 
 log = logging.getLogger("pdproto.net")
@@ -29,10 +30,13 @@ PLANS_MAX: Final = 1 << 16  # kept; then they are made anew
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What follows from a step, looked up once: frames to the i-th peer, and reactions."""
+    """What follows from a step, looked up once: frames to the i-th peer, reactions, and what a poll
+    answers when that is done.
+    """
 
     frames: tuple[tuple[Writer, int], ...]
     reactions: tuple[tuple[Reaction, Indices], ...]
+    stands: KVPoll
 
 
 class Node(Shell):
@@ -51,6 +55,7 @@ class Node(Shell):
         incarnation: int | None,
         waits: Mapping[str, float] | None,
         trace: Trace | None,
+        polls: Sequence[tuple[Formula, KVPoll]],
     ) -> None:
         timers = Timers(waits)
         super().__init__(name, link, incarnation)
@@ -58,6 +63,7 @@ class Node(Shell):
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.writers: Final[dict[AnyMessage, Writer]] = {}
         self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {}
+        self._polls: Final = polls
         self._plans: Final[dict[Step, Plan]] = {}
         self._timers: Final = timers
         self._trace: Final = trace
@@ -68,11 +74,12 @@ class Node(Shell):
         step = endpoint.take(event)
         if self._trace is not None:
             self._trace.write(endpoint, event, step)
-        plan = self._plans.get(step) or self._planned(step)
+        plan = self._plans.get(step) or self._planned(endpoint, step)
         for writer, index in plan.frames:
             self._send(endpoint, writer, index)
         for reaction, indices in plan.reactions:
             reaction(endpoint, indices)
+        endpoint.owner.stands = plan.stands
         self._timers.follow(endpoint, self._now)
         for watcher in endpoint.owner.watchers:
             watcher()
@@ -109,6 +116,7 @@ class Node(Shell):
                 self.on_timer(name, endpoint)
             self.take(endpoint, endpoint.automaton.timer(name))
         self.on_room()
+        self.on_device()
         return self._timers.next()
 
     def on_device(self) -> None:
@@ -127,14 +135,15 @@ class Node(Shell):
         reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
         return reason[:REASON_MAX]
 
-    def _planned(self, step: Step) -> Plan:
+    def _planned(self, endpoint: Endpoint, step: Step) -> Plan:
         if len(self._plans) >= PLANS_MAX:
             self._plans.clear()
         # A life names its other end in the last place of what it sends.
         frames = ((self.writers[message], indices[2]) for message, indices in step.sent)
         found = ((self.reactions.get((symbol, value)), indices)
                  for symbol, indices, value in step.changed)
-        plan = Plan(tuple(frames), tuple((r, indices) for r, indices in found if r is not None))
+        plan = Plan(tuple(frames), tuple((r, indices) for r, indices in found if r is not None),
+                    endpoint.automaton.read(self._polls, step.state))
         self._plans[step] = plan
         return plan
 

@@ -35,6 +35,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends, roles
 from pdproto.spec.handoff.ends import Sending, Write
+from pdproto.spec.handoff.poll import SENDING_POLL
 
 _GAUGES: Final = (
     ("num_prefill_bootstrap_queue_reqs", "Senders that wait for their sink",
@@ -59,7 +60,7 @@ class PrefillNode(Node):
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
         super().__init__(name, link or Link(), side="prefill", incarnation=None, waits=waits,
-                         trace=trace)
+                         trace=trace, polls=SENDING_POLL)
         self.role: Final = role
         self.plane: Final = plane
         self._unbound: Final[dict[int, deque[Sender]]] = {}

@@ -7,7 +7,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, Done, Life
 from pdproto.spec.handoff.ends import Receiving
-from pdproto.spec.handoff.poll import RECEIVING_POLL, KVPoll
+from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
     from pdproto.net.decode import DecodeNode
@@ -17,7 +17,7 @@ class Receiver:
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_node", "began", "blame", "endpoint", "life", "metadata", "on_released", "pages",
-                 "reason", "released", "sinks", "slot", "stage", "unverified", "watchers")
+                 "reason", "released", "sinks", "slot", "stage", "stands", "unverified", "watchers")
 
     def __init__(
         self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
@@ -37,10 +37,11 @@ class Receiver:
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
         self.began = 0.0
         self.stage = Receiving.UNKNOWN
+        self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers; the loop's to write
 
     def poll(self) -> KVPoll:
         """Where the hand-over stands. Asking changes nothing."""
-        return self.endpoint.automaton.read(RECEIVING_POLL, self.endpoint.state)
+        return self.stands
 
     def publish(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int = 0

@@ -7,7 +7,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, REASON_MAX
 from pdproto.spec.handoff.ends import Sending
-from pdproto.spec.handoff.poll import SENDING_POLL, KVPoll
+from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
     from pdproto.net.prefill import PrefillNode
@@ -17,7 +17,7 @@ class Sender:
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_last", "_node", "addresses", "began", "blame", "chunks", "endpoint", "metadata",
-                 "on_released", "reason", "released", "room", "stage", "watchers")
+                 "on_released", "reason", "released", "room", "stage", "stands", "watchers")
 
     def __init__(self, node: "PrefillNode", room: int) -> None:
         self._node = node
@@ -34,16 +34,17 @@ class Sender:
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
         self.began = 0.0
         self.stage = Sending.UNKNOWN
+        self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers; the loop's to write
 
     def adopt(self, early: "Sender") -> None:
         """Take over what has come for this room before it was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
-        self.stage = early.stage
+        self.stage, self.stands = early.stage, early.stands
 
     def poll(self) -> KVPoll:
         """Where the hand-over stands. Asking changes nothing."""
-        return self.endpoint.automaton.read(SENDING_POLL, self.endpoint.state)
+        return self.stands
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.

@@ -232,10 +232,9 @@ class Shell:
 
     def _receive(self, now: float) -> None:
         for _ in range(RECEIVED_MAX):
-            try:
-                frames = self._router.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
+            if not int(self._router.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 return
+            frames = self._router.recv_multipart(zmq.NOBLOCK)
             who = frames[0].decode("utf-8", "replace")[:NAME_MAX]
             try:
                 self._take(who, frames, now)

@@ -23,7 +23,7 @@ class Timers:
         if unknown:
             raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
         self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
-        self._queues: dict[str, deque[tuple[float, Endpoint]]] = {name: deque() for name in WAITS}
+        self._queues: dict[str, deque[tuple[float, Endpoint]]] = {}  # of those ever started
         self._cancelled = dict.fromkeys(WAITS, 0)
 
     def follow(self, endpoint: Endpoint, now: float) -> None:
@@ -43,7 +43,7 @@ class Timers:
 
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
         """The waits that have ended. One that goes on (a repeat) starts again."""
-        for name, queue in self._queues.items():
+        for name, queue in tuple(self._queues.items()):
             for _ in range(len(queue)):
                 if not queue or queue[0][0] > now:
                     break
@@ -76,4 +76,4 @@ class Timers:
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
         deadline = now + self.seconds[name]
         endpoint.armed[name] = deadline
-        self._queues[name].append((deadline, endpoint))
+        self._queues.setdefault(name, deque()).append((deadline, endpoint))
