@@ -243,7 +243,7 @@ def _tell(
         drawn.print(f"  assumed   {name}: {formula_text(axiom)}", markup=False, highlight=False,
                     soft_wrap=True)
     for claim in one.claims:
-        mine = [o for o in proof.obligations if o.claim is claim or o.claim.name == claim.name]
+        mine = [o for o in proof.obligations if o.claim.name == claim.name]
         if mine or not arguments.properties:
             drawn.print(_line(claim, mine, proof), markup=False, highlight=False, soft_wrap=True)
     broken = [o for o in proof.obligations if proof.status(o) is Status.FAILED]
@@ -261,7 +261,7 @@ def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
     word = "failed" if any(proof.status(o) is Status.FAILED for o in open_ones) else "unknown"
     notes = [
         outcome.judgement.note for outcome in proof.outcomes
-        if outcome.obligation in open_ones and outcome.judgement.note
+        if outcome.judgement.note and any(outcome.obligation is o for o in open_ones)
     ]
     at = ", ".join(o.scope for o in open_ones)
     return f"  {word:8}  {kind}{claim.name}: at {at}" + (f" ({notes[0]})" if notes else "")

@@ -10,7 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -58,7 +58,7 @@ class Settings:
     slow: Callable[[str, float], None] = field(default=lambda _name, _seconds: None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Proof:
     """Every outcome, in the order of the obligations, engine by engine."""
 
@@ -68,10 +68,17 @@ class Proof:
 
     def status(self, obligation: Obligation) -> Status:
         """The engines' common verdict; unknown if they contradict each other or one has none."""
-        found = {o.judgement.status for o in self.outcomes if o.obligation is obligation}
-        return found.pop() if len(found) == 1 else Status.UNKNOWN
+        found = self._statuses[id(obligation)]
+        return next(iter(found)) if len(found) == 1 else Status.UNKNOWN
 
-    @property
+    @cached_property
+    def _statuses(self) -> Mapping[int, set[Status]]:
+        statuses: dict[int, set[Status]] = {}
+        for outcome in self.outcomes:
+            statuses.setdefault(id(outcome.obligation), set()).add(outcome.judgement.status)
+        return statuses
+
+    @cached_property
     def obligations(self) -> tuple[Obligation, ...]:
         """Each obligation once."""
         return tuple({id(o.obligation): o.obligation for o in self.outcomes}.values())
@@ -92,31 +99,30 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
     began = time.monotonic()
     found: dict[tuple[str, int], Outcome] = {}
     tasks = []
+    remembered = Remembered(system, settings.cache_folder)
     groups: dict[str, list[Obligation]] = {}
     for obligation in obligations:
         groups.setdefault(obligation.scope, []).append(obligation)
     for engine in settings.engines:
         for group in groups.values():
-            open_ones = [o for o in group if not _known(system, o, engine, settings)]
+            open_ones = []
             for obligation in group:
-                if obligation not in open_ones:
+                path = remembered.path(obligation, engine)
+                if path is not None and path.exists():
                     proved = Judgement(Status.PROVED)
                     found[engine, id(obligation)] = Outcome(obligation, engine, proved, 0.0, True)
+                else:
+                    open_ones.append(obligation)
             if open_ones:
                 tasks.append(_Task(engine, tuple(open_ones)))
     for outcome in _run(system, tasks, settings):
         found[outcome.engine, id(outcome.obligation)] = outcome
-        if outcome.judgement.status is Status.PROVED and settings.cache_folder is not None:
-            path = settings.cache_folder / key(system, outcome.obligation, outcome.engine)
+        path = remembered.path(outcome.obligation, outcome.engine)
+        if outcome.judgement.status is Status.PROVED and path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
     ordered = tuple(found[e, id(o)] for o in obligations for e in settings.engines)
     return Proof(system.name, ordered, time.monotonic() - began)
-
-
-def _known(system: System, obligation: Obligation, engine: str, settings: Settings) -> bool:
-    folder = settings.cache_folder
-    return folder is not None and (folder / key(system, obligation, engine)).exists()
 
 
 def _run(system: System, tasks: list[_Task], settings: Settings) -> Iterator[Outcome]:
@@ -207,19 +213,36 @@ def _work(system: System, task: _Task, timeout_s: float, outbox: Connection) -> 
         outbox.send(error)
 
 
-def key(system: System, obligation: Obligation, engine: str) -> str:
-    """The name under which a proof is remembered: a digest of all that it rests on."""
-    parts = [engine, VERSION, _engines_text(), obligation.name]
-    parts += [f"{s.signature} {s.values}" for s in (*system.variables, *system.rigids)]
-    parts += [f"{sort.__name__} {sort.ordered}" for sort in system.sorts]
-    parts += [formula_text(normal(axiom)) for axiom in system.axioms.values()]
-    parts += [formula_text(fact) for fact in obligation.sequent.facts]
-    parts += [formula_text(normal(claim.formula)) for claim in obligation.sequent.assumed]
-    if obligation.table is not None and obligation.row is not None:
-        parts += [repr(obligation.table.parameters(obligation.row))]
-        parts += [update_text(update) for update in obligation.table.updates(obligation.row)]
-        parts += [effect_text(effect) for effect in obligation.row.send]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+class Remembered:
+    """Where proofs of one system are remembered: a file named by a digest of all they rest on."""
+
+    def __init__(self, system: System, folder: Path | None) -> None:
+        self._folder: Final = folder
+        parts = [VERSION, _engines_text()]
+        parts += [f"{s.signature} {s.values}" for s in (*system.variables, *system.rigids)]
+        parts += [f"{sort.__name__} {sort.ordered}" for sort in system.sorts]
+        parts += [formula_text(normal(axiom)) for axiom in system.axioms.values()]
+        self._base: Final = hashlib.sha256("\n".join(parts).encode())
+        # Obligations share what they assume: its text is made once for each tuple of claims.
+        self._assumed: Final[dict[int, str]] = {}
+
+    def path(self, obligation: Obligation, engine: str) -> Path | None:
+        """The file that exists if this engine has proved the obligation; None for no memory."""
+        if self._folder is None:
+            return None
+        assumed = obligation.sequent.assumed
+        if id(assumed) not in self._assumed:
+            texts = (formula_text(normal(claim.formula)) for claim in assumed)
+            self._assumed[id(assumed)] = "\n".join(texts)
+        parts = [engine, obligation.name, self._assumed[id(assumed)]]
+        parts += [formula_text(fact) for fact in obligation.sequent.facts]
+        if obligation.table is not None and obligation.row is not None:
+            parts += [repr(obligation.table.parameters(obligation.row))]
+            parts += [update_text(update) for update in obligation.table.updates(obligation.row)]
+            parts += [effect_text(effect) for effect in obligation.row.send]
+        digest = self._base.copy()
+        digest.update("\n".join(parts).encode())
+        return self._folder / digest.hexdigest()
 
 
 @cache
