@@ -33,9 +33,10 @@ def suite_of(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_every_system_of_the_hand_over_is_in() -> None:
-    """But for the variant that is wrong: two passes over a list of requests."""
+    """But for the variants that are wrong: other ways to agree, and to end a lease."""
     named = {name for name, target in BUILT_IN.items() if ".handoff." in target}
-    assert set(HANDOVER) == named - {"two-pass"}
+    wrong = {"two-pass", "transfer-light", "transfer-timed", "transfer-deferred"}
+    assert set(HANDOVER) == named - wrong
 
 
 def test_every_named_size_is_run_and_deep_ones_apart() -> None:
