@@ -26,7 +26,7 @@ from pdproto.check.layout import value_name
 from pdproto.check.trace_files import AwaitedError, File, Key, Process, Wait
 from pdproto.check.trace_instance import Instance, MismatchError, Tables, words
 from pdproto.check.trace_lines import Counted, Element, Line, Read
-from pdproto.check.trace_table import AnyMessage, Ground, LocalRow, LocalTable, Trigger
+from pdproto.check.trace_table import AnyMessage, Ground, LocalRow, LocalTable, Trigger, may_send
 from pdproto.spec.language.symbols import Message, Symbol, Variable
 
 Carried: TypeAlias = tuple[tuple[Symbol, tuple[Element, ...]], ...]
@@ -160,12 +160,19 @@ class Replay:
                 self._trusted.add(wait.awaited.key)
                 self._resume(wait.awaited.key)
                 return
-        ended = [wait for wait in waiting if all(file.ended for file in self._senders(wait))]
-        first = (ended or waiting)[0]
+        rest = {file.number: [read.line for read in file if read.line] for file in self.files}
+        first = next((wait for wait in waiting if not self._may_come(wait, rest)), waiting[0])
         name, arguments = first.awaited.key
         error = MismatchError(f"no line sends {name}({', '.join(map(words, arguments))})")
         instance = self._instance(first.file, first.read)
         raise RejectedError(first.file.path, first.read, instance, error)
+
+    def _may_come(self, wait: Wait, rest: Mapping[int, Sequence[Line]]) -> bool:
+        """Whether some line that has not been reached looks as if it sends the message."""
+        return any(
+            may_send(self.tables.by_machine[line.machine], line.row, line.given, *wait.awaited.key)
+            for file in self._senders(wait) for line in rest[file.number]
+            if line.row is not None and line.machine in self.tables.by_machine)
 
     def _resume(self, key: Key) -> None:
         """Let the files go on that wait for this message."""

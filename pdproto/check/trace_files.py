@@ -45,7 +45,6 @@ class File:
         self.node = ""
         self.processes: Final[list[Process]] = []
         self.held: Read | None = None
-        self.ended = False
         self._lines: Final = lines(path)
 
     def __iter__(self) -> Iterator[Read]:
@@ -53,7 +52,6 @@ class File:
         while True:
             read = self.held or next(self._lines, None)
             if read is None:
-                self.ended = True
                 return
             self.held = read
             yield read

@@ -36,7 +36,7 @@ from pdproto.spec.language.system import System
 
 CONFORMS: Final = "conforms"  # the name of the one finding
 CLAIM: Final = "every line is a row of the tables that holds where it fires"
-STEPS_MAX: Final = 24  # events that lead to the line; a reader's patience
+STEPS_MAX: Final = 40  # events that lead to the line; a reader's patience
 NEAREST_MAX: Final = 6
 
 
@@ -51,7 +51,9 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The first line that no row explains. names: what p0 and the others stand for."""
+    """The first line that no row explains. names: what p0 and the others stand for. earlier: events
+    that the trace leaves out, before those that it tells.
+    """
 
     file: str
     number: int
@@ -60,6 +62,7 @@ class Rejection:
     nearest: tuple[Nearest, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     trace: Trace | None = None
+    earlier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,8 @@ class Told:
         legend = {sort.element(index): words(element) for sort, of in self.names.items()
                   for element, index in of.items() if not isinstance(element, int)}
         return Rejection(str(error.path), error.read.number, text, str(error),
-                         tuple(self.nearest()), legend, self.trace())
+                         tuple(self.nearest()), legend, self.trace(),
+                         max(0, len(self.events) - STEPS_MAX))
 
     def nearest(self) -> Iterator[Nearest]:
         """The row that the line names, then those on its trigger, the nearest first."""
@@ -315,7 +319,8 @@ def to_result(verified: Verified) -> CheckResult:
     note = "; ".join(verified.missing)
     if rejection is not None:
         note = f"{rejection.file}, line {rejection.number}: {rejection.why}" + (
-            f" ({named})" if named else "")
+            f" ({named})" if named else "") + (
+            f"; {rejection.earlier:,} earlier steps are left out" if rejection.earlier else "")
     finding = Finding(
         CONFORMS, Kind.ALWAYS, CLAIM, verified.verdict,
         f"{verified.lines:,} lines of {len(verified.files):,} files", system.place,
@@ -346,6 +351,6 @@ def to_json(verified: Verified) -> dict[str, Any]:
             "why": rejection.why, "names": dict(rejection.names),
             "nearest": [{"row": row.row, "parameters": row.parameters,
                          "failing": list(row.failing)} for row in rejection.nearest],
-            "trace": result_json(to_result(verified))["properties"][0].get("trace"),
+            "finding": result_json(to_result(verified))["properties"][0],
         },
     }

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.check.grounding import Environment, Grounder
 from pdproto.check.layout import Indices, Layout, value_name
 from pdproto.check.program import Guard, Literal
+from pdproto.check.trace_lines import Element
 from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort
@@ -194,6 +195,21 @@ class LocalTable:
     def _holds(self, part: Formula, ground: Ground, state: int) -> bool:
         guard = self.grounder.guard(normal(part), ground.environment, ground.row)
         return guard is not None and guard.holds(state)
+
+
+def may_send(
+    table: Table, row: str, given: Mapping[str, Element], message: str,
+    arguments: tuple[Element, ...],
+) -> bool:
+    """Whether a row with these parameters sends such a message, whatever its guard says."""
+    for effect in (effect for other in table.rows if other.name == row for effect in other.send):
+        sent = effect.sent if isinstance(effect, Each) else effect
+        anybody = effect.variable if isinstance(effect, Each) else None
+        if sent.message.name == message and all(
+                variable == anybody or given.get(variable.name) == argument
+                for variable, argument in zip(sent.arguments, arguments, strict=True)):
+            return True
+    return False
 
 
 def _masks(literals: Any) -> tuple[int, int]:
