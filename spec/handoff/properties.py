@@ -88,18 +88,20 @@ SAFETY: Final = (
 LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
-        "L1_bootstrap_ends_at_once", "L1_prefill_ends", "L1_decode_ends",
+        "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_prefill_ends", "L1_decode_ends",
         "L1_who_has_all_parts_commits"),
         simulator="within the bound that the table of timers gives"),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
-        "L2_a_conflict_reaches_decode", "L2_a_failure_is_decided", "L2_a_decision_reaches_all",
+        "L2_a_conflict_reaches_decode", "L2_a_question_is_taken",
+        "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
+        "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
         "L2_a_sinks_failure_is_decided"),
         simulator="within one message delay"),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
-        "L3_no_orphan", "L3_every_claim_is_settled", "L3_entries_are_cleaned_up",
-        "L3_questions_are_closed"),
+        "L3_no_orphan", "L3_every_claim_is_settled", "L3_what_is_published_is_listed",
+        "L3_what_is_retired_is_struck", "L3_entries_are_cleaned_up", "L3_questions_are_closed"),
         runtime="every gauge returns to 0"),
     Promise("L4", "What an ended request holds comes back, or is in quarantine.", (
         "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
@@ -137,11 +139,14 @@ MISSION: Final = (
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
         "M1_4_lost_connection",), simulator="within the heartbeat's time-out"),
     Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (
-        "one_rank_is_addressed", "the_rule_serves", "the_query_serves")),
+        "one_rank_is_addressed", "a_named_room_is_met", "the_rule_serves",
+        "the_rule_serves_a_room_of_its_own", "the_query_serves")),
     Promise("M2.2", "The source detects that it was routed a room that the rule gives another.", (
         "a_conflict_is_found", "who_serves_agrees")),
     Promise("M2.3", "Where queries are forced every room is found; else a conflict fails at once.",
-            ("M2_3_the_query_finds_it", "L2_a_conflict_reaches_decode", "the_mode_is_everybodys"),
+            ("M2_3_the_query_finds_it", "M2_3_nobody_routes_before_the_mode_is_known",
+             "M2_3_nobody_routes_by_name_before_the_mode_is_known",
+             "L2_a_conflict_reaches_decode", "the_mode_is_everybodys", "the_mode_is_said_once"),
             runtime="the error names both ranks and the switch"),
     Promise("M2.4", "Without a conflict the rule costs neither a registration nor a query.", (
         "M2_4_the_rule_costs_nothing",), runtime="the cost of forced queries is measured"),

@@ -44,9 +44,9 @@ PINNED: Final[list[tuple[System, str, Counts]]] = [
     (REGISTRY, "restart", Counts(195_096, 1_370_516, 39)),
     (REGISTRY, "lossy", Counts(123_776, 967_048, 32)),
     (PROMPT, "default", Counts(24_560, 126_791, 31)),
-    (DP_RANK, "default", Counts(558, 1_178, 18)),
-    (DP_RANK, "two-rooms", Counts(106_901, 443_446, 31)),
-    (DP_RANK, "alone", Counts(8_198, 32_518, 19)),
+    (DP_RANK, "default", Counts(672, 1_527, 18)),
+    (DP_RANK, "two-rooms", Counts(120_157, 489_992, 31)),
+    (DP_RANK, "alone", Counts(13_731, 62_466, 19)),
 ]
 
 
