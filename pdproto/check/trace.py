@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pdproto.check.layout import value_name
 from pdproto.check.trace_files import AwaitedError, File, Key, Process, Wait
 from pdproto.check.trace_instance import Instance, MismatchError, Tables, words
 from pdproto.check.trace_lines import Counted, Element, Line, Read
 from pdproto.check.trace_table import AnyMessage, Ground, LocalRow, LocalTable, Trigger, may_send
-from pdproto.spec.language.symbols import Message, Symbol, Variable
+from pdproto.spec.language.symbols import Message, Symbol
 
 Carried: TypeAlias = tuple[tuple[Symbol, tuple[Element, ...]], ...]
 
@@ -291,8 +290,9 @@ class Replay:
     def _identify(self, instance: Instance) -> None:
         """Two endpoints of a process are never one instance."""
         own = instance.own
-        if None in own:
+        if instance.identified or None in own:
             return
+        instance.identified = True
         process = self.files[instance.key[0]].processes[instance.key[1]]
         identity = (instance.local.table.machine.name, *own)
         first = process.identities.setdefault(identity, instance)
@@ -377,11 +377,11 @@ class Replay:
         written = []
         for name, elements, value in line.device or ():
             symbol = local.symbols.get(name)
-            if not isinstance(symbol, Variable) or value not in map(
-                    value_name, symbol.engine_writes):
+            if symbol is None or (name, value) not in local.writable:
                 raise MismatchError(f"no device may write {name} := {value}")
             written.append((name, instance.at(symbol, elements), value))
-        self._identify(instance)
+        if not instance.identified:
+            self._identify(instance)
         rows = local.device(tuple(written))
         ground = next((row for row in rows if row.holds(instance.state)), None)
         if ground is None:

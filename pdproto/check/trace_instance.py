@@ -96,17 +96,19 @@ class Counting:
 
 class Instance:
     """One endpoint. key: its file, its process there, its number. rows: how many it has fired.
+    identified: it is known to be the only one that is what its own elements say.
 
     names: the elements that it counts, by sort; indices: the same, the other way round. An element
     of its own sorts is None until a line names it.
     """
 
-    __slots__ = ("indices", "key", "local", "names", "node", "rows", "state")
+    __slots__ = ("identified", "indices", "key", "local", "names", "node", "rows", "state")
 
     def __init__(self, key: tuple[int, int, int], node: str) -> None:
         self.key: Final = key
         self.node: Final = node
         self.rows = 0
+        self.identified = False
         self.state = 0
         self.local: LocalTable
         self.names: dict[type[Sort], tuple[Element, ...]] = {}
@@ -188,8 +190,12 @@ class Instance:
         """The arguments of a symbol as this endpoint counts them."""
         if len(elements) != len(symbol.sorts):
             raise MismatchError(f"{symbol.signature}: it has not {len(elements)} arguments")
-        return tuple(self.index(sort, element, sort.prefix)
-                     for sort, element in zip(symbol.sorts, elements, strict=True))
+        indices = self.indices
+        try:
+            return tuple([indices[s][e] for s, e in zip(symbol.sorts, elements, strict=True)])
+        except KeyError:
+            return tuple(self.index(sort, element, sort.prefix)
+                         for sort, element in zip(symbol.sorts, elements, strict=True))
 
 
 def words(element: Element) -> str:

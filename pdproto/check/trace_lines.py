@@ -1,9 +1,8 @@
 """The lines of a trace (pdproto/runtime/trace.py writes them), read from files as they are."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,8 +30,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     of: tuple[Element, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """A line as it was found. cut: the process before it was stopped in the middle of a line.
 
     line: None where the text is no line of a trace; problem says why.

@@ -70,6 +70,9 @@ class LocalTable:
         self.sizes: Final = sizes
         self.own: Final = table.machine.sorts
         self.symbols: Final = {symbol.name: symbol for symbol in _symbols(table)}
+        # What devices may write here, each value as a word.
+        self.writable: Final = {(s.name, value_name(value)) for s in self.symbols.values()
+                                if isinstance(s, Variable) for value in s.engine_writes}
         self.layout: Final = Layout(tuple(self.symbols.values()), sizes)
         given = {rigid: frozenset(product(*(range(sizes[sort]) for sort in rigid.sorts)))
                  for rigid in _rigids(table)}
