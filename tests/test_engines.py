@@ -499,6 +499,56 @@ def test_memory_that_cannot_be_had_stops_the_search() -> None:
     assert done.stdout.strip() == "stopped cleanly", done.stderr
 
 
+CRAMPED = """
+import resource
+from pdproto.check.native import NativeEngine
+from tests.programs import two_phase_commit
+
+engine = NativeEngine(two_phase_commit(7), workers=2)
+while engine.step(1 << 20):
+    pass
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+_, most = resource.getrlimit(resource.RLIMIT_AS)
+for allowed in (8 << 20, 12 << 20):
+    resource.setrlimit(resource.RLIMIT_AS, (held + allowed, most))
+    try:
+        engine.edges()
+    except MemoryError as error:
+        assert str(error) == "no memory for the edges of 296,448 states", error
+    else:
+        raise AssertionError("the edges fitted")
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+edges = engine.edges()
+assert len(edges.rows) == edges.starts[-1] > 1_000_000
+print("stopped cleanly")
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space")
+def test_edges_that_do_not_fit_are_forgotten() -> None:
+    """What had been found is given back, and the edges are found once there is room."""
+    assert resource.RLIMIT_AS
+    done = subprocess.run(
+        [sys.executable, "-c", CRAMPED], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "stopped cleanly", done.stderr
+
+
+@needs_compiler
+def test_edges_can_be_asked_for_again() -> None:
+    """Also when the search has gone on meanwhile, as if they had not been asked for before."""
+    program = two_phase_commit(5)
+    engine = NativeEngine(program, workers=2)
+    while engine.step(1 << 20):
+        part = engine.edges()
+        assert len(part.starts) == engine.states + 1
+        assert part.starts[-1] == len(part.targets) == len(part.rows)
+    fresh = explored(NativeEngine(program, workers=1))
+    assert everything(engine, sample=7) == everything(engine, sample=7)
+    assert everything(engine, sample=7) == everything(fresh, sample=7)
+
+
 @needs_compiler
 def test_a_closed_engine_says_so() -> None:
     engine = NativeEngine(ONE_BIT, workers=1)

@@ -139,11 +139,18 @@ class NativeEngine:
         return None if found == NONE else found
 
     def edges(self) -> Edges:
+        """See engine.Engine. Each shard's edges are found apart and then joined, and a shard's are
+        given back when it has been joined: until then a worker's shard, about 1 / SHARDS of the
+        edges, is held twice, and up to 2 MiB a shard are left unused.
+
+        Raises MemoryError when the edges do not fit.
+        """
         starts = np.zeros(self.states + 1, dtype=np.int64)
-        self._library.search_count_edges(self._handle, self._workers, _address(starts[1:]))
+        if not self._library.search_find_edges(self._handle, self._workers, _address(starts[1:])):
+            raise MemoryError(f"no memory for the edges of {self.states:,} states")
         np.cumsum(starts, out=starts)
         targets, rows = (np.empty(starts[-1], dtype=np.uint32) for _ in range(2))
-        self._library.search_fill_edges(
+        self._library.search_join_edges(
             self._handle, self._workers, _address(starts), _address(targets), _address(rows)
         )
         return Edges(starts, targets, rows)
@@ -215,8 +222,8 @@ def _library() -> ctypes.CDLL:
         "search_parent": (u32, (pointer, u32)),
         "search_find": (u32, (pointer, pointer)),
         "search_where": (None, (pointer, u32, pointer, pointer)),
-        "search_count_edges": (None, (pointer, u32, pointer)),
-        "search_fill_edges": (None, (pointer, u32, pointer, pointer, pointer)),
+        "search_find_edges": (ctypes.c_bool, (pointer, u32, pointer)),
+        "search_join_edges": (None, (pointer, u32, pointer, pointer, pointer)),
         "search_close": (None, (pointer,)),
     }
     for name, (result, arguments) in signatures.items():

@@ -423,23 +423,9 @@ static void where(Search *search, u32 number) {
             holds(reading->guard, 0, table->states + index * search->words, search->words);
 }
 
-INLINE void count_edges_at(Search *search, u32 number, u64 W) {
-    Shard *shard = &search->shard[number];
-    i64 *counts = search->reading.counts + search->reading.base[number];
-    u64 next[64 * W], moved;
-    for (u32 index = 0; index < shard->expanded; index++)
-        for (u64 block = 0; block < search->program->rows.guards.blocks; block++)
-            counts[index] += steps(search, block, shard->table.states + index * W, next, &moved,
-                                   NULL, 0, W);
-}
-
-static void count_edges(Search *search, u32 number) {
-    AT_WIDTH(search->words, count_edges_at, search, number)
-}
-
-/* Look up the successors in the box, which come from rows. */
-INLINE void look_up(Search *search, Box *box, i64 edge, u64 W) {
-    const Reading *reading = &search->reading;
+/* Look up the successors in the box, and put down the edges that lead to them. */
+INLINE void look_up(const Search *search, Box *box, Edges *edges, u64 W) {
+    u64 *edge = edges->edge + edges->count;
     Aims aims;
     for (u64 *posted = box->start; posted < box->end;) {
         u32 count = batch(box, posted, W);
@@ -453,58 +439,60 @@ INLINE void look_up(Search *search, Box *box, i64 edge, u64 W) {
             aims.slot[i] = seek(table, home(table, aims.hash[i]), aims.hash[i]);
             fetch(table, aims.slot[i], W);
         }
-        for (u32 i = 0; i < count; i++, edge++, posted += W + 1) {
+        for (u32 i = 0; i < count; i++, posted += W + 1) {
             u32 number = shard_of(aims.hash[i]);
             const Table *table = &search->shard[number].table;
             u64 slot = probe(table, aims.slot[i], aims.hash[i], posted, W);
-            u64 position = reading->base[number] + (table->slots[slot] & INDEX_MASK) - 1;
-            reading->targets[edge] = (u32)position;
-            reading->rows[edge] = (u32)search->program->row_number[posted[W]];
+            u64 index = (table->slots[slot] & INDEX_MASK) - 1;
+            *edge++ = posted[W] << 32 | (search->reading.base[number] + index);
         }
     }
+    edges->count = (u64)(edge - edges->edge);
     box->end = box->start;
 }
 
 /* Insertion sort: only blocks of different key words are out of order. */
-INLINE void sort_edges(u32 *rows, u32 *targets, i64 count) {
+INLINE void sort_edges(u64 *edge, i64 count) {
     for (i64 i = 1; i < count; i++) {
-        u32 row = rows[i], target = targets[i];
+        u64 moving = edge[i];
         i64 hole = i;
-        for (; hole && rows[hole - 1] > row; hole--) {
-            rows[hole] = rows[hole - 1];
-            targets[hole] = targets[hole - 1];
-        }
-        rows[hole] = row;
-        targets[hole] = target;
+        for (; hole && edge[hole - 1] > moving; hole--)
+            edge[hole] = edge[hole - 1];
+        edge[hole] = moving;
     }
 }
 
-/* A box keeps the successors of a few states until they are looked up together. */
-INLINE void fill_edges_at(Search *search, u32 number, u64 W) {
-    const Reading *reading = &search->reading;
-    const Guards *guards = &search->program->rows.guards;
-    const i64 *starts = reading->starts + reading->base[number];
+/* The box keeps the successors of many states until they are looked up together. */
+INLINE void edges_at(Search *search, u32 number, u64 W) {
+    const Program *program = search->program;
+    const Guards *guards = &program->rows.guards;
     Shard *shard = &search->shard[number];
     Box *box = search->box[number];
+    Edges *edges = &shard->edges;
+    i64 *counts = search->reading.counts + search->reading.base[number];
+    u64 *edge = edges->edge + edges->count;
     u64 next[64 * W], moved;
-    for (u32 index = 0, first = 0; index < shard->expanded;) {
-        const u64 *state = shard->table.states + index++ * W;
+    u64 posted = 0;
+    u32 first = edges->read, index = first;
+    for (; index < shard->expanded && posted < search->chunk_steps; index++) {
+        const u64 *state = shard->table.states + index * W;
         for (u64 block = 0; block < guards->blocks; block++) {
+            const u64 *row_number = program->row_number + guards->block_start[block];
             u32 count = steps(search, block, state, next, &moved, NULL, 0, W);
             for (u32 i = 0; i < count; i++, moved &= moved - 1)
-                post(box, next + i * W, guards->block_start[block] + lowest(moved), W);
+                post(box, next + i * W, row_number[lowest(moved)], W);
+            counts[index] += count;
         }
-        if (index < shard->expanded && box->end < box->start + search->chunk_steps * (W + 1))
-            continue;
-        look_up(search, box, starts[first], W);
-        for (; first < index; first++)
-            sort_edges(reading->rows + starts[first], reading->targets + starts[first],
-                       starts[first + 1] - starts[first]);
+        posted += (u64)counts[index];
     }
+    look_up(search, box, edges, W);
+    for (edges->read = index; first < index; edge += counts[first++])
+        sort_edges(edge, counts[first]);
 }
 
-static void fill_edges(Search *search, u32 number) {
-    AT_WIDTH(search->words, fill_edges_at, search, number)
+/* Find the edges of the shard's next states. There must be room for them. */
+static void edges(Search *search, u32 number) {
+    AT_WIDTH(search->words, edges_at, search, number)
 }
 
 const Kernel KERNEL = {
@@ -512,6 +500,5 @@ const Kernel KERNEL = {
     .expand = expand,
     .store = store,
     .where = where,
-    .count_edges = count_edges,
-    .fill_edges = fill_edges,
+    .edges = edges,
 };

@@ -102,14 +102,14 @@ static bool grow_slots(Table *table, u32 slot_bits) {
 }
 
 /* Room for so many elements of the width; it is doubled, but untouched memory costs nothing. */
-static void *make_room(void *array, u32 *room, u32 count, u64 width) {
+static void *make_room(void *array, u64 *room, u64 count, u64 width) {
     u64 longer = *room ? *room : ROOM;
     while (longer < count)
         longer *= 2;
     if (longer == *room)
         return array;
     array = lengthen(array, *room * width, longer * width);
-    *room = array ? (u32)longer : *room;
+    *room = array ? longer : *room;
     return array;
 }
 
@@ -312,6 +312,39 @@ static void read_graph(Search *search, u32 workers, Read *read, Reading reading)
     run(search, states < TEAM_STATES ? 1 : workers, read_shards);
 }
 
+static void forget_edges(Edges *edges) {
+    release(edges->edge, edges->room * sizeof *edges->edge);
+    *edges = (Edges){0};
+}
+
+static void find_edges(Search *search, u32 number) {
+    Shard *shard = &search->shard[number];
+    Edges *edges = &shard->edges;
+    u64 most = search->chunk_steps + search->program->rows.guards.count;
+    forget_edges(edges);
+    while (edges->read < shard->expanded && !atomic_load(&search->failed)) {
+        u64 *edge = make_room(edges->edge, &edges->room, edges->count + most, sizeof *edge);
+        if (!edge) {
+            atomic_store(&search->failed, true);
+            return;
+        }
+        edges->edge = edge;
+        search->kernel->edges(search, number);
+    }
+}
+
+static void join_edges(Search *search, u32 number) {
+    const Reading *reading = &search->reading;
+    Edges *edges = &search->shard[number].edges;
+    i64 start = reading->starts[reading->base[number]];
+    u32 *targets = reading->targets + start, *rows = reading->rows + start;
+    for (u64 i = 0; i < edges->count; i++) {
+        targets[i] = (u32)edges->edge[i];
+        rows[i] = (u32)(edges->edge[i] >> 32);
+    }
+    forget_edges(edges);
+}
+
 /* ---- What Python calls; native/__init__.py checks the arguments ------------------------------ */
 
 /* Python compares this with its own structure, lest an old library read a new one. */
@@ -326,6 +359,7 @@ EXPORT void search_close(Search *search) {
         release(table->slots, table->slots ? sizeof(u64) << table->slot_bits : 0);
         release(table->states, table->state_room * search->words * sizeof(u64));
         release(table->parents, table->parent_room * sizeof(u32));
+        forget_edges(&shard->edges);
         free(shard->hit);
         free(search->fired[number]);
     }
@@ -478,13 +512,19 @@ EXPORT void search_where(Search *search, u32 workers, const Guards *guard, u8 *w
     read_graph(search, workers, search->kernel->where, (Reading){.guard = guard, .where = where});
 }
 
-EXPORT void search_count_edges(Search *search, u32 workers, i64 *counts) {
-    read_graph(search, workers, search->kernel->count_edges, (Reading){.counts = counts});
+/* Find and count the edges of each state; false when there is not enough memory. They are kept
+   until search_join_edges moves them. */
+EXPORT bool search_find_edges(Search *search, u32 workers, i64 *counts) {
+    atomic_store(&search->failed, false);
+    read_graph(search, workers, find_edges, (Reading){.counts = counts});
+    for (u32 number = 0; number < SHARDS && atomic_load(&search->failed); number++)
+        forget_edges(&search->shard[number].edges);
+    return !atomic_load(&search->failed);
 }
 
-EXPORT void search_fill_edges(Search *search, u32 workers, const i64 *starts, u32 *targets,
+EXPORT void search_join_edges(Search *search, u32 workers, const i64 *starts, u32 *targets,
                               u32 *rows) {
-    read_graph(search, workers, search->kernel->fill_edges,
+    read_graph(search, workers, join_edges,
                (Reading){.starts = starts, .targets = targets, .rows = rows});
 }
 

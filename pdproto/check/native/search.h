@@ -84,8 +84,17 @@ typedef struct {
     u64 *slots;                        /* [2 ** slot_bits], a bucket to a cache line */
     u64 *states;                       /* [state_room, words] */
     u32 *parents;                      /* [parent_room] */
-    u32 slot_bits, count, state_room, parent_room;
+    u32 slot_bits, count;
+    u64 state_room, parent_room;
 } Table;
+
+/* The edges that leave a shard's states, state by state, while the graph is read. An edge is a
+   row, shifted by 32, and a target's position, so that those of a state ascend with their rows. */
+typedef struct {
+    u64 *edge;                         /* [room] */
+    u64 count, room;
+    u32 read;                          /* states whose edges are here */
+} Edges;
 
 typedef struct {
     Table table;
@@ -95,11 +104,12 @@ typedef struct {
     u64 stuck;                         /* in this round */
     u32 hits;                          /* patterns found in this round, and where */
     u32 *hit;                          /* [patterns] */
+    Edges edges;
     char apart[128];                   /* two shards share no cache line */
 } Shard;
 
 /* States posted to a shard, each followed by a word that tells where it comes from: the parent's
-   id, or the row. */
+   id, or the row's number. */
 typedef struct {
     u64 *start, *end;
 } Box;
@@ -109,7 +119,7 @@ typedef struct {
     const Guards *guard;               /* one guard, for `where` */
     u8 *where;                         /* [states] */
     i64 *counts;                       /* [states] edges */
-    const i64 *starts;                 /* [states + 1] */
+    const i64 *starts;                 /* [states + 1] of each state's edges among all */
     u32 *targets, *rows;               /* [edges] */
 } Reading;
 
@@ -146,7 +156,8 @@ typedef struct Kernel {
     void (*normalise)(const Search *, u64 *state);
     void (*expand)(Search *, u32 shard, u32 worker, i64 sign);
     void (*store)(Search *, u32 shard);
-    Read *where, *count_edges, *fill_edges;
+    Read *where;
+    Read *edges;                       /* of the shard's next states, a box full of them */
 } Kernel;
 
 extern const Kernel kernel_plain, kernel_avx2;
