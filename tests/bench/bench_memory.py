@@ -19,12 +19,14 @@ from pdproto.net.decode import DecodeNode
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
+from pdproto.net.shell import Link
 from pdproto.spec.handoff.poll import KVPoll
 from tests.bench.bench_control import NoBytes
 
 HANDOVERS: Final = 100_000
 STEP: Final = 1_000  # opened at a time, as requests arrive
 WAITS: Final = {"bootstrap_timeout": 3_600.0, "transfer_timeout": 3_600.0}  # none ends here
+LINK: Final = Link(silent_s=600.0)  # collecting garbage of this size stops both nodes for a while
 GOAL_BYTES: Final = 4_096
 
 Ends = list[tuple[Sender, Receiver]]
@@ -64,8 +66,8 @@ def _wait(holds: object) -> None:
 def main(arguments: list[str]) -> int:
     """Exit status: 0 if an open hand-over takes no more than the goal, or else 1."""
     half = (int(arguments[0]) if arguments else HANDOVERS) // 2
-    prefill = PrefillNode("prefill", NoBytes(), waits=WAITS)
-    decode = DecodeNode("decode", NoBytes(), waits=WAITS)
+    prefill = PrefillNode("prefill", NoBytes(), link=LINK, waits=WAITS)
+    decode = DecodeNode("decode", NoBytes(), link=LINK, waits=WAITS)
     nodes = prefill, decode
     try:
         finished(nodes, opened(prefill, decode, range(STEP)))  # what is found once and kept

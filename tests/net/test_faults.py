@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import socket
 import threading
@@ -293,6 +294,26 @@ def test_a_port_in_use() -> None:
             PrefillNode("p0", SourcePlane("p0", fabric), link=Link(bind=where))
         with pytest.raises(OSError, match=f"^node d0 cannot listen on {where}: Address already"):
             DecodeNode("d0", SinkPlane("d0", fabric), link=Link(bind=where))
+
+
+def test_no_wake_up_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks while the loop takes note of an earlier wake-up is served, and so are all later."""
+    served: list[str] = []
+    read = os.eventfd_read
+    with cluster(sinks=0, link=Link(sign_of_life_s=600.0)) as nodes:
+        node = nodes.prefills[0]
+
+        def ask_meanwhile(wake_fd: int) -> int:
+            if not served:
+                served.append("first")
+                node.ask(lambda: served.append("meanwhile"))
+            return read(wake_fd)
+
+        monkeypatch.setattr(os, "eventfd_read", ask_meanwhile)
+        node.ask(lambda: None)
+        until(lambda: "meanwhile" in served)
+        node.ask(lambda: served.append("later"))
+        until(lambda: "later" in served)
 
 
 def test_a_closed_node(pair: Cluster) -> None:

@@ -1,0 +1,151 @@
+"""No module outside spec/ decides the protocol: none assigns a state of the tables.
+
+What a rank's state becomes is what an automaton or a store of the tables answers. Code outside may
+compare a state, look something up by it, or give a value that the declaration lets a device write;
+and it may begin with the initial value. Anything else that names a state is refused here.
+"""
+
+import ast
+import enum
+import pkgutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from pdproto.spec import handoff
+from pdproto.spec.language import State
+from pdproto.spec.language.symbols import Variable
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("runtime", "net", "engine", "cli")
+STEPS = {"step.state", "automaton.initial", "self.automaton.moved(self.state, automaton)"}
+
+
+def spec_modules() -> list[object]:
+    return [import_module(f"{handoff.__name__}.{found.name}")
+            for found in pkgutil.iter_modules(handoff.__path__)]
+
+
+def enums() -> Mapping[str, type[State]]:
+    """Every enum of states, by the name under which it is imported."""
+    return {
+        name: value for module in spec_modules() for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, State) and value is not State
+    }
+
+
+def device_values() -> set[object]:
+    """What some device may write: its outcome, not a decision."""
+    variables = [value for module in spec_modules() for value in vars(module).values()
+                 if isinstance(value, Variable)]
+    return {value for variable in variables for value in variable.engine_writes
+            if isinstance(value, enum.Enum)}
+
+
+ENUMS, DEVICE_VALUES = enums(), device_values()
+
+
+def named(tree: ast.Module) -> Iterator[tuple[ast.Attribute, State, list[ast.AST]]]:
+    """Each place that names a state, with the nodes around it, the innermost first."""
+    def visit(node: ast.AST, around: list[ast.AST]) -> Iterator[
+            tuple[ast.Attribute, State, list[ast.AST]]]:
+        if (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+                and node.value.id in ENUMS and node.attr in ENUMS[node.value.id].__members__):
+            yield node, ENUMS[node.value.id][node.attr], around
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, [node, *around])
+
+    yield from visit(tree, [])
+
+
+def use(node: ast.Attribute, state: State, around: list[ast.AST]) -> str:
+    """What the code does with the state; "decides" is what none may do."""
+    inner: ast.AST = node
+    for outer in around:
+        match outer:
+            case ast.Compare():
+                return "compares"
+            case ast.Subscript() if inner is outer.slice:
+                return "looks up"
+            case ast.Dict() if inner in outer.keys:
+                return "looks up"
+            case ast.Call(func=ast.Attribute(attr="bits" | "get" | "fromkeys")):
+                return "looks up"
+            case ast.Assign() | ast.AnnAssign() | ast.Return() | ast.Call() | ast.NamedExpr():
+                break
+            case ast.FunctionDef():
+                break
+        inner = outer
+    if state is next(iter(type(state))):
+        return "begins"
+    if state in DEVICE_VALUES:
+        return "reports"
+    whole = [outer for outer in around if isinstance(outer, ast.FunctionDef | ast.Lambda)]
+    return "decides" if whole else "lists"
+
+
+def states_set(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Each assignment to an attribute called `state`, with what is assigned."""
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = [t for target in node.targets for t in ast.walk(target)
+                       if isinstance(t, ast.Attribute)]
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, ast.Attribute) and target.attr == "state":
+                value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+                yield target.lineno, ast.unparse(value) if value is not None else "+="
+
+
+def modules() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (ROOT / "pdproto" / folder).glob("*.py"))
+
+
+def test_no_module_decides_a_state() -> None:
+    uses: Counter[str] = Counter()
+    for path in modules():
+        tree = ast.parse(path.read_text())
+        for node, state, around in named(tree):
+            what = use(node, state, around)
+            uses[what] += 1
+            assert what != "decides", f"{path.name}:{node.lineno} decides {state!r}"
+    assert {"compares", "looks up", "begins", "reports"} <= uses.keys()
+    assert uses.total() > 20
+
+
+def test_an_endpoint_is_where_its_automaton_says() -> None:
+    """One module assigns the state of an endpoint, and always what an automaton has answered."""
+    found = {(path.name, value) for path in modules()
+             for _, value in states_set(ast.parse(path.read_text()))}
+    assert {value for name, value in found if name == "endpoint.py"} == STEPS
+    assert {name for name, value in found if value in STEPS} == {"endpoint.py"}
+    assert {value for _, value in found} == STEPS
+
+
+@pytest.mark.parametrize(("line", "what"), [
+    ("self.stage = Sending.SUCCESS", "decides"),
+    ("return Claim.DRAINED", "decides"),
+    ("go(endpoint, Receiving.FAILED)", "decides"),
+    ("state = Sending.FAILED if late else Sending.TRANSFERRING", "decides"),
+    ("self.table.update({'sending': Sending.FAILED})", "decides"),
+    ("if self.stage is Sending.FAILED: pass", "compares"),
+    ("done = self.stage in (Sending.FAILED, Sending.SUCCESS)", "compares"),
+    ("self.count[Sending.FAILED] += 1", "looks up"),
+    ("self.on[ends.sending, Sending.FAILED] = self.react", "looks up"),
+    ("self.on.update({(ends.claim, Claim.FENCING): self.fence})", "looks up"),
+    ("self.stage = Sending.UNKNOWN", "begins"),
+    ("value = Write.LANDED", "reports"),
+])
+def test_the_rule_tells_them_apart(line: str, what: str) -> None:
+    tree = ast.parse(f"def method(self):\n    {line}")
+    assert {use(node, state, around) for node, state, around in named(tree)} == {what}
+
+
+def test_the_rule_sees_assignments() -> None:
+    tree = ast.parse("endpoint.state = 5\na, b.state = 1, 2\nself.state |= 4\nself.state: int = 0")
+    assert [line for line, _ in states_set(tree)] == [1, 2, 3, 4]
