@@ -17,19 +17,17 @@ Rule 4: what another machine of the same process owns in common (a device variab
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pdproto.check.grounding import Environment, Grounder
 from pdproto.check.layout import Indices, Layout, cell_name, value_name
 from pdproto.check.program import Action, Guard, Literal
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.spec.language.formula import TRUE, Formula, Value, atoms, free_variables, normal
+from pdproto.runtime.local import remembered, rigids, tuples
+from pdproto.spec.language.formula import TRUE, Formula, Value, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.symbols import (
-    Each,
     Message,
-    Rigid,
     Sent,
     Sizes,
     Symbol,
@@ -97,9 +95,9 @@ class Automaton:
     def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = ()) -> None:
         self.table: Final = table
         self.sizes: Final = sizes
-        symbols = tuple(dict.fromkeys(_symbols(table)))
+        symbols = tuple(dict.fromkeys(remembered(table)))
         self.layout: Final = Layout(symbols, sizes)
-        given = {symbol: frozenset(_tuples(symbol, sizes)) for symbol in _rigids(table)}
+        given = {symbol: frozenset(tuples(symbol, sizes)) for symbol in rigids(table)}
         self._ground: Final = Grounder(self.layout, given, table.place)
         self._events: Final[dict[object, Event]] = {}
         by_itself = [row for row in table.rows if row.on is None]
@@ -396,27 +394,3 @@ def _action(guard: Guard, literals: Iterable[Literal]) -> Action:
 
 _DEVICE: Final = Row("device", why="another owner of the variable has written it")
 _IDLE: Final = LocalRow(Row("mark"), (), Action(Guard(), 0, 0), ())
-
-
-def _symbols(table: Table) -> Iterator[Symbol]:
-    """What an instance remembers: its variables, and what its rows read of messages."""
-    yield from (s for s in table.machine.symbols if isinstance(s, Variable))
-    for row in table.rows:
-        for condition in row.conditions:
-            for atom, _ in atoms(condition):
-                if not isinstance(atom.symbol, Rigid):
-                    yield atom.symbol
-
-
-def _rigids(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
-    for row in table.rows:
-        wheres = [effect.where for effect in row.send if isinstance(effect, Each)]
-        for formula in (*row.conditions, *wheres):
-            for atom, _ in atoms(formula):
-                if isinstance(atom.symbol, Rigid):
-                    yield atom.symbol
-
-
-def _tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
-    return product(*(range(sizes[sort]) for sort in symbol.sorts))
-

@@ -1,0 +1,35 @@
+"""What one instance of a machine has to know, read off its table."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from pdproto.check.layout import Indices
+from pdproto.spec.language.formula import atoms
+from pdproto.spec.language.machine import Table
+from pdproto.spec.language.symbols import Each, Rigid, Sizes, Symbol, Variable
+
+
+def remembered(table: Table) -> Iterator[Symbol]:
+    """What an instance remembers: its variables, and what its rows read of messages."""
+    yield from (s for s in table.machine.symbols if isinstance(s, Variable))
+    for row in table.rows:
+        for condition in row.conditions:
+            for atom, _ in atoms(condition):
+                if not isinstance(atom.symbol, Rigid):
+                    yield atom.symbol
+
+
+def rigids(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
+    """The rigid relations that its rows mention, also in whom they send to."""
+    for row in table.rows:
+        wheres = [effect.where for effect in row.send if isinstance(effect, Each)]
+        for formula in (*row.conditions, *wheres):
+            for atom, _ in atoms(formula):
+                if isinstance(atom.symbol, Rigid):
+                    yield atom.symbol
+
+
+def tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
+    """Every choice of elements for the symbol's arguments."""
+    return product(*(range(sizes[sort]) for sort in symbol.sorts))
