@@ -25,8 +25,10 @@ from pdproto.spec.handoff.group import (
     Stage,
     Verdict,
     applied,
+    broke,
     confirmed,
     course,
+    dead,
     g,
     granted,
     group,
@@ -39,6 +41,7 @@ from pdproto.spec.handoff.group import (
     p,
     prefetched,
     q,
+    ready,
     slot,
     stage,
     taken,
@@ -50,12 +53,14 @@ from pdproto.spec.language import (
     Drains,
     Fairness,
     LeadsTo,
+    OnRow,
     ReplaceProperties,
     Sometimes,
     System,
     all_of,
     any_of,
     edited,
+    exists,
     forall,
     implies,
 )
@@ -68,6 +73,12 @@ SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(k, n), applied(q, n)),
                                          all_of(~applied(k, n), ~applied(q, n))))
 CLOSED: Final = stage(k, h) == Stage.CLOSED
 ENDED: Final = group() == Health.DOWN
+
+
+def _only_while_it_lives(row: str) -> OnRow:
+    return OnRow(f"rule_8_an_ended_group_does_not_{row}", row, group() == Health.UP,
+                 why="the entry of a group that has ended only tells who still waits")
+
 
 SAFETY: Final = (
     Always("S5_same_decisions_same_batch",
@@ -109,6 +120,10 @@ SAFETY: Final = (
            implies(all_of(course(h) == Course.SERVED, health(k) == Health.UP),
                    stage(k, h).among(Stage.DONE, Stage.CLOSED)),
            why="a client is told of success only if every rank's part went well"),
+    OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(q, broke(q, h)),
+          why="what went well on every rank is not refused"),
+    *map(_only_while_it_lives,
+         ("abort", "decide_admit", "decide_fail", "decide_release", "decide_drop")),
     Sometimes("somebody_is_served", course(h) == Course.SERVED),
     Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
 )
@@ -119,6 +134,14 @@ TWO_LIVES: Final = (
     Sometimes("two_lives_are_decided",
               all_of(p.before(n), h.differs(g), applied(k, n),
                      log(n, h) == Verdict.ADMIT, log(p, g) == Verdict.FAIL)),
+)
+
+# They read votes that have had their effect, which can then not be cleared: for small sizes.
+VOTES: Final = (
+    Always("M4_2_who_votes_dead_has_failed",
+           implies(dead(k, h), stage(k, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
+           why="a rank that says it cannot take part does not begin"),
+    Sometimes("M4_2_a_dead_vote_follows_a_ready_one", all_of(ready(k, h), dead(k, h))),
 )
 
 # Each claim holds whatever is lost, by the timers.
@@ -207,7 +230,9 @@ LOST: Final = edited(
 ONCE: Final = edited(
     SYSTEM,
     "agreement-once",
-    ReplaceProperties(tuple(replace(claim, under=(Fairness.CONSUMED,)) for claim in IN_TIME)),
+    ReplaceProperties((
+        *SAFETY, *VOTES, *(replace(claim, under=(Fairness.CONSUMED,)) for claim in IN_TIME),
+    )),
     about="The same group over a network that delivers each message at most once.",
     configurations={
         "default": Configuration({Rank: 2, Life: 1, Slot: 1, Decision: 2},

@@ -71,8 +71,8 @@ SAFETY: Final = (
         runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
         "S14_no_success_after_a_failure", "S14_success_is_everybodys",
-        "S14_only_conflicts_fail_for_one", "S14_both_succeed", "S14_a_source_may_succeed_alone",
-        "S14_served_means_sent", "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
+        "S14_only_conflicts_fail_for_one", "S14_a_drop_needs_a_broken_part",
+        "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent", "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
         "S14_prefill_may_serve_alone", "somebody_is_served", "somebody_is_refused")),
     Promise("S15", "KV is read by the transport only after the pass that computed it.",
             runtime="packing waits for the event of the pass: a GPU's order is no table's"),
@@ -172,7 +172,8 @@ MISSION: Final = (
         "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree", "S7_in_order",
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "What failed on one rank is drained on every rank, and answered once.", (
-        "M4_2_failure_drains_everywhere", "L1_every_request_is_answered", "course_edges"),
+        "M4_2_failure_drains_everywhere", "M4_2_who_votes_dead_has_failed",
+        "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "course_edges"),
         runtime="status 500 and the reason"),
     Promise("M4.3", "With no traffic every queue is empty on every rank.", ("L3_no_orphan",),
             runtime="every gauge returns to 0; failures are counted once for each rank"),
@@ -185,7 +186,9 @@ MISSION: Final = (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
     Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (
         "M5_2_attempts_in_order", "M5_2_somebody_runs_again", "M5_2_fallen_back_after_the_last",
-        "M5_2_somebody_falls_back", "S8_kv_is_held_while_the_last_chunk_is_computed"),
+        "M5_2_somebody_falls_back", "M5_2_who_knows_its_sink_finalizes_between_chunks",
+        "M5_2_a_request_waits_that_never_ran_early",
+        "S8_kv_is_held_while_the_last_chunk_is_computed"),
         runtime="tokens are the same as without a retry"),
     Promise("M5.3", "Nothing is sent before finalize, which happens once and cannot fail.", (
         "M5_3_finalized_once_and_surely", "M5_3_finalized_never_runs_again",
