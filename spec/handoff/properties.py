@@ -72,7 +72,8 @@ SAFETY: Final = (
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
         "S14_no_success_after_a_failure", "S14_success_is_everybodys",
         "S14_only_conflicts_fail_for_one", "S14_a_drop_needs_a_broken_part",
-        "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent", "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
+        "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent",
+        "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
         "S14_prefill_may_serve_alone", "somebody_is_served", "somebody_is_refused")),
     Promise("S15", "KV is read by the transport only after the pass that computed it.",
             runtime="packing waits for the event of the pass: a GPU's order is no table's"),
