@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -22,19 +23,24 @@ class Place:
 def here() -> Place:
     """The innermost caller outside this package: the line of the spec that is being read."""
     frame = sys._getframe(1)
-    while frame.f_back is not None:
-        path = frame.f_code.co_filename
-        # Generated constructors of dataclasses carry no real file name.
-        if not path.startswith("<") and not str(Path(path).resolve()).startswith(_LANGUAGE):
-            break
+    while frame.f_back is not None and not _is_outside(frame.f_code.co_filename):
         frame = frame.f_back
-    return Place(_relative(frame.f_code.co_filename), frame.f_lineno)
+    return Place(_relative(frame.f_code.co_filename, Path.cwd()), frame.f_lineno)
 
 
-def _relative(path: str) -> str:
-    """The path from the working directory where it lies below it, and as it is elsewhere."""
+# Every update asks where it stands, and few files ask: without the caches, looking at paths takes
+# half of the time in which a spec is read.
+@cache
+def _is_outside(path: str) -> bool:
+    # Generated constructors of dataclasses carry no real file name.
+    return not path.startswith("<") and not str(Path(path).resolve()).startswith(_LANGUAGE)
+
+
+@cache
+def _relative(path: str, directory: Path) -> str:
+    """The path from the directory where it lies below it, and as it is elsewhere."""
     try:
-        return str(Path(path).relative_to(Path.cwd()))
+        return str(Path(path).relative_to(directory))
     except ValueError:
         return path
 
