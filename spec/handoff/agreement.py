@@ -64,6 +64,7 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
+from pdproto.spec.language.properties import Property
 
 IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 ANSWERED: Final = (Course.SERVED, Course.REFUSED)
@@ -80,7 +81,12 @@ def _only_while_it_lives(row: str) -> OnRow:
                  why="the entry of a group that has ended only tells who still waits")
 
 
-SAFETY: Final = (
+RULE_8: Final[tuple[OnRow, ...]] = tuple(map(
+    _only_while_it_lives,
+    ("abort", "decide_admit", "decide_fail", "decide_release", "decide_drop"),
+))
+
+SAFETY: Final[tuple[Property, ...]] = (
     Always("S5_same_decisions_same_batch",
            implies(all_of(BOTH_UP, SAME_DECISIONS, stage(k, h).among(*IN_BATCH)),
                    stage(q, h).among(*IN_BATCH)),
@@ -122,8 +128,7 @@ SAFETY: Final = (
            why="a client is told of success only if every rank's part went well"),
     OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(q, broke(q, h)),
           why="what went well on every rank is not refused"),
-    *map(_only_while_it_lives,
-         ("abort", "decide_admit", "decide_fail", "decide_release", "decide_drop")),
+    *RULE_8,
     Sometimes("somebody_is_served", course(h) == Course.SERVED),
     Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
 )
