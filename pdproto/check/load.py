@@ -43,6 +43,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "optimistic-one-sided": "pdproto.spec.handoff.optimistic:ONE_SIDED",
     "optimistic-one-attempt": "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
     "optimistic-keeping": "pdproto.spec.handoff.optimistic:KEEPING",
+    "optimistic-group": "pdproto.spec.handoff.group_attempts:SYSTEM",
 }
 
 # Where the lines of an error are not the user's own: this package, Python and what is installed.

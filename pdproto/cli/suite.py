@@ -26,7 +26,7 @@ HANDOVER: Final = (
     "transfer-direct",
     "agreement", "agreement-lost", "agreement-once",
     "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
-    "optimistic-one-attempt", "optimistic-keeping",
+    "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",
     "whole", "whole-pair",
 )  # fmt: skip
 STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first: late messages come early

@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from pdproto.spec.bugs import agreement, dp_rank, optimistic, registry, transfer
+from pdproto.spec.bugs import (
+    agreement,
+    dp_rank,
+    group_attempts,
+    optimistic,
+    registry,
+    transfer,
+)
 from pdproto.spec.bugs.bug import Bug
 
 BUGS: Final[tuple[Bug, ...]] = (
@@ -11,4 +18,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *transfer.BUGS,
     *agreement.BUGS,
     *optimistic.BUGS,
+    *group_attempts.BUGS,
 )

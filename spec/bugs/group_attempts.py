@@ -1,0 +1,103 @@
+"""What goes wrong where each rank decides for itself about an attempt, as edits of the group's.
+
+sglang refuses to run prefill before its bootstrap on more than one pipeline stage. These are what
+its code for one stage would do on two, and what its agreement did to other requests.
+"""
+
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.attempts import Forward, Link, a
+from pdproto.spec.handoff.group import Decision, Health, Rank, h, k, n
+from pdproto.spec.handoff.group_attempts import (
+    ALL_COMPUTED,
+    ALL_READY,
+    COMPUTING,
+    RUNNING,
+    SYSTEM,
+    TURN,
+    Course,
+    Stage,
+    Vote,
+    applied,
+    course,
+    finalize,
+    forward,
+    half,
+    kv,
+    link,
+    rank,
+    ready,
+    retried,
+    stage,
+    vote,
+    whole,
+)
+from pdproto.spec.handoff.roles import Attempt, Life
+from pdproto.spec.language import (
+    AddClause,
+    AddRow,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    Row,
+    all_of,
+    any_of,
+    edited,
+    exists,
+)
+
+_SIZES: Final = {Rank: 2, Life: 1, Attempt: 2, Decision: 7}
+ONE: Final = Configuration(_SIZES, symmetry=True, dead_bits=True)
+CRASHING: Final = Configuration(_SIZES, faults=("crash",), symmetry=True, dead_bits=True)
+
+SAME_QUEUE: Final = "S5_same_decisions_same_queue"
+_DROPPED: Final = (
+    stage(k, h).to(Stage.QUEUED), forward(k, h).to(Forward.NONE), kv(k, h).to(False)
+)
+
+BUGS: Final = (
+    Bug("B07-attempts", "sglang #27028, and the poll between chunks of #26780",
+        "A rank looked at its bootstrap again, and dropped the pass that the others finalized.",
+        edited(SYSTEM, "B07-attempts", AddClause("finalize", vote(k, h) == Vote.READY),
+               AddRow(rank, Row(
+                   "poll_again", on=finalize(k, n, h), at=Health.UP,
+                   when=[*TURN, RUNNING, ~COMPUTING, vote(k, h) == Vote.DEAD],
+                   do=[applied(k, n).to(True), *_DROPPED]))),
+        ONE, SAME_QUEUE, note="it had failed on this rank since the vote"),
+    Bug("O5-dice", "no report; the test hook of sglang #26780",
+        "Each rank threw its own dice for a forced retry, and only some ran the pass again.",
+        edited(SYSTEM, "O5-dice", AddRow(rank, Row(
+            "force_by_own_dice", at=Health.UP, choose=(h,),
+            when=[RUNNING, forward(k, h) == Forward.WHOLE, link(k, h) == Link.PENDING],
+            do=_DROPPED))),
+        ONE, SAME_QUEUE, note="a random number that is not the request's own"),
+    Bug("O5-later", "no report; the test hook of sglang #26780",
+        "A retry was forced on a later pass too, although its sample is for the first.",
+        edited(SYSTEM, "O5-later", DropEffect("force_retry", retried(h).to(True))),
+        ONE, "M5_5_forced_on_the_first_pass_only"),
+    Bug("B06-attempts", "sglang #26912, and the reduced poll of #26780",
+        "A pass was finalized as soon as one rank had its bootstrap.",
+        edited(SYSTEM, "B06-attempts", DropClause("decide_finalize", ALL_READY),
+               AddClause("decide_finalize", exists(k, ready(k, h)))),
+        ONE, "M5_3_finalized_once_and_surely", note="the poll is not reduced over the ranks"),
+    Bug("B36-attempts", "sglang #36926, #34149",
+        "An abort freed KV on one rank that its launched chunk went on writing.",
+        edited(SYSTEM, "B36-attempts", DropClause("drain", ~COMPUTING),
+               DropRow("wait_before_fail")),
+        ONE, "S8_kv_is_held_while_the_first_chunk_is_computed"),
+    Bug("early-yield", "no report; a chunk that is launched ahead of the slower rank",
+        "A pass was dropped on one rank while another was still computing a chunk of it.",
+        edited(SYSTEM, "early-yield",
+               DropClause("decide_to_yield", ALL_COMPUTED),
+               AddClause("decide_to_yield", any_of(
+                   all_of(course(h) == Course.FIRST, exists(k, half(k, h, a))),
+                   all_of(course(h) == Course.LAST, exists(k, whole(k, h, a)))))),
+        ONE, "no_rank_computes_what_another_has_dropped",
+        note="one rank's report is taken for all"),
+    Bug("B38-attempts", "sglang #28086, #28236",
+        "When one rank died, the others kept the KV of passes that would never be finalized.",
+        edited(SYSTEM, "B38-attempts", DropRow("follow")),
+        CRASHING, "L3_no_orphan"),
+)

@@ -1,0 +1,391 @@
+"""Attempts as decisions of a group: prefill before its bootstrap, on ranks that run alike.
+
+attempts.py takes the ranks of the source for one, and says who waits for whom. Here they are
+several, and the question is whether they run the same passes. The entry decides (group.py): to run
+a chunk, to finalize, to yield, to admit, to fail. It numbers its decisions, and every rank applies
+each once and in order. The entry knows of a rank only what it reports: that its bootstrap is there,
+that it cannot take part, and how far its pass has come.
+
+Rule 1: a rank computes a chunk when that is decided, and never by itself. What has been decided is
+        computed on every rank, also when the next decision ends the request: the other stages of
+        the pipeline compute that chunk too.
+Rule 2: a pass is finalized when the bootstraps of all ranks have been reported, and by decision. No
+        rank looks at its own again. A pass that is finalized runs to its end on every rank.
+Rule 3: a pass yields when every rank has reported that it has computed what was decided. It runs
+        again if an attempt is left. If none is, the request is admitted when every rank has its
+        bootstrap, as one that never ran.
+Rule 4: KV is dropped by decision, and on each rank when no launched chunk writes it.
+Rule 5: the sample that forces a retry is looked at by the entry, on the first pass only.
+Rule 6: a rank does not outlive its group.
+
+Who needs whose place is left open: a pass may yield whenever rule 3 lets it (attempts.py says when
+it does). Slots and seats are the entry's, as there. What follows when a request is handed over, and
+what makes up for lost messages, is as for any other request (agreement.py).
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.attempts import Forward, Link, a, b, sampled
+from pdproto.spec.handoff.group import Decision, Health, Rank, h, k, n, p, q
+from pdproto.spec.handoff.roles import Attempt, Life
+from pdproto.spec.language import (
+    ANY,
+    Always,
+    Call,
+    Completion,
+    Configuration,
+    Drains,
+    Fairness,
+    Formula,
+    Ignore,
+    LeadsTo,
+    Machine,
+    Message,
+    OnRow,
+    Reject,
+    Row,
+    Sometimes,
+    State,
+    System,
+    Table,
+    Timer,
+    all_of,
+    any_of,
+    auto,
+    each,
+    exists,
+    forall,
+    implies,
+)
+from pdproto.spec.language.symbols import Sent
+
+
+class Vote(State):
+    """What a rank has reported of its bootstrap."""
+
+    NONE = auto()
+    READY = auto()
+    DEAD = auto()
+
+
+class Stage(State):
+    """Where a request stands at one rank."""
+
+    QUEUED = auto()
+    RUNNING = auto()  # in a pass, or parked after it
+    SENDING = auto()  # handed over: what follows is agreement.py's
+    CLOSED = auto()
+
+
+class Course(State):
+    """Where a request stands at the entry."""
+
+    NEW = auto()
+    QUEUED = auto()
+    FIRST = auto()  # the first chunk of a pass has been decided
+    LAST = auto()  # and the last
+    HANDED = auto()
+    REFUSED = auto()
+
+
+rank = Machine("rank", k)
+entry = Machine("entry")
+world = Machine("world", world=True)
+
+health = rank.function("health", Health, edges={Health.UP: (Health.DOWN,)})
+vote = rank.function("vote", Vote, Life, edges={
+    Vote.NONE: (Vote.READY, Vote.DEAD), Vote.READY: (Vote.DEAD,),
+})
+stage = rank.function("stage", Stage, Life, edges={
+    Stage.QUEUED: (Stage.RUNNING, Stage.SENDING, Stage.CLOSED),
+    Stage.RUNNING: (Stage.QUEUED, Stage.SENDING, Stage.CLOSED),
+    Stage.SENDING: (Stage.CLOSED,),
+})
+forward = rank.function("forward", Forward, Life, edges={
+    Forward.NONE: (Forward.FIRST,),
+    Forward.FIRST: (Forward.HALF,),
+    Forward.HALF: (Forward.LAST, Forward.NONE),
+    Forward.LAST: (Forward.WHOLE,),
+    Forward.WHOLE: (Forward.NONE,),
+})
+link = rank.function("link", Link, Life, edges={Link.PENDING: (Link.FINALIZED,)})
+kv = rank.relation("kv", Life)
+begun = rank.relation("begun", Life, Attempt)  # the passes that it has begun
+applied = rank.relation("applied", Decision)
+
+group = entry.function("group", Health, edges={Health.UP: (Health.DOWN,)})
+course = entry.function("course", Course, Life, edges={
+    Course.NEW: (Course.QUEUED,),
+    Course.QUEUED: (Course.FIRST, Course.HANDED, Course.REFUSED),
+    Course.FIRST: (Course.LAST, Course.QUEUED, Course.REFUSED),
+    Course.LAST: (Course.QUEUED, Course.HANDED, Course.REFUSED),
+})
+finalized = entry.relation("finalized", Life)
+tried = entry.relation("tried", Life, Attempt)
+retried = entry.relation("retried", Life)
+numbered = entry.relation("numbered", Decision)
+
+ready = Message("ready", k, h, sender=rank, receiver=entry)
+dead = Message("dead", k, h, sender=rank, receiver=entry)
+half = Message("half", k, h, a, sender=rank, receiver=entry)
+whole = Message("whole", k, h, a, sender=rank, receiver=entry)
+run = Message("run", k, n, h, a, sender=entry, receiver=rank)
+go_on = Message("go_on", k, n, h, sender=entry, receiver=rank)
+finalize = Message("finalize", k, n, h, sender=entry, receiver=rank)
+give_way = Message("give_way", k, n, h, sender=entry, receiver=rank)
+admit = Message("admit", k, n, h, sender=entry, receiver=rank)
+fail = Message("fail", k, n, h, sender=entry, receiver=rank)
+gone = Message("left", q, k, sender=rank.at(q), receiver=rank, reliable=True)
+lost = Message("lost", k, sender=rank, receiver=entry, reliable=True)
+
+OPEN: Final = (Course.QUEUED, Course.FIRST, Course.LAST)
+IN_PASS: Final = (Course.FIRST, Course.LAST)
+ENDED: Final = (Course.HANDED, Course.REFUSED)
+ACTIVE: Final = (Stage.QUEUED, Stage.RUNNING)
+
+COMPUTING: Final = forward(k, h).among(Forward.FIRST, Forward.LAST)
+FRESH: Final = ~applied(k, n)
+EARLIER: Final = forall(p, implies(p.before(n), applied(k, p)))
+TURN: Final = (FRESH, EARLIER)
+# The pass that this rank is in.
+CURRENT: Final = all_of(begun(k, h, a), forall(b, implies(a.before(b), ~begun(k, h, b))))
+
+NEXT: Final = (~numbered(n), forall(p, implies(p.before(n), numbered(p))))
+LATEST: Final = all_of(tried(h, a), forall(b, implies(a.before(b), ~tried(h, b))))
+NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(b, implies(b.before(a), tried(h, b))))
+ALL_READY: Final = forall(k, ready(k, h))
+ALL_WHOLE: Final = all_of(course(h) == Course.LAST, forall(k, whole(k, h, a)))
+ALL_COMPUTED: Final = any_of(
+    ALL_WHOLE, all_of(course(h) == Course.FIRST, forall(k, half(k, h, a)))
+)
+FORCED: Final = all_of(sampled(h), ~retried(h))
+UNDECIDED: Final = (course(h).among(*OPEN), ~finalized(h))
+
+
+def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tuple[Row, ...]:
+    """What a rank does with a decision that it does not apply. wait: when it comes too early."""
+    rows = (
+        Ignore(decision, at=Health.UP,
+               when=any_of(applied(k, n), exists(p, p.before(n) & ~applied(k, p))),
+               why="its turn has not come, or is over"),
+        Reject(decision, at=Health.UP, when=[*TURN, ~when],
+               why="the entry decides once, and of all ranks alike"),
+        Ignore(decision, at=Health.DOWN, why="the group has ended"),
+    )
+    if wait is None:
+        return rows
+    return (*rows, Row(f"wait_before_{decision.symbol.name}", on=decision, at=Health.UP,
+                       when=[*TURN, when, wait], fair=False, kind="ignore",
+                       why="what was decided before it is computed first (rules 1 and 4)"))
+
+
+RUNNING: Final = stage(k, h) == Stage.RUNNING
+IN_QUEUE: Final = stage(k, h) == Stage.QUEUED
+EMPTY: Final = all_of(IN_QUEUE, forward(k, h) == Forward.NONE)
+CHUNKS: Final = (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))
+
+RANK: Final = Table(rank, state=health, rows=(
+    Row("vote_ready", on=Call("bootstrapped", h), at=Health.UP,
+        when=[stage(k, h).among(*ACTIVE), vote(k, h) == Vote.NONE],
+        do=[vote(k, h).to(Vote.READY)], send=[ready(k, h)],
+        why="the other side may never come"),
+    Row("vote_dead", on=Call("failed", h), at=Health.UP,
+        when=[stage(k, h).among(*ACTIVE), vote(k, h) != Vote.DEAD],
+        do=[vote(k, h).to(Vote.DEAD)], send=[dead(k, h)],
+        why="a failed bootstrap, or an abort that came this way; even so it only votes"),
+    Row("start", on=run(k, n, h, a), at=Health.UP, when=[*TURN, EMPTY],
+        do=[applied(k, n).to(True), stage(k, h).to(Stage.RUNNING), begun(k, h, a).to(True),
+            forward(k, h).to(Forward.FIRST), kv(k, h).to(True)]),
+    *_besides(run(k, n, h, a), EMPTY),
+    Row("launch_last", on=go_on(k, n, h), at=Health.UP,
+        when=[*TURN, RUNNING, forward(k, h) == Forward.HALF],
+        do=[applied(k, n).to(True), forward(k, h).to(Forward.LAST)]),
+    *_besides(go_on(k, n, h), RUNNING, forward(k, h) != Forward.HALF),
+    Row("finish_first", on=Completion("first_chunk", h), at=Health.UP, choose=(a,),
+        when=[forward(k, h) == Forward.FIRST, CURRENT],
+        do=[forward(k, h).to(Forward.HALF)], send=[half(k, h, a)]),
+    Row("finish_last", on=Completion("last_chunk", h), at=Health.UP, choose=(a,),
+        when=[forward(k, h) == Forward.LAST, CURRENT],
+        do=[forward(k, h).to(Forward.WHOLE)], send=[whole(k, h, a)]),
+    Row("finalize", on=finalize(k, n, h), at=Health.UP, when=[*TURN, RUNNING],
+        do=[applied(k, n).to(True), link(k, h).to(Link.FINALIZED)],
+        why="it does not look whether its bootstrap is still there: that has been decided"),
+    *_besides(finalize(k, n, h), RUNNING),
+    Row("send", at=Health.UP, choose=(h,),
+        when=[RUNNING, forward(k, h) == Forward.WHOLE, link(k, h) == Link.FINALIZED],
+        do=[stage(k, h).to(Stage.SENDING)]),
+    Row("drop", on=give_way(k, n, h), at=Health.UP, when=[*TURN, RUNNING, ~COMPUTING],
+        do=[applied(k, n).to(True), stage(k, h).to(Stage.QUEUED),
+            forward(k, h).to(Forward.NONE), kv(k, h).to(False)]),
+    *_besides(give_way(k, n, h), all_of(RUNNING, ~COMPUTING)),
+    Row("take_up", on=admit(k, n, h), at=Health.UP, when=[*TURN, IN_QUEUE],
+        do=[applied(k, n).to(True), stage(k, h).to(Stage.SENDING), kv(k, h).to(True)]),
+    *_besides(admit(k, n, h), IN_QUEUE),
+    Row("drain", on=fail(k, n, h), at=Health.UP,
+        when=[*TURN, stage(k, h).among(*ACTIVE), ~COMPUTING],
+        do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED), kv(k, h).to(False)]),
+    *_besides(fail(k, n, h), stage(k, h).among(*ACTIVE), COMPUTING),
+    *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(k, h) != computing,
+             why="a device reports what it was given, when that has ended")
+      for chunk, computing in CHUNKS),
+    *(Reject(Completion(chunk, h), at=Health.UP,
+             when=[forward(k, h) == computing, forall(a, ~begun(k, h, a))],
+             why="a chunk is part of a pass")
+      for chunk, computing in CHUNKS),
+    *(Ignore(Completion(chunk, h), at=Health.DOWN, why="the group has ended")
+      for chunk, _ in CHUNKS),
+    Row("follow", on=gone(q, k), at=Health.UP, to=Health.DOWN,
+        do=[stage(k, ANY).to(Stage.CLOSED), kv(k, ANY).to(False)],
+        why="a rank without its group can do nothing, and may hold nothing (rule 6)"),
+    Ignore(gone(q, k), at=Health.DOWN, why="it has ended already"),
+))
+
+ENTRY: Final = Table(entry, state=group, rows=(
+    Row("submit", on=Call("submit", h), at=Health.UP, when=course(h) == Course.NEW,
+        do=[course(h).to(Course.QUEUED)]),
+    Row("decide_run", at=Health.UP, choose=(n, h, a),
+        when=[course(h) == Course.QUEUED, NEXT_ATTEMPT, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.FIRST), tried(h, a).to(True)],
+        send=[each(k, run(k, n, h, a))],
+        why="the wait for the sink is spent computing"),
+    Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[course(h) == Course.FIRST, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.LAST)], send=[each(k, go_on(k, n, h))]),
+    Row("decide_finalize", at=Health.UP, choose=(n, h),
+        when=[course(h).among(*IN_PASS), ~finalized(h), ALL_READY, ~FORCED, *NEXT],
+        do=[numbered(n).to(True), finalized(h).to(True)], send=[each(k, finalize(k, n, h))]),
+    Row("decide_to_yield", at=Health.UP, choose=(n, h, a),
+        when=[ALL_COMPUTED, LATEST, ~finalized(h), ~FORCED, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.QUEUED), retried(h).to(True)],
+        send=[each(k, give_way(k, n, h))], fair=False,
+        why="another request needs its place, or none does"),
+    Row("force_retry", at=Health.UP, choose=(n, h, a),
+        when=[ALL_WHOLE, LATEST, ~finalized(h), FORCED, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.QUEUED), retried(h).to(True)],
+        send=[each(k, give_way(k, n, h))],
+        why="a test wants to see a retry"),
+    Row("decide_admit", at=Health.UP, choose=(n, h),
+        when=[course(h) == Course.QUEUED, ALL_READY, ~FORCED, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.HANDED)], send=[each(k, admit(k, n, h))],
+        why="it need not run before its bootstrap, or may not any more"),
+    Row("hand_over", at=Health.UP, choose=(h, a), when=[ALL_WHOLE, LATEST, finalized(h)],
+        do=[course(h).to(Course.HANDED)]),
+    Row("decide_fail", at=Health.UP, choose=(k, n, h), when=[*UNDECIDED, dead(k, h), *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.REFUSED)], send=[each(q, fail(q, n, h))],
+        why="one rank that cannot take part is enough"),
+    Row("give_up", on=Timer("bootstrap_timeout"), at=Health.UP, choose=(n, h),
+        when=[*UNDECIDED, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.REFUSED)], send=[each(k, fail(k, n, h))],
+        why="a request that reached one server only must end there"),
+    Row("abort", on=Call("abort", h), at=Health.UP, choose=(n,), when=[*UNDECIDED, *NEXT],
+        do=[numbered(n).to(True), course(h).to(Course.REFUSED)], send=[each(k, fail(k, n, h))],
+        why="the client is gone"),
+    Row("end", on=lost(k), at=Health.UP, to=Health.DOWN,
+        why="a group that lacks a rank can serve nobody (rule 6)"),
+    Row("answer_lost", at=Health.DOWN, choose=(h,), when=course(h).among(*OPEN),
+        do=[course(h).to(Course.REFUSED)], why="whoever waits is told that the group has died"),
+    Ignore(lost(k), at=Health.DOWN, why="the group has ended"),
+))
+
+CRASH: Final = Table(world, rows=(
+    Row("crash", choose=(k,), when=health(k) == Health.UP,
+        do=[health(k).to(Health.DOWN), stage(k, ANY).to(Stage.CLOSED), kv(k, ANY).to(False),
+            lost(k).to(True), gone(k, ANY).to(True)],
+        fair=False, why="a process dies; whoever is connected to it sees the connection close"),
+))
+
+BOTH_UP: Final = all_of(health(k) == Health.UP, health(q) == Health.UP)
+SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(k, n), applied(q, n)),
+                                         all_of(~applied(k, n), ~applied(q, n))))
+OTHER_COMPUTES: Final = forward(q, h).among(Forward.FIRST, Forward.LAST)
+
+
+def _held_while_computed(chunk: str) -> OnRow:
+    return OnRow(f"S8_kv_is_held_while_the_{chunk}_chunk_is_computed", f"finish_{chunk}", kv(k, h),
+                 why="the pages that a launched batch writes belong to its request")
+
+
+SAFETY: Final = (
+    Always("S5_same_decisions_same_batch",
+           implies(all_of(BOTH_UP, SAME_DECISIONS, begun(k, h, a)), begun(q, h, a)),
+           why="ranks that have applied the same decisions have begun the same passes"),
+    Always("S5_same_decisions_same_queue",
+           implies(all_of(BOTH_UP, SAME_DECISIONS, IN_QUEUE), stage(q, h) == Stage.QUEUED),
+           why="and they have the same requests in their queues"),
+    Always("no_rank_is_a_pass_ahead",
+           implies(all_of(BOTH_UP, OTHER_COMPUTES, begun(k, h, a)), begun(q, h, a)),
+           why="nobody begins the next pass while another computes a chunk of this one"),
+    Always("no_rank_computes_what_another_has_dropped",
+           implies(all_of(BOTH_UP, OTHER_COMPUTES, forward(k, h) == Forward.NONE),
+                   exists(a, begun(q, h, a) & ~begun(k, h, a))),
+           why="who has no part of the pass has not come to it yet"),
+    Sometimes("two_ranks_run_one_request",
+              all_of(k.differs(q), COMPUTING, OTHER_COMPUTES)),
+    Always("S7_in_order", implies(all_of(applied(k, n), p.before(n)), applied(k, p)),
+           why="decisions are applied in the same order on every rank"),
+    Sometimes("decisions_are_applied_one_by_one",
+              all_of(p.before(n), applied(k, p), numbered(n), FRESH)),
+    _held_while_computed("first"),
+    _held_while_computed("last"),
+    Sometimes("S8_a_failed_request_is_computed", (course(h) == Course.REFUSED) & COMPUTING),
+    OnRow("M5_3_finalized_once_and_surely", "finalize",
+          all_of(link(k, h) == Link.PENDING, forall(q, ready(q, h)), kv(k, h)),
+          why="once, and when every rank has its bootstrap"),
+    OnRow("M5_3_finalized_never_runs_again", "drop", link(k, h) == Link.PENDING,
+          why="what was finalized has told the sink where it stands"),
+    Sometimes("M5_1_finalized_between_chunks",
+              all_of(link(k, h) == Link.FINALIZED, forward(k, h) == Forward.HALF)),
+    Sometimes("M5_1_finalized_while_parked",
+              all_of(finalized(h), RUNNING, forward(k, h) == Forward.WHOLE)),
+    Always("M5_2_attempts_in_order", implies(tried(h, b) & a.before(b), tried(h, a)),
+           why="no attempt is left out, so that there are no more passes than attempts"),
+    Always("a_pass_is_an_attempt", implies(begun(k, h, a), tried(h, a)),
+           why="no rank runs a pass that the entry has not counted"),
+    Sometimes("M5_2_somebody_falls_back",
+              all_of(forall(a, tried(h, a)), course(h) == Course.QUEUED)),
+    OnRow("M5_5_forced_on_the_first_pass_only", "force_retry",
+          all_of(sampled(h), forall((a, b), implies(a.before(b), ~tried(h, b)))),
+          why="and on every rank, for it is decided"),
+    Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
+)
+
+RETRIES: Final = (
+    Sometimes("M5_2_somebody_runs_again", all_of(a.before(b), begun(k, h, a), begun(k, h, b))),
+)
+
+LIVENESS: Final = (
+    LeadsTo("L1_every_request_is_answered", course(h).among(*OPEN), course(h).among(*ENDED),
+            under=(Fairness.TIMERS,), why="a wait for a bootstrap ends, with it or without"),
+    LeadsTo("L2_readiness_is_decided", course(h).among(*OPEN) & ALL_READY,
+            any_of(course(h).among(*ENDED), finalized(h)),
+            under=(Fairness.DETECTORS,),
+            why="the last report of a bootstrap is followed by the decision to use it"),
+    LeadsTo("L2_a_failure_is_decided", vote(k, h) == Vote.DEAD,
+            any_of(course(h).among(Course.NEW, *ENDED), finalized(h)),
+            under=(Fairness.DETECTORS,), why="a failure of one rank reaches the entry"),
+    LeadsTo("L2_a_decision_reaches_all", course(h).among(*ENDED),
+            forall(k, stage(k, h).among(Stage.SENDING, Stage.CLOSED)),
+            under=(Fairness.DETECTORS,), why="what has been decided is applied by every rank"),
+    Drains("L3_no_orphan",
+           forall((k, h), any_of(stage(k, h).among(Stage.SENDING, Stage.CLOSED),
+                                 course(h) == Course.NEW)),
+           under=(Fairness.TIMERS,),
+           why="with no traffic the queues of all ranks become empty"),
+)
+
+SYSTEM: Final = System(
+    "optimistic-group",
+    "Prefill before its bootstrap on a group of ranks: attempts are decisions of the group.",
+    tables=(RANK, ENTRY),
+    properties=(*SAFETY, *RETRIES, *LIVENESS),
+    final=all_of(forall(h, course(h).among(Course.NEW, *ENDED)),
+                 forall((k, h), any_of(stage(k, h).among(Stage.SENDING, Stage.CLOSED),
+                                       course(h) == Course.NEW))),
+    faults={"crash": (CRASH,)},
+    configurations={
+        # Each attempt is run, gone on with, and yielded; then the request is admitted or fails.
+        "default": Configuration({Rank: 2, Life: 1, Attempt: 2, Decision: 7}, faults=("crash",),
+                                 symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 3, Life: 1, Attempt: 2, Decision: 7}, faults=("crash",),
+                              symmetry=True, dead_bits=True),
+    },
+)

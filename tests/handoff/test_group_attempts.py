@@ -1,0 +1,80 @@
+"""Attempts that a group decides: sizes, verdicts, what each row is for, and the defects."""
+
+from typing import Final
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.result import Finding, Verdict
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.group_attempts import BUGS, CRASHING, ONE
+from pdproto.spec.handoff.group_attempts import SYSTEM
+from pdproto.spec.language import Configuration, DropRow, ReplaceProperties, System, edited
+
+
+def judged(system: System, name: str, configuration: Configuration) -> Finding:
+    settings = Settings(properties=(name,))
+    (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
+    return found
+
+
+def test_everything_holds_at_the_pinned_counts() -> None:
+    found = check(SYSTEM, SYSTEM.configurations["default"], Settings(keep_going=True))
+    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
+    assert [f.name for f in found.findings if "vacuous" in f.note] == []
+    assert (found.states, found.transitions, found.depth) == (33_320, 165_870, 35)
+    assert found.rows_never_fired == ()
+
+
+def test_lint_finds_no_error() -> None:
+    remarks = lint(SYSTEM, small_sizes(SYSTEM))
+    assert [remark for remark in remarks if remark.severity is Severity.ERROR] == []
+
+
+TRACE_LENGTHS: Final = {
+    "B07-attempts": 11,
+    "O5-dice": 11,
+    "O5-later": 24,
+    "B06-attempts": 5,
+    "B36-attempts": 5,
+    "early-yield": 7,
+    "B38-attempts": 4,
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.id for bug in BUGS])
+def test_the_defect_is_refuted(bug: Bug) -> None:
+    found = judged(bug.system, bug.violates, bug.configuration)
+    assert found.verdict is Verdict.VIOLATED
+    assert found.trace_length == TRACE_LENGTHS[bug.id]
+
+
+def test_each_defect_is_pinned_once() -> None:
+    assert [bug.id for bug in BUGS] == list(TRACE_LENGTHS)
+
+
+ANSWERED: Final = "L1_every_request_is_answered"
+
+
+@pytest.mark.parametrize(
+    ("row", "broken", "configuration"),
+    [
+        ("give_up", ANSWERED, ONE),
+        ("force_retry", "L2_readiness_is_decided", ONE),
+        ("decide_finalize", "L2_readiness_is_decided", ONE),
+        ("decide_admit", "L2_readiness_is_decided", ONE),
+        ("decide_fail", "L2_a_failure_is_decided", ONE),
+        ("drain", "L2_a_decision_reaches_all", ONE),
+        ("take_up", "L2_a_decision_reaches_all", ONE),
+        ("send", "L3_no_orphan", ONE),
+        ("hand_over", ANSWERED, ONE),
+        ("follow", "L3_no_orphan", CRASHING),
+        ("end", ANSWERED, CRASHING),
+        ("answer_lost", ANSWERED, CRASHING),
+    ],
+)
+def test_the_row_is_needed(row: str, broken: str, configuration: Configuration) -> None:
+    claims = tuple(claim for claim in SYSTEM.properties if claim.name == broken)
+    without = edited(SYSTEM, f"without-{row}", ReplaceProperties(claims), DropRow(row))
+    assert judged(without, broken, configuration).verdict is Verdict.VIOLATED
