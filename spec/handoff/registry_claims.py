@@ -96,6 +96,8 @@ PROPERTIES: Final = (
     OnRow("a_registration_is_repeated_until_recorded", "enroll_again",
           all_of(run(p, e) == Run.UP, asked(p, e), ~enrolled(p, e)),
           why="the timer repeats what is not recorded yet, and nothing else"),
+    OnRow("who_is_recorded_has_asked", "be_recorded", asked(p, e),
+           why="a run that forgot its own registration would send it for ever"),
     Sometimes("a_rank_leaves", run(p, e) == Run.LEFT),
     Always("who_left_gives_no_sign_of_life",
            implies(run(p, e) == Run.LEFT, all_of(unheard(p, e), missed(p, e))),
