@@ -504,22 +504,22 @@ import resource
 from pdproto.check.native import NativeEngine
 from tests.programs import two_phase_commit
 
-engine = NativeEngine(two_phase_commit(7), workers=2)
+engine = NativeEngine(two_phase_commit(8), workers=2)
 while engine.step(1 << 20):
     pass
 held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 _, most = resource.getrlimit(resource.RLIMIT_AS)
-for allowed in (8 << 20, 12 << 20):
+for allowed in (8 << 20, 24 << 20):
     resource.setrlimit(resource.RLIMIT_AS, (held + allowed, most))
     try:
         engine.edges()
     except MemoryError as error:
-        assert str(error) == "no memory for the edges of 296,448 states", error
+        assert str(error) == "no memory for the edges of 1,745,408 states", error
     else:
         raise AssertionError("the edges fitted")
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
 edges = engine.edges()
-assert len(edges.rows) == edges.starts[-1] > 1_000_000
+assert len(edges.rows) == edges.starts[-1] > 10_000_000
 print("stopped cleanly")
 """
 
