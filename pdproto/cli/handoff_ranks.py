@@ -95,7 +95,8 @@ def _traced(rank: Rank) -> Iterator[Trace | None]:
     if rank.trace is None:
         yield None
         return
-    with open(f"{rank.trace}/{rank.name}.jsonl", "ab") as target:
+    # Unbuffered: what a rank that is killed has sent, its trace tells.
+    with open(f"{rank.trace}/{rank.name}.jsonl", "ab", buffering=0) as target:
         yield Trace(rank.name, target)
 
 
