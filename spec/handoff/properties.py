@@ -138,7 +138,8 @@ MISSION: Final = (
         "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty",
         "M1_3_who_has_met_all_looks_nobody_up", "the_cache_is_whole", "a_rank_is_missing")),
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
-        "M1_4_lost_connection",), simulator="within the heartbeat's time-out"),
+        "M1_4_lost_connection", "M1_4_who_lost_a_connection_had_one"),
+        simulator="within the heartbeat's time-out"),
     Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (
         "one_rank_is_addressed", "a_named_room_is_met", "the_rule_serves",
         "the_rule_serves_a_room_of_its_own", "the_query_serves")),
