@@ -44,6 +44,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "optimistic-one-attempt": "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
     "optimistic-keeping": "pdproto.spec.handoff.optimistic:KEEPING",
     "optimistic-group": "pdproto.spec.handoff.group_attempts:SYSTEM",
+    "optimistic-crash": "pdproto.spec.handoff.optimistic_crash:CRASHING",
 }
 
 # Where the lines of an error are not the user's own: this package, Python and what is installed.

@@ -27,6 +27,7 @@ HANDOVER: Final = (
     "agreement", "agreement-lost", "agreement-once",
     "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
     "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",
+    "optimistic-crash",
     "whole", "whole-pair",
 )  # fmt: skip
 STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first: late messages come early
