@@ -9,8 +9,17 @@ from pdproto.check.lint import Severity, lint, small_sizes
 from pdproto.check.result import Finding, Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.group_attempts import BUGS, CRASHING, ONE
+from pdproto.spec.handoff.group import Rank
 from pdproto.spec.handoff.group_attempts import SYSTEM
-from pdproto.spec.language import Configuration, DropRow, ReplaceProperties, System, edited
+from pdproto.spec.language import (
+    Always,
+    Configuration,
+    DropRow,
+    OnRow,
+    ReplaceProperties,
+    System,
+    edited,
+)
 
 
 def judged(system: System, name: str, configuration: Configuration) -> Finding:
@@ -25,6 +34,15 @@ def test_everything_holds_at_the_pinned_counts() -> None:
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
     assert (found.states, found.transitions, found.depth) == (33_320, 165_870, 35)
     assert found.rows_never_fired == ()
+
+
+def test_three_ranks_run_alike() -> None:
+    sizes = {**SYSTEM.configurations["default"].sizes, Rank: 3}
+    safety = tuple(c.name for c in SYSTEM.properties if isinstance(c, Always | OnRow))
+    three = Configuration(sizes, symmetry=True, dead_bits=True)
+    found = check(SYSTEM, three, Settings(properties=safety))
+    assert found.complete
+    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
 
 
 def test_lint_finds_no_error() -> None:
