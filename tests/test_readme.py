@@ -105,7 +105,8 @@ def test_the_synopsis_names_options_that_there_are(capsys: Output) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({
-    name for command in SHOWN for name in re.findall(r"^pdproto check ([a-z][a-z-]+)(?: |$)", command)
+    name for command in SHOWN
+    for name in re.findall(r"^pdproto check ([a-z][a-z-]+)(?: |$)", command)
 } | set(re.findall(r"^\| `([a-z-]+)` \|", README, re.MULTILINE))
   | set(re.findall(r"`((?:transfer|agreement|optimistic|two)-[a-z]+)`", README))))  # fmt: skip
 def test_systems_that_are_named_are_built_in(name: str) -> None:
@@ -135,7 +136,7 @@ def test_the_words_of_the_language_are_exported() -> None:
 
 
 def test_the_hand_over_that_is_shown_runs(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```python\n(import asyncio\n.*?)^```$", README, re.M | re.S)
+    (block,) = re.findall(r"^```python\n(import asyncio\n.*?)^```$", README, re.MULTILINE | re.DOTALL)
     (tmp_path / "shown.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "shown.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,

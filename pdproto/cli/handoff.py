@@ -28,17 +28,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for option, what in axes:
         parser.add_argument(f"--{option}", type=whole_number, default=1, metavar="N",
                             help=f"{what} of the prefill server (default: 1)")
-    parser.add_argument("--requests", type=whole_number, default=200, metavar="N")
+    parser.add_argument("--requests", type=whole_number, default=200, metavar="N",
+                        help="how many are handed over (default: 200)")
     parser.add_argument("--abort-rate", type=_rate, default=0.2, metavar="P",
                         help="how many are aborted, by either side (default: 0.2)")
     parser.add_argument("--kill", action="store_true",
                         help="kill a prefill rank after a third of the requests, and restart it")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
-    parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N")
+    parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N",
+                        help="open at once at a rank (default: 32)")
     parser.add_argument("--layers", type=whole_number, default=4, metavar="N",
                         help="pools of a rank (default: 4)")
-    parser.add_argument("--page-bytes", type=_page_bytes, default=4096, metavar="N")
+    parser.add_argument("--page-bytes", type=_page_bytes, default=4096, metavar="N",
+                        help="of a page in one pool (default: 4096)")
     parser.add_argument("--pages", type=whole_number, default=8, metavar="N",
                         help="of a request at most (default: 8)")
     parser.add_argument("--optimistic", type=_count, metavar="N",
@@ -47,8 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="what a chunk takes to compute, with --optimistic (default: 0)")
     parser.add_argument("--publish-ms", type=float, default=0.0, metavar="MS",
                         help="what decode takes to find memory for a request (default: 0)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="S")
+    parser.add_argument("--seed", type=int, default=0, metavar="N",
+                        help="of the load: the same seed, the same requests (default: 0)")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
+                        help="seconds for all of it (default: 600)")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file a rank")
     parser.add_argument("--quiet", action="store_true", help="no progress")
