@@ -136,7 +136,8 @@ def test_the_words_of_the_language_are_exported() -> None:
 
 
 def test_the_hand_over_that_is_shown_runs(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```python\n(import asyncio\n.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    shown_block = r"^```python\n(import asyncio\n.*?)^```$"
+    (block,) = re.findall(shown_block, README, re.MULTILINE | re.DOTALL)
     (tmp_path / "shown.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "shown.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,

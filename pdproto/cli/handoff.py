@@ -8,6 +8,7 @@ both sides agree, and that everything was given back. Exit status: 0 all of that
 import argparse
 import json
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -75,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
     )
+    if arguments.trace is not None:
+        Path(arguments.trace).mkdir(parents=True, exist_ok=True)
     cluster = Cluster(topology, load, engine=arguments.engine, waits=WAITS, trace=arguments.trace)
     kill = (topology.prefill[0], load.requests // 3) if arguments.kill else None
     try:
