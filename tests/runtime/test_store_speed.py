@@ -1,5 +1,6 @@
 """No operation on a shared machine takes time in the number of open lives: the work is counted."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -26,11 +27,13 @@ def work(action: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # what a finalizer of somebody else's object executes is not counted
     sys.settrace(trace)
     try:
         action()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
