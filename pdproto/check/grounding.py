@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
 from pdproto.check.layout import Indices, Layout, TooLargeError
-from pdproto.check.program import Action, Clause, Guard, Literal
+from pdproto.check.program import Action, Clause, Guard, Literal, assignment
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -163,12 +163,9 @@ class Grounder:
         return [tuple(self.layout.literal(atom.symbol, indices, value) for value in wanted)]
 
     def _action(self, table: Table, row: Row, environment: Environment, guard: Guard) -> Action:
-        clear = assign = 0
+        clear, assign = assignment(self._effects(table, row, environment))
         if self.consume and isinstance(row.on, Sent):
             clear |= self._literal(row.on, environment).mask
-        for literal in self._effects(table, row, environment):
-            clear |= literal.mask
-            assign = assign & ~literal.mask | literal.value
         return Action(guard, clear, assign)
 
     def _effects(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:

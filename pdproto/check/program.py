@@ -8,7 +8,7 @@ layout.py knows which bits are what.
 No field straddles a 64-bit word, so every literal and every stripe column lies in one word.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -56,6 +56,15 @@ class Action:
 
     def apply(self, state: int) -> int:
         return state & ~self.clear | self.assign
+
+
+def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
+    """`clear` and `assign` of the update that makes every literal hold, the later ones last."""
+    clear = assign = 0
+    for literal in literals:
+        clear |= literal.mask
+        assign = assign & ~literal.mask | literal.value
+    return clear, assign
 
 
 @dataclass(frozen=True, slots=True)

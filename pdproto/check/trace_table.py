@@ -12,12 +12,13 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.check.grounding import Environment, Grounder
 from pdproto.check.layout import Indices, Layout, value_name
-from pdproto.check.program import Guard, Literal
+from pdproto.check.local import remembered, rigids, tuples
+from pdproto.check.program import Guard, Literal, assignment
 from pdproto.check.trace_lines import Element
 from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Sizes, Symbol, Variable
+from pdproto.spec.language.symbols import Each, Message, Sent, Sizes, Symbol, Variable
 from pdproto.spec.language.system import System
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
@@ -69,13 +70,12 @@ class LocalTable:
         self.table: Final = table
         self.sizes: Final = sizes
         self.own: Final = table.machine.sorts
-        self.symbols: Final = {symbol.name: symbol for symbol in _symbols(table)}
+        self.symbols: Final = {symbol.name: symbol for symbol in remembered(table)}
         # What devices may write here, each value as a word.
         self.writable: Final = {(s.name, value_name(value)) for s in self.symbols.values()
                                 if isinstance(s, Variable) for value in s.engine_writes}
         self.layout: Final = Layout(tuple(self.symbols.values()), sizes)
-        given = {rigid: frozenset(product(*(range(sizes[sort]) for sort in rigid.sorts)))
-                 for rigid in _rigids(table)}
+        given = {rigid: frozenset(tuples(rigid, sizes)) for rigid in rigids(table)}
         self.grounder: Final = Grounder(self.layout, given, table.place)
         self.rows: Final[Mapping[str, LocalRow]] = {
             row.name: LocalRow(
@@ -106,7 +106,7 @@ class LocalTable:
             trigger = (row.on.message, self.grounder.cell(row.on.arguments, environment),
                        tuple(v.name for v in row.on.arguments))
         parts = self.table.condition(row).parts
-        return Ground(row, parts, environment, guard, *_masks(literals), sent, trigger)
+        return Ground(row, parts, environment, guard, *assignment(literals), sent, trigger)
 
     def mark(self, message: AnyMessage, indices: Indices) -> Literal:
         """The bit that says that a message has been sent, if some row reads it."""
@@ -139,7 +139,7 @@ class LocalTable:
                             u.symbol, self.grounder.cell(u.arguments, environment), u.value)
                             for u in updates)
                         condition = self.grounder.guard(guard, environment, row)
-                        yield Ground(row, parts, environment, condition, *_masks(literals))
+                        yield Ground(row, parts, environment, condition, *assignment(literals))
 
     def owns(self, symbol: Symbol) -> bool:
         return isinstance(symbol, Variable) and symbol.owner is self.table.machine
@@ -213,30 +213,3 @@ def may_send(
                 for variable, argument in zip(sent.arguments, arguments, strict=True)):
             return True
     return False
-
-
-def _masks(literals: Any) -> tuple[int, int]:
-    clear = assign = 0
-    for literal in literals:
-        clear |= literal.mask
-        assign = assign & ~literal.mask | literal.value
-    return clear, assign
-
-
-def _symbols(table: Table) -> Iterator[Symbol]:
-    """What an instance has to know: its variables, and what its rows read of messages."""
-    yield from (s for s in table.machine.symbols if isinstance(s, Variable))
-    for row in table.rows:
-        for condition in row.conditions:
-            for atom, _ in atoms(condition):
-                if not isinstance(atom.symbol, Rigid):
-                    yield atom.symbol
-
-
-def _rigids(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
-    for row in table.rows:
-        wheres = [effect.where for effect in row.send if isinstance(effect, Each)]
-        for formula in (*row.conditions, *wheres):
-            for atom, _ in atoms(formula):
-                if isinstance(atom.symbol, Rigid):
-                    yield atom.symbol

@@ -15,15 +15,15 @@ Rule 4: what another machine of the same process owns in common (a device variab
         the caller, within what the declaration lets that machine write.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pdproto.check.grounding import Environment, Grounder
 from pdproto.check.layout import Indices, Layout, cell_name, value_name
-from pdproto.check.program import Action, Guard, Literal
+from pdproto.check.local import remembered, rigids, tuples
+from pdproto.check.program import Action, Guard, assignment
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.local import remembered, rigids, tuples
 from pdproto.spec.language.formula import TRUE, Formula, Value, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.symbols import (
@@ -366,7 +366,8 @@ class Automaton:
         marks = [self.layout.literal(message, indices, True)
                  for message, indices in self._ground.sent(row, environment)
                  if message in self.layout.symbols]
-        return _action(guard, [*self._ground.assigned(self.table, row, environment), *marks])
+        return Action(guard, *assignment(
+            [*self._ground.assigned(self.table, row, environment), *marks]))
 
     def _mark(self, message: AnyMessage, indices: Indices) -> int:
         """The bit that says that the message has been sent, if some row reads it."""
@@ -374,7 +375,7 @@ class Automaton:
 
     def _writes(self, assignments: tuple[Assignment, ...]) -> tuple[LocalRow, ...]:
         literals = [self.layout.literal(*assignment) for assignment in assignments]
-        return (LocalRow(_DEVICE, (), _action(Guard(), literals), ()),)
+        return (LocalRow(_DEVICE, (), Action(Guard(), *assignment(literals)), ()),)
 
 
 def _keep(answers: dict[K, V], key: K, answer: V) -> None:
@@ -382,14 +383,6 @@ def _keep(answers: dict[K, V], key: K, answer: V) -> None:
     if len(answers) >= ANSWERS_MAX:
         answers.clear()
     answers[key] = answer
-
-
-def _action(guard: Guard, literals: Iterable[Literal]) -> Action:
-    clear = assign = 0
-    for literal in literals:
-        clear |= literal.mask
-        assign = assign & ~literal.mask | literal.value
-    return Action(guard, clear, assign)
 
 
 _DEVICE: Final = Row("device", why="another owner of the variable has written it")
