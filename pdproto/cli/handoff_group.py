@@ -91,8 +91,7 @@ class GroupedSenders:
         if self.group.me != self.group.entry:
             return
         for room, (submitted, since) in self.clients.items():
-            request = self.rank.load.request(room)
-            if request.abort == "prefill" and monotonic() - since > request.abort_after_s:
+            if self.rank.load.request(room).left("prefill", since, monotonic()):
                 self.group.abort(submitted, "the client has left")
         for answered in self.group.answers():
             self.clients.pop(answered.life.room, None)

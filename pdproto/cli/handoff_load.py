@@ -52,6 +52,10 @@ class Request:
     abort: Literal["prefill", "decode"] | None
     abort_after_s: float
 
+    def left(self, side: str, opened: float, now: float) -> bool:
+        """Whether the client has left by now, if it is this side that hears of it."""
+        return self.abort == side and now - opened > self.abort_after_s
+
 
 @dataclass(frozen=True, slots=True)
 class Load:

@@ -82,9 +82,7 @@ class OptimisticSenders:
 
     def _have_aborted(self, now: float) -> None:
         for held in self.held.values():
-            plan = held.request
-            due = plan.abort == "prefill" and now - held.opened > plan.abort_after_s
-            if due and not held.aborted:
+            if not held.aborted and held.request.left("prefill", held.opened, now):
                 held.aborted = True
                 self.prefill.abort(held.running, "the client has left")
 

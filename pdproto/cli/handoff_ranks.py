@@ -87,7 +87,6 @@ class Report:
     verified_bytes: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)
-    finished: bool = False
 
 
 @contextmanager
@@ -119,16 +118,18 @@ class Pool:
 
 
 class Progress:
-    """Tells the parent, now and then, how far the rank has come."""
+    """Tells the parent how far the rank has come: now and then, and at every tenth."""
 
-    def __init__(self, pipe: "Connection[Any, Any]") -> None:
+    def __init__(self, pipe: "Connection[Any, Any]", requests: int) -> None:
         self._pipe: Final = pipe
+        self._tenth: Final = max(1, requests // 10)
         self._told = 0.0
+        self._done = 0
 
     def tell(self, done: int) -> None:
         now = monotonic()
-        if now - self._told > REPORT_S:
-            self._told = now
+        if now - self._told > REPORT_S or done - self._done >= self._tenth:
+            self._told, self._done = now, done
             self._pipe.send(done)
 
 
@@ -150,7 +151,7 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there
-        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
+        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe, load.requests)
         group: Group | None = None
         if load.retries is not None:
             for _ in OptimisticSenders(rank, node, pools, pool, report).run():
@@ -207,8 +208,7 @@ class _Senders:
     def _look(self, room: int, report: Report) -> None:
         request, sender, pages, opened = self.open[room]
         poll = sender.poll()
-        if (request.abort == "prefill" and room not in self.aborted
-                and monotonic() - opened > request.abort_after_s):
+        if room not in self.aborted and request.left("prefill", opened, monotonic()):
             self.aborted.add(room)
             sender.abort("the client has left")
         elif poll is KVPoll.WAITING_FOR_INPUT and room not in self.sent:
@@ -238,7 +238,7 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         pipe.recv()  # every process is there
         if not wait_for(directory, START_S):
             raise TimeoutError(f"{rank.name}: not every prefill rank has registered")
-        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe)
+        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe, load.requests)
         receivers = _Receivers(rank, node, pools, pool, directory)
         for _ in receivers.run(report):
             progress.tell(len(report.outcomes))
@@ -301,8 +301,7 @@ class _Receivers:
     def _look(self, room: int, report: Report) -> None:
         request, receiver, pages, opened = self.open[room]
         poll = receiver.poll()
-        if (request.abort == "decode" and room not in self.aborted
-                and monotonic() - opened > request.abort_after_s):
+        if room not in self.aborted and request.left("decode", opened, monotonic()):
             self.aborted.add(room)
             receiver.abort("the client has left")
         elif poll is KVPoll.SUCCESS:
@@ -368,7 +367,6 @@ def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
         sleep(0.01)
     report.metrics |= used.metrics()
     report.left = used.left()
-    report.finished = True
     pipe.send(report)
     while pipe.recv() is not None:
         pass  # until every rank has finished, and nobody needs this one any more

@@ -77,13 +77,14 @@ def show(verified: Verified, out: Console) -> None:
         begun = f"{verified.passed:,} lines of endpoints that had begun before"
         out.print(Text(f"passed over: {begun}"))
     for line in verified.missing:
-        out.print(Text(f"missing: {line}", style="yellow"))
+        out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)
     rejection = verified.rejection
     if rejection is None:
         return
     out.print()
-    out.print(Text(f"{rejection.file}, line {rejection.number}: {rejection.why}", style="bold"))
-    out.print(Text(f"    {rejection.text}", style="dim"))
+    where = f"{rejection.file}, line {rejection.number}"
+    out.print(Text(f"{where}: {rejection.why}", style="bold"), soft_wrap=True)
+    out.print(Text(f"    {rejection.text}", style="dim"), soft_wrap=True)
     for nearest in rejection.nearest:
         out.print(_nearest(nearest))
     if rejection.names:

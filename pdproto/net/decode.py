@@ -82,7 +82,6 @@ class DecodeNode(Node):
             (ends.claim, Claim.FENCING): self._fence,
             (ends.lease, False): self._release_lease,
             (ends.page, False): self._release_pages,
-
         })
         for stage in Receiving:
             self.reactions[ends.receiving, stage] = partial(self._enter, stage)

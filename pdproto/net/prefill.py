@@ -16,7 +16,7 @@ from pdproto.check.layout import Indices
 from pdproto.net.memory import Memory
 from pdproto.net.node import Node
 from pdproto.net.plane import Outcome, SourcePlane
-from pdproto.net.sender import Sender
+from pdproto.net.sender import ByRoom, Sender
 from pdproto.net.shell import Link, Peer
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
@@ -47,7 +47,9 @@ _GAUGES: Final = (
 
 class PrefillNode(Node):
     """See the rules above. plane: how bytes move. waits: seconds by name of timer.
-    role: the tables to run, if not those of the hand-over."""
+
+    role: the tables to run, if not those of the hand-over.
+    """
 
     def __init__(
         self,
@@ -63,8 +65,8 @@ class PrefillNode(Node):
                          trace=trace, polls=SENDING_POLL)
         self.role: Final = role
         self.plane: Final = plane
-        self._unbound: Final[dict[int, deque[Sender]]] = {}
-        self._early: Final[dict[int, deque[Sender]]] = {}
+        self._unbound: Final = ByRoom()
+        self._early: Final = ByRoom()
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
@@ -83,7 +85,6 @@ class PrefillNode(Node):
         self.reactions.update({
             (ends.write, Write.POSTED): self._post,
             (ends.kv, False): self._release,
-
         })
         for stage in Sending:
             self.reactions[ends.sending, stage] = partial(self._enter, stage)
@@ -103,13 +104,11 @@ class PrefillNode(Node):
 
     def _open(self, sender: Sender) -> None:
         self.metrics.add("handoffs_opened")
-        early = self._early.get(sender.room)
-        if early:
-            sender.adopt(early.popleft())
-            if not early:
-                del self._early[sender.room]
+        early = self._early.take(sender.room)
+        if early is not None:
+            sender.adopt(early)
         else:
-            self._unbound.setdefault(sender.room, deque()).append(sender)
+            self._unbound.add(sender)
             self._stages[Sending.UNKNOWN] += 1
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
@@ -160,14 +159,10 @@ class PrefillNode(Node):
 
     def _meet(self, life: Life) -> Endpoint:
         """The endpoint of a new life: of a sender that waits for its room, or of none yet."""
-        waiting = self._unbound.get(life.room)
-        if waiting:
-            sender = waiting.popleft()
-            if not waiting:
-                del self._unbound[life.room]
-        else:
+        sender = self._unbound.take(life.room)
+        if sender is None:
             sender = Sender(self, life.room)
-            self._early.setdefault(life.room, deque()).append(sender)
+            self._early.add(sender)
             self._stages[Sending.UNKNOWN] += 1
         sender.endpoint.life = life
         self._memory.add(life, sender.endpoint)
@@ -191,7 +186,7 @@ class PrefillNode(Node):
             if sender.stage is Sending.UNKNOWN:  # as if its introduction had been lost
                 self._memory.drop(life)
                 self._stages[Sending.UNKNOWN] -= 1
-                _take_out(self._early, sender)
+                self._early.drop(sender)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
         self._memory.raise_floor(peer.name, peer.incarnation, floor)
@@ -271,8 +266,8 @@ class PrefillNode(Node):
         """
         while self._alone and self._alone[0][0] < self._now:
             _, sender = self._alone.popleft()
-            _take_out(self._unbound, sender)
-            _take_out(self._early, sender)
+            self._unbound.drop(sender)
+            self._early.drop(sender)
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         endpoint.owner.blame = self.blame(name)
@@ -290,12 +285,3 @@ class PrefillNode(Node):
 
     def on_close(self) -> None:
         self.plane.close()
-
-
-def _take_out(waiting: dict[int, deque[Sender]], sender: Sender) -> None:
-    """Let nobody be bound to this sender any more."""
-    of_room = waiting.get(sender.room)
-    if of_room and sender in of_room:
-        of_room.remove(sender)
-        if not of_room:
-            del waiting[sender.room]

@@ -1,5 +1,6 @@
 """What a prefill rank's scheduler holds of a hand-over."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -76,3 +77,29 @@ class Sender:
 
     def __repr__(self) -> str:
         return f"<Sender of room {self.room}: {self.endpoint!r}>"
+
+
+class ByRoom:
+    """Senders that wait for something of their room, first come first served."""
+
+    def __init__(self) -> None:
+        self._senders: Final[dict[int, deque[Sender]]] = {}
+
+    def add(self, sender: Sender) -> None:
+        self._senders.setdefault(sender.room, deque()).append(sender)
+
+    def take(self, room: int) -> Sender | None:
+        """The first that waits for this room, and waits no longer."""
+        waiting = self._senders.get(room)
+        sender = waiting.popleft() if waiting else None
+        if not waiting:
+            self._senders.pop(room, None)
+        return sender
+
+    def drop(self, sender: Sender) -> None:
+        """It waits no longer, if it does."""
+        waiting = self._senders.get(sender.room)
+        if waiting and sender in waiting:
+            waiting.remove(sender)
+            if not waiting:
+                del self._senders[sender.room]

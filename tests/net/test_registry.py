@@ -499,6 +499,9 @@ def test_a_registry_that_lies_is_named(answer: bytes, error: type[Exception], na
             with peer:
                 peer.recv(1 << 16)
                 peer.sendall(answer)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(1 << 16):
+                    pass  # to close on bytes that nobody read would reset the connection
 
         lying = threading.Thread(target=lie)
         lying.start()
