@@ -151,7 +151,8 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there
-        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe, load.requests)
+        report, pool = Report(rank.name), Pool(load.pool_pages)
+        progress = Progress(pipe, load.requests)
         group: Group | None = None
         if load.retries is not None:
             for _ in OptimisticSenders(rank, node, pools, pool, report).run():
@@ -238,7 +239,8 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         pipe.recv()  # every process is there
         if not wait_for(directory, START_S):
             raise TimeoutError(f"{rank.name}: not every prefill rank has registered")
-        report, pool, progress = Report(rank.name), Pool(load.pool_pages), Progress(pipe, load.requests)
+        report, pool = Report(rank.name), Pool(load.pool_pages)
+        progress = Progress(pipe, load.requests)
         receivers = _Receivers(rank, node, pools, pool, directory)
         for _ in receivers.run(report):
             progress.tell(len(report.outcomes))
