@@ -34,7 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--abort-rate", type=_rate, default=0.2, metavar="P",
                         help="how many are aborted, by either side (default: 0.2)")
     parser.add_argument("--kill", action="store_true",
-                        help="kill a prefill rank after a third of the requests, and restart it")
+                        help="kill a prefill rank (the seed says which) after a third of the "
+                             "requests, and start its server anew")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
     parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N",
@@ -64,9 +65,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify, report."""
     topology = Topology(arguments.pp, arguments.tp, arguments.cp)
-    if arguments.kill and len(topology.prefill) > 1:
-        raise UsageError("--kill is for a prefill server of one rank: with more, a rank that dies "
-                         "takes its group with it, and the server starts anew")
     if arguments.optimistic is not None and len(topology.prefill) > 1:
         raise UsageError("--optimistic is for a prefill server of one rank here")
     load = Load(
@@ -79,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
     cluster = Cluster(topology, load, engine=arguments.engine, waits=WAITS, trace=arguments.trace)
-    kill = (topology.prefill[0], load.requests // 3) if arguments.kill else None
+    victim = topology.prefill[arguments.seed % len(topology.prefill)]
+    kill = (victim, load.requests // 3) if arguments.kill else None
     try:
         cluster.begin()
         began = monotonic()
@@ -90,8 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     finally:
         cluster.close()
-    restarted = frozenset({kill[0]} if kill is not None and cluster.restarts else ())
-    verdict = Verdict(topology, load, cluster.members, seconds=seconds, restarted=restarted)
+    restarted = frozenset(topology.prefill if cluster.restarts else ())
+    verdict = Verdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
+                      survivors=cluster.survivors)
     if arguments.json:
         write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
     if arguments.json != STANDARD_OUTPUT:

@@ -1,10 +1,11 @@
-"""The parent of `pdproto handoff`: it starts the ranks, kills one if asked, and hears them."""
+"""The parent of `pdproto handoff`: it starts the ranks, kills one if asked, and hears them.
+
+It is the router as well: while the prefill server is down, it has decode begin nothing.
+"""
 
 import multiprocessing
-import os
 import secrets
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -13,8 +14,8 @@ from time import monotonic
 from typing import Any, Final
 
 from pdproto.cli.handoff_load import Load, Topology
-from pdproto.cli.handoff_ranks import Rank, Report, decode_rank, prefill_rank, registry
-from pdproto.cli.options import UsageError
+from pdproto.cli.handoff_rank import GoOn, Hold, Rank, Reached, Report
+from pdproto.cli.handoff_ranks import decode_rank, prefill_rank, registry
 
 START_S: Final = 60.0
 END_S: Final = 30.0
@@ -26,12 +27,15 @@ class RankDiedError(Exception):
 
 @dataclass(slots=True)
 class Member:
-    """One rank's process. done: requests that it has seen the end of."""
+    """One rank's process. done: requests that it has seen the end of. upcoming: the first that it
+    had not begun when it was held.
+    """
 
     rank: Rank
     process: BaseProcess
     pipe: "Connection[Any, Any]"
     done: int = 0
+    upcoming: int | None = None
     report: Report | None = None
     leftovers: Mapping[str, int] | None = None
 
@@ -51,7 +55,9 @@ class Cluster:
         self._context: Final = multiprocessing.get_context("spawn")
         incarnation = secrets.randbits(62) | 1  # of the decode ranks as a group
         self.members: Final[dict[str, Member]] = {}
+        self.survivors: Final[list[Member]] = []  # of a server that was taken down, all but one
         self.restarts = 0
+        self._topology: Final = topology
         self._pipe, theirs = self._context.Pipe()
         self._registry: Final = self._context.Process(target=registry, args=(theirs,))
         self._registry.start()
@@ -90,15 +96,25 @@ class Cluster:
             self._see_all_alive()
             on_progress(min(member.done for member in self.members.values()))
             if kill is not None and self.members[kill[0]].done >= kill[1]:
-                self._kill_and_restart(kill[0])
+                self._kill_and_restart(kill[0], deadline)
                 kill = None
 
     def close(self) -> None:
         """End every process: those that have reported are asked to, the others are killed."""
-        for member in self.members.values():
+        self._end(self.members.values())
+        self._pipe.send(None)
+        self._registry.join(END_S)
+        self._registry.kill()
+        self._registry.join()
+        self._pipe.close()
+        self._folder.cleanup()
+
+    @staticmethod
+    def _end(members: Collection[Member]) -> None:
+        for member in members:
             if member.report is not None and member.process.is_alive():
                 member.pipe.send(None)
-        for member in self.members.values():
+        for member in members:
             if member.report is not None and member.pipe.poll(END_S):
                 try:
                     member.leftovers = member.pipe.recv()
@@ -109,12 +125,6 @@ class Cluster:
                 member.process.kill()
                 member.process.join()
             member.pipe.close()
-        self._pipe.send(None)
-        self._registry.join(END_S)
-        self._registry.kill()
-        self._registry.join()
-        self._pipe.close()
-        self._folder.cleanup()
 
     def _start(self, rank: Rank) -> None:
         ours, theirs = self._context.Pipe()
@@ -142,6 +152,9 @@ class Cluster:
         if isinstance(said, Report):
             member.report = said
             member.done = len(said.outcomes)
+            member.upcoming = member.rank.load.requests
+        elif isinstance(said, Reached):
+            member.upcoming = said.upcoming
         else:
             member.done = said
 
@@ -151,17 +164,41 @@ class Cluster:
                 raise RankDiedError(f"{member.rank.name} has ended with status "
                                f"{member.process.exitcode}")
 
-    def _kill_and_restart(self, name: str) -> None:
-        """SIGKILL, in the middle of whatever it writes; then a new process under the old name."""
-        member = self.members[name]
-        if member.process.pid is None:
-            raise UsageError(f"{name} does not run")
-        os.kill(member.process.pid, signal.SIGKILL)
-        member.process.join()
-        member.pipe.close()
-        # It takes up with the first room that no decode rank can have begun without it.
-        begun = max(m.done for m in self.members.values()) + member.rank.load.in_flight
-        self._start(replace(member.rank, first=min(begun, member.rank.load.requests)))
-        self._said(self.members[name].pipe, name)
-        self.members[name].pipe.send(True)
+    def _kill_and_restart(self, name: str, deadline: float) -> None:
+        """SIGKILL to a rank, in the middle of whatever it writes; then its server is started anew.
+
+        The other ranks of the server are not told: they notice, and end by themselves.
+        """
+        prefill = [self.members[other] for other in self._topology.prefill]
+        decode = [self.members[other] for other in self._topology.decode]
+        killed = self.members[name]
+        killed.process.kill()
+        killed.process.join()
+        killed.pipe.close()
+        for member in decode:
+            member.pipe.send(Hold())
+        survivors = [member for member in prefill if member is not killed]
+        self._hear_until(deadline, survivors, lambda member: member.report is not None)
+        self._hear_until(deadline, decode, lambda member: member.upcoming is not None)
+        self._end(survivors)
+        self.survivors.extend(survivors)
+        first = max(member.upcoming or 0 for member in decode)
+        for member in prefill:
+            self._start(replace(member.rank, first=first))
+        for member in prefill:
+            self._said(self.members[member.rank.name].pipe, member.rank.name)
+        for member in prefill:
+            self.members[member.rank.name].pipe.send(True)
+        for member in decode:
+            member.pipe.send(GoOn(first))
         self.restarts += 1
+
+    def _hear_until(self, deadline: float, members: Collection[Member],
+                    holds: Callable[[Member], bool]) -> None:
+        """Until it holds of each. Raises TimeoutError, RankDiedError."""
+        for member in members:
+            while not holds(member):
+                if not member.pipe.poll(max(0.0, deadline - monotonic())):
+                    raise TimeoutError(f"{member.rank.name} has not noticed in time that its "
+                                       f"server is down")
+                self._hear(member)

@@ -4,9 +4,9 @@ Calls to the registry wait, so they run on threads of their own, beside the sche
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic, sleep, time_ns
-from typing import Final
+from typing import Final, TypeAlias
 
 from pdproto.cli.handoff_load import Topology
 from pdproto.net.registry_client import (
@@ -15,8 +15,12 @@ from pdproto.net.registry_client import (
     RegistryClient,
     UnreachableError,
 )
-from pdproto.net.registry_wire import Address, Registration
+from pdproto.net.registry_wire import RefusedError, Registration
+from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff.timers import WAITS
+
+Endpoints: TypeAlias = Mapping[str, str]  # where each rank listens, by name
 
 SIGN_OF_LIFE_S: Final = 0.5
 RETRY_S: Final = 0.2
@@ -41,30 +45,39 @@ def registrar(registry: str, name: str, topology: Topology, endpoint: str) -> Re
 class Directory:
     """The prefill ranks that a decode rank needs, looked up again when one has been lost.
 
-    endpoints: by name; None while they are being looked for, and then nothing can be opened.
+    endpoints: by name; None while they are being looked for, and then nothing can be opened. Each
+    look-up is an answer of its own. problem: why the last one has failed.
     """
 
-    def __init__(self, registry: str, needed: Sequence[str]) -> None:
-        self.endpoints: dict[str, str] | None = None
+    def __init__(
+        self, registry: str, needed: Sequence[str],
+        *, patience_s: float = WAITS["no_sign_of_life"].seconds + SIGN_OF_LIFE_S,
+    ) -> None:
+        self.endpoints: Endpoints | None = None
+        self.problem = ""
         self._needed: Final = tuple(needed)
+        self._patience_s: Final = patience_s
         self._client: Final = RegistryClient(registry)
-        self._found: dict[str, Address] = {}
-        self._stale: set[str] = set()
+        self._stale: Final[dict[str, str]] = {}
         self._look: Final = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread: Final = threading.Thread(target=self._run, name="directory", daemon=True)
         self._look.set()
         self._thread.start()
 
-    def lost(self, name: str) -> None:
-        """A rank has gone: wait until the registry has another run of it."""
-        if self.endpoints is not None and name in self._found:
-            self._stale.add(name)
+    def lost(self, names: Collection[str], answer: Endpoints) -> None:
+        """These ranks, where that answer said they are, have gone: look for other runs of them.
+
+        Several hand-overs notice the same loss, some of them after the next look-up: what they say
+        of the answer before is not said of the new one.
+        """
+        if self.endpoints is answer and names:
+            self._stale.update((name, answer[name]) for name in names if name in answer)
             self.endpoints = None
             self._look.set()
 
     def close(self) -> None:
-        self._closing = True
+        self._closing.set()
         self._look.set()
         self._thread.join()
         self._client.close()
@@ -72,27 +85,32 @@ class Directory:
     def _run(self) -> None:
         while True:
             self._look.wait()
-            if self._closing:
+            if self._closing.is_set():
                 return
             self._look.clear()
             self._search()
 
     def _search(self) -> None:
-        while not self._closing:
+        """Until every rank is there, and those that were lost are somewhere else.
+
+        A rank that was only silent is still where it was. The registry would have struck it out by
+        the end of our patience if it were gone.
+        """
+        patient = monotonic() + self._patience_s
+        while not self._closing.is_set():
             try:
-                ranks = self._client.look_up_all().ranks
-            except (NotFoundError, UnreachableError):
-                sleep(RETRY_S)
-                continue
-            found = {f"prefill-{one.pp}-{one.tp}-{one.cp}": one.address for one in ranks}
-            stale = [name for name in self._stale if found[name] == self._found[name]]
-            if not stale:
-                self._found = found
-                self._stale.clear()
-                self.endpoints = {name: f"tcp://{found[name].rank_ip}:{found[name].rank_port}"
-                                  for name in self._needed}
-                return
-            sleep(RETRY_S)
+                found = {f"prefill-{one.pp}-{one.tp}-{one.cp}":
+                         f"tcp://{one.address.rank_ip}:{one.address.rank_port}"
+                         for one in self._client.look_up_all().ranks}
+            except (NotFoundError, UnreachableError, RefusedError, RemoteProtocolError) as error:
+                self.problem = str(error)
+            else:
+                moved = all(found[name] != where for name, where in self._stale.items())
+                if moved or monotonic() > patient:
+                    self._stale.clear()
+                    self.endpoints = {name: found[name] for name in self._needed}
+                    return
+            self._closing.wait(RETRY_S)
 
 
 def wait_for(directory: Directory, seconds: float) -> bool:

@@ -2,30 +2,29 @@
 
 The entry submits the requests and has some aborted. Every rank opens its senders as requests
 arrive, votes when their sinks are there, runs the forward and sends when they are admitted, and
-gives up or lets go only by decision.
+gives up or lets go only by decision. When the group ends, because a rank of it is gone, each rank
+gives up what it has, and stops: the server is started anew as a whole.
 """
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pdproto.cli.handoff_load import Pages, Request
+from pdproto.cli.handoff_load import Request
+from pdproto.cli.handoff_rank import POLL_S, Work
 from pdproto.net.group import Group
 from pdproto.net.group_entry import Submitted
 from pdproto.net.group_rank import Arrival, Decision
-from pdproto.net.prefill import PrefillNode
 from pdproto.net.sender import Sender
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.group import Verdict
 from pdproto.spec.handoff.poll import KVPoll
 
-if TYPE_CHECKING:
-    from pdproto.cli.handoff_ranks import Pool, Rank, Report
-
-POLL_S: Final = 0.0005
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
 
@@ -51,15 +50,15 @@ class Held:
 class GroupedSenders:
     """See above. It ends when every request has come to its end here."""
 
-    def __init__(
-        self, rank: "Rank", node: PrefillNode, pools: Pages, pool: "Pool", report: "Report"
-    ) -> None:
-        self.rank, self.node, self.pools, self.pool = rank, node, pools, pool
-        self.report: Final = report
+    def __init__(self, work: Work) -> None:
+        rank = work.rank
+        self.rank, self.node, self.report = rank, work.node, work.report
+        self.pools, self.pool = work.pools, work.pool
         self.held: Final[dict[Life, Held]] = {}
         self.arrived: Final[deque[Arrival]] = deque()
         self.closing: Final[list[Held]] = []
         self.clients: Final[dict[int, tuple[Submitted, float]]] = {}
+        self.upcoming = rank.first
         self.concluded = 0
         me = rank.topology.prefill.index(rank.name)
         self.group: Final = Group("prefill", dict(enumerate(rank.group)), me=me,
@@ -67,31 +66,35 @@ class GroupedSenders:
 
     def run(self) -> Iterator[None]:
         load = self.rank.load
-        submitted = 0
-        while self.concluded < load.requests or self.closing:
-            while (self.group.me == self.group.entry and submitted < load.requests
-                   and len(self.clients) < load.in_flight):
-                request = self.group.submit(submitted)
-                self.clients[submitted] = request, monotonic()
-                submitted += 1
-            self._serve_clients()
-            self.arrived.extend(self.group.arrivals())
-            while self.arrived and self._arrive(self.arrived[0]):
-                self.arrived.popleft()
-            for life, held in self.held.items():
-                self._look(life, held)
-            for decision in self.group.decisions():
-                self._apply(decision)
+        while self.concluded < load.requests - self.rank.first or self.closing:
+            if self.group.ended is None:
+                self._take_part()
+            else:
+                self._give_up(self.group.ended)
             self._close()
             yield
             sleep(POLL_S)
 
+    def _take_part(self) -> None:
+        if self.group.me == self.group.entry:
+            with suppress(LocalProtocolError):  # of a group that has ended just now
+                self._serve_clients()
+        self.arrived.extend(self.group.arrivals())
+        while self.arrived and self._arrive(self.arrived[0]):
+            self.arrived.popleft()
+        for life, held in self.held.items():
+            self._look(life, held)
+        for decision in self.group.decisions():
+            self._apply(decision)
+
     def _serve_clients(self) -> None:
-        """At the entry: some clients leave, the others get their answers."""
-        if self.group.me != self.group.entry:
-            return
+        """At the entry: clients come, some of them leave, the others get their answers."""
+        load = self.rank.load
+        while self.upcoming < load.requests and len(self.clients) < load.in_flight:
+            self.clients[self.upcoming] = self.group.submit(self.upcoming), monotonic()
+            self.upcoming += 1
         for room, (submitted, since) in self.clients.items():
-            if self.rank.load.request(room).left("prefill", since, monotonic()):
+            if load.request(room).left("prefill", since, monotonic()):
                 self.group.abort(submitted, "the client has left")
         for answered in self.group.answers():
             self.clients.pop(answered.life.room, None)
@@ -149,6 +152,19 @@ class GroupedSenders:
         self.report.outcomes[room] = False
         self.report.reasons[room] = decision.reason
         self.concluded += 1
+
+    def _give_up(self, why: str) -> None:
+        """The group has ended: nobody decides any more about what is here."""
+        self.report.ended = why
+        self.group.arrivals()
+        self.group.decisions()
+        self.arrived.clear()
+        for held in self.held.values():
+            if held.sender.poll() not in ENDED:
+                held.sender.abort(why)
+        self.closing.extend(self.held.values())
+        self.held.clear()
+        self.concluded = self.rank.load.requests
 
     def _close(self) -> None:
         for held in [one for one in self.closing if one.sender.poll() in ENDED]:

@@ -8,22 +8,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from pdproto.cli.handoff_load import Pages, Request
+from pdproto.cli.handoff_load import Request
+from pdproto.cli.handoff_rank import POLL_S, Work
 from pdproto.net.optimistic import OptimisticPrefill
 from pdproto.net.optimistic_record import Order, Ordered, Settings
 from pdproto.net.optimistic_record import Request as Running
-from pdproto.net.prefill import PrefillNode
 from pdproto.net.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
-
-if TYPE_CHECKING:
-    from pdproto.cli.handoff_ranks import Pool, Rank, Report
-
-POLL_S: Final = 0.0005
 
 
 @dataclass(slots=True)
@@ -46,11 +41,10 @@ class Held:
 class OptimisticSenders:
     """See above. It ends when every request has come to its end."""
 
-    def __init__(
-        self, rank: "Rank", node: PrefillNode, pools: Pages, pool: "Pool", report: "Report"
-    ) -> None:
-        load = rank.load
-        self.rank, self.node, self.pools, self.pool, self.report = rank, node, pools, pool, report
+    def __init__(self, work: Work) -> None:
+        load = work.rank.load
+        self.rank, self.node, self.report = work.rank, work.node, work.report
+        self.pools, self.pool = work.pools, work.pool
         self.prefill: Final = OptimisticPrefill(Settings(
             slots=load.in_flight, seats=max(1, load.in_flight // 2), retries=load.retries or 0))
         self.held: Final[dict[Running, Held]] = {}

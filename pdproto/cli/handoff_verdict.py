@@ -1,7 +1,7 @@
 """What became of a `pdproto handoff`: the numbers, and every claim that it must uphold."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from statistics import quantiles
 from typing import Any, Final
@@ -11,13 +11,17 @@ from rich.table import Table
 
 from pdproto.cli.handoff_cluster import Member
 from pdproto.cli.handoff_load import Load, Topology
-from pdproto.cli.handoff_ranks import Report
+from pdproto.cli.handoff_rank import Report
 
 REASONS_SHOWN: Final = 6
 
 
 class Verdict:
-    """The reports of all ranks, held against each other and against the load."""
+    """The reports of all ranks, held against each other and against the load.
+
+    restarted: ranks of a server that was started anew. survivors: its ranks before, all but the
+    one that was killed.
+    """
 
     def __init__(
         self,
@@ -27,12 +31,14 @@ class Verdict:
         *,
         seconds: float,
         restarted: frozenset[str],
+        survivors: Sequence[Member] = (),
     ) -> None:
         self.topology: Final = topology
         self.load: Final = load
         self.members: Final = members
         self.seconds: Final = seconds
         self.restarted: Final = restarted
+        self.survivors: Final = survivors
         self.reports: Final = {name: m.report or Report(name) for name, m in members.items()}
 
     @cached_property
@@ -63,13 +69,19 @@ class Verdict:
         for name in self.topology.decode:
             for room, success in self.reports[name].outcomes.items():
                 for source in self.topology.sources(name) if success else ():
-                    if self.reports[source].outcomes.get(room) is False:
+                    if any(report.outcomes.get(room) is False for report in self._of(source)):
                         yield f"room {room}: {name} has succeeded, and {source} has failed"
+
+    def _of(self, name: str) -> Iterator[Report]:
+        """What all runs of a rank have reported."""
+        yield self.reports[name]
+        yield from (m.report for m in self.survivors if m.report and m.rank.name == name)
 
     def _kept(self) -> Iterator[str]:
         """L3, L4: with no traffic everything is zero."""
-        for name, member in self.members.items():
-            left = {**self.reports[name].left, **(member.leftovers or {})}
+        for member in (*self.members.values(), *self.survivors):
+            name, report = member.rank.name, member.report or Report(member.rank.name)
+            left = {**report.left, **(member.leftovers or {})}
             for what, count in left.items():
                 if count:
                     yield f"{name} still has {count:g} {what}"

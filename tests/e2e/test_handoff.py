@@ -87,10 +87,19 @@ def test_m4_1_the_group_has_decided_every_request() -> None:
         assert not any(gauges.values())
 
 
-@pytest.mark.parametrize("options", [("--kill", "--pp", "2"), ("--optimistic", "1", "--tp", "2")])
-def test_what_needs_a_single_rank_says_so(options: tuple[str, ...]) -> None:
+@pytest.mark.slow
+def test_a_server_of_several_ranks_is_started_anew() -> None:
+    """The others of a killed rank's server notice, give everything back, and end by themselves."""
+    numbers = handoff("--requests", "60", "--abort-rate", "0", "--kill", "--pp", "2",
+                      "--in-flight", "8", "--seed", "1")
+    assert numbers["restarted"] == ["prefill-0-0-0", "prefill-1-0-0"]
+    assert any("lost connection to prefill-1-0-0" in reason for reason in numbers["reasons"])
+    assert numbers["succeeded"] > 20
+
+
+def test_what_needs_a_single_rank_says_so() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", *options],
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--optimistic", "1", "--tp", "2"],
         capture_output=True, text=True, timeout=60, check=False,
     )
     assert done.returncode == 2

@@ -1,0 +1,97 @@
+"""Where a decode rank of `pdproto handoff` finds its prefill ranks, from a registry on a socket."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pdproto.cli.handoff_directory import Directory, wait_for
+from pdproto.net.registry_app import RegistryServer
+from pdproto.net.registry_client import RegistryClient
+from pdproto.net.registry_wire import Registration
+from pdproto.runtime.wire import VERSION
+
+PATIENCE_S = 10.0
+FIRST, SECOND = "prefill-0-0-0", "prefill-1-0-0"
+
+
+@pytest.fixture
+def client() -> Iterator[RegistryClient]:
+    with RegistryServer() as server:
+        speaking = RegistryClient(f"{server.host}:{server.port}")
+        yield speaking
+        speaking.close()
+
+
+def register(client: RegistryClient, stage: int, run: int) -> None:
+    """Each run of a rank listens somewhere else."""
+    client.register(Registration(
+        attn_tp_size=1, attn_tp_rank=0, pp_size=2, pp_rank=stage, rank_ip="10.0.0.1",
+        rank_port=5000 + 10 * stage + run, incarnation=run, version=VERSION,
+    ))
+
+
+@contextmanager
+def looking(client: RegistryClient, patience_s: float = 600.0) -> Iterator[Directory]:
+    for stage in (0, 1):
+        register(client, stage, run=1)
+    directory = Directory(client.address, [FIRST, SECOND], patience_s=patience_s)
+    try:
+        assert wait_for(directory, PATIENCE_S)
+        yield directory
+    finally:
+        directory.close()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_rank_that_was_lost_is_found_where_its_next_run_is(client: RegistryClient) -> None:
+    with looking(client) as directory:
+        before = directory.endpoints
+        assert before == {FIRST: "tcp://10.0.0.1:5001", SECOND: "tcp://10.0.0.1:5011"}
+        directory.lost([FIRST], before)
+        assert directory.endpoints is None
+        time.sleep(0.5)  # two look-ups find the run that was lost
+        assert directory.endpoints is None
+        register(client, 0, run=2)
+        eventually(lambda: directory.endpoints is not None)
+        assert directory.endpoints == {**before, FIRST: "tcp://10.0.0.1:5002"}
+
+
+def test_who_notices_a_loss_late_does_not_doubt_the_next_run(client: RegistryClient) -> None:
+    """A hand-over of the run before fails after the look-up: a drill waited for ever here once."""
+    with looking(client) as directory:
+        before = directory.endpoints
+        assert before is not None
+        register(client, 0, run=2)
+        directory.lost([FIRST], before)
+        eventually(lambda: directory.endpoints is not None)
+        after = directory.endpoints
+        directory.lost([FIRST], before)
+        assert directory.endpoints is after
+        assert after == {**before, FIRST: "tcp://10.0.0.1:5002"}
+
+
+def test_who_was_only_silent_is_found_where_it_was(client: RegistryClient) -> None:
+    with looking(client, patience_s=0.3) as directory:
+        before = directory.endpoints
+        assert before is not None
+        directory.lost([SECOND], before)
+        eventually(lambda: directory.endpoints is not None)
+        assert directory.endpoints == before
+        assert directory.endpoints is not before
+
+
+def test_it_says_what_the_registry_answers(client: RegistryClient) -> None:
+    directory = Directory(client.address, [FIRST])
+    try:
+        eventually(lambda: "no rank has registered" in directory.problem)
+        assert not wait_for(directory, 0.1)
+    finally:
+        directory.close()
