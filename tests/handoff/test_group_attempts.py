@@ -5,8 +5,7 @@ from typing import Final
 import pytest
 
 from pdproto.check.checking import Settings, check
-from pdproto.check.lint import Severity, lint, small_sizes
-from pdproto.check.result import Finding, Verdict
+from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.group_attempts import BUGS, CRASHING, ONE
 from pdproto.spec.handoff.group import Rank
@@ -17,23 +16,15 @@ from pdproto.spec.language import (
     DropRow,
     OnRow,
     ReplaceProperties,
-    System,
     edited,
 )
+from tests.handoff.exploring import explored, failing, judged
 
 
-def judged(system: System, name: str, configuration: Configuration) -> Finding:
-    settings = Settings(properties=(name,))
-    (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
-    return found
-
-
-def test_everything_holds_at_the_pinned_counts() -> None:
-    found = check(SYSTEM, SYSTEM.configurations["default"], Settings(keep_going=True))
-    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
-    assert [f.name for f in found.findings if "vacuous" in f.note] == []
-    assert (found.states, found.transitions, found.depth) == (33_320, 165_870, 35)
+def test_every_row_fires_and_no_premise_is_empty() -> None:
+    found = explored(SYSTEM.name)
     assert found.rows_never_fired == ()
+    assert [f.name for f in found.findings if "vacuous" in f.note] == []
 
 
 def test_three_ranks_run_alike() -> None:
@@ -42,12 +33,7 @@ def test_three_ranks_run_alike() -> None:
     three = Configuration(sizes, symmetry=True, dead_bits=True)
     found = check(SYSTEM, three, Settings(properties=safety))
     assert found.complete
-    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
-
-
-def test_lint_finds_no_error() -> None:
-    remarks = lint(SYSTEM, small_sizes(SYSTEM))
-    assert [remark for remark in remarks if remark.severity is Severity.ERROR] == []
+    assert failing(found) == []
 
 
 TRACE_LENGTHS: Final = {

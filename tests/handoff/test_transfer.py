@@ -1,17 +1,16 @@
 """The transfer: its sizes, its verdicts, its defects, and what each of its precautions is for."""
 
-from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 
 from pdproto.check.checking import Settings, check
-from pdproto.check.lint import Severity, lint, small_sizes
-from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.handoff.ends import Write, b, c, d, h, k, kv, lease, p, target, write
 from pdproto.spec.handoff.forgetting import FORGETFUL
+from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.source import QUIESCENT
@@ -26,76 +25,7 @@ from pdproto.spec.language import (
     all_of,
     edited,
 )
-
-SYSTEMS: Final = (SYSTEM, LOSING, PATIENT, PROMPT, RESTARTED, DIRECT)
-
-
-class Counts(NamedTuple):
-    """As in `CheckResult`: with dead bits cleared, and with every property watched."""
-
-    states: int
-    transitions: int
-    depth: int
-
-
-PINNED: Final[list[tuple[System, str, Counts]]] = [
-    (SYSTEM, "default", Counts(86_866, 870_503, 32)),
-    (SYSTEM, "sources", Counts(53_422, 595_032, 27)),
-    (SYSTEM, "sinks", Counts(44_824, 457_811, 28)),
-    (SYSTEM, "pairs", Counts(65_341, 663_546, 32)),
-    (SYSTEM, "dummy", Counts(5_382, 39_177, 20)),
-    (SYSTEM, "restart", Counts(113_405, 1_133_209, 32)),
-    (SYSTEM, "stray", Counts(70_503, 640_582, 32)),
-    (SYSTEM, "no-fence", Counts(49_191, 482_564, 32)),
-    (SYSTEM, "chunks", Counts(31_117, 305_950, 33)),
-    (LOSING, "default", Counts(5_980, 41_048, 20)),
-    (LOSING, "chunks", Counts(11_016, 61_818, 22)),
-    (PATIENT, "default", Counts(3_636, 23_207, 19)),
-    (PATIENT, "no-memory", Counts(288, 1_485, 9)),
-    (PROMPT, "default", Counts(396, 1_802, 15)),
-    (PROMPT, "sources", Counts(7_645, 59_504, 25)),
-    (PROMPT, "sinks", Counts(6_019, 45_798, 26)),
-    (RESTARTED, "default", Counts(17_995, 134_998, 32)),
-    (DIRECT, "default", Counts(86_866, 870_503, 32)),
-    (DIRECT, "sources", Counts(53_422, 595_032, 27)),
-]
-
-
-@cache
-def explored(system: str, name: str) -> CheckResult:
-    """Each configuration once: several tests look at the same run."""
-    (one,) = (known for known in SYSTEMS if known.name == system)
-    return check(one, one.configurations[name], Settings(keep_going=True))
-
-
-def judged(system: System, name: str, configuration: Configuration) -> Finding:
-    settings = Settings(properties=(name,))
-    (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
-    return found
-
-
-def name_of(value: object) -> str | None:
-    match value:
-        case System():
-            return value.name
-        case Bug():
-            return value.id
-        case str():
-            return value
-    return None
-
-
-@pytest.mark.parametrize(("system", "name", "counts"), PINNED, ids=name_of)
-def test_everything_holds_at_the_pinned_counts(system: System, name: str, counts: Counts) -> None:
-    found = explored(system.name, name)
-    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
-    assert Counts(found.states, found.transitions, found.depth) == counts
-
-
-def test_every_configuration_is_pinned() -> None:
-    named = {(system.name, name) for system in SYSTEMS for name in system.configurations}
-    pinned = {(system.name, name) for system, name, _ in PINNED}
-    assert named - pinned == {(SYSTEM.name, "deep")}  # too long for a test; see below
+from tests.handoff.exploring import counts, explored, failing, judged, name_of
 
 
 def test_one_size_up_nothing_unsafe_is_reached() -> None:
@@ -103,11 +33,9 @@ def test_one_size_up_nothing_unsafe_is_reached() -> None:
     safety = tuple(claim.name for claim in SYSTEM.properties if claim.name.startswith("S"))
     found = check(SYSTEM, SYSTEM.configurations["deep"], Settings(properties=safety))
     assert found.verdict is Verdict.HOLDS
-    assert Counts(found.states, found.transitions, found.depth) == DEEP
+    assert counts(found) == PINNED[SYSTEM.name, "deep"]
     assert set(found.rows_never_fired) == {"send_more", "give_up_sending"}  # see "chunks"
 
-
-DEEP: Final = Counts(248_243, 2_692_556, 32)
 
 # Every fault but `stray`, and the dead messages kept: only so are the rows that ignore them seen.
 ALL_MESSAGES: Final = Configuration(
@@ -120,12 +48,6 @@ def test_every_row_fires_somewhere() -> None:
     silent = set(check(SYSTEM, ALL_MESSAGES, Settings(properties=("deadlock",))).rows_never_fired)
     assert silent == {"find_spoilt"}
     assert "find_spoilt" not in explored(SYSTEM.name, "stray").rows_never_fired
-
-
-@pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
-def test_lint_finds_no_error(system: System) -> None:
-    found = lint(system, small_sizes(system))
-    assert [r.message for r in found if r.severity is Severity.ERROR] == []
 
 
 def test_no_premise_is_empty_where_two_of_everything_meet() -> None:
@@ -266,7 +188,7 @@ def test_without_a_fence_nothing_is_written_directly() -> None:
 @pytest.mark.parametrize("name", FORGETFUL.configurations)
 def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
     found = check(FORGETFUL, FORGETFUL.configurations[name], Settings(keep_going=True))
-    assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
+    assert failing(found) == []
     forgetting = {"refuse_forgotten_meeting", "refuse_forgotten_address", "drain_forgotten"}
     assert not forgetting.intersection(found.rows_never_fired)
 

@@ -1,0 +1,68 @@
+"""How many states each system of the hand-over has at its named sizes, explored to the end.
+
+Counted with the reductions that a configuration asks for, and with every property watched (what a
+property reads is not swept as dead). Pinned, so that a change of the tables which changes what can
+happen is seen: tests/handoff explores each anew, and `pdproto check --table` prints them.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Counts(NamedTuple):
+    """transitions: enabled ground rows summed over all states. depth: steps to the farthest."""
+
+    states: int
+    transitions: int
+    depth: int
+
+
+# By system, as in check/load.py, and by the name of a configuration.
+PINNED: Final[Mapping[tuple[str, str], Counts]] = {
+    ("registry", "default"): Counts(80_490, 566_095, 33),
+    ("registry", "restart"): Counts(195_096, 1_370_516, 39),
+    ("registry", "lossy"): Counts(123_776, 967_048, 32),
+    ("registry", "deep"): Counts(522_432, 5_786_106, 42),
+    ("registry-prompt", "default"): Counts(24_560, 126_791, 31),
+    ("dp-rank", "default"): Counts(672, 1_527, 18),
+    ("dp-rank", "two-rooms"): Counts(120_157, 489_992, 31),
+    ("dp-rank", "alone"): Counts(13_731, 62_466, 19),
+    ("transfer", "default"): Counts(86_866, 870_503, 32),
+    ("transfer", "sources"): Counts(53_422, 595_032, 27),
+    ("transfer", "sinks"): Counts(44_824, 457_811, 28),
+    ("transfer", "pairs"): Counts(65_341, 663_546, 32),
+    ("transfer", "dummy"): Counts(5_382, 39_177, 20),
+    ("transfer", "restart"): Counts(113_405, 1_133_209, 32),
+    ("transfer", "stray"): Counts(70_503, 640_582, 32),
+    ("transfer", "no-fence"): Counts(49_191, 482_564, 32),
+    ("transfer", "chunks"): Counts(31_117, 305_950, 33),
+    ("transfer", "deep"): Counts(248_243, 2_692_556, 32),
+    ("transfer-lossy", "default"): Counts(5_980, 41_048, 20),
+    ("transfer-lossy", "chunks"): Counts(11_016, 61_818, 22),
+    ("transfer-patient", "default"): Counts(3_636, 23_207, 19),
+    ("transfer-patient", "no-memory"): Counts(288, 1_485, 9),
+    ("transfer-prompt", "default"): Counts(396, 1_802, 15),
+    ("transfer-prompt", "sources"): Counts(7_645, 59_504, 25),
+    ("transfer-prompt", "sinks"): Counts(6_019, 45_798, 26),
+    ("transfer-restart", "default"): Counts(17_995, 134_998, 32),
+    ("transfer-direct", "default"): Counts(86_866, 870_503, 32),
+    ("transfer-direct", "sources"): Counts(53_422, 595_032, 27),
+    ("agreement", "default"): Counts(17_375, 197_323, 37),
+    ("agreement", "two-slots"): Counts(8_234, 106_674, 34),
+    ("agreement", "deep"): Counts(99_682, 1_952_435, 48),
+    ("agreement-lost", "default"): Counts(7_644, 84_275, 28),
+    ("agreement-once", "default"): Counts(7_071, 56_991, 22),
+    ("optimistic", "default"): Counts(43_705, 271_608, 41),
+    ("optimistic", "slots"): Counts(58_670, 381_998, 41),
+    ("optimistic", "seats"): Counts(43_705, 274_869, 41),
+    ("optimistic-lossy", "default"): Counts(532, 2_288, 21),
+    ("optimistic-patient", "default"): Counts(532, 2_061, 21),
+    ("optimistic-one-sided", "default"): Counts(245, 956, 20),
+    ("optimistic-one-attempt", "default"): Counts(14_749, 98_088, 40),
+    ("optimistic-keeping", "default"): Counts(16_483, 119_556, 40),
+    ("optimistic-group", "default"): Counts(33_320, 165_870, 35),
+    ("optimistic-crash", "default"): Counts(682, 3_107, 20),
+    ("optimistic-crash", "lives"): Counts(42_618, 335_869, 40),
+    ("whole", "default"): Counts(6_976, 52_347, 29),
+    ("whole-pair", "deep"): Counts(471_776, 7_202_714, 44),
+}

@@ -1,0 +1,52 @@
+"""What the tests of the hand-over ask of the explorer and of lint, in few words."""
+
+from functools import cache
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.load import load
+from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.pinned import Counts
+from pdproto.spec.language import Configuration, Fairness, System
+
+
+@cache
+def explored(system: str, size: str = "default") -> CheckResult:
+    """A built-in system at a named size, to its end, once: several tests look at the same run."""
+    known = load(system)
+    return check(known, known.configurations[size], Settings(keep_going=True))
+
+
+def judged(
+    system: System, name: str, configuration: Configuration, *fairness: Fairness
+) -> Finding:
+    """What a check says of one property, when it looks at nothing else."""
+    settings = Settings(properties=(name,), fairness=fairness)
+    (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
+    return found
+
+
+def failing(found: CheckResult) -> list[str]:
+    return [finding.name for finding in found.findings if finding.verdict is not Verdict.HOLDS]
+
+
+def counts(found: CheckResult) -> Counts:
+    return Counts(found.states, found.transitions, found.depth)
+
+
+def lint_errors(system: System) -> list[str]:
+    remarks = lint(system, small_sizes(system))
+    return [remark.message for remark in remarks if remark.severity is Severity.ERROR]
+
+
+def name_of(value: object) -> str | None:
+    """How a test's parameter is called."""
+    match value:
+        case System():
+            return value.name
+        case Bug():
+            return value.id
+        case str():
+            return value
+    return None
