@@ -10,6 +10,7 @@ from pdproto.check.load import load
 from pdproto.check.questions import names
 from pdproto.cli.options import DEFAULT
 from pdproto.cli.suite import HANDOVER
+from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.properties import LIVENESS, MISSION, SAFETY, Promise
 
 HEAD: Final = """# What the hand-over promises
@@ -80,10 +81,18 @@ def _command(promise: Promise, systems: Mapping[str, list[str]]) -> str:
 
 
 def _sizes() -> list[str]:
-    lines = ["## At which sizes", "", "| system | sizes | elements | faults |", "|---|---|---|---|"]
+    lines = [
+        "## At which sizes", "",
+        "States, enabled steps and depth are what each exploration comes to, pinned in",
+        "spec/handoff/pinned.py.", "",
+        "| system | size | elements | faults | states | steps | depth |",
+        "|---|---|---|---|---:|---:|---:|",
+    ]  # fmt: skip
     for name in HANDOVER:
         for size, configuration in load(name).configurations.items():
             elements = " ".join(f"{s.__name__}={n}" for s, n in configuration.sizes.items())
             faults = ", ".join(configuration.faults) or "none"
-            lines.append(f"| `{name}` | {size} | {elements} | {faults} |")
+            pinned = PINNED.get((name, size))
+            counts = "not pinned | | " if pinned is None else " | ".join(f"{n:,}" for n in pinned)
+            lines.append(f"| `{name}` | {size} | {elements} | {faults} | {counts} |")
     return lines

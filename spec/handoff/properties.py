@@ -26,7 +26,9 @@ class Promise:
     simulator: str = ""
 
 
-_EDGES: Final = ("sending_edges", "receiving_edges", "stage_edges", "course_edges")
+_EDGES: Final = (
+    "sending_edges", "receiving_edges", "stage_edges", "course_edges", "phase_edges",
+)
 
 SAFETY: Final = (
     Promise("S1", "A write lands only in memory that is leased to its own life.", (
@@ -44,6 +46,7 @@ SAFETY: Final = (
         runtime="a frame that names another life changes no state"),
     Promise("S5", "Ranks that have applied the same decisions hold the same requests.", (
         "S5_same_decisions_same_batch", "S5_same_decisions_same_queue",
+        "no_rank_is_a_pass_ahead", "no_rank_computes_what_another_has_dropped",
         "two_ranks_run_one_request")),
     Promise("S6", "A metadata slot has at most one owner, and an owner at most one slot.", (
         "S6_slot_has_one_owner", "S6_request_has_one_slot", "S6_one_life_a_slot",
@@ -116,7 +119,7 @@ LIVENESS: Final = (
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart")),
     Promise("L7", "A dead peer is noticed.", (
-        "L7_a_sink_notices_a_crash", "L7_registrations_expire"),
+        "L7_a_sink_notices_a_crash", "a_source_notices_a_crash", "L7_registrations_expire"),
         simulator="within the heartbeat's time-out"),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),
@@ -155,7 +158,7 @@ MISSION: Final = (
     Promise("M2.5", "Other methods always register; entries and questions are cleaned up.", (
         "L3_entries_are_cleaned_up", "L3_questions_are_closed"), runtime="queries go in batches"),
     Promise("M3.1", "A sink's failure, whatever its cause, is told to every source.", (
-        "L2_a_source_hears_of_a_failure",)),
+        "L2_a_source_hears_of_a_failure", "who_is_to_hear_of_a_failure_is_told_once")),
     Promise("M3.2", "A source that is told ends the request, acknowledges, and later drains.", (
         "L2_a_source_hears_of_a_failure", "S10_drained_means_quiescent",
         "L3_every_claim_is_settled", "sending_edges")),
@@ -177,7 +180,8 @@ MISSION: Final = (
         "M4_2_failure_drains_everywhere", "M4_2_who_votes_dead_has_failed",
         "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "course_edges"),
         runtime="status 500 and the reason"),
-    Promise("M4.3", "With no traffic every queue is empty on every rank.", ("L3_no_orphan",),
+    Promise("M4.3", "With no traffic every queue is empty on every rank.", (
+        "L3_no_orphan", "a_failure_is_reported_once"),
             runtime="every gauge returns to 0; failures are counted once for each rank"),
     Promise("M4.4", "A failure releases what the request held.", (
         "M4_4_nothing_is_kept", "something_is_held")),
@@ -187,7 +191,8 @@ MISSION: Final = (
     Promise("M5.1", "Prefill may begin before bootstrap ends, which is polled chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
     Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (
-        "M5_2_attempts_in_order", "M5_2_somebody_runs_again", "M5_2_fallen_back_after_the_last",
+        "M5_2_attempts_in_order", "a_pass_is_an_attempt", "M5_2_somebody_runs_again",
+        "M5_2_fallen_back_after_the_last",
         "M5_2_somebody_falls_back", "M5_2_who_knows_its_sink_finalizes_between_chunks",
         "M5_2_a_request_waits_that_never_ran_early",
         "S8_kv_is_held_while_the_last_chunk_is_computed"),
