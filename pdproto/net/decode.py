@@ -10,6 +10,7 @@ Rule 3: pages and landing memory go back when no copy from the one into the othe
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Final
 
 from pdproto.check.layout import Indices
@@ -35,7 +36,7 @@ from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim, Receiving
 from pdproto.spec.handoff.poll import RECEIVING_POLL, SINK_IS_OVER, KVPoll
 
-LOOK_AHEAD: Final = 64  # requests that are tried for memory behind one that finds none
+LOOK_AHEAD: Final = 64  # requests that are tried for memory in one turn, and find none
 _GAUGES: Final = (
     ("num_decode_prealloc_queue_reqs", "Receivers without memory",
      (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
@@ -62,8 +63,11 @@ class DecodeNode(Node):
                          trace=trace, polls=RECEIVING_POLL)
         self.role: Final = role
         self.plane: Final = plane
-        self._generation = 0
-        self._open: Final[dict[int, Receiver]] = {}  # by generation, in the order of opening
+        self._opening: Final = Lock()
+        self._generation = 0  # the next, of any thread that opens
+        self._open: Final[set[int]] = set()  # generations
+        self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
+        self._floor = 0  # below it all are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
         self._wanting: Final[deque[Receiver]] = deque()
         self._pool: Final = Pool()
@@ -107,13 +111,14 @@ class DecodeNode(Node):
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
-        if generation is None:
-            generation = self._generation
-        self._generation = max(self._generation, generation + 1)
-        life = Life(room, self.incarnation, generation)
-        receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
-        receiver.on_released = on_released
-        self.ask(lambda: self._begin(receiver, sources))
+        with self._opening:  # lives begin in the order of their numbers, whoever opens them
+            if generation is None:
+                generation = self._generation
+            self._generation = max(self._generation, generation + 1)
+            life = Life(room, self.incarnation, generation)
+            receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
+            receiver.on_released = on_released
+            self.ask(lambda: self._begin(receiver, sources))
         return receiver
 
     # In the loop: what the application asks
@@ -121,7 +126,8 @@ class DecodeNode(Node):
     def _begin(self, receiver: Receiver, sources: Mapping[str, str]) -> None:
         self.metrics.add("handoffs_opened")
         endpoint, life = receiver.endpoint, receiver.life
-        self._open[life.generation] = receiver
+        self._open.add(life.generation)
+        self._begun.append(life.generation)
         self.lives[life] = endpoint
         self._stages[Receiving.UNKNOWN] += 1
         receiver.began = self._now
@@ -236,10 +242,8 @@ class DecodeNode(Node):
     # In the loop: what the steps ask for
 
     def on_room(self) -> None:
-        tries = min(len(self._wanting), LOOK_AHEAD)
         passed: list[Receiver] = []
-        while tries and self._wanting:
-            tries -= 1
+        while self._wanting and len(passed) < LOOK_AHEAD:
             receiver = self._wanting.popleft()
             if receiver.stage is Receiving.BOOTSTRAPPING and not self._grant(receiver):
                 passed.append(receiver)
@@ -306,13 +310,16 @@ class DecodeNode(Node):
             return
         if receiver.unverified or life in self._settling:
             return
-        del self.lives[life], self._open[life.generation]
+        del self.lives[life]
+        self._open.remove(life.generation)
+        while self._begun and self._begun[0] not in self._open:
+            self._floor = self._begun.popleft() + 1
         self._addresses.pop(life, None)
         for source in endpoint.peers:
             del self._of_peer[source][life]
 
     def floor(self) -> int:
-        return next(iter(self._open), self._generation)
+        return self._floor
 
     def _enter(self, stage: Receiving, endpoint: Endpoint, _: Indices) -> None:
         receiver: Receiver = endpoint.owner

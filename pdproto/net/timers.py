@@ -1,4 +1,9 @@
-"""Deadlines without a heap: all waits of one name last equally long, so each name is a queue."""
+"""Deadlines without a heap: all waits of one name last equally long, so each name is a queue.
+
+A repeat is an exception: each time that it is in vain the next wait is twice as long, in a queue of
+its own, so that a hundred thousand hand-overs that wait do not keep their nodes busy with repeats.
+How long a wait lasts is policy: the tables ask only that what may have been lost is said again.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -8,13 +13,15 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.timers import WAITS
 
 CANCELLED_MIN: Final = 1_024  # entries that it does not pay to clear away
+DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s, and a lost frame costs no more than that
 
 
 class Timers:
     """Which endpoint waits for what. Cancelled entries stay until they would have been due, or are
     more than those that count: so what is over is not kept for the sake of its clocks.
 
-    seconds: by name; what is given is in place of the defaults in spec/handoff/timers.py.
+    seconds: by name; what is given is in place of the defaults in spec/handoff/timers.py. Those of
+    a repeat are of its first wait.
     """
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
@@ -23,7 +30,8 @@ class Timers:
         if unknown:
             raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
         self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
-        self._queues: dict[str, deque[tuple[float, Endpoint]]] = {}  # of those ever started
+        # Of the waits ever started, by how often they have been doubled.
+        self._queues: dict[str, dict[int, deque[tuple[float, Endpoint]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
 
     def follow(self, endpoint: Endpoint, now: float) -> None:
@@ -36,6 +44,7 @@ class Timers:
             if name not in names:
                 del armed[name]
                 self._cancel(name)
+                endpoint.repeats = 0  # it waits for something else now
         for name in names:
             if name not in armed:
                 self._arm(endpoint, name, now)
@@ -43,37 +52,46 @@ class Timers:
 
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
         """The waits that have ended. One that goes on (a repeat) starts again."""
-        for name, queue in tuple(self._queues.items()):
-            for _ in range(len(queue)):
-                if not queue or queue[0][0] > now:
-                    break
-                deadline, endpoint = queue.popleft()
-                if endpoint.armed.get(name) != deadline:
-                    self._cancelled[name] -= 1
-                    continue
-                del endpoint.armed[name]
-                endpoint.timers = ()
-                yield name, endpoint
+        for name, queues in tuple(self._queues.items()):
+            for queue in tuple(queues.values()):
+                for _ in range(len(queue)):
+                    if not queue or queue[0][0] > now:
+                        break
+                    deadline, endpoint = queue.popleft()
+                    if endpoint.armed.get(name) != deadline:
+                        self._cancelled[name] -= 1
+                        continue
+                    del endpoint.armed[name]
+                    endpoint.timers = ()
+                    endpoint.repeats += WAITS[name].again
+                    yield name, endpoint
 
     def next(self) -> float | None:
         """When the first wait ends."""
-        for name, queue in self._queues.items():
-            while queue and queue[0][1].armed.get(name) != queue[0][0]:
-                queue.popleft()
-                self._cancelled[name] -= 1
-        return min((queue[0][0] for queue in self._queues.values() if queue), default=None)
+        first: float | None = None
+        for name, queues in self._queues.items():
+            for queue in queues.values():
+                while queue and queue[0][1].armed.get(name) != queue[0][0]:
+                    queue.popleft()
+                    self._cancelled[name] -= 1
+                if queue and (first is None or queue[0][0] < first):
+                    first = queue[0][0]
+        return first
 
     def _cancel(self, name: str) -> None:
         """Count one more entry that stands for nothing, and clear them away when they are many."""
-        queue = self._queues[name]
+        queues = self._queues[name]
         self._cancelled[name] += 1
-        if self._cancelled[name] > CANCELLED_MIN + len(queue) // 2:
-            kept = [(due, endpoint) for due, endpoint in queue if endpoint.armed.get(name) == due]
-            queue.clear()
-            queue.extend(kept)
+        if self._cancelled[name] > CANCELLED_MIN + sum(map(len, queues.values())) // 2:
+            for queue in queues.values():
+                kept = [(due, end) for due, end in queue if end.armed.get(name) == due]
+                queue.clear()
+                queue.extend(kept)
             self._cancelled[name] = 0
 
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
-        deadline = now + self.seconds[name]
+        doublings = min(endpoint.repeats, DOUBLINGS_MAX) if WAITS[name].again else 0
+        deadline = now + self.seconds[name] * (1 << doublings)
         endpoint.armed[name] = deadline
-        self._queues.setdefault(name, deque()).append((deadline, endpoint))
+        queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
+        queue.append((deadline, endpoint))

@@ -14,10 +14,11 @@ class Endpoint:
 
     life: None at a source that nobody has met yet. peers: the nodes at the other end, in the order
     in which the automaton counts them. owner: what the shell keeps beside it. armed: the timers
-    that run, with their deadlines; the shell's. traced: what the trace has said of it (trace.py).
+    that run, with their deadlines, and repeats: how often one of them has been in vain in a row; the
+    shell's. traced: what the trace has said of it (trace.py).
     """
 
-    __slots__ = ("armed", "automaton", "life", "owner", "peers", "state", "timers",
+    __slots__ = ("armed", "automaton", "life", "owner", "peers", "repeats", "state", "timers",
                  "traced")
 
     def __init__(
@@ -30,6 +31,7 @@ class Endpoint:
         self.owner = owner
         self.timers: tuple[str, ...] = ()
         self.armed: dict[str, float] = {}
+        self.repeats = 0
         self.traced: Any = None
 
     def take(self, event: Event) -> Step:

@@ -1,15 +1,18 @@
 """Two kinds of node hand lives over, over real sockets: what applications see of it."""
 
 import random
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from pdproto.net.plane import Outcome
 from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
+from pdproto.net.shell import Link
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.net.planes import ENDED, Cluster, cluster, idle, polls, published, until
 
@@ -243,6 +246,47 @@ def test_requests_wait_for_memory() -> None:
         receivers[0].close()
         receivers[2].close()
         nodes.settled()
+
+
+def test_memory_is_given_at_once() -> None:
+    """To all that ask for it, however many come in one turn: nobody waits for a clock."""
+    never = {"no_news": 600.0, "no_bytes": 600.0}
+    with cluster(link=Link(sign_of_life_s=600.0, silent_s=1_200.0), waits=never) as nodes:
+        senders = [sender for room in range(500) for sender in nodes.senders(room)]
+        published(r for room in range(500) for r in nodes.receivers(room))
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+
+
+def test_who_finds_no_memory_does_not_hold_up_who_does(pair: Cluster) -> None:
+    """A request that is too large for what is free lets smaller ones pass."""
+    lease, free = pair.landing.lease, 2
+
+    def small_only(life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+        return lease(life, pages) if sum(pages.values()) <= free else None
+
+    pair.landing.lease = small_only  # type: ignore[method-assign]
+    large = published(pair.receivers(1), 3)
+    small = published(pair.receivers(2), 2)
+    until(polls(small, KVPoll.WAITING_FOR_INPUT))
+    assert polls(large, KVPoll.BOOTSTRAPPING)()
+    free = 3
+    until(polls(large, KVPoll.WAITING_FOR_INPUT))
+
+
+def test_a_life_that_is_about_to_begin_is_not_forgotten(pair: Cluster) -> None:
+    """The floor that a sink tells of never passes a life that its loop has yet to begin."""
+    decode = pair.decodes[0]
+    (first,) = pair.receivers(1)
+    first.abort()
+    until(lambda: decode.floor() == 1)
+    held, told = threading.Event(), []
+    decode.ask(lambda: told.append(held.wait(30)))
+    (second,) = published(pair.receivers(2))
+    assert decode.floor() == second.life.generation
+    held.set()
+    (sender,) = pair.senders(2)
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    assert told == [True]
 
 
 def test_pages_and_slots_have_one_owner(pair: Cluster) -> None:
