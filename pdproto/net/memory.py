@@ -60,9 +60,14 @@ class Memory:
         return [life for life in lives if not self.settle(life)]
 
     def settle(self, life: Life | None) -> bool:
-        """Drop the life if its sinks are gone, and the source is done with it."""
-        if life is None or life not in self._ended:
+        """Drop the life if its sinks are gone, and the source is done with it.
+
+        A floor may have passed it while a write of it was under way: then it is dropped here too.
+        """
+        if life is None:
             return False
+        if life not in self._ended:
+            return self._settle_passed(life)
         endpoint = self._lives[life]
         if not endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
             return False
@@ -72,6 +77,18 @@ class Memory:
     def drop(self, life: Life) -> None:
         """Forget a life whose sinks are gone."""
         del self._ended[life], self._lives[life]
+
+    def _settle_passed(self, life: Life) -> bool:
+        """Drop a life that lies below the floors of all its sinks, if the source is done with it.
+        """
+        generations = self._generations.get(life.incarnation, {})
+        kept = generations.get(life.generation, [])
+        if life not in kept or not self._drop(life, self._floors.get(life.incarnation, {})):
+            return False
+        kept.remove(life)
+        if not kept:
+            del generations[life.generation]
+        return True
 
     def _drop(self, life: Life, floors: dict[str, int]) -> bool:
         endpoint = self._lives[life]
