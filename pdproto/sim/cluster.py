@@ -1,0 +1,337 @@
+"""One run: a plan carried out, watched at every step, and judged at its end.
+
+    outcome = simulate(planned(7, Shape(requests=200, faults=(Kind.CRASH,)), Random), Random)
+    outcome.violation        # None, or what was broken, when, and by which hand-over
+
+Rule 1: the seed decides. Nothing here asks a clock, a hash or the order of a set.
+Rule 2: the run ends at the first violation; otherwise when everything has been given back, or when
+        the waits of the tables must have ended and it has not been.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, Final, TypeAlias
+
+from pdproto.runtime.trace import Target, Trace
+from pdproto.sim.agenda import Agenda
+from pdproto.sim.chance import Seeded, Stream
+from pdproto.sim.decode import DecodeServer
+from pdproto.sim.fabric import Fabric, Pages, SimulatedSink, SimulatedSource
+from pdproto.sim.host import Host, SimulatedDecode, SimulatedPrefill
+from pdproto.sim.network import Network
+from pdproto.sim.outcome import (
+    DRAINED,
+    ENDS,
+    PEERS,
+    SHIPPED,
+    STEADY,
+    Outcome,
+    Roles,
+    Violation,
+)
+from pdproto.sim.plan import NETWORK, Fault, Kind, Plan, Request
+from pdproto.sim.prefill import PrefillServer, Rank
+from pdproto.sim.watch import Recorder, Watch, Witness
+
+SETTLE_S: Final = 120.0  # after the last arrival and fault: longer than all waits in a row
+LOOK_S: Final = 0.5  # how often it is asked whether everything is over
+
+Server: TypeAlias = PrefillServer | DecodeServer
+
+
+class _ViolatedError(Exception):
+    """Ends a run at once."""
+
+
+class Cluster:
+    """A run under way. targets: opens a trace for a process of this name, if traces are kept."""
+
+    def __init__(
+        self, plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
+        targets: Callable[[str], Target] | None = None, recorder: Recorder | None = None,
+    ) -> None:
+        self.plan: Final = plan
+        self.agenda: Final = Agenda()
+        self.outcome: Final = Outcome(plan)
+        self.network: Final = Network(self.agenda, plan.shape.latency_s, self._stream)
+        self.fabric: Final = Fabric(self.agenda, plan.shape, self._blame)
+        self.servers: Final[dict[str, Server]] = {}
+        self._seeded: Final = seeded
+        self._roles: Final = roles
+        self._targets: Final = targets
+        self._recorder: Final = recorder
+        self._traces: Final[dict[str, FailingTarget]] = {}
+        self._engines: Final[dict[str, SimulatedSource]] = {}
+        self._deaths: Final[dict[str, int]] = {}
+        self._missing: Final[dict[tuple[str, int], None]] = {
+            (side, request.room): None
+            for request in plan.requests for side in ("prefill", "decode")}
+        self._watch: Final = Watch(
+            {request.room: request for request in plan.requests}, self._sources,
+            (roles.source.table, roles.sink.table), lambda: self.agenda.now, self._blame)
+
+    def run(self) -> Outcome:
+        """Carry the plan out."""
+        try:
+            self._begin()
+            deadline = self.plan.ends + SETTLE_S
+            self.agenda.run(self.plan.ends)
+            while self.agenda.now < deadline and self._missing:
+                self.agenda.run(self.agenda.now + LOOK_S)
+            while self.agenda.now < deadline and self._held():
+                self.agenda.run(self.agenda.now + LOOK_S)
+            self._judge()
+        except _ViolatedError:
+            pass
+        finally:
+            self._close()
+        return self._counted()
+
+    # How it begins
+
+    def _begin(self) -> None:
+        for name in self.plan.servers(lambda request: request.prefill):
+            self._start_prefill(name)
+        for name in self.plan.servers(lambda request: request.decode):
+            self._start_decode(name)
+        for request in self.plan.requests:
+            self.agenda.at(request.prefill_at, self._arrive, "prefill", request)
+            self.agenda.at(request.decode_at, self._arrive, "decode", request)
+        for fault in self.plan.faults:
+            self.agenda.at(fault.at, self._break, fault)
+            self.agenda.at(fault.until, self._mend, fault)
+
+    def _host(self, name: str, server: str) -> Host:
+        """A process of this name, the next after those that have died."""
+        number = self._deaths.get(server, 0)
+        # Names differ, and so do the processes of one name: no two have the same incarnation.
+        incarnation = (1 + number) * 1_000_000 + (int(server[1:]) + 1) * 100 + len(server)
+        host = Host(self.agenda, self.network, name, server, incarnation, self.plan.shape.turn_s)
+        host.turn_failed = self._turn_failed
+        self.network.processes[name] = host
+        return host
+
+    def _witness(self, host: Host) -> Witness:
+        trace = None
+        if self._targets is not None:
+            process = f"{host.name}-{self._deaths.get(host.server, 0)}"
+            target = self._traces[host.name] = FailingTarget(self._targets(process))
+            trace = Trace(host.name, target)
+        return Witness(host.name, self._watch, trace, self._recorder)
+
+    def _start_prefill(self, name: str) -> None:
+        shape = self.plan.shape
+        server = PrefillServer(name, self.agenda, shape, Pages(shape.pages),
+                               partial(self._ended, "prefill"))
+        for rank in _ranks(name, shape.pp):
+            host = self._host(rank, name)
+            engine = SimulatedSource(host, self.fabric, server.pages, self._of(host, "engine"))
+            node = SimulatedPrefill(host, self._link(), engine, waits=shape.waits,
+                                    trace=self._witness(host), role=self._roles.source)
+            server.ranks.append(Rank(host, node, engine))
+            self._engines[rank] = engine
+        self.servers[name] = server
+
+    def _start_decode(self, name: str) -> None:
+        shape = self.plan.shape
+        server = DecodeServer(name, self.agenda, Pages(shape.pages), shape.slots,
+                              addresses=self._addresses, blame=self._blame,
+                              ended=partial(self._ended, "decode"))
+        host = self._host(name, name)
+        engine = SimulatedSink(host, self.fabric, server.pages, self._of(host, "engine"),
+                               self._engines)
+        server.run(host, SimulatedDecode(host, self._link(), engine, waits=shape.waits,
+                                         trace=self._witness(host), role=self._roles.sink), engine)
+        self.servers[name] = server
+
+    def _link(self) -> dict[str, Any]:
+        shape = self.plan.shape
+        return {"sign_of_life_s": shape.sign_of_life_s, "silent_s": shape.silent_s}
+
+    def _stream(self, name: str) -> Stream:
+        return Stream(self._seeded, f"{self.plan.seed}/{name}")
+
+    def _of(self, host: Host, name: str) -> Stream:
+        return self._stream(f"{host.name}/{host.incarnation}/{name}")
+
+    def _sources(self, request: Request) -> tuple[str, ...]:
+        return _ranks(request.prefill, self.plan.shape.pp)
+
+    def _addresses(self, request: Request) -> dict[str, str]:
+        return {name: name for name in self._sources(request)}
+
+    # How it goes on
+
+    def _arrive(self, side: str, request: Request) -> None:
+        server = self.servers[request.prefill if side == "prefill" else request.decode]
+        if server.dead:
+            self._ended(side, request, False)  # the client is told that nobody is there
+            return
+        server.arrive(request)
+        if request.aborted is not None and request.aborted[0] == side:
+            self.agenda.after(request.aborted[1], self._abort, server, request.room)
+
+    def _abort(self, server: Server, room: int) -> None:
+        if not server.dead:
+            server.abort(room)
+
+    def _ended(self, side: str, request: Request, success: bool) -> None:
+        del self._missing[side, request.room]
+        if side == "decode":
+            self.outcome.succeeded += success
+            self.outcome.failed += not success
+
+    def _break(self, fault: Fault) -> None:
+        """A fault begins."""
+        match fault.kind:
+            case Kind.CRASH:
+                self._crash(fault.server)
+            case Kind.PAUSE | Kind.JUMP | Kind.SLOW:
+                for host in self._hosts(fault):
+                    host.paused = fault.kind is Kind.PAUSE or host.paused
+                    host.skew += fault.amount * (fault.kind is Kind.JUMP)
+                    host.turn_s *= fault.amount if fault.kind is Kind.SLOW else 1.0
+                    host.wake()
+            case Kind.DISK:
+                for host in self._hosts(fault):
+                    if host.name in self._traces:
+                        self._traces[host.name].full = True
+            case Kind.HANG | Kind.ERROR:
+                self.fabric.active.append(fault)
+            case _:
+                self.network.active.append(fault)
+
+    def _mend(self, fault: Fault) -> None:
+        """A fault is over."""
+        match fault.kind:
+            case Kind.CRASH:
+                self._restart(fault.server)
+            case Kind.PAUSE:
+                for host in self._hosts(fault):
+                    host.resume()
+            case Kind.SLOW:
+                for host in self._hosts(fault):
+                    host.turn_s = self.plan.shape.turn_s
+            case Kind.HANG | Kind.ERROR:
+                self.fabric.active.remove(fault)
+            case kind if kind in NETWORK:
+                self.network.active.remove(fault)
+            case _:
+                pass
+
+    def _hosts(self, fault: Fault) -> list[Host]:
+        """The living processes that the fault is about."""
+        server = self.servers.get(fault.server)
+        return [] if server is None or server.dead else server.hosts
+
+    def _crash(self, name: str) -> None:
+        server = self.servers.get(name)
+        if server is None or server.dead:
+            return
+        for host in server.hosts:
+            host.dead = True
+            del self.network.processes[host.name]
+            self._watch.die(host.name)
+        self._deaths[name] = self._deaths.get(name, 0) + 1
+        server.die()
+        self._close_server(server)
+
+    def _restart(self, name: str) -> None:
+        server = self.servers.get(name)
+        if isinstance(server, PrefillServer) and server.dead:
+            self._start_prefill(name)
+        elif isinstance(server, DecodeServer) and server.dead:
+            self._start_decode(name)
+
+    # How it ends
+
+    def _blame(self, name: str, about: str, room: int) -> None:
+        """Note the first violation, and end the run."""
+        if self.outcome.violation is None:
+            self.outcome.violation = Violation(name, about, self.agenda.now, room)
+        raise _ViolatedError
+
+    def _turn_failed(self, host: Host, error: Exception) -> None:
+        if isinstance(error, _ViolatedError):
+            raise error
+        self._blame(STEADY, f"{host.name}: {type(error).__name__}: {error}", -1)
+
+    def _living(self) -> list[Server]:
+        return [server for server in self.servers.values() if not server.dead]
+
+    def _held(self) -> str:
+        """What is not given back: a gauge, a page, a slot, a landing chunk; "" if all is."""
+        for server in self._living():
+            for node in server.nodes:
+                for gauge, value in node.metrics.read().items():
+                    if gauge.startswith("num_") and value:
+                        return f"{node.name}: {gauge} is {value:g}"
+            held = server.held()
+            if held:
+                return f"{server.name}: {held}"
+        return ""
+
+    def _judge(self) -> None:
+        crashes = any(fault.kind is Kind.CRASH for fault in self.plan.faults)
+        for node in [node for server in self._living() for node in server.nodes]:
+            counted = node.metrics.read()
+            # Who speaks to a successor as to the process before it is not understood there.
+            malformed = 0.0 if crashes else counted["malformed_frames"]
+            if counted["refused_frames"] or malformed:
+                self._blame(PEERS, f"{node.name} has refused {counted['refused_frames']:g} "
+                            f"messages and {malformed:g} batches", -1)
+            if node.mistakes:
+                self._blame(STEADY, f"{node.name}: {node.mistakes} calls that the tables refuse",
+                            -1)
+        if self._missing:
+            side, room = next(iter(self._missing))
+            self._blame(ENDS, f"room {room} has not ended at {side}, {SETTLE_S:g} s after all "
+                        f"faults; {len(self._missing)} in all", room)
+        held = self._held()
+        if held:
+            self._blame(DRAINED, f"{held}, {SETTLE_S:g} s after all faults", -1)
+
+    def _counted(self) -> Outcome:
+        outcome = self.outcome
+        outcome.seconds = self.agenda.now
+        outcome.steps = self._watch.steps
+        outcome.batches, outcome.lost = self.network.sent, self.network.lost
+        outcome.landed = self.fabric.landed
+        return outcome
+
+    def _close(self) -> None:
+        for server in self._living():
+            self._close_server(server)
+
+    def _close_server(self, server: Server) -> None:
+        for node in server.nodes:
+            for name, value in node.metrics.read().items():
+                if not name.startswith("num_"):
+                    self.outcome.counted[name] = self.outcome.counted.get(name, 0.0) + value
+            node.close()
+
+
+class FailingTarget:
+    """Where a trace goes until the disk is full."""
+
+    def __init__(self, target: Target) -> None:
+        self.full = False
+        self._target: Final = target
+
+    def write(self, data: bytes) -> object:
+        if self.full:
+            raise OSError("no space left on device")
+        return self._target.write(data)
+
+
+@cache
+def _ranks(server: str, pp: int) -> tuple[str, ...]:
+    return tuple(f"{server}.{stage}" for stage in range(pp))
+
+
+def simulate(
+    plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
+    targets: Callable[[str], Target] | None = None, recorder: Recorder | None = None,
+) -> Outcome:
+    """Carry the plan out. The same plan has the same outcome, and the same traces byte by byte."""
+    return Cluster(plan, seeded, roles=roles, targets=targets, recorder=recorder).run()

@@ -1,0 +1,133 @@
+"""A simulated decode server: a queue, a pool of pages, metadata slots, and one rank's node.
+
+A request gets pages and a slot in the order in which requests come, publishes them, generates for
+as long as the plan says, and gives them back.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pdproto.net.receiver import Receiver
+from pdproto.sim.agenda import Agenda
+from pdproto.sim.fabric import COMPLETE, Blame, Pages, SimulatedSink
+from pdproto.sim.host import Host, SimulatedDecode
+from pdproto.sim.plan import Request
+from pdproto.spec.handoff.poll import KVPoll
+
+Addresses = Callable[[Request], Mapping[str, str]]  # where a request's prefill ranks listen
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request at a decode server."""
+
+    request: Request
+    receiver: Receiver
+    pages: tuple[int, ...] = ()
+    slot: int | None = None
+    generating: bool = False
+    released: bool = False
+
+
+class DecodeServer:
+    """One server from its start to its death. ended: is told of every request that is over."""
+
+    def __init__(
+        self, name: str, agenda: Agenda, pages: Pages, slots: int, *, addresses: Addresses,
+        blame: Blame, ended: Callable[[Request, bool], None],
+    ) -> None:
+        self.name: Final = name
+        self.pages: Final = pages
+        self.slots: Final = list(range(slots - 1, -1, -1))
+        self.jobs: Final[dict[int, Job]] = {}
+        self._slot_count: Final = slots
+        self.dead = False
+        self._agenda: Final = agenda
+        self._addresses: Final = addresses
+        self._blame: Final = blame
+        self._ended: Final = ended
+        self._queue: Final[deque[Job]] = deque()
+
+    def run(self, host: Host, node: SimulatedDecode, engine: SimulatedSink) -> None:
+        """The rank that this server has."""
+        self.host, self.node, self.engine = host, node, engine
+
+    @property
+    def hosts(self) -> list[Host]:
+        return [self.host]
+
+    @property
+    def nodes(self) -> list[SimulatedDecode]:
+        return [self.node]
+
+    def held(self) -> str:
+        """What has not been given back, in words; "" if everything has."""
+        held = {"pages": len(self.pages.owner), "landing chunks": self.engine.leased,
+                "slots": self._slot_count - len(self.slots)}
+        return next((f"{count} {what}" for what, count in held.items() if count), "")
+
+    def arrive(self, request: Request) -> None:
+        """A client's request has come."""
+        receiver = self.node.open(request.room, self._addresses(request))
+        job = self.jobs[request.room] = Job(request, receiver)
+        receiver.on_released = partial(self._released, job)
+        receiver.watchers = (partial(self._stepped, job),)
+        self._agenda.after(request.allocation_s, self._allocate, job)
+
+    def abort(self, room: int) -> None:
+        """The client has left."""
+        job = self.jobs.get(room)
+        if job is not None:
+            job.receiver.abort("the client has left")
+
+    def die(self) -> None:
+        """Nothing more happens here. What was here has ended, as far as anybody can tell."""
+        self.dead = True
+        for job in list(self.jobs.values()):
+            self._ended(job.request, False)
+
+    def _allocate(self, job: Job) -> None:
+        self._queue.append(job)
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give the first requests in line their pages and slots, as far as they go."""
+        while self._queue and not self.dead:
+            job = self._queue[0]
+            if not job.released and job.receiver.stands is not KVPoll.FAILED:
+                if not self.slots:
+                    return
+                pages = self.pages.take(job.request.pages, job.request.room)
+                if pages is None:
+                    return
+                job.pages, job.slot = pages, self.slots.pop()
+                job.receiver.publish(pages, job.slot)
+            self._queue.popleft()
+
+    def _stepped(self, job: Job) -> None:
+        if self.dead or job.generating or job.receiver.stands is not KVPoll.SUCCESS:
+            return
+        job.generating = True
+        receiver = job.receiver
+        if not self.engine.complete(receiver.life, receiver.endpoint.peers, job.pages):
+            self._blame(COMPLETE, f"{receiver.life} has succeeded, and its pages hold other bytes",
+                        job.request.room)
+        self._agenda.after(job.request.generates_s, self._generated, job)
+
+    def _generated(self, job: Job) -> None:
+        if not self.dead:
+            job.receiver.close()
+
+    def _released(self, job: Job) -> None:
+        if job.released:
+            raise AssertionError(f"{job.receiver.life} gives its memory back twice")
+        job.released = True
+        self.pages.give(job.pages)
+        if job.slot is not None:
+            self.slots.append(job.slot)
+        del self.jobs[job.request.room]
+        self._ended(job.request, job.generating)
+        self._admit()

@@ -1,0 +1,298 @@
+"""The engines of a simulated cluster, and a model of all memory that they read and write.
+
+A write lands where it was told to, whoever has that memory by then: nothing here protects anybody
+but a fence that is up. So what the protocol gets wrong is seen, and blamed on the property that it
+breaks.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pdproto.net.plane import Fenced, Idle, Outcome, Verified
+from pdproto.runtime.wire import Life
+from pdproto.sim.agenda import Agenda
+from pdproto.sim.chance import Stream
+from pdproto.sim.host import Host
+from pdproto.sim.plan import Fault, Kind, Shape
+
+HANGS_S: Final = (5.0, 60.0)
+ERROR_S: Final = (0.0, 10.0)  # between the report of an error and the bytes
+ROOM: Final = 64  # writes under way at a source
+COPY_S: Final = 0.0001  # a page
+
+WRITE: Final = "S1_no_write_into_anothers_memory"
+SOURCE_PAGES: Final = "S8_source_pages_are_held"
+ONE_LIFE_A_PAGE: Final = "S1_one_life_a_page"
+COMPLETE: Final = "S2_complete_when_committed"
+
+# The property that is broken, what happened, and in which room.
+Blame = Callable[[str, str, int], None]
+Part = tuple[Life, str, int]  # whose bytes a landing chunk's part holds, and of how many pages
+
+
+class Pages:
+    """A server's pool of pages. The page that was given back last goes first."""
+
+    def __init__(self, count: int) -> None:
+        self._free: Final = list(range(count - 1, -1, -1))
+        self.owner: Final[dict[int, int]] = {}  # the room, by page
+
+    def take(self, count: int, room: int) -> tuple[int, ...] | None:
+        """So many pages for the room, or None while there are not as many."""
+        if count > len(self._free):
+            return None
+        pages = tuple(self._free.pop() for _ in range(count))
+        self.owner.update(dict.fromkeys(pages, room))
+        return pages
+
+    def give(self, pages: Iterable[int]) -> None:
+        for page in pages:
+            del self.owner[page]
+            self._free.append(page)
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """A write under way."""
+
+    number: int
+    life: Life
+    source: str
+    address: bytes
+    chunk: int
+    pages: Sequence[int]
+    ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Landing:
+    """A chunk of landing memory: whose it is, and what it holds."""
+
+    sink: "SimulatedSink"
+    writer: tuple[Life, str] | None = None
+    parts: dict[int, Part] = field(default_factory=dict)
+
+
+class Fabric:
+    """All landing memory by address, and what is under way to it."""
+
+    def __init__(self, agenda: Agenda, shape: Shape, blame: Blame) -> None:
+        self.agenda: Final = agenda
+        self.shape: Final = shape
+        self.blame: Final = blame
+        self.active: Final[list[Fault]] = []
+        self.landings: Final[dict[bytes, Landing]] = {}
+        # For good: what a dead process had begun may arrive long after its chunk is another's.
+        self.fenced: Final[set[tuple[Life, str]]] = set()
+        self.landed = 0
+
+    def land(self, write: Write) -> Outcome:
+        """The bytes arrive. Returns what the writer is told."""
+        landing = self.landings.get(write.address)
+        writer = write.life, write.source
+        if landing is None or landing.sink.host.dead or writer in self.fenced:
+            return Outcome.REFUSED
+        self.landed += 1
+        if landing.writer != writer:
+            owner = "nobody" if landing.writer is None else f"{landing.writer[0]}"
+            self.blame(WRITE, f"a write of {write.source} for {write.life} lands in memory of "
+                       f"{owner}", write.life.room)
+        landing.parts[write.chunk] = write.life, write.source, len(write.pages)
+        return Outcome.LANDED
+
+
+class SimulatedSource:
+    """A prefill rank's engine. pages: the server's pool, from which it reads."""
+
+    def __init__(self, host: Host, fabric: Fabric, pages: Pages, stream: Stream) -> None:
+        self.host: Final = host
+        self.fabric: Final = fabric
+        self.pages: Final = pages
+        self._stream: Final = stream
+        self._under_way: Final[dict[int, Write]] = {}
+        self._ended: Final[deque[tuple[int, Outcome]]] = deque()
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._under_way) < ROOM
+
+    def post(
+        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
+    ) -> None:
+        write = Write(number, life, self.host.name, address, len(chunks) - 1, chunks[-1])
+        self._under_way[number] = write
+        seconds = self._stream.delay(self.fabric.shape.write_s)
+        for fault in self.fabric.active:
+            if fault.kind is Kind.HANG and self._stream.strikes(fault.amount):
+                seconds += self._stream.between(*HANGS_S)
+            elif fault.kind is Kind.ERROR and self._stream.strikes(fault.amount):
+                self.host.agenda.after(seconds, self._give_up, write)
+                seconds += self._stream.between(*ERROR_S)
+        self.host.agenda.after(seconds, self._end, write)
+
+    def fence(self, life: Life) -> None:
+        """The sink keeps this life's writes out from now on: they end."""
+        for write in list(self._under_way.values()):
+            if write.life == life:
+                self._end(write)
+
+    def _end(self, write: Write) -> None:
+        if write.ended:
+            return
+        write.ended = True
+        if not self.host.dead:
+            self._check_source(write)
+        outcome = self.fabric.land(write)
+        if not self.host.dead:
+            del self._under_way[write.number]
+            self._report(write, outcome)
+
+    def _check_source(self, write: Write) -> None:
+        if (write.life, write.source) in self.fabric.fenced:
+            return
+        for page in write.pages:
+            if self.pages.owner.get(page) != write.life.room:
+                self.fabric.blame(SOURCE_PAGES, f"{write.source} sends page {page} for "
+                                  f"{write.life} when it belongs to room "
+                                  f"{self.pages.owner.get(page)}", write.life.room)
+
+    def _give_up(self, write: Write) -> None:
+        if not write.ended and not self.host.dead:
+            self._report(write, Outcome.ERROR)
+
+    def _report(self, write: Write, outcome: Outcome) -> None:
+        self._ended.append((write.number, outcome))
+        self._wake()
+
+    def outcomes(self) -> Iterable[tuple[int, Outcome]]:
+        while self._ended:
+            yield self._ended.popleft()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    @property
+    def idle(self) -> bool:
+        return not self._under_way
+
+
+class SimulatedSink:
+    """A decode rank's engine, with one worker that copies in the order in which it is asked.
+
+    pages: the server's pool. sources: the engines that write here, by name, to be told of fences.
+    """
+
+    def __init__(
+        self, host: Host, fabric: Fabric, pages: Pages, stream: Stream,
+        sources: Mapping[str, SimulatedSource],
+    ) -> None:
+        self.host: Final = host
+        self.fabric: Final = fabric
+        self.pages: Final = pages
+        self.sources: Final = sources
+        self._stream: Final = stream
+        count = fabric.shape.landings
+        self._free: Final = [
+            f"{host.name}/{host.incarnation}/{i}".encode() for i in range(count - 1, -1, -1)]
+        fabric.landings.update({address: Landing(self) for address in self._free})
+        self._leases: Final[dict[Life, dict[str, bytes]]] = {}
+        self._copied: Final[dict[tuple[str, int], Life]] = {}  # by source and page
+        self._settled: Final[set[Life]] = set()
+        self._free_at = 0.0
+        self._reports: Final[deque[Verified | Fenced | Idle]] = deque()
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+        if len(pages) > len(self._free):
+            return None
+        addresses = {source: self._free.pop() for source in pages}
+        for source, address in addresses.items():
+            landing = self.fabric.landings[address]
+            if landing.writer is not None:
+                raise AssertionError(f"{address!r} is free, and belongs to {landing.writer}")
+            landing.writer = life, source
+            landing.parts.clear()
+        self._leases[life] = addresses
+        return addresses
+
+    def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        self._work(COPY_S * len(pages), self._verify, life, source, chunks, pages)
+
+    def settle(self, life: Life) -> None:
+        self._settled.add(life)
+        self._work(0.0, self._settle, life)
+
+    def release(self, life: Life) -> None:
+        self._work(0.0, self._release, self._leases.pop(life))
+
+    def fence(self, life: Life, source: str) -> None:
+        seconds = self._stream.delay(self.fabric.shape.fence_s)
+        self.host.agenda.after(seconds, self._fence, life, source)
+
+    def reports(self) -> Iterable[Verified | Fenced | Idle]:
+        while self._reports:
+            yield self._reports.popleft()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    @property
+    def leased(self) -> int:
+        """Chunks of landing memory that are not free."""
+        return self.fabric.shape.landings - len(self._free)
+
+    def complete(self, life: Life, sources: Iterable[str], pages: Sequence[int]) -> bool:
+        """Whether these pages hold every source's bytes of this life."""
+        return all(self._copied.get((source, page)) == life for source in sources for page in pages)
+
+    def _work(self, seconds: float, do: Callable[..., None], *arguments: object) -> None:
+        """After all that the worker has been asked for before."""
+        self._free_at = max(self._free_at, self.host.agenda.now) + seconds
+        self.host.agenda.at(self._free_at, do, *arguments)
+
+    def _verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        clean = life not in self._settled and life in self._leases
+        if clean:
+            landing = self.fabric.landings[self._leases[life][source]]
+            clean = all(landing.parts.get(i) == (life, source, count)
+                        for i, count in enumerate(chunks))
+        if clean:
+            for page in pages:
+                if self.pages.owner.get(page) != life.room and not self.host.dead:
+                    self.fabric.blame(ONE_LIFE_A_PAGE, f"{life} is copied into page {page} of room "
+                                      f"{self.pages.owner.get(page)}", life.room)
+                self._copied[source, page] = life
+        self._report(Verified(life, source, clean))
+
+    def _settle(self, life: Life) -> None:
+        self._settled.discard(life)
+        self._report(Idle(life))
+
+    def _release(self, addresses: Mapping[str, bytes]) -> None:
+        for address in addresses.values():
+            landing = self.fabric.landings[address]
+            landing.writer = None
+            self._free.append(address)
+        self._wake()
+
+    def _fence(self, life: Life, source: str) -> None:
+        if self.host.dead:
+            return
+        self.fabric.fenced.add((life, source))
+        if source in self.sources:
+            self.sources[source].fence(life)
+        self._report(Fenced(life, source))
+
+    def _report(self, report: Verified | Fenced | Idle) -> None:
+        if not self.host.dead:
+            self._reports.append(report)
+            self._wake()

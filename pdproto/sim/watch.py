@@ -1,0 +1,345 @@
+"""Safety, looked at after every step, on what the step has touched.
+
+The ends of one life, wherever they run, are put together into the state that the explorer would
+have of it: an instance of the transfer with this life's sources, its sink and its chunks. Every
+safety property of the tables is then looked for in that state by the explorer's own patterns.
+States come again and again, so what has been judged once is one look-up.
+
+Rule 1: an end adds the cells that its own machine owns; a life counts as one at each end.
+Rule 2: a process that dies takes its ends with it: they are *gone*, as in the tables, and what its
+        successor does under their name is not counted as theirs.
+Rule 3: what speaks of two lives at once (a page has one owner) is seen by the fabric.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pdproto.check.grounding import Ground
+from pdproto.check.layout import Cell, Indices, cell_name, value_name
+from pdproto.check.local import rigids, tuples
+from pdproto.check.program import Guard
+from pdproto.check.questions import questions
+from pdproto.check.result import Kind
+from pdproto.runtime.automaton import Automaton, Event, Step
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import Life
+from pdproto.sim.fabric import Blame
+from pdproto.sim.plan import Request
+from pdproto.spec.handoff import ends, roles
+from pdproto.spec.handoff.ends import Receiving, Sending
+from pdproto.spec.handoff.sink import SINK
+from pdproto.spec.handoff.source import SOURCE
+from pdproto.spec.handoff.transfer import SAFETY, SYSTEM
+from pdproto.spec.language.machine import Table
+from pdproto.spec.language.properties import Sometimes
+from pdproto.spec.language.symbols import Symbol, Variable
+from pdproto.spec.language.system import System
+
+# What a dead sink's process takes with it; the rest is what others know of it.
+_MEMORY: Final[frozenset[Symbol]] = frozenset((ends.memory, ends.lease, ends.page, ends.slot))
+# When, at which node, and what happened there.
+Recorder = Callable[[float, str, Endpoint, Event, Step], None]
+_STATES: Final = (ends.sending, ends.receiving)
+
+
+class Form:
+    """The transfer of one life at given sizes. judged: the name of the property that a state
+    violates, or "" if it violates none.
+    """
+
+    def __init__(self, system: System, sources: int, chunks: int) -> None:
+        sizes = {roles.Source: sources, roles.Sink: 1, roles.Life: 1, roles.Landing: 1,
+                 roles.Page: 1, roles.Slot: 1, roles.Chunk: chunks}
+        given = {symbol: frozenset(tuples(symbol, sizes))
+                 for table in system.tables for symbol in rigids(table)}
+        ground = Ground(system, sizes, given=given)
+        self.sources: Final = sources
+        self.chunks: Final = chunks
+        self.layout: Final = ground.layout
+        self.judged: Final[dict[int, str]] = {}
+        self._patterns: Final[list[tuple[str, Guard]]] = [
+            (question.name, pattern.guard) for question in questions(ground)
+            if question.kind is Kind.ALWAYS for pattern in question.patterns
+        ]
+        # Messages that no property reads need not be noted.
+        read = 0
+        for _, guard in self._patterns:
+            read |= guard.mask
+            for clause in guard.clauses:
+                for literal in clause:
+                    read |= literal.mask
+        self.read: Final = read
+
+    def judge(self, state: int) -> str:
+        """The first property that the state violates, or ""."""
+        broken = next((name for name, guard in self._patterns if guard.holds(state)), "")
+        self.judged[state] = broken
+        return broken
+
+
+class Translation:
+    """From the states of one automaton to bits of a form. place: which source this is."""
+
+    def __init__(self, form: Form, automaton: Automaton, place: int) -> None:
+        self.known: Final[dict[int, int]] = {}
+        self.told: Final[dict[Step, int]] = {}  # the bits of what a step sends
+        self._form: Final = form
+        self._automaton: Final = automaton
+        machine = automaton.table.machine
+        self._of_sink: Final = machine is ends.sink
+        self._place: Final = place
+        self._cells: Final = [
+            (cell, there)
+            for cell in automaton.layout.fields
+            if isinstance(cell[0], Variable) and cell[0].owner is machine
+            for there in self._there(cell)
+        ]
+        self.mask: Final = self._mask()
+
+    def bits(self, state: int) -> int:
+        """What this end contributes in this state of its own."""
+        layout, bits = self._form.layout, 0
+        for (symbol, indices), there in self._cells:
+            value = self._automaton.value(state, symbol, indices)
+            if value is not symbol.values[0]:
+                bits |= layout.literal(symbol, there, value).value
+        self.known[state] = bits
+        return bits
+
+    def sent(self, step: Step) -> int:
+        """The bits of the messages that the step sends."""
+        bits = 0
+        for message, indices in step.sent:
+            there = self._renamed(message, indices)
+            bits |= self._form.layout.literal(message, there, True).value
+        bits &= self._form.read
+        self.told[step] = bits
+        return bits
+
+    def gone(self, bits: int) -> int:
+        """What remains of this end's bits when its process dies."""
+        layout = self._form.layout
+        for symbol, indices in layout.fields:
+            if (self._of_sink and symbol in _MEMORY) or self._is_state(symbol, indices):
+                bits &= ~layout.field(symbol, indices).mask
+            if self._is_state(symbol, indices):
+                value = Receiving.GONE if self._of_sink else Sending.GONE
+                bits |= layout.literal(symbol, indices, value).value
+        return bits
+
+    def _is_state(self, symbol: Symbol, indices: Indices) -> bool:
+        if self._of_sink:
+            return symbol is ends.receiving
+        return symbol is ends.sending and indices[0] == self._place
+
+    def _there(self, cell: Cell) -> Iterator[Indices]:
+        """Where a cell of the automaton lies in the form: all chunks of a sink's content are one
+        cell there, and a chunk that a source only counts on lies nowhere.
+        """
+        symbol, indices = cell
+        renamed = self._renamed(symbol, indices)
+        if symbol is ends.content:
+            for chunk in range(self._form.chunks):
+                yield (*renamed[:-1], chunk)
+        elif (symbol, renamed) in self._form.layout.fields:
+            yield renamed
+
+    def _renamed(self, symbol: Symbol, indices: Indices) -> Indices:
+        if self._of_sink:
+            return indices
+        return tuple(self._place if sort is roles.Source else index
+                     for sort, index in zip(symbol.sorts, indices, strict=True))
+
+    def _mask(self) -> int:
+        mask = 0
+        for (symbol, _), there in self._cells:
+            mask |= self._form.layout.field(symbol, there).mask
+        return mask
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """One life, as all its ends together have it. ends: those that it is made of, by name."""
+
+    form: Form
+    request: Request
+    sources: tuple[str, ...]
+    ends: dict[str, Endpoint]
+    state: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One end's share in a view. automaton, state: of the end when it was last seen."""
+
+    view: View
+    place: int
+    translation: Translation
+    keep: int
+    automaton: Automaton
+    state: int = 0
+
+
+class Watch:
+    """Looks at every step of every node. requests: by room. sources: the names of a request's
+    prefill ranks, in order. tables: those that the nodes run.
+    """
+
+    def __init__(
+        self, requests: Mapping[int, Request], sources: Callable[[Request], tuple[str, ...]],
+        tables: tuple[Table, Table], clock: Callable[[], float], blame: Blame,
+    ) -> None:
+        self.system: Final = watched(*tables)
+        self.clock: Final = clock
+        self.blame: Final = blame
+        self.steps = 0
+        self._requests: Final = requests
+        self._sources: Final = sources
+        self._forms: Final[dict[tuple[int, int], Form]] = {}
+        self._translations: Final[dict[tuple[Form, Automaton, int], Translation]] = {}
+        self._views: Final[dict[Life, View]] = {}
+        self._parts: Final[dict[Endpoint, Part]] = {}
+        self._sound: Final[set[Step]] = set()
+
+    def see(self, name: str, endpoint: Endpoint, step: Step) -> None:
+        """A step has been taken by this end; the end stands where the step leads."""
+        self.steps += 1
+        part = self._parts.get(endpoint)
+        if step not in self._sound:
+            self._check_edges(endpoint, step, part)
+        if part is None:
+            part = self._met(name, endpoint)
+            if part is None:
+                return
+        elif part.automaton is not endpoint.automaton:
+            self._move(part, endpoint.automaton)
+        part.state = state = endpoint.state
+        view, translation = part.view, part.translation
+        bits = translation.known.get(state)
+        if bits is None:
+            bits = translation.bits(state)
+        if step.sent:
+            told = translation.told.get(step)
+            bits |= translation.sent(step) if told is None else told
+        view.state = whole = view.state & part.keep | bits
+        broken = view.form.judged.get(whole)
+        if broken is None:
+            broken = view.form.judge(whole)
+        if broken:
+            self.blame(broken, self.words(view), view.request.room)
+
+    def die(self, name: str) -> None:
+        """A process dies, and with it every end that it had."""
+        for endpoint, part in list(self._parts.items()):
+            if part.view.ends.get(name) is endpoint:
+                view = part.view
+                own = view.state & ~part.keep
+                view.state = view.state & part.keep | part.translation.gone(own)
+                part.keep = ~0  # what the end does after its death is nobody's
+                del self._parts[endpoint]
+
+    def forget(self, life: Life) -> None:
+        """Neither end will take another step of this life."""
+        view = self._views.pop(life, None)
+        for endpoint in () if view is None else view.ends.values():
+            self._parts.pop(endpoint, None)
+
+    def words(self, view: View) -> str:
+        """The state of a life in the words of the tables."""
+        layout = view.form.layout
+        return ", ".join(
+            f"{cell_name(symbol, indices)} = {value_name(value)}"
+            for (symbol, indices), value in layout.decode(view.state).items()
+            if value != symbol.values[0] and isinstance(symbol, Variable)
+        )
+
+    def _met(self, name: str, endpoint: Endpoint) -> Part | None:
+        """The end's share in the view of its life; None before it has one, or for a successor."""
+        life = endpoint.life
+        if life is None:
+            return None
+        view = self._views.get(life)
+        if view is None:
+            request = self._requests[life.room]
+            sources = self._sources(request)
+            form = self._form(len(sources), len(request.chunks))
+            view = self._views[life] = View(form, request, sources, {})
+        if view.ends.setdefault(name, endpoint) is not endpoint:
+            return None
+        place = view.sources.index(name) if name in view.sources else 0
+        translation = self._translation(view.form, endpoint.automaton, place)
+        part = Part(view, place, translation, ~translation.mask, endpoint.automaton)
+        self._parts[endpoint] = part
+        return part
+
+    def _move(self, part: Part, automaton: Automaton) -> None:
+        """The end counts more chunks, or other sinks, than before."""
+        part.translation = self._translation(part.view.form, automaton, part.place)
+        part.keep, part.automaton = ~part.translation.mask, automaton
+
+    def _form(self, sources: int, chunks: int) -> Form:
+        key = sources, chunks
+        if key not in self._forms:
+            self._forms[key] = Form(self.system, *key)
+        return self._forms[key]
+
+    def _translation(self, form: Form, automaton: Automaton, place: int) -> Translation:
+        key = form, automaton, place
+        if key not in self._translations:
+            self._translations[key] = Translation(form, automaton, place)
+        return self._translations[key]
+
+    def _check_edges(self, endpoint: Endpoint, step: Step, part: Part | None) -> None:
+        """Variables move along their declared edges. A step is the same object when it is the
+        same event in the same state, so it is looked at once.
+        """
+        automaton = endpoint.automaton
+        before = automaton.initial if part is None else part.state
+        if part is not None and part.automaton is not automaton:
+            before = part.automaton.moved(before, automaton)
+        values: dict[Cell, Any] = {}
+        for symbol, indices, value in step.changed:
+            if symbol not in _STATES or not isinstance(symbol, Variable):
+                continue
+            was = values.get((symbol, indices))
+            if was is None:
+                was = automaton.value(before, symbol, indices)
+            values[symbol, indices] = value
+            if value != was and value not in (symbol.edges or {}).get(was, ()):
+                room = -1 if endpoint.life is None else endpoint.life.room
+                self.blame(f"{symbol.name}_edges", f"{endpoint!r} goes from {value_name(was)} to "
+                           f"{value_name(value)}", room)
+                return
+        self._sound.add(step)
+
+
+class Witness(Trace):
+    """What a node takes for its trace: every step passes here, and on to what is kept."""
+
+    def __init__(
+        self, name: str, watch: Watch, kept: Trace | None, recorder: Recorder | None
+    ) -> None:
+        self._name: Final = name
+        self._see: Final = watch.see
+        self._clock: Final = watch.clock
+        self._kept: Final = kept
+        self._recorder: Final = recorder
+
+    def write(self, endpoint: Endpoint, event: Event, step: Step) -> None:
+        if self._kept is not None:
+            self._kept.write(endpoint, event, step)
+        if self._recorder is not None:
+            self._recorder(self._clock(), self._name, endpoint, event, step)
+        self._see(self._name, endpoint, step)
+
+
+def watched(source: Table, sink: Table) -> System:
+    """The transfer with the tables that are run, and the safety properties of every transfer."""
+    run = {SOURCE.machine: source, SINK.machine: sink}
+    return replace(
+        SYSTEM, tables=tuple(run.get(table.machine, table) for table in SYSTEM.tables),
+        properties=tuple(claim for claim in SAFETY if not isinstance(claim, Sometimes)))
+
+
