@@ -201,11 +201,10 @@ class DecodeNode(Node):
             if isinstance(report, Idle):
                 self._free_pages(self._settling.pop(report.life))
                 continue
-            endpoint = self.lives[report.life]
             if isinstance(report, Verified):
-                self._verified(endpoint.owner, report)
+                self._verified(self.lives[report.life].owner, report)
             else:
-                self._fenced(endpoint, report.source)
+                self._fenced(self.lives.get(report.life), report.source)
 
     def _verified(self, receiver: Receiver, report: Verified) -> None:
         endpoint, source = receiver.endpoint, report.source
@@ -220,8 +219,10 @@ class DecodeNode(Node):
             receiver.blame = f"the digest of what {source} wrote does not agree"
         self._hear(endpoint, done, source)
 
-    def _fenced(self, endpoint: Endpoint, source: str) -> None:
+    def _fenced(self, endpoint: Endpoint | None, source: str) -> None:
         self.metrics.add("fences_done")
+        if endpoint is None:
+            return  # its source has answered while the fence was being put up, and all was over
         place = 0, 0, endpoint.peers.index(source)
         if endpoint.value(ends.claim, place) is Claim.FENCING:
             self.take(endpoint, endpoint.automaton.device((ends.claim, place, Claim.FENCED)))
