@@ -307,6 +307,10 @@ PROPERTIES: Final = (
     LeadsTo("L3_what_is_published_is_listed", publish(h, g), entry(h, g) != Entry.NEVER,
             under=(Fairness.TIMERS, Fairness.CONSUMED),
             why="a publication arrives once, and that is enough"),
+    LeadsTo("a_room_that_is_posted_is_listed", posted(g, h),
+            any_of(entry(h, g) == Entry.KNOWN, ~posted(g, h)),
+            under=(Fairness.NO_TIMERS, Fairness.CONSUMED),
+            why="it is listed for as long as it waits, and not struck out in its stead"),
     LeadsTo("L3_what_is_retired_is_struck", retire(h, g), entry(h, g) == Entry.OVER,
             under=(Fairness.TIMERS, Fairness.CONSUMED),
             why="also if it overtakes the publication"),
@@ -325,6 +329,7 @@ SYSTEM: Final = System(
     final=forall((g, h), all_of(runs(g, h) != Runs.WAITING, ~posted(g, h),
                                 phase(h).among(Phase.IDLE, Phase.MET, Phase.FAILED))),
     faults={"lossy": (LOSSY,)},
+    axioms={"one_remainder": implies(modulo(h, g) & modulo(h, k), g.same(k))},
     configurations={
         # Every setting of both ranks, also those in which they disagree.
         "default": Configuration({Group: 2, Life: 1}, faults=("lossy",), dead_bits=True),

@@ -121,6 +121,8 @@ SAFETY: Final = (
     Always("M5_2_attempts_in_order", implies(tried(h, b) & a.before(b), tried(h, a)),
            why="no attempt is left out, so that there are no more passes than attempts"),
     Sometimes("M5_2_somebody_runs_again", all_of(a.before(b), tried(h, a), tried(h, b))),
+    OnRow("who_has_run_goes_first", "start", forall(k, stage(k) != Stage.HEAD),
+          why="it has waited longest, and most of its prefix is still cached"),
     OnRow("M5_2_fallen_back_after_the_last", "fall_back", forall(a, tried(h, a)),
           why="the budget is used before a request goes back to waiting"),
     Sometimes("M5_2_somebody_falls_back", stage(h) == Stage.DEFERRED),
@@ -218,7 +220,10 @@ ONE_SIDED: Final = edited(
     SYSTEM, "optimistic-one-sided",
     *(ReplaceRow(row.name, replace(row, fair=False, why="it may reach the other server only"))
       for row in (PREFILL.rows[0], DECODE.rows[0])),
-    _under(Fairness.TIMERS),
+    ReplaceProperties((
+        *_under(Fairness.TIMERS).properties,
+        Sometimes("who_reaches_both_may_succeed", receiving(h) == Receiving.SUCCESS),
+    )),
     about="Optimistic prefill of requests that may reach one of the two servers only.",
     configurations={"default": _configuration(_ONE)},
 )

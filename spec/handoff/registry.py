@@ -304,7 +304,14 @@ PROMPT: Final = edited(
     ReplaceProperties(AT_ONCE),
     DropRow("enroll_again"), DropRow("look_again"), DropRow("call_again"),
     about="Bootstrap where nothing is lost, and nothing is said a second time.",
-    configurations={"default": Configuration(
-        {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",), dead_bits=True,
-    )},
+    configurations={
+        "default": Configuration(
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",), dead_bits=True,
+        ),
+        # Two hand-offs: the second finds what the first has left when it gave up.
+        "outage": Configuration(
+            {Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("crash", "outage"),
+            dead_bits=True,
+        ),
+    },
 )

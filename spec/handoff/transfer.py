@@ -41,6 +41,7 @@ from pdproto.spec.handoff.ends import (
     h,
     handed,
     k,
+    known,
     kv,
     lease,
     m,
@@ -56,7 +57,7 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, RESTART, SINK_CRASH, STRAY
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
-from pdproto.spec.handoff.source import SOURCE, part
+from pdproto.spec.handoff.source import OPEN, SOURCE, part
 from pdproto.spec.language import (
     Always,
     Call,
@@ -140,6 +141,9 @@ SAFETY: Final = (
     Sometimes("S11_a_failure_skips_a_chunk", all_of(
         sending(p, h) == Sending.FAILED, handed(p, h, c), feeds(p, d),
         write(p, h, d, c) == Write.NONE)),
+    Always("who_has_an_address_knows_its_sink",
+           implies(all_of(target(p, h, d, b), sending(p, h).among(*OPEN)), known(p, h, d)),
+           why="whoever has published is to hear of a failure, also if its introduction was lost"),
     Always("S14_no_success_after_a_failure",
            implies(COMMITTED & feeds(p, d), sending(p, h).among(Sending.SUCCESS, Sending.GONE)),
            why="a sink that answers Success contradicts no source"),
@@ -163,6 +167,10 @@ LIVENESS: Final = (
             why="every accepted request ends on the prefill server"),
     LeadsTo("L1_a_sink_ends", RECEIVING_NOW, RECEIVING_ENDED, under=(Fairness.TIMERS,),
             why="every accepted request ends on the decode server"),
+    LeadsTo("who_is_to_hear_of_a_failure_is_told_once",
+            known(p, h, d) & (sending(p, h) == Sending.FAILED),
+            ~known(p, h, d) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
+            why="who has been told is known no longer, and is not told for ever"),
     LeadsTo("L3_every_claim_is_settled", GIVEN_UP & feeds(p, d), SETTLED,
             under=(Fairness.TIMERS,),
             why="nothing is asked for ever of a source that will not answer"),

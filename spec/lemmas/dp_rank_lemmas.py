@@ -4,7 +4,6 @@ A request is put on one rank, plainly or by name, and each half of it bears witn
 half may be lost, so that every pair of traces that the two may leave behind must agree.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from pdproto.spec.handoff.routing import (
@@ -47,7 +46,7 @@ from pdproto.spec.handoff.routing import (
     wanted,
     wanted_named,
 )
-from pdproto.spec.language import Always, Formula, all_of, any_of, exists, implies
+from pdproto.spec.language import Always, all_of, any_of, exists, implies
 
 i, j = Group("i"), Group("j")
 
@@ -55,11 +54,6 @@ HERE: Final = runs(g, h).among(Runs.WAITING, Runs.MET, Runs.FAILED)
 OPEN: Final = runs(g, h).among(Runs.WAITING, Runs.MET)
 ROUTED: Final = routing(h) == Routing.ROUTED
 ASKING: Final = phase(h).among(Phase.PENDING, Phase.FAILED)
-
-# What the proof takes for granted of the rigid symbols, besides the system's own axioms.
-ASSUMED: Final[Mapping[str, Formula]] = {
-    "a room has one remainder": implies(modulo(h, g) & modulo(h, k), g.same(k)),
-}
 
 _ROUTED_ONCE: Final = (
     Always("prompts_are_routed", implies(prompt(h, g), ROUTED & serves()),
