@@ -33,21 +33,26 @@ class Memory:
         """Whether the sink has said that it is done with this life."""
         return life.generation < self._floors.get(life.incarnation, {}).get(sink, 0)
 
-    def raise_floor(self, sink: str, incarnation: int, floor: int) -> None:
-        """The sink is done with all lives of its incarnation below this generation."""
+    def raise_floor(self, sink: str, incarnation: int, floor: int) -> list[Life]:
+        """The sink is done with all lives of its incarnation below this generation. Returns those
+        that all their sinks are done with, and the source itself is not.
+        """
         floors = self._floors.setdefault(incarnation, {})
         before = floors.get(sink, 0)
         if floor <= before:
-            return
+            return []
         floors[sink] = floor
         generations = self._generations.get(incarnation, {})
         known = generations if floor - before > len(generations) else range(before, floor)
+        passed: list[Life] = []
         for generation in [g for g in known if g in generations and g < floor]:
             kept = [life for life in generations[generation] if not self._drop(life, floors)]
+            passed += [life for life in kept if self._passed(life, floors)]
             if kept:
                 generations[generation] = kept
             else:
                 del generations[generation]
+        return passed
 
     def end(self, incarnation: int) -> list[Life]:
         """The sinks of this incarnation are gone, and say nothing more. Returns the lives that the
@@ -75,24 +80,37 @@ class Memory:
         return True
 
     def drop(self, life: Life) -> None:
-        """Forget a life whose sinks are gone."""
-        del self._ended[life], self._lives[life]
+        """Forget a life that no sink speaks of any more."""
+        self._ended.pop(life, None)
+        del self._lives[life]
+        self._unlist(life)
 
     def _settle_passed(self, life: Life) -> bool:
         """Drop a life that lies below the floors of all its sinks, if the source is done with it.
         """
+        if life not in self._lives or not self._drop(
+            life, self._floors.get(life.incarnation, {})
+        ):
+            return False
+        self._unlist(life)
+        return True
+
+    def _unlist(self, life: Life) -> None:
         generations = self._generations.get(life.incarnation, {})
         kept = generations.get(life.generation, [])
-        if life not in kept or not self._drop(life, self._floors.get(life.incarnation, {})):
-            return False
-        kept.remove(life)
-        if not kept:
-            del generations[life.generation]
-        return True
+        if life in kept:
+            kept.remove(life)
+            if not kept:
+                del generations[life.generation]
+
+    def _passed(self, life: Life, floors: dict[str, int]) -> bool:
+        """Whether all its sinks are done with the life."""
+        peers = self._lives[life].peers
+        return all(floors.get(sink, 0) > life.generation for sink in peers)
 
     def _drop(self, life: Life, floors: dict[str, int]) -> bool:
         endpoint = self._lives[life]
-        done = all(floors.get(sink, 0) > life.generation for sink in endpoint.peers)
+        done = self._passed(life, floors)
         if done and endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
             del self._lives[life]
             return True

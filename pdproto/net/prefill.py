@@ -182,14 +182,20 @@ class PrefillNode(Node):
         """A sink's end is no event of a source: its engine refuses, or a wait ends."""
         self.metrics.add("lost_peers")
         for life in self._memory.end(peer.incarnation):
-            sender: Sender = self.lives[life].owner
-            if sender.stage is Sending.UNKNOWN:  # as if its introduction had been lost
-                self._memory.drop(life)
-                self._stages[Sending.UNKNOWN] -= 1
-                self._early.drop(sender)
+            self._forget_early(life)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
-        self._memory.raise_floor(peer.name, peer.incarnation, floor)
+        for life in self._memory.raise_floor(peer.name, peer.incarnation, floor):
+            self._forget_early(life)
+
+    def _forget_early(self, life: Life) -> None:
+        """Where its sinks are done with a life that has no request: as if nobody had spoken of it.
+        """
+        sender: Sender = self.lives[life].owner
+        if sender.stage is Sending.UNKNOWN:
+            self._memory.drop(life)
+            self._stages[Sending.UNKNOWN] -= 1
+            self._early.drop(sender)
 
     # In the loop: what the steps ask for
 
