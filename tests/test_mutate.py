@@ -31,6 +31,7 @@ from pdproto.spec.language import (
     Fairness,
     Ignore,
     LeadsTo,
+    Message,
     OnRow,
     Row,
     Sometimes,
@@ -38,6 +39,7 @@ from pdproto.spec.language import (
     System,
     each,
     edited,
+    implies,
 )
 from tests.systems import SMALLER, systems
 from tests.tiny import Item, Mood, Parts, Phase, Worker, i, v, w
@@ -310,6 +312,43 @@ class TestWhatBecomesOfAMutant:
         refused = self.outcomes(system)["negate `report(w, i)`"]
         assert refused.outcome is Outcome.REFUSED
         assert "cannot know what was not sent" in refused.note
+
+    def test_a_broken_lemma_is_told_apart(self) -> None:
+        """No property asks for it, but a proof might."""
+        parts = Parts()
+        system = parts.system(
+            worker=(Row("begin", on=parts.stop(), at=Phase.IDLE, to=Phase.BUSY),
+                    Ignore(parts.stop(), at=(Phase.BUSY, Phase.DONE), why="it has begun")),
+            boss=(Row("order", on=Call("order"), when=[parts.mood() == Mood.CALM],
+                      do=[parts.mood().to(Mood.CROSS)], send=[parts.stop()]),),
+            properties=(Sometimes("begun", parts.phase(w) == Phase.BUSY),),
+            final=parts.mood().among(Mood.CALM, Mood.CROSS),
+            configurations={"default": TWO_AND_ONE},
+        )
+        lemma = Always("who_orders_is_cross", implies(parts.stop(), parts.mood() == Mood.CROSS))
+        trials = prepared([system], {system.name: (lemma,)})
+        (mutant,) = (m for m in trials.mutants if m.words == "drop `mood := cross`")
+        judged = trials.judged(mutant)
+        assert judged.outcome is Outcome.LEMMA
+        assert judged.kill is not None
+        assert (judged.kill.property, judged.kill.steps) == (lemma.name, 1)
+        assert prepared([system]).judged(mutant).outcome is Outcome.SURVIVED
+
+    def test_what_another_system_declares_is_no_fault_of_the_mutant(self) -> None:
+        """A message that only another system knows is declared after this system was made."""
+        parts = Parts()
+        system = parts.system(
+            boss=(Row("order", on=Call("order"), to=Mood.CROSS),),
+            properties=(Sometimes("crossed", parts.mood() == Mood.CROSS),),
+            final=parts.mood().among(Mood.CALM, Mood.CROSS),
+            configurations={"default": TWO_AND_ONE},
+        )
+        assert system.variables
+        Message("late", w, sender=parts.worker, receiver=parts.boss)
+        trials = prepared([system])
+        notes = [trials.judged(mutant).note for mutant in trials.mutants]
+        assert [note for note in notes if "late" in note] == []
+        assert len(notes) == len(mutants([system])) > 0
 
     def test_a_search_that_grows_too_large_is_undecided(
         self, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,8 @@ of their configurations, and killed if any property of any notices it. The cheap
 first, as a rule safety before liveness, and the first kill ends the trial. Lint is asked after the
 cheapest: where it finds an error the long searches are spared. That is told apart, and does not
 count, and so is a mutant that declared edges alone notice. One with the reachable graph of the
-original everywhere is equivalent; and what is left has survived: a property is missing.
+original everywhere is equivalent. What is left may break a lemma of the proofs, which says why the
+properties hold and is none of them; if it does not, it has survived: a property is missing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from pdproto.check.mutate_edits import Mutant, mutants
 from pdproto.check.mutate_kills import Kill, Seen, UndecidedError, liveness, safety
 from pdproto.check.mutate_same import same_graph
 from pdproto.spec.language.place import SpecError
-from pdproto.spec.language.properties import LeadsTo, OnRow
+from pdproto.spec.language.properties import Always, LeadsTo, OnRow
 from pdproto.spec.language.system import Configuration, System
 
 GROWTH_MAX: Final = 10  # times the states of the original, before a mutant's search is given up
@@ -44,6 +45,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # it says what no process could do: no such spec can be written
     EDGES = "edges only"  # by declared edges alone
     LINT = "lint only"  # by an error of lint, and by no property in the cheapest search
+    LEMMA = "lemma only"  # by a lemma of the proofs, and by no property
     EQUIVALENT = "equivalent"  # the reachable graph is the same, at every size that is looked at
     UNDECIDED = "undecided"  # a limit was reached
     SURVIVED = "survived"
@@ -51,7 +53,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A mutant's end. kill: of a mutant that a property, or edges, noticed. note: what else."""
+    """A mutant's end. kill: by a property, by edges or by a lemma. note: what else is known."""
 
     number: int
     outcome: Outcome
@@ -89,19 +91,28 @@ class Search:
         return f"{self.system}, {self.configuration}"
 
 
-def prepared(systems: Sequence[System]) -> "Trials":
-    """The trials of systems that share tables, which are checked first.
+def prepared(
+    systems: Sequence[System], lemmas: Mapping[str, tuple[Always, ...]] | None = None
+) -> "Trials":
+    """The trials of systems that share tables, which are checked first. lemmas: by system.
 
     Raises BaseError if a system violates a property as it stands, or cannot be explored within
     the limits; and SpecError or TooLargeError where there is no ground form.
     """
-    return trials_of(systems, (measure(s, system) for system in systems for s in searches(system)))
+    measured = (measure(s, system) for system in systems for s in searches(system))
+    return trials_of(systems, measured, lemmas or {})
 
 
-def trials_of(systems: Sequence[System], measured: Iterable[Search]) -> "Trials":
+def trials_of(
+    systems: Sequence[System],
+    measured: Iterable[Search],
+    lemmas: Mapping[str, tuple[Always, ...]],
+) -> "Trials":
     """The trials of systems whose searches have been measured, the cheapest first."""
     cheapest = sorted(measured, key=lambda search: (search.cost, str(search), search.endless))
-    return Trials(tuple(systems), tuple(cheapest))
+    # A machine's symbols are those of every system that has been imported. Made anew, originals
+    # have what their mutants have, and none of them is blamed for what another system declares.
+    return Trials(tuple(map(replace, systems)), tuple(cheapest), lemmas)
 
 
 def searches(system: System) -> Iterator[Search]:
@@ -143,10 +154,14 @@ def _ask(search: Search, system: System, chosen: Configuration, limits: Limits) 
 
 @dataclass(frozen=True)
 class Trials:
-    """The mutants of systems that share tables, and the searches that each must pass, in order."""
+    """The mutants of systems that share tables, and the searches that each must pass, in order.
+
+    lemmas: by system, what its proofs rest on besides the properties.
+    """
 
     systems: tuple[System, ...]
     searches: tuple[Search, ...]
+    lemmas: Mapping[str, tuple[Always, ...]] = field(default_factory=dict)
 
     @cached_property
     def mutants(self) -> tuple[Mutant, ...]:
@@ -269,8 +284,25 @@ class _Trial:
             original, edited = self.trials.originals[search.system], self.edited[search.system]
             chosen = self.chosen(search)
             if not same_graph(original, edited, self.mutant, chosen, WIDE, labels=False):
-                return Judged(number, Outcome.SURVIVED, note=f"differs in {search}")
+                broken = self.broken_lemma()
+                end = Outcome.SURVIVED if broken is None else Outcome.LEMMA
+                return Judged(number, end, broken, f"differs in {search}")
         return Judged(number, Outcome.EQUIVALENT)
+
+    def broken_lemma(self) -> Kill | None:
+        """The first lemma that fails in a state which the mutant reaches."""
+        for search in self.searches:
+            lemmas = self.trials.lemmas.get(search.system, ())
+            if search.endless or not lemmas:
+                continue
+            asked = replace(self.edited[search.system], properties=lemmas)
+            try:
+                kill = safety(asked, self.chosen(search), WIDE)
+            except UndecidedError:
+                continue
+            if isinstance(kill, Kill):
+                return kill.within(*search.place)
+        return None
 
 
 def _errors(system: System) -> frozenset[str]:

@@ -39,11 +39,13 @@ from pdproto.check.mutate import (
 from pdproto.check.mutate_edits import Mutant
 from pdproto.check.result import Kind
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
+from pdproto.cli.prove import subject
 from pdproto.cli.suite import HANDOVER
 from pdproto.cli.team import shared_out
+from pdproto.spec.language.properties import Always
 
 # Rows as another system has them, and the parts once more, which are mutated by themselves.
-APART: Final = frozenset({"optimistic-keeping", "whole", "whole-alone"})
+APART: Final = frozenset({"optimistic-keeping", "whole", "whole-pair"})
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {
     "safety": (Kind.ALWAYS,),
@@ -52,8 +54,8 @@ WAYS: Final = {
     "liveness": (Kind.LEADS_TO,),
 }
 SHOWN: Final = (
-    Outcome.LINT, Outcome.EDGES, Outcome.REFUSED, Outcome.EQUIVALENT, Outcome.UNDECIDED,
-    Outcome.SURVIVED,
+    Outcome.LINT, Outcome.LEMMA, Outcome.EDGES, Outcome.REFUSED, Outcome.EQUIVALENT,
+    Outcome.UNDECIDED, Outcome.SURVIVED,
 )  # fmt: skip
 
 
@@ -176,7 +178,13 @@ def _prepared(
             teller.now_and_then(f"{done + 1} of {len(tasks)} searches before anything is mutated")
     for names in families:
         found = (search for name in names for search in measured[name])
-        yield names, trials_of([systems[name] for name in names], found)
+        yield names, trials_of([systems[name] for name in names], found, _lemmas(names))
+
+
+def _lemmas(names: Sequence[str]) -> dict[str, tuple[Always, ...]]:
+    """What the proofs of these systems rest on, by the systems' own names."""
+    subjects = map(subject, names)
+    return {one.system.name: one.lemmas for one in subjects if one.lemmas}
 
 
 def _measure(task: tuple[str, Search], _: Monitor) -> Search | str:
@@ -247,7 +255,7 @@ def _all_judged(
 @cache
 def _trials(names: tuple[str, ...], searches: tuple[Search, ...]) -> Trials:
     """The trials again, in a worker: the originals have been checked already."""
-    return Trials(tuple(load(name) for name in names), searches)
+    return trials_of([load(name) for name in names], searches, _lemmas(names))
 
 
 def _judge(task: _Task, _: Monitor) -> Judged:
