@@ -339,7 +339,6 @@ class TestWhatBecomesOfAMutant:
         parts = Parts()
         system = parts.system(
             boss=(Row("order", on=Call("order"), to=Mood.CROSS),),
-            properties=(Sometimes("crossed", parts.mood() == Mood.CROSS),),
             final=parts.mood().among(Mood.CALM, Mood.CROSS),
             configurations={"default": TWO_AND_ONE},
         )
