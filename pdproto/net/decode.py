@@ -7,14 +7,14 @@ Rule 2: that a source says *done* becomes an event only after what it wrote has 
 Rule 3: pages and landing memory go back when no copy from the one into the other is under way.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Final
 
 from pdproto.check.layout import Indices
-from pdproto.net.node import Node
+from pdproto.net.node import Node, Side
 from pdproto.net.plane import Idle, SinkPlane, Verified
 from pdproto.net.pool import Pool
 from pdproto.net.receiver import Receiver
@@ -25,8 +25,11 @@ from pdproto.runtime.role import SINK_ROLE, SinkRole
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
     Abort,
+    AbortAck,
     AnyFrame,
+    Batch,
     Done,
+    Drained,
     Failed,
     Introduce,
     Life,
@@ -35,14 +38,19 @@ from pdproto.runtime.wire import (
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim, Receiving
 from pdproto.spec.handoff.poll import RECEIVING_POLL, SINK_IS_OVER, KVPoll
+from pdproto.spec.language.symbols import State
+
+log = logging.getLogger("pdproto.net")
 
 LOOK_AHEAD: Final = 64  # requests that are tried for memory in one turn, and find none
-_GAUGES: Final = (
-    ("num_decode_prealloc_queue_reqs", "Receivers without memory",
-     (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
-    ("num_decode_transfer_queue_reqs", "Receivers that wait for bytes",
-     (Receiving.WAITING, Receiving.TRANSFERRING)),
-)
+SIDE: Final = Side(
+    "decode", ends.receiving, Receiving, succeeded=Receiving.SUCCESS, failed=Receiving.FAILED,
+    under_way=(Receiving.WAITING, Receiving.TRANSFERRING), polls=RECEIVING_POLL, queues=(
+        ("num_decode_prealloc_queue_reqs", "Receivers without memory",
+         (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
+        ("num_decode_transfer_queue_reqs", "Receivers that wait for bytes",
+         (Receiving.WAITING, Receiving.TRANSFERRING)),
+    ))
 
 
 class DecodeNode(Node):
@@ -59,8 +67,8 @@ class DecodeNode(Node):
         trace: Trace | None = None,
         role: SinkRole = SINK_ROLE,
     ) -> None:
-        super().__init__(name, link or Link(), side="decode", incarnation=incarnation, waits=waits,
-                         trace=trace, polls=RECEIVING_POLL)
+        super().__init__(name, link or Link(), side=SIDE, plane=plane, incarnation=incarnation,
+                         waits=waits, trace=trace)
         self.role: Final = role
         self.plane: Final = plane
         self._opening: Final = Lock()
@@ -70,13 +78,16 @@ class DecodeNode(Node):
         self._floor = 0  # below it all are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
         self._wanting: Final[deque[Receiver]] = deque()
+        self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
         self._pool: Final = Pool()
-        self._stages: Final[dict[Receiving, int]] = dict.fromkeys(Receiving, 0)
         self._granted: Final[set[Life]] = set()
         self._leased: Final[dict[Life, float]] = {}
         self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
         self._settling: Final[dict[Life, Receiver]] = {}
-        self._describe()
+        self.metrics.gauge("num_decode_leases", "Lives that landing memory is leased to",
+                           lambda: len(self._leased))
+        self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
+                           lambda: len(self._pool.pages))
         self.writers.update({
             ends.introduce: lambda e, _: Introduce(self.life(e), e.owner.sinks, self.endpoint),
             ends.publish: self._publish,
@@ -87,8 +98,6 @@ class DecodeNode(Node):
             (ends.lease, False): self._release_lease,
             (ends.page, False): self._release_pages,
         })
-        for stage in Receiving:
-            self.reactions[ends.receiving, stage] = partial(self._enter, stage)
         plane.attach(self.wake)
         self.start()
 
@@ -129,15 +138,23 @@ class DecodeNode(Node):
         self._open.add(life.generation)
         self._begun.append(life.generation)
         self.lives[life] = endpoint
-        self._stages[Receiving.UNKNOWN] += 1
-        receiver.began = self._now
+        self.enrol(receiver)
         for name, where in sources.items():
             self.connect(name, where)
             self._of_peer.setdefault(name, {})[life] = endpoint
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
 
     def want_memory(self, receiver: Receiver) -> None:
-        """Queue for landing memory; the request has pages now."""
+        """Queue for landing memory; the request has pages now.
+
+        Every source says first in which incarnation it runs. Of one that has not, a restart would
+        pass unnoticed, and its successor's DRAINED would be taken for the end of its writes.
+        """
+        for name in receiver.endpoint.peers:
+            peer = self.peers.get(name)
+            if peer is None or not peer.incarnation:
+                self._unmet.setdefault(name, []).append(receiver)
+                return
         self._wanting.append(receiver)
 
     def give_up(self, receiver: Receiver, reason: str) -> None:
@@ -149,9 +166,14 @@ class DecodeNode(Node):
 
     # In the loop: what sources say
 
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        for receiver in self._unmet.pop(peer.name, ()):
+            self.want_memory(receiver)
+        super().on_batch(peer, batch)
+
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        if isinstance(frame, Introduce | Publish | Abort):
-            raise RemoteProtocolError(f"{frame.message} comes from a sink")
+        if not isinstance(frame, Done | Failed | AbortAck | Drained):
+            raise RemoteProtocolError(f"{frame.message} is no message of a source")
         life = frame.life
         endpoint = self.lives.get(life)
         if endpoint is None:
@@ -231,10 +253,17 @@ class DecodeNode(Node):
     def on_lost(self, peer: Peer, why: str) -> None:
         """The detector: what depends on this peer hears of it at once."""
         self.metrics.add("lost_peers")
+        self._unmet.pop(peer.name, None)  # they fail
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
             endpoint.owner.blame = f"lost connection to {peer.name}: {why}"
             index = endpoint.peers.index(peer.name)
             self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
+
+    def on_returned(self, peer: Peer) -> None:
+        """What was under way to it may be lost, and so may what it said: ask again at once."""
+        for endpoint in list(self._of_peer.get(peer.name, {}).values()):
+            for name in self._timers.hasten(endpoint):
+                self.take(endpoint, endpoint.automaton.timer(name))
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         if name != "heartbeat":
@@ -268,7 +297,7 @@ class DecodeNode(Node):
             self.give_up(receiver, self._pool.blame(pages, slot))
             return True
         self._granted.add(life)
-        self._leased[life] = self._now
+        self._leased[life] = receiver.began = self._now
         self._addresses[life] = addresses
         self.take(endpoint, endpoint.automaton.device(*granted))
         return True
@@ -281,6 +310,8 @@ class DecodeNode(Node):
 
     def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
         self.metrics.add("fences_started")
+        log.info("node %s: %s is kept out of the memory of %s", self.name,
+                 endpoint.peers[indices[2]], endpoint.life, extra=self.fields(endpoint.life))
         self.plane.fence(self.life(endpoint), endpoint.peers[indices[2]])
 
     def _release_lease(self, endpoint: Endpoint, _: Indices) -> None:
@@ -322,31 +353,9 @@ class DecodeNode(Node):
     def floor(self) -> int:
         return self._floor
 
-    def _enter(self, stage: Receiving, endpoint: Endpoint, _: Indices) -> None:
-        receiver: Receiver = endpoint.owner
-        self._stages[receiver.stage] -= 1
-        self._stages[stage] += 1
-        if stage is Receiving.SUCCESS:
-            self.metrics.add("handoffs_succeeded")
-            self.metrics.add("transfer_seconds", self._now - receiver.began)
-        elif stage is Receiving.FAILED:
-            receiver.reason = receiver.blame or "failed"
-            published = receiver.stage is not Receiving.BOOTSTRAPPING
-            self.metrics.add("transfer_failed_reqs" if published else "bootstrap_failed_reqs")
-            if receiver.life not in self._granted:
-                self._free_pages(receiver)
-        receiver.stage = stage
+    def on_failed(self, endpoint: Endpoint, _: State) -> None:
+        if endpoint.owner.life not in self._granted:
+            self._free_pages(endpoint.owner)
 
-    def _describe(self) -> None:
-        for name, about, stages in _GAUGES:
-            self.metrics.gauge(name, about, partial(self._count, stages))
-        self.metrics.gauge("num_decode_leases", "Lives that landing memory is leased to",
-                           lambda: len(self._leased))
-        self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
-                           lambda: len(self._pool.pages))
-
-    def _count(self, stages: tuple[Receiving, ...]) -> int:
-        return sum(self._stages[stage] for stage in stages)
-
-    def on_close(self) -> None:
-        self.plane.close()
+    def open_ends(self) -> Iterable[Receiver]:
+        return [endpoint.owner for endpoint in self.lives.values()]
