@@ -1,10 +1,11 @@
 """Counters and gauges of a node, in Prometheus' names and format.
 
 They are plain numbers that the loop adds to, and become Prometheus' objects when somebody asks: a
-hand-over adds to a dozen of them.
+hand-over adds to a dozen of them. What somebody else counts (an engine) is read when it is asked.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -21,14 +22,24 @@ COUNTERS: Final[Mapping[str, str]] = {
     "fences_done": "Fences that the engine has put up",
     "refused_writes": "Writes that came too late and were refused",
     "spoilt_chunks": "Parts whose digest did not agree",
-    "transfer_bytes": "Bytes that have landed",
-    "transfer_seconds": "Seconds between the first write of a hand-over and its Success, summed",
+    "transfer_seconds": "Seconds from the first chunk (prefill) or the address (decode) to Success",
     "held_chunk_seconds": "Seconds for which landing memory was leased, summed",
     "malformed_frames": "Batches dropped because they are no message of the protocol",
     "refused_frames": "Messages that a peer may not send in the state it is in",
     "stale_frames": "Messages about lives that are over and forgotten",
-    "lost_peers": "Peers that have gone silent or restarted",
+    "lost_peers": "Peers that have gone: closed, silent, restarted, or their connection has ended",
 }
+
+Read = Callable[[], float]
+
+
+@dataclass(slots=True)
+class Family:
+    """What is read when somebody asks. samples: with the labels that tell them apart."""
+
+    about: str
+    counter: bool
+    samples: list[tuple[Mapping[str, str], Read]] = field(default_factory=list)
 
 
 class Metrics:
@@ -37,20 +48,31 @@ class Metrics:
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels: Final = dict(labels)
         self._counts: Final = dict.fromkeys(COUNTERS, 0.0)
-        self._gauges: Final[dict[str, tuple[str, Callable[[], float]]]] = {}
+        self._families: Final[dict[str, Family]] = {}
         self.registry: Final = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
     def add(self, name: str, amount: float = 1) -> None:
         self._counts[name] += amount
 
-    def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
+    def gauge(self, name: str, about: str, read: Read, **labels: str) -> None:
         """Have a gauge read when somebody asks. It must be safe to read from any thread."""
-        self._gauges[name] = about, read
+        self._families.setdefault(name, Family(about, counter=False)).samples.append((labels, read))
+
+    def counter(self, name: str, about: str, read: Read) -> None:
+        """Have a count that somebody else keeps, and that never falls, read in the same way."""
+        self._families[name] = Family(about, counter=True, samples=[({}, read)])
 
     def read(self) -> dict[str, float]:
-        """Every counter and gauge by name; a counter's name is without `_total`."""
-        return {**self._counts, **{name: read() for name, (_, read) in self._gauges.items()}}
+        """Every counter and gauge by name; a counter's name is without `_total`. Labels, where a
+        gauge has them, follow in Prometheus' way: `num_handoffs{state="waiting"}`.
+        """
+        numbers = dict(self._counts)
+        for name, family in self._families.items():
+            for labels, read in family.samples:
+                told = ",".join(f'{label}="{value}"' for label, value in labels.items())
+                numbers[f"{name}{{{told}}}" if told else name] = read()
+        return numbers
 
     def text(self) -> str:
         """What `GET /metrics` answers."""
@@ -62,7 +84,9 @@ class Metrics:
             counter = CounterMetricFamily(name, COUNTERS[name], labels=names)
             counter.add_metric(values, count)
             yield counter
-        for name, (about, read) in self._gauges.items():
-            gauge = GaugeMetricFamily(name, about, labels=names)
-            gauge.add_metric(values, read())
-            yield gauge
+        for name, family in self._families.items():
+            kind = CounterMetricFamily if family.counter else GaugeMetricFamily
+            told = kind(name, family.about, labels=[*names, *family.samples[0][0]])
+            for labels, read in family.samples:
+                told.add_metric([*values, *labels.values()], read())
+            yield told

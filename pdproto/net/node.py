@@ -1,10 +1,11 @@
 """What both kinds of node share: endpoints that take events, and what follows from their steps."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from pdproto.check.layout import Indices
 from pdproto.net.metrics import Metrics
@@ -18,7 +19,7 @@ from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Formula, Value
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.symbols import State, Symbol
 
 log = logging.getLogger("pdproto.net")
 
@@ -26,6 +27,41 @@ Reaction: TypeAlias = Callable[[Endpoint, Indices], None]
 Writer: TypeAlias = Callable[[Endpoint, int], AnyFrame]
 
 PLANS_MAX: Final = 1 << 16  # kept; then they are made anew
+CLOSED: Final = "the node has been closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What tells the two kinds of node apart. stage: the state of an end, one of `stages`.
+
+    under_way: stages in which bytes may be on their way, so that a failure is one of the transfer.
+    queues: gauges over ends in some stages, with what each is about.
+    """
+
+    name: str
+    stage: Symbol
+    stages: type[State]
+    succeeded: State
+    failed: State
+    under_way: tuple[State, ...]
+    polls: Sequence[tuple[Formula, KVPoll]]
+    queues: tuple[tuple[str, str, tuple[State, ...]], ...]
+
+
+class Plane(Protocol):
+    """What both kinds of data plane have in common (plane.py)."""
+
+    def attach(self, wake: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A plane with numbers of its own."""
+
+    def measure(self, metrics: Metrics) -> None:
+        """Have them read among the node's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +87,27 @@ class Node(Shell):
         name: str,
         link: Link,
         *,
-        side: str,
+        side: Side,
+        plane: Plane,
         incarnation: int | None,
         waits: Mapping[str, float] | None,
         trace: Trace | None,
-        polls: Sequence[tuple[Formula, KVPoll]],
     ) -> None:
         timers = Timers(waits)
         super().__init__(name, link, incarnation)
-        self.metrics: Final = Metrics({"node": name, "side": side})
+        self.metrics: Final = Metrics({"node": name, "side": side.name})
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.writers: Final[dict[AnyMessage, Writer]] = {}
-        self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {}
-        self._polls: Final = polls
+        self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {
+            (side.stage, stage): partial(self._enter, stage) for stage in side.stages}
+        self._side: Final = side
+        self._plane: Final = plane
         self._plans: Final[dict[Step, Plan]] = {}
         self._timers: Final = timers
         self._trace: Final = trace
         self._now = monotonic()
+        self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
+        self._describe()
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Let the event happen to the endpoint, and do what follows from it."""
@@ -95,7 +135,8 @@ class Node(Shell):
             except RemoteProtocolError as error:
                 self.metrics.add("refused_frames")
                 log.warning("node %s: dropped a message of %s about %s: %s", self.name, peer.name,
-                            frame.life, error)
+                            frame.life, error,
+                            extra={**self.fields(frame.life), "peer": peer.name})
         self.on_floor(peer, batch.floor)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
@@ -119,11 +160,84 @@ class Node(Shell):
         self.on_device()
         return self._timers.next()
 
+    def on_end(self) -> None:
+        """Whoever still waits here is told, and the other side with it."""
+        for owner in self.open_ends():
+            if owner.poll() not in (KVPoll.SUCCESS, KVPoll.FAILED):
+                self.give_up(owner, CLOSED)
+
+    def open_ends(self) -> Iterable[Any]:
+        """The senders or receivers that the application has opened, and that may not have ended."""
+        raise NotImplementedError
+
+    def give_up(self, owner: Any, reason: str) -> None:
+        """Have the table end this hand-over, as the application asks."""
+        raise NotImplementedError
+
+    def on_failed(self, endpoint: Endpoint, before: State) -> None:
+        """A hand-over has failed. before: its stage until now."""
+
     def on_device(self) -> None:
         """Collect what the data plane has to report."""
 
     def on_room(self) -> None:
         """Begin what has waited for room in the data plane."""
+
+    # Where the ends of this node stand, and what is said of it
+
+    def enrol(self, owner: Any) -> None:
+        """Count a new end, in its first stage."""
+        self._stages[owner.stage] += 1
+
+    def strike(self, owner: Any) -> None:
+        """Count it no longer: it is forgotten before it has ended."""
+        self._stages[owner.stage] -= 1
+
+    def _enter(self, stage: State, endpoint: Endpoint, _: Indices) -> None:
+        owner, side, before = endpoint.owner, self._side, endpoint.owner.stage
+        self._stages[before] -= 1
+        self._stages[stage] += 1
+        owner.stage = stage
+        if stage is side.succeeded:
+            self.metrics.add("handoffs_succeeded")
+            self.metrics.add("transfer_seconds", self._now - owner.began)
+        elif stage is side.failed:
+            owner.reason = owner.blame or "failed"
+            transferring = before in side.under_way
+            self.metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
+            log.info("node %s: room %d has failed: %s", self.name, owner.room, owner.reason,
+                     extra=self.fields(endpoint.life, owner.room))
+            self.on_failed(endpoint, before)
+
+    def fields(self, life: Life | None, room: int | None = None) -> dict[str, Any]:
+        """What a line of the log is about, for whoever reads logs by their fields."""
+        if life is None:
+            return {"rank": self.name, "room": room}
+        return {"rank": self.name, "room": life.room, "incarnation": life.incarnation,
+                "generation": life.generation}
+
+    def _describe(self) -> None:
+        metrics, side = self.metrics, self._side
+        for name, about, stages in side.queues:
+            metrics.gauge(name, about, partial(self._count, stages))
+        for stage in side.stages:
+            if stage.name not in ("SUCCESS", "FAILED", "GONE"):
+                metrics.gauge("num_handoffs", "Hand-overs that have not ended, by state",
+                              partial(self._count, (stage,)), state=stage.name.lower())
+        metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
+                        lambda: self.dropped_frames)
+        metrics.counter("refused_calls", "Calls of the application that the tables do not allow",
+                        lambda: self.mistakes)
+        metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
+                        lambda: self.turn_errors)
+        if isinstance(self._plane, Measured):
+            self._plane.measure(metrics)
+
+    def _count(self, stages: tuple[State, ...]) -> int:
+        return sum(self._stages[stage] for stage in stages)
+
+    def on_close(self) -> None:
+        self._plane.close()
 
     def blame(self, timer: str) -> str:
         """What is said of a hand-over that a timer fails."""
@@ -143,7 +257,7 @@ class Node(Shell):
         found = ((self.reactions.get((symbol, value)), indices)
                  for symbol, indices, value in step.changed)
         plan = Plan(tuple(frames), tuple((r, indices) for r, indices in found if r is not None),
-                    endpoint.automaton.read(self._polls, step.state))
+                    endpoint.automaton.read(self._side.polls, step.state))
         self._plans[step] = plan
         return plan
 

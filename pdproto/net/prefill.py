@@ -8,13 +8,12 @@ Rule 3: a life that has ended is remembered until all its sinks say that nothing
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pdproto.check.layout import Indices
 from pdproto.net.memory import Memory
-from pdproto.net.node import Node
+from pdproto.net.node import Node, Side
 from pdproto.net.plane import Outcome, SourcePlane
 from pdproto.net.sender import ByRoom, Sender
 from pdproto.net.shell import Link, Peer
@@ -36,13 +35,16 @@ from pdproto.runtime.wire import (
 from pdproto.spec.handoff import ends, roles
 from pdproto.spec.handoff.ends import Sending, Write
 from pdproto.spec.handoff.poll import SENDING_POLL
+from pdproto.spec.language.symbols import State
 
-_GAUGES: Final = (
-    ("num_prefill_bootstrap_queue_reqs", "Senders that wait for their sink",
-     (Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
-    ("num_prefill_inflight_queue_reqs", "Senders whose bytes are under way",
-     (Sending.TRANSFERRING,)),
-)
+SIDE: Final = Side(
+    "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,
+    under_way=(Sending.TRANSFERRING,), polls=SENDING_POLL, queues=(
+        ("num_prefill_bootstrap_queue_reqs", "Senders that wait for their sink",
+         (Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
+        ("num_prefill_inflight_queue_reqs", "Senders whose bytes are under way",
+         (Sending.TRANSFERRING,)),
+    ))
 
 
 class PrefillNode(Node):
@@ -61,8 +63,8 @@ class PrefillNode(Node):
         trace: Trace | None = None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
-        super().__init__(name, link or Link(), side="prefill", incarnation=None, waits=waits,
-                         trace=trace, polls=SENDING_POLL)
+        super().__init__(name, link or Link(), side=SIDE, plane=plane, incarnation=None,
+                         waits=waits, trace=trace)
         self.role: Final = role
         self.plane: Final = plane
         self._unbound: Final = ByRoom()
@@ -73,8 +75,10 @@ class PrefillNode(Node):
         self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
         self._number = 0
         self._memory: Final = Memory(self.lives)
-        self._stages: Final[dict[Sending, int]] = dict.fromkeys(Sending, 0)
-        self._describe()
+        self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
+                           lambda: len(self._writes))
+        self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
+                           lambda: len(self.lives))
         self.writers.update({
             ends.done: lambda e, _: Done(self.life(e), tuple(map(len, e.owner.chunks)),
                                          e.owner.metadata),
@@ -86,8 +90,6 @@ class PrefillNode(Node):
             (ends.write, Write.POSTED): self._post,
             (ends.kv, False): self._release,
         })
-        for stage in Sending:
-            self.reactions[ends.sending, stage] = partial(self._enter, stage)
         plane.attach(self.wake)
         self.start()
 
@@ -109,7 +111,7 @@ class PrefillNode(Node):
             sender.adopt(early)
         else:
             self._unbound.add(sender)
-            self._stages[Sending.UNKNOWN] += 1
+            self.enrol(sender)
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
             self._release(sender.endpoint, ())  # the sink gave up first: nothing was read of them
@@ -135,7 +137,7 @@ class PrefillNode(Node):
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
         if not isinstance(frame, Introduce | Publish | Abort):
-            raise RemoteProtocolError(f"{frame.message} comes from a source")
+            raise RemoteProtocolError(f"{frame.message} is no message of a sink")
         life = frame.life
         if life.incarnation != peer.incarnation:
             raise RemoteProtocolError("the life is not of its own incarnation")
@@ -163,7 +165,7 @@ class PrefillNode(Node):
         if sender is None:
             sender = Sender(self, life.room)
             self._early.add(sender)
-            self._stages[Sending.UNKNOWN] += 1
+            self.enrol(sender)
         sender.endpoint.life = life
         self._memory.add(life, sender.endpoint)
         return sender.endpoint
@@ -194,7 +196,7 @@ class PrefillNode(Node):
         sender: Sender = self.lives[life].owner
         if sender.stage is Sending.UNKNOWN:
             self._memory.drop(life)
-            self._stages[Sending.UNKNOWN] -= 1
+            self.strike(sender)
             self._early.drop(sender)
 
     # In the loop: what the steps ask for
@@ -249,21 +251,16 @@ class PrefillNode(Node):
         if sender.on_released is not None:
             sender.on_released()
 
-    def _enter(self, stage: Sending, endpoint: Endpoint, _: Indices) -> None:
-        sender: Sender = endpoint.owner
-        self._stages[sender.stage] -= 1
-        self._stages[stage] += 1
-        if stage is Sending.SUCCESS:
-            self.metrics.add("handoffs_succeeded")
-            self.metrics.add("transfer_seconds", self._now - sender.began)
-        elif stage is Sending.FAILED:
-            sender.reason = sender.blame or "failed"
-            begun = sender.stage is Sending.TRANSFERRING
-            self.metrics.add("transfer_failed_reqs" if begun else "bootstrap_failed_reqs")
-            if endpoint.life is None or sender.stage is Sending.UNKNOWN:
-                self._alone.append((self._now + self._timers.seconds["bootstrap_timeout"], sender))
-            self._memory.settle(endpoint.life)
-        sender.stage = stage
+    def on_failed(self, endpoint: Endpoint, before: State) -> None:
+        if endpoint.life is None or before is Sending.UNKNOWN:
+            until = self._now + self._timers.seconds["bootstrap_timeout"]
+            self._alone.append((until, endpoint.owner))
+        self._memory.settle(endpoint.life)
+
+    def open_ends(self) -> Iterable[Sender]:
+        known = [endpoint.owner for endpoint in self.lives.values()]
+        return [sender for sender in (*known, *self._unbound)
+                if sender.stage is not Sending.UNKNOWN]
 
     def _unbind(self) -> None:
         """Drop what failed before the other side had come, when nobody can still come.
@@ -277,17 +274,3 @@ class PrefillNode(Node):
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         endpoint.owner.blame = self.blame(name)
-
-    def _describe(self) -> None:
-        for name, about, stages in _GAUGES:
-            self.metrics.gauge(name, about, partial(self._count, stages))
-        self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
-                           lambda: len(self._writes))
-        self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
-                           lambda: len(self.lives))
-
-    def _count(self, stages: tuple[Sending, ...]) -> int:
-        return sum(self._stages[stage] for stage in stages)
-
-    def on_close(self) -> None:
-        self.plane.close()

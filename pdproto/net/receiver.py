@@ -39,6 +39,10 @@ class Receiver:
         self.stage = Receiving.UNKNOWN
         self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers; the loop's to write
 
+    @property
+    def room(self) -> int:
+        return self.life.room
+
     def poll(self) -> KVPoll:
         """Where the hand-over stands. Asking changes nothing."""
         return self.stands

@@ -1,7 +1,7 @@
 """What a prefill rank's scheduler holds of a hand-over."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pdproto.runtime.endpoint import Endpoint
@@ -95,6 +95,10 @@ class ByRoom:
         if not waiting:
             self._senders.pop(room, None)
         return sender
+
+    def __iter__(self) -> Iterator[Sender]:
+        """All that wait, room by room."""
+        return (sender for waiting in self._senders.values() for sender in waiting)
 
     def drop(self, sender: Sender) -> None:
         """It waits no longer, if it does."""

@@ -12,7 +12,6 @@ Rule 3: queues are bounded: a peer that does not read loses frames, and the tabl
 
 import logging
 import os
-import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,8 +23,13 @@ from typing import Final
 
 import zmq
 
+from pdproto.net.incarnation import new_incarnation
+from pdproto.net.link import Curve, Link, calling, listening
+from pdproto.net.watch import Watch
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.wire import BATCH_BYTES_MAX, NAME_MAX, AnyFrame, Batch, decode, encode
+
+__all__ = ["Curve", "Link", "Peer", "Shell"]
 
 log = logging.getLogger("pdproto.net")
 
@@ -33,36 +37,16 @@ OUT_FRAMES_MAX: Final = 4_096  # in one batch; the rest goes out in the next
 WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
 RECEIVED_MAX: Final = 256  # batches in one turn, so that timers are never starved
 PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more sockets
+SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
+FAREWELL_MS: Final = 200  # for which what has been said last may still be under way
 NAMES_MAX: Final = 1_024  # of senders whose malformed batches are counted one by one
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Keys of the CURVE handshake (zmq.curve_keypair). server: the public key of those we call."""
-
-    public: bytes
-    secret: bytes
-    server: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """How a node talks. bind: a ZeroMQ endpoint; port 0 takes a free one.
-
-    sign_of_life_s: how often a silent node says that it is there. silent_s: how long a peer may say
-    nothing before it counts as gone.
-    """
-
-    bind: str = "tcp://127.0.0.1:0"
-    high_water: int = 10_000
-    sign_of_life_s: float = 1.0
-    silent_s: float = 5.0
-    curve: Curve | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """Another node, as this one knows it. incarnation: 0 until it has spoken."""
+    """Another node, as this one knows it. incarnation: 0 until it has spoken. broken: until when
+    its connection may come back, if it has ended.
+    """
 
     name: str
     endpoint: str
@@ -71,8 +55,8 @@ class Peer:
     spoken: float
     heard: float
     incarnation: int = 0
+    broken: float | None = None
     lost: bool = False
-    dropped: int = 0
 
 
 class Shell:
@@ -83,14 +67,17 @@ class Shell:
             raise ValueError(f"node name {name!r}: want 1 to {NAME_MAX} characters")
         self.name: Final = name
         self.link: Final = link
-        self.incarnation: Final = incarnation or secrets.randbits(62) | 1
+        self.incarnation: Final = incarnation or new_incarnation()
         self.peers: Final[dict[str, Peer]] = {}
         self.malformed: Final[dict[str, int]] = {}  # by the name of who sent it
         self.mistakes = 0  # of the application: calls that the tables do not allow
         self.turn_errors = 0
+        self.dropped_frames = 0  # for peers that do not read
         self._dirty: Final[dict[str, Peer]] = {}
         self._inbox: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
         self._context: Final = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
+        self._watch: Final = Watch()
         self._router: Final = self._listening()
         self.endpoint: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -132,9 +119,10 @@ class Shell:
         if self._thread.ident is not None:
             self._thread.join()
         self.on_close()  # devices may wake the loop until they are closed
+        self._watch.close()
         self._router.close(linger=0)
         for peer in self.peers.values():
-            peer.socket.close(linger=200)
+            peer.socket.close(linger=FAREWELL_MS)
         self._context.term()
         os.close(self._wake_fd)
 
@@ -148,6 +136,12 @@ class Shell:
 
     def on_lost(self, peer: Peer, _why: str) -> None:
         raise NotImplementedError
+
+    def on_returned(self, peer: Peer) -> None:
+        """Its connection had ended, and is there again: what was under way then may be lost."""
+
+    def on_end(self) -> None:
+        """The loop ends: what is said now is the last that peers hear of it."""
 
     def on_turn(self, now: float) -> float | None:
         """Whatever else there is to do. Returns when at the latest to do it again."""
@@ -174,7 +168,7 @@ class Shell:
     def say(self, peer: Peer, frame: AnyFrame) -> None:
         """Put a frame into the next batch for the peer."""
         if len(peer.out) >= WAITING_FRAMES_MAX:
-            peer.dropped += 1
+            self.dropped_frames += 1
             return
         peer.out.append(frame)
         self._dirty[peer.name] = peer
@@ -185,6 +179,7 @@ class Shell:
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._wake_fd, zmq.POLLIN)
+        poller.register(self._watch.fileno(), zmq.POLLIN)
         due: float | None = None
         while not self._closing.is_set():
             now = monotonic()
@@ -192,8 +187,24 @@ class Shell:
             wait = 0.0 if self._dirty else max(0.0, min(wait, self.link.sign_of_life_s))
             poller.poll(ceil(wait * 1000))
             due = self._turn()
-        for peer in list(self._dirty.values()):
+        try:
+            self._serve_inbox()
+            self.on_end()
+        except Exception:
+            log.exception("node %s: its loop ends, and not all is said", self.name)
+        for peer in list(self.peers.values()):
+            if not peer.lost:
+                self._part(peer)
+
+    def _part(self, peer: Peer) -> None:
+        """Say what is left to say, and that nothing more comes: nobody need wait to find out."""
+        left = len(peer.out) + 1
+        while peer.out and len(peer.out) < left:  # as long as it takes any
+            left = len(peer.out)
             self._flush(peer, monotonic())
+        data = encode(self.name, self.incarnation, self.floor(), (), gone="it has been closed")
+        with suppress(zmq.Again):
+            peer.socket.send(data, zmq.NOBLOCK)
 
     def _turn(self) -> float | None:
         due: float | None = None
@@ -206,8 +217,10 @@ class Shell:
             self._serve_inbox()
             now = monotonic()
             self._receive(now)
+            self._note_connections(now)
             due = self.on_turn(now)
-            self._look_after_peers(now)
+            ends = self._look_after_peers(now)
+            due = ends if due is None or (ends is not None and ends < due) else due
             for peer in list(self._dirty.values()):
                 self._flush(peer, now)
         except Exception:
@@ -251,6 +264,8 @@ class Shell:
         if batch.node != who:
             raise RemoteProtocolError(f"connection {who!r} says it is node {batch.node!r}")
         peer = self.peers.get(who)
+        if batch.gone is not None and (peer is None or peer.lost):
+            return
         if peer is None:
             peer = self._greeted(batch)
         if not peer.lost and peer.incarnation not in (0, batch.incarnation):
@@ -259,6 +274,8 @@ class Shell:
             peer = self.connect(peer.name, _endpoint(batch) or peer.endpoint)
         peer.incarnation, peer.heard = batch.incarnation, now
         self.on_batch(peer, batch)
+        if batch.gone is not None:
+            self._lose(peer, batch.gone or "it has ended")
 
     def _greeted(self, batch: Batch) -> Peer:
         """A peer that speaks first says, in its first frame, where it can be answered."""
@@ -272,18 +289,38 @@ class Shell:
             raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
         return self.connect(batch.node, endpoint)
 
-    def _look_after_peers(self, now: float) -> None:
+    def _note_connections(self, now: float) -> None:
+        for change in self._watch.changes():
+            peer = next(peer for peer in self.peers.values() if peer.socket is change.socket)
+            if not change.up:
+                peer.broken = peer.broken or now + self.link.grace_s
+            elif peer.broken is not None:
+                # The same process, or another in its place: that one tells as soon as it speaks.
+                peer.broken = None
+                self.on_returned(peer)
+
+    def _look_after_peers(self, now: float) -> float | None:
+        """Lose who is gone. Returns when the first connection that has ended counts as lost."""
+        first: float | None = None
         for peer in list(self.peers.values()):
             if peer.lost:
                 continue
-            if now - peer.heard > self.link.silent_s:
+            if peer.broken is not None and now > peer.broken:
+                self._lose(peer, f"its connection has ended, and has not come back for "
+                                 f"{self.link.grace_s:g} s")
+            elif now - peer.heard > self.link.silent_s:
                 self._lose(peer, f"nothing heard for {self.link.silent_s:g} s")
             elif now - peer.spoken > self.link.sign_of_life_s:
                 self._dirty[peer.name] = peer
+            if peer.broken is not None and (first is None or peer.broken < first):
+                first = peer.broken
+        return first
 
     def _lose(self, peer: Peer, why: str) -> None:
         peer.lost = True
+        peer.broken = None
         peer.out.clear()
+        self._watch.remove(peer.socket)
         peer.socket.close(linger=0)
         self._dirty.pop(peer.name, None)
         log.warning("node %s: lost connection to %s: %s", self.name, peer.name, why)
@@ -308,38 +345,10 @@ class Shell:
             self._dirty.pop(peer.name, None)
 
     def _listening(self) -> "zmq.Socket[bytes]":
-        socket = self._context.socket(zmq.ROUTER)
-        socket.setsockopt(zmq.RCVHWM, self.link.high_water)
-        socket.setsockopt(zmq.MAXMSGSIZE, BATCH_BYTES_MAX)
-        socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts takes its name again
-        if self.link.curve is not None:
-            socket.curve_server = True
-            socket.curve_secretkey = self.link.curve.secret
-            socket.curve_publickey = self.link.curve.public
-        try:
-            socket.bind(self.link.bind)
-        except zmq.ZMQError as error:
-            socket.close()
-            self._context.term()
-            raise OSError(f"node {self.name} cannot listen on {self.link.bind}: {error}") from error
-        return socket
+        return listening(self._context, self.name, self.link)
 
     def _dealer(self, endpoint: str) -> "zmq.Socket[bytes]":
-        socket = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.SNDHWM, self.link.high_water)
-        socket.setsockopt_string(zmq.IDENTITY, self.name)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)
-        if self.link.curve is not None:
-            socket.curve_secretkey = self.link.curve.secret
-            socket.curve_publickey = self.link.curve.public
-            socket.curve_serverkey = self.link.curve.server
-        try:
-            socket.connect(endpoint)
-        except zmq.ZMQError as error:
-            socket.close()
-            raise RemoteProtocolError(f"cannot connect to {endpoint!r}: {error}") from error
-        return socket
+        return calling(self._context, self.name, endpoint, self.link, self._watch)
 
 
 def _endpoint(batch: Batch) -> str | None:

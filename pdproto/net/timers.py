@@ -66,6 +66,16 @@ class Timers:
                     endpoint.repeats += WAITS[name].again
                     yield name, endpoint
 
+    def hasten(self, endpoint: Endpoint) -> Iterator[str]:
+        """End the repeats that the endpoint waits for, as if none had been in vain."""
+        endpoint.repeats = 0
+        for name in tuple(endpoint.armed):
+            if WAITS[name].again:
+                del endpoint.armed[name]
+                endpoint.timers = ()
+                self._cancel(name)
+                yield name
+
     def next(self) -> float | None:
         """When the first wait ends."""
         first: float | None = None

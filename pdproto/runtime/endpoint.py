@@ -14,7 +14,7 @@ class Endpoint:
 
     life: None at a source that nobody has met yet. peers: the nodes at the other end, in the order
     in which the automaton counts them. owner: what the shell keeps beside it. armed: the timers
-    that run, with their deadlines, and repeats: how often one of them has been in vain in a row; the
+    that run, with their deadlines; repeats: how often in a row one of them was in vain: both the
     shell's. traced: what the trace has said of it (trace.py).
     """
 

@@ -182,6 +182,8 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     floor: every life of this node's incarnation below this generation is over for it, and nothing
     more will come about them, so that the peer may forget them. 0 from a node that opens none.
+    gone: why the node ends, in the last batch that it sends; None in all others. With the process
+    goes every life that was begun with it, so this is `gone` of all of them at once (ends.py).
     """
 
     version: int
@@ -189,6 +191,7 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     incarnation: U63
     floor: U63
     frames: Annotated[tuple[AnyFrame, ...], Meta(max_length=FRAMES_MAX)]
+    gone: Reason | None = None
 
 
 class _Head(Struct, array_like=True):
@@ -200,9 +203,11 @@ _decoder: Final = msgspec.msgpack.Decoder(Batch)
 _head: Final = msgspec.msgpack.Decoder(_Head)
 
 
-def encode(node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame]) -> bytes:
+def encode(
+    node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], gone: str | None = None
+) -> bytes:
     """The bytes of a batch. A batch without frames is a sign of life."""
-    return _encoder.encode(Batch(VERSION, node, incarnation, floor, tuple(frames)))
+    return _encoder.encode(Batch(VERSION, node, incarnation, floor, tuple(frames), gone))
 
 
 def decode(data: bytes | memoryview) -> Batch:

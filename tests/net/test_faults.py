@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
 from pdproto.net.decode import DecodeNode
+from pdproto.net.node import Node
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.shell import Curve, Link
 from pdproto.runtime import wire
@@ -37,6 +39,7 @@ from tests.net.planes import (
 )
 
 ALERT = Link(sign_of_life_s=0.1, silent_s=1.0)  # notices quickly that somebody has gone
+GONE = "its connection has ended, and has not come back for 0.5 s"
 HERE = "tcp://127.0.0.1:1"  # where nobody listens
 
 
@@ -58,6 +61,13 @@ def hand_over(nodes: Cluster, room: int) -> None:
         receiver.close()
 
 
+def vanish(node: Node) -> None:
+    """End a node as a crash does, as far as its peers can tell: without a word."""
+    node.on_end = lambda: None  # type: ignore[method-assign]
+    node._part = lambda peer: None  # type: ignore[method-assign]  # noqa: ARG005
+    node.close()
+
+
 class Foreigner:
     """Somebody who speaks ZeroMQ, and says what it likes."""
 
@@ -71,8 +81,11 @@ class Foreigner:
     def say(self, *parts: bytes) -> None:
         self._socket.send_multipart(parts)
 
-    def batch(self, *frames: wire.AnyFrame, incarnation: int = 99, floor: int = 0) -> None:
-        self.say(wire.encode(self.name, incarnation, floor, frames))
+    def batch(
+        self, *frames: wire.AnyFrame, incarnation: int = 99, floor: int = 0,
+        gone: str | None = None,
+    ) -> None:
+        self.say(wire.encode(self.name, incarnation, floor, frames, gone))
 
     def close(self) -> None:
         self._socket.close(linger=0)
@@ -95,7 +108,7 @@ def foreigner(endpoint: str, name: str = "stranger") -> Iterator[Foreigner]:
     ((wire.encode("p0", 1, 0, []),), "connection 'stranger' says it is node 'p0'"),
     ((wire.encode("stranger", 1, 0, []),), "who speaks first introduces itself"),
     ((wire.encode("stranger", 1, 0, [Drained(Life(1, 2, 3))]),), "introduces itself"),
-    ((b"\x95\x02" + wire.encode("stranger", 1, 0, [])[2:],), "peer speaks version 2 .* version 1"),
+    ((b"\x96\x02" + wire.encode("stranger", 1, 0, [])[2:],), "peer speaks version 2 .* version 1"),
     ((wire.encode("stranger", 1, 0, [Abort(Life(1, 1, 1), "", "nowhere")]),),
      "cannot connect to 'nowhere'"),
 ])
@@ -135,6 +148,38 @@ def test_frames_of_the_wrong_side(pair: Cluster) -> None:
         stranger.batch(hello)
         until(lambda: pair.decodes[0].metrics.read()["refused_frames"] == 1)
     hand_over(pair, 8)
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_frames_of_a_group(pair: Cluster, caplog: pytest.LogCaptureFixture, side: str) -> None:
+    """A node of the transfer speaks no other protocol, not even about a life that it knows."""
+    (sender,), (receiver,) = pair.senders(7), published(pair.receivers(7))
+    until(polls([sender, receiver], KVPoll.WAITING_FOR_INPUT))
+    node = pair.prefills[0] if side == "prefill" else pair.decodes[0]
+    life = Life(7, 99, 0)
+    with foreigner(node.endpoint) as stranger, caplog.at_level(logging.WARNING, "pdproto.net"):
+        said = (wire.Request(life, b""), wire.Ended(receiver.life), wire.Fail(life, 0, "so"))
+        stranger.batch(Abort(life, "", HERE), *said)
+        refused = len(said) + (side == "decode")
+        until(lambda: node.metrics.read()["refused_frames"] == refused)
+    named = [r for r in caplog.records if getattr(r, "peer", None) == "stranger"]
+    assert len(named) == refused
+    assert all(f"node {node.name}: dropped a message of stranger" in r.getMessage() for r in named)
+    sender.send([1, 2, 3])
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+
+
+def test_a_stranger_that_leaves(pair: Cluster) -> None:
+    """Who was never met, or is lost already, may say so as often as it likes."""
+    with foreigner(pair.prefills[0].endpoint) as stranger:
+        stranger.batch(gone="never mind")
+        stranger.batch(Abort(Life(1, 99, 0), "", HERE))
+        stranger.batch(gone="now")
+        stranger.batch(gone="again")
+        until(lambda: pair.prefills[0].metrics.read()["lost_peers"] == 1)
+        hand_over(pair, 7)
+    assert pair.prefills[0].metrics.read()["lost_peers"] == 1
+    assert pair.prefills[0].malformed == {}
 
 
 def test_a_life_of_another_incarnation(pair: Cluster) -> None:
@@ -196,9 +241,9 @@ def test_a_source_dies() -> None:
         for sender in senders:
             sender.send([1, 2, 3])
         until(lambda: all(source.under_way for source in nodes.writings))
-        nodes.prefills[0].close()
+        vanish(nodes.prefills[0])
         until(polls(receivers, KVPoll.FAILED))
-        assert receivers[0].failure == "lost connection to p0: nothing heard for 1 s"
+        assert receivers[0].failure == f"lost connection to p0: {GONE}"
         until(polls(senders[1:], KVPoll.FAILED))
         until(lambda: (receivers[0].life, "p0") in nodes.landing.asked)
         nodes.writings[1].end()
@@ -214,7 +259,7 @@ def test_a_sink_dies() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(lambda: nodes.writing.under_way)
-        nodes.decodes[0].close()
+        vanish(nodes.decodes[0])
         until(lambda: nodes.prefills[0].metrics.read()["lost_peers"] == 1)
         nodes.writing.end()
         until(polls([sender], KVPoll.SUCCESS))
@@ -228,7 +273,7 @@ def test_a_source_comes_back() -> None:
         hand_over(nodes, 1)
         receivers = published(nodes.receivers(2))
         until(polls(receivers, KVPoll.WAITING_FOR_INPUT))
-        nodes.prefills[0].close()
+        vanish(nodes.prefills[0])
         nodes.prefills[0] = PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=ALERT)
         hand_over(nodes, 3)
         until(polls(receivers, KVPoll.FAILED))
@@ -238,16 +283,16 @@ def test_a_source_comes_back() -> None:
 
 def test_a_successor_cannot_end_a_lease() -> None:
     """What the dead process had begun may still land: a fence ends it, and nobody's word."""
-    with cluster(link=ALERT, prefill={"at_once": False}, decode={"fences": False}) as nodes:
+    link = Link(sign_of_life_s=0.1, grace_s=30.0)  # for the successor to take its place
+    with cluster(link=link, prefill={"at_once": False}, decode={"fences": False}) as nodes:
         (sender,), (receiver,) = nodes.senders(1), published(nodes.receivers(1))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(lambda: nodes.writing.under_way)
         where, decode, landing = nodes.prefills[0].endpoint, nodes.decodes[0], nodes.landing
-        nodes.prefills[0].close()
+        vanish(nodes.prefills[0])
         begun, nodes.prefills[0] = nodes.writing, PrefillNode(
-            "p0", SourcePlane("p0", nodes.fabric),
-            link=Link(bind=where, sign_of_life_s=0.1, silent_s=1.0))
+            "p0", SourcePlane("p0", nodes.fabric), link=replace(link, bind=where))
         receiver.abort()
         until(lambda: landing.asked == [(receiver.life, "p0")])
         until(lambda: decode.metrics.read()["stale_frames"])
@@ -275,7 +320,7 @@ def test_a_sink_comes_back() -> None:
         hand_over(nodes, 1)
         senders, _ = nodes.senders(2), published(nodes.receivers(2))
         until(polls(senders, KVPoll.WAITING_FOR_INPUT))
-        nodes.decodes[0].close()
+        vanish(nodes.decodes[0])
         nodes.fabric.leased.clear()
         nodes.decodes[0] = nodes.decode("d0", 18)
         hand_over(nodes, 3)

@@ -43,7 +43,9 @@ frames: st.SearchStrategy[AnyFrame] = st.one_of(
     st.builds(AbortAck, lives),
     st.builds(Drained, lives),
 )
-batches = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5))
+batches = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5), st.none() | reasons)
+
+AnyBatch = tuple[str, int, int, list[AnyFrame], str | None]
 
 LIFE = Life(7, 8, 9)
 PLAIN = encode("d0", 8, 0, [Introduce(LIFE, ("d0",), "tcp://127.0.0.1:1")])
@@ -58,13 +60,14 @@ def outcome(data: bytes) -> wire.Batch | None:
 
 
 @given(batches)
-def test_there_and_back(batch: tuple[str, int, int, list[AnyFrame]]) -> None:
-    name, incarnation, floor, said = batch
-    heard = decode(encode(name, incarnation, floor, said))
+def test_there_and_back(batch: AnyBatch) -> None:
+    name, incarnation, floor, said, gone = batch
+    heard = decode(encode(*batch))
     assert (heard.version, heard.node, heard.incarnation, heard.floor) == (
         wire.VERSION, name, incarnation, floor)
     assert heard.frames == tuple(said)
-    assert decode(memoryview(encode(name, incarnation, floor, said))) == heard
+    assert heard.gone == gone
+    assert decode(memoryview(encode(*batch))) == heard
 
 
 @given(st.binary(max_size=256))
@@ -73,8 +76,7 @@ def test_any_bytes(data: bytes) -> None:
 
 
 @given(batches, st.data())
-def test_what_is_cut_short_is_refused(batch: tuple[str, int, int, list[AnyFrame]],
-                                      data: st.DataObject) -> None:
+def test_what_is_cut_short_is_refused(batch: AnyBatch, data: st.DataObject) -> None:
     whole = encode(*batch)
     with pytest.raises(RemoteProtocolError, match="not a batch"):
         decode(whole[:data.draw(st.integers(0, len(whole) - 1))])
@@ -83,14 +85,15 @@ def test_what_is_cut_short_is_refused(batch: tuple[str, int, int, list[AnyFrame]
 
 
 @given(batches, st.data())
-def test_flipped_bits(batch: tuple[str, int, int, list[AnyFrame]], data: st.DataObject) -> None:
+def test_flipped_bits(batch: AnyBatch, data: st.DataObject) -> None:
     spoilt = bytearray(encode(*batch))
     for _ in range(data.draw(st.integers(1, 4))):
         bit = data.draw(st.integers(0, 8 * len(spoilt) - 1))
         spoilt[bit // 8] ^= 1 << bit % 8
     heard = outcome(bytes(spoilt))
     if heard is not None:  # then it is a message like any other, within all limits
-        assert decode(encode(heard.node, heard.incarnation, heard.floor, heard.frames)) == heard
+        again = encode(heard.node, heard.incarnation, heard.floor, heard.frames, heard.gone)
+        assert decode(again) == heard
 
 
 def anything(depth: int = 3) -> st.SearchStrategy[Any]:
@@ -129,7 +132,7 @@ def changed(path: tuple[int, ...], value: object) -> bytes:
 def test_the_plain_batch_is_one() -> None:
     """What the cases below are changed from, field by field."""
     assert msgspec.msgpack.decode(PLAIN) == [
-        wire.VERSION, "d0", 8, 0, [["introduce", [7, 8, 9], ["d0"], "tcp://127.0.0.1:1"]]]
+        wire.VERSION, "d0", 8, 0, [["introduce", [7, 8, 9], ["d0"], "tcp://127.0.0.1:1"]], None]
     assert decode(changed((1,), "d1")).node == "d1"
 
 
@@ -147,6 +150,8 @@ def test_the_plain_batch_is_one() -> None:
     ((4, 0, 2), [], r"length >= 1.*\[4\]"),
     ((4, 0, 2), ["d"] * (wire.PEERS_MAX + 1), rf"length <= {wire.PEERS_MAX}.*\[4\]"),
     ((4, 0, 3), None, r"Expected `str`, got `None`.*\[4\]"),
+    ((5,), False, r"Expected `str \| null`, got `bool`.*\[5\]"),
+    ((5,), "r" * (wire.REASON_MAX + 1), rf"length <= {wire.REASON_MAX}.*\[5\]"),
 ])
 def test_a_wrong_field_is_named(path: tuple[int, ...], value: object, complaint: str) -> None:
     with pytest.raises(RemoteProtocolError, match=f"not a batch: .*({complaint})"):
@@ -195,7 +200,7 @@ def test_hostile_bytes(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("theirs", [0, 2, 77])
-@pytest.mark.parametrize("rest", [[], ["d0", 8, 0, []], ["d0", 8, 0, [["sing", 1]], "more"]])
+@pytest.mark.parametrize("rest", [[], ["d0", 8, 0, []], ["d0", 8, 0, [["sing", 1]], None, "more"]])
 def test_another_version_is_told_so(theirs: int, rest: list[object]) -> None:
     """Both versions are named, whatever else a batch of that version says."""
     ours = wire.VERSION
@@ -213,11 +218,13 @@ def spoken() -> Iterator[Message[*tuple[Any, ...]]]:
 
 
 def test_every_message_has_one_frame() -> None:
-    """What is reliable the transport may say in its own way."""
+    """But for the one that a process says of all its lives at once: it is a word of the batch."""
     messages = {message.name: message for message in spoken()}
     said = {name for name, message in messages.items() if not message.reliable}
     assert len(said) == 7
-    assert said <= wire.FRAMES.keys()
+    assert said == wire.FRAMES.keys()
+    assert messages.keys() - said == {ends.gone.name} == {"gone"}
+    assert "gone" in wire.Batch.__struct_fields__
     assert all(messages[name] is kind.message for name, kind in wire.FRAMES.items())
     tags = [kind.__struct_config__.tag for kind in wire.FRAMES.values()]
     assert tags == list(wire.FRAMES)
