@@ -1,7 +1,11 @@
 """What the language accepts, and that it does what it says; and systems edited as values."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any, Final
+from unittest import mock
+
+import pytest
 
 from pdproto.check.grounding import Interpretation
 from pdproto.check.interpret import Interpreter
@@ -18,10 +22,12 @@ from pdproto.spec.language import (
     DropEffect,
     DropRow,
     Machine,
+    OnRow,
     ReplaceProperties,
     ReplaceRow,
     Retarget,
     Row,
+    SpecError,
     System,
     Table,
     Timer,
@@ -32,6 +38,8 @@ from pdproto.spec.language import (
     implies,
     lose,
 )
+from pdproto.spec.language import system as system_module
+from pdproto.spec.language.edit import Edit
 from tests.tiny import Item, Mood, Parts, Phase, Turn, Worker, i, j, t, u, v, w
 
 # What is accepted, and does what it says.
@@ -258,3 +266,28 @@ def test_an_edited_system_may_have_its_own_words_and_sizes() -> None:
     larger = {"default": Configuration({Worker: 2, Item: 2})}
     changed = edited(SYSTEM, "changed", about="Changed.", configurations=larger)
     assert (changed.about, changed.configurations) == ("Changed.", larger)
+
+
+def refusal(build: Callable[[], System]) -> str | None:
+    try:
+        build()
+    except SpecError as error:
+        return error.problem
+    return None
+
+
+@pytest.mark.parametrize("edit", [
+    AddRow(A.worker, Row("rest", at=Phase.BUSY, to=Phase.DONE)),
+    AddRow(A.worker, Row("stop", at=Phase.BUSY, to=Phase.DONE, kind="ignore")),
+    AddClause("work", A.write(v, i) == Phase.BUSY),
+    AddEffect("rest", A.report(w, i)),
+    Retarget("rest", to=Mood.CALM),
+    DropEffect("work", A.has(w, i).to(False)),
+    ReplaceProperties((OnRow("none", "missing", A.stop()),)),
+], ids=lambda edit: type(edit).__name__)
+def test_what_an_edit_keeps_is_not_checked_again_and_nothing_slips_through(edit: Edit) -> None:
+    """It is refused exactly if a system that is written so is."""
+    with mock.patch.object(system_module, "check_system"):
+        changed = edited(SYSTEM, "changed", edit)
+    whole = {name.name: getattr(changed, name.name) for name in fields(System) if name.init}
+    assert refusal(lambda: edited(SYSTEM, "changed", edit)) == refusal(lambda: System(**whole))

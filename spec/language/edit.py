@@ -6,7 +6,7 @@ Rows are found by name, clauses and effects by structure; what is not found is a
 an edit never silently does nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -114,52 +114,73 @@ def edited(
     other sizes). Raises SpecError where an edit finds nothing to change, and where the edited
     system is malformed.
     """
+    draft = _Draft(system.name, system.tables, system.faults, system.properties)
     for edit in edits:
-        system = _apply(system, edit)
+        draft = _apply(draft, edit)
     return replace(
         system,
         name=name,
         about=about or system.about,
+        tables=draft.tables,
+        faults=draft.faults,
+        properties=draft.properties,
         configurations=system.configurations if configurations is None else configurations,
+        like=system,
     )
 
 
-def _apply(system: System, edit: Edit) -> System:
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What edits change of a system: between two of them it need not be well formed."""
+
+    name: str
+    tables: tuple[Table, ...]
+    faults: Mapping[str, tuple[Table, ...]]
+    properties: tuple[Property, ...]
+
+    def every_table(self) -> Iterator[Table]:
+        yield from self.tables
+        for layer in self.faults.values():
+            yield from layer
+
+
+def _apply(draft: _Draft, edit: Edit) -> _Draft:
     match edit:
         case ReplaceProperties(properties):
-            return replace(system, properties=properties)
+            return replace(draft, properties=properties)
         case AddRow(machine, row):
-            if machine not in {table.machine for table in system.every_table}:
-                raise SpecError(edit.place, f"{system.name} has no table of {machine.name}")
+            if machine not in {table.machine for table in draft.every_table()}:
+                raise SpecError(edit.place, f"{draft.name} has no table of {machine.name}")
             return _tables(
-                system, lambda t: replace(t, rows=(*t.rows, row)) if t.machine is machine else t
+                draft, lambda t: replace(t, rows=(*t.rows, row)) if t.machine is machine else t
             )
         case DropRow(name):
-            _found(system, name, edit.place)
+            _found(draft, name, edit.place)
             return _tables(
-                system, lambda t: replace(t, rows=tuple(r for r in t.rows if r.name != name))
+                draft, lambda t: replace(t, rows=tuple(r for r in t.rows if r.name != name))
             )
         case _:
-            old = _found(system, edit.row, edit.place)
+            old = _found(draft, edit.row, edit.place)
             new = _changed(old, edit)
             return _tables(
-                system, lambda t: replace(t, rows=tuple(new if r is old else r for r in t.rows))
+                draft, lambda t: replace(t, rows=tuple(new if r is old else r for r in t.rows))
             )
 
 
-def _tables(system: System, change: Callable[[Table], Table]) -> System:
+def _tables(draft: _Draft, change: Callable[[Table], Table]) -> _Draft:
     return replace(
-        system,
-        tables=tuple(change(table) for table in system.tables),
-        faults={name: tuple(map(change, layer)) for name, layer in system.faults.items()},
+        draft,
+        tables=tuple(change(table) for table in draft.tables),
+        faults={name: tuple(map(change, layer)) for name, layer in draft.faults.items()},
     )
 
 
-def _found(system: System, name: str, place: Place) -> Row:
-    found = system.row(name)
-    if found is None:
-        raise SpecError(place, f"{system.name} has no row {name!r} to edit")
-    return found[1]
+def _found(draft: _Draft, name: str, place: Place) -> Row:
+    for table in draft.every_table():
+        for row in table.rows:
+            if row.name == name:
+                return row
+    raise SpecError(place, f"{draft.name} has no row {name!r} to edit")
 
 
 def _changed(row: Row, edit: RowEdit) -> Row:

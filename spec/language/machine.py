@@ -12,7 +12,7 @@ A row reads: in state `at`, on the trigger `on`, if `when` holds, go `to`, `do` 
 """
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple, overload
 
@@ -304,6 +304,11 @@ class Table:
         if row.to is None:
             return tuple(row.do)
         return (self._state(row).to(row.to), *row.do)
+
+    def formulas(self, row: Row) -> Iterator[Formula]:
+        """The row's guard, and what each `each` of it ranges over."""
+        yield self.guard(row)
+        yield from (effect.where for effect in row.send if isinstance(effect, Each))
 
     def parameters(self, row: Row) -> tuple[Sort, ...]:
         """The row's parameters: the machine's own, then the trigger's, then the chosen ones."""

@@ -1,7 +1,7 @@
 """Systems: tables composed with faults, properties and named sizes. Building one checks it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from .machine import Machine, Row, Table
 from .place import Place, here
 from .properties import Always, LeadsTo, OnRow, Property, Sometimes
 from .sorts import Sort
-from .symbols import Each, Rigid, Sizes, Symbol, Tuples, Variable
+from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system
 
 
@@ -32,6 +32,7 @@ class System:
     final: the states in which it is right for nothing more to happen; any other state that only
     faults could change is a deadlock. faults: layers of fault tables, by name. axioms: universal
     formulas over the rigid symbols. configurations: by name; "default" is what `check` explores.
+    like: a system of which this is an edit; the rows they share are not checked again.
     Raises SpecError for a malformed spec (wellformed.py).
     """
 
@@ -44,9 +45,10 @@ class System:
     axioms: Mapping[str, Formula] = field(default_factory=dict)
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+    like: InitVar["System | None"] = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        check_system(self)
+    def __post_init__(self, like: "System | None") -> None:
+        check_system(self, like)
 
     @cached_property
     def machines(self) -> tuple[Machine[*tuple[Any, ...]], ...]:
@@ -100,8 +102,7 @@ class System:
     def formulas(self) -> Iterator[Formula]:
         """Every formula of the system: guards, properties, axioms, what `each` ranges over."""
         for table, row in self.rows():
-            yield table.guard(row)
-            yield from (effect.where for effect in row.send if isinstance(effect, Each))
+            yield from table.formulas(row)
         for claim in self.properties:
             match claim:
                 case Always() | Sometimes() | OnRow():

@@ -4,11 +4,11 @@ Python lets anything be written: `x is y`, `a and b`, a relation without its arg
 would make a row that silently means something else.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .formula import Formula, strangers
-from .machine import Call, Completion, Row, Timer
+from .machine import Call, Completion, Row, Table, Timer
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
 from .sorts import Sort
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .system import System
 
 
-def check_vocabulary(system: "System") -> None:
-    """Raise SpecError for the first thing in the system that is none of the language's."""
-    for table, row in system.rows():
+def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> None:
+    """Raise SpecError for the first thing in these rows of the system, or around them, that is
+    none of the language's.
+    """
+    for table, row in rows:
         problem = next(_strange(row), None)
         if problem:
             raise SpecError(row.place, f"row {row.name!r} of {table.machine.name}: {problem}")

@@ -21,22 +21,26 @@ if TYPE_CHECKING:
     from .system import System
 
 
-def check_system(system: "System") -> None:
-    """Raise SpecError for the first rule that the system breaks."""
-    check_vocabulary(system)
+def check_system(system: "System", like: "System | None" = None) -> None:
+    """Raise SpecError for the first rule that the system breaks.
+
+    like: a system that is checked; the rows that this one shares with it break none.
+    """
+    fresh = _fresh(system, like)
+    check_vocabulary(system, fresh)
     _unique("machine", ((machine.name, machine.place) for machine in system.machines))
     _unique("row", ((row.name, row.place) for _, row in system.rows()))
     _unique("property", ((claim.name, claim.place) for claim in system.properties))
     _unique("symbol", ((symbol.name, symbol.place) for symbol in system.variables))
-    _unique("sort", ((sort.__name__, system.place) for sort in system.sorts))
-    for table, row in system.rows():
+    _unique("sort", ((sort.__name__, system.place) for sort in _sorts(system, like, fresh)))
+    for table, row in fresh:
         try:
             check_row(table, row)
         except SpecError as error:
             where = f"row {row.name!r} of {table.machine.name}: "
             raise SpecError(row.place, where + error.problem) from None
     known = set(system.variables)
-    for table, row in system.rows():
+    for table, row in fresh:
         for symbol in _spoken_of(table, row):
             if not isinstance(symbol, Rigid) and symbol not in known:
                 problem = f"row {row.name!r}: {symbol} belongs to no machine of the system"
@@ -52,6 +56,31 @@ def check_system(system: "System") -> None:
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may speak of rigid symbols only")
+
+
+def _fresh(system: "System", like: "System | None") -> list[tuple[Table, Row]]:
+    """The rows that the other has not, or has in another place. Rows are told apart as objects."""
+    old: set[tuple[int, int, int]] = set()
+    if like is not None and like.machines == system.machines:
+        old = {_identity(table, row) for table, row in like.rows()}
+    return [(table, row) for table, row in system.rows() if _identity(table, row) not in old]
+
+
+def _sorts(
+    system: "System", like: "System | None", fresh: list[tuple[Table, Row]]
+) -> Iterable[type[Sort]]:
+    """The sorts of the system, and perhaps some that only the other has."""
+    if like is None:
+        return system.sorts
+    variables = [variable for table, row in fresh for variable in table.parameters(row)]
+    formulas = [formula for table, row in fresh for formula in table.formulas(row)]
+    for formula in (*formulas, *(formula for formula, _, _ in _claims(system))):
+        variables += (*free_variables(formula), *bound_variables(formula))
+    return dict.fromkeys((*like.sorts, *map(type, variables)))
+
+
+def _identity(table: Table, row: Row) -> tuple[int, int, int]:
+    return id(table.machine), id(table.state), id(row)
 
 
 def _spoken_of(table: Table, row: Row) -> Iterable[Symbol]:
