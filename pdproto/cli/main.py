@@ -19,6 +19,7 @@ VERBS: Final = {
     "bugs": "let the explorer find every historical defect",
     "mutate": "change the tables, one thing at a time, and see whether a property notices",
     "handoff": "hand over real pages between real processes, and verify every byte",
+    "sim": "run the nodes in a simulated cluster, where one seed replays a run",
     "trace": "replay traces of real runs against the tables",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "prove": "prove the properties of a system for all sizes",

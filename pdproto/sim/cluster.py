@@ -49,6 +49,7 @@ class Cluster:
     def __init__(
         self, plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
         targets: Callable[[str], Target] | None = None, recorder: Recorder | None = None,
+        on_fault: Callable[[Fault], None] = lambda _: None,
     ) -> None:
         self.plan: Final = plan
         self.agenda: Final = Agenda()
@@ -60,6 +61,7 @@ class Cluster:
         self._roles: Final = roles
         self._targets: Final = targets
         self._recorder: Final = recorder
+        self._on_fault: Final = on_fault
         self._traces: Final[dict[str, FailingTarget]] = {}
         self._engines: Final[dict[str, SimulatedSource]] = {}
         self._deaths: Final[dict[str, int]] = {}
@@ -183,6 +185,7 @@ class Cluster:
 
     def _break(self, fault: Fault) -> None:
         """A fault begins."""
+        self._on_fault(fault)
         match fault.kind:
             case Kind.CRASH:
                 self._crash(fault.server)
@@ -332,6 +335,11 @@ def _ranks(server: str, pp: int) -> tuple[str, ...]:
 def simulate(
     plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
     targets: Callable[[str], Target] | None = None, recorder: Recorder | None = None,
+    on_fault: Callable[[Fault], None] = lambda _: None,
 ) -> Outcome:
-    """Carry the plan out. The same plan has the same outcome, and the same traces byte by byte."""
-    return Cluster(plan, seeded, roles=roles, targets=targets, recorder=recorder).run()
+    """Carry the plan out. The same plan has the same outcome, and the same traces byte by byte.
+
+    targets: opens a trace for a process by its name. recorder, on_fault: told of all that happens.
+    """
+    return Cluster(plan, seeded, roles=roles, targets=targets, recorder=recorder,
+                   on_fault=on_fault).run()

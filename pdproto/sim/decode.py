@@ -86,6 +86,7 @@ class DecodeServer:
     def die(self) -> None:
         """Nothing more happens here. What was here has ended, as far as anybody can tell."""
         self.dead = True
+        self.engine.die()
         for job in list(self.jobs.values()):
             self._ended(job.request, False)
 

@@ -17,9 +17,8 @@ from pdproto.sim.chance import Stream
 from pdproto.sim.host import Host
 from pdproto.sim.plan import Fault, Kind, Shape
 
-HANGS_S: Final = (5.0, 60.0)
+HANGS_S: Final = (5.0, 600.0)  # often for longer than anybody waits
 ERROR_S: Final = (0.0, 10.0)  # between the report of an error and the bytes
-ROOM: Final = 64  # writes under way at a source
 COPY_S: Final = 0.0001  # a page
 
 WRITE: Final = "S1_no_write_into_anothers_memory"
@@ -120,7 +119,7 @@ class SimulatedSource:
 
     @property
     def has_room(self) -> bool:
-        return len(self._under_way) < ROOM
+        return len(self._under_way) < self.fabric.shape.writes
 
     def post(
         self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
@@ -142,6 +141,12 @@ class SimulatedSource:
             if write.life == life:
                 self._end(write)
 
+    def disconnect(self, sink: "SimulatedSink") -> None:
+        """The sink's process has died, and its connections with it: writes to it end."""
+        for write in list(self._under_way.values()):
+            if self.fabric.landings[write.address].sink is sink:
+                self._end(write)
+
     def _end(self, write: Write) -> None:
         if write.ended:
             return
@@ -154,7 +159,8 @@ class SimulatedSource:
             self._report(write, outcome)
 
     def _check_source(self, write: Write) -> None:
-        if (write.life, write.source) in self.fabric.fenced:
+        landing = self.fabric.landings[write.address]
+        if landing.sink.host.dead or (write.life, write.source) in self.fabric.fenced:
             return
         for page in write.pages:
             if self.pages.owner.get(page) != write.life.room:
@@ -244,6 +250,11 @@ class SimulatedSink:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def die(self) -> None:
+        """The process is dead, and its memory with it."""
+        for source in self.sources.values():
+            source.disconnect(self)
 
     @property
     def leased(self) -> int:

@@ -21,6 +21,8 @@ from pdproto.runtime.trace import Trace
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.network import Network
 
+BOOTED_S: Final = 1_000.0  # what every clock says when a run begins, as of a machine that is up
+
 
 class Turning(Protocol):
     """What a host asks of its node."""
@@ -41,7 +43,7 @@ class Host:
         self.server: Final = server
         self.incarnation: Final = incarnation
         self.turn_s = turn_s
-        self.skew = 0.0
+        self.skew = BOOTED_S
         self.paused = False
         self.dead = False
         self.node: Turning | None = None
@@ -128,6 +130,7 @@ class SimulatedShell(Shell):
             raise TypeError(f"node {name}: want a SimulatedLink with a host, not {link!r}")
         self.host: Final = link.host
         self._look_at = 0.0
+        self._known = 0
         super().__init__(name, link, incarnation or link.host.incarnation)
 
     def start(self) -> None:
@@ -152,7 +155,8 @@ class SimulatedShell(Shell):
             except RemoteProtocolError:
                 self.on_malformed(source)
         due = self.on_turn(now)
-        if now >= self._look_at:
+        if now >= self._look_at or self._known != len(self.peers):
+            self._known = len(self.peers)
             self._look_after_peers(now)
             self._look_at = now + self.link.sign_of_life_s / 2
         for peer in list(self._dirty.values()):

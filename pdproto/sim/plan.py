@@ -85,7 +85,8 @@ class Shape:
     """What a plan is made for. pp: ranks of each prefill server, each with layers of its own.
 
     rate: requests a second that come, over all servers. pages, slots: of each server's pool;
-    landings: chunks of landing memory of each decode rank. waits: as the nodes take them.
+    landings: chunks of landing memory of each decode rank. writes: under way at each prefill rank.
+    waits: as the nodes take them.
     """
 
     prefill: int = 2
@@ -106,6 +107,7 @@ class Shape:
     pages: int = 64
     slots: int = 16
     landings: int = 16
+    writes: int = 64
     sign_of_life_s: float = 1.0
     silent_s: float = 5.0
     waits: Mapping[str, float] = field(

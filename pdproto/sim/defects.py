@@ -1,0 +1,71 @@
+"""Tables with a defect, as roles that the nodes run.
+
+Most historical defects (spec/bugs) are edits of the tables of the source and the sink, which are
+what the nodes run. Those of the world (what an engine or a network does) have no role to play here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from pdproto.runtime.role import SinkRole, SourceRole
+from pdproto.sim.outcome import Roles
+from pdproto.spec.bugs import transfer as defects
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff import transfer
+from pdproto.spec.handoff.ends import sink, source
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.machine import Machine, Row, Table, Timer
+from pdproto.spec.language.system import System
+
+# What a defect's own clock is taken for: a wait that nodes know.
+ANY_CLOCK: Final = Timer("no_drain")
+# What they are defects of. Nodes never write straight into pages (transfer-direct).
+_BASES: Final = (transfer.SYSTEM, transfer.PATIENT, transfer.PROMPT, transfer.RESTARTED)
+_DIRECT: Final = transfer.DIRECT
+# A process that has died answers nothing, and its successor knows no life of it: what the tables
+# let it say there is said by no node.
+_OF_THE_DEAD: Final = ("B57-transfer", "R19-restart")
+
+
+def runnable() -> Iterator[Bug]:
+    """The defects of the tables that nodes run, in the order of the catalogue."""
+    for bug in defects.BUGS:
+        base = base_of(bug.system)
+        if base is not _DIRECT and bug.id not in _OF_THE_DEAD and _distance(bug.system, base):
+            yield bug
+
+
+def base_of(system: System) -> System:
+    """The system that a defect is an edit of: the one that it differs least from."""
+    return min((*_BASES, _DIRECT), key=lambda base: _distance(system, base))
+
+
+def roles_of(system: System) -> Roles:
+    """The roles of a system's tables."""
+    return Roles(SourceRole(_runnable(_table(system, source))),
+                 SinkRole(_runnable(_table(system, sink))))
+
+
+def _table(system: System, machine: Machine) -> Table:  # type: ignore[type-arg]  # of any sorts
+    return next(table for table in system.tables if table.machine is machine)
+
+
+def _distance(one: System, other: System) -> int:
+    """How many rows of source and sink are in one of them only."""
+    count = 0
+    for machine in (source, sink):
+        left, right = _table(one, machine).rows, _table(other, machine).rows
+        count += sum(row not in right for row in left) + sum(row not in left for row in right)
+    return count
+
+
+def _runnable(table: Table) -> Table:
+    """The table, with its rows on clocks that nodes do not have on one that they have."""
+    return replace(table, rows=tuple(map(_on_a_known_clock, table.rows)))
+
+
+def _on_a_known_clock(row: Row) -> Row:
+    if isinstance(row.on, Timer) and row.on.name not in WAITS:
+        return replace(row, on=ANY_CLOCK)
+    return row
