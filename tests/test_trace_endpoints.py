@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import Verified, verify
+from pdproto.check.trace_story import verify
+from pdproto.check.trace_verdict import Verified
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
 from pdproto.runtime.trace import Trace

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 Element: TypeAlias = int | str | tuple[int, ...] | None  # None: not known yet
 Counted: TypeAlias = int | tuple[str, ...]
+
+T = TypeVar("T")
 
 FIRST: Final = b'{"n":1,'  # how the first line of a process begins
 
@@ -30,7 +32,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     of: tuple[Element, ...] = ()
 
 
-class Read(NamedTuple):
+class Found(NamedTuple, Generic[T]):
     """A line as it was found. cut: the process before it was stopped in the middle of a line.
 
     line: None where the text is no line of a trace; problem says why.
@@ -38,15 +40,21 @@ class Read(NamedTuple):
 
     number: int  # in its file, from 1
     text: bytes
-    line: Line | None
+    line: T | None
     problem: str = ""
     cut: bool = False
 
 
+Read: TypeAlias = Found[Line]
 _decoder: Final = msgspec.json.Decoder(Line)
 
 
 def lines(path: Path) -> Iterator[Read]:
+    """The lines of a file that tells of hand-overs."""
+    return found(path, _decoder)
+
+
+def found(path: Path, decoder: "msgspec.json.Decoder[T]") -> Iterator[Found[T]]:
     """The lines of a file. A last line that was never finished comes as one without a line.
 
     A process that takes the place of a killed one goes on where the other's last line ends.
@@ -54,15 +62,15 @@ def lines(path: Path) -> Iterator[Read]:
     with path.open("rb") as file:
         for number, text in enumerate(file, start=1):
             try:
-                yield Read(number, text, _decoder.decode(text))
+                yield Found(number, text, decoder.decode(text))
                 continue
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 problem = str(error)
             if not text.endswith(b"\n"):
-                yield Read(number, text, None, cut=True)
+                yield Found(number, text, None, cut=True)
                 return
             rest = text[max(0, text.rfind(FIRST)):]
             try:
-                yield Read(number, rest, _decoder.decode(rest), cut=True)
+                yield Found(number, rest, decoder.decode(rest), cut=True)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                yield Read(number, text, None, problem)
+                yield Found(number, text, None, problem)

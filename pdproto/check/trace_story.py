@@ -5,7 +5,6 @@ steps, in the words of every other trace of the checker: p0 is the first source 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,9 @@ from pdproto.check.story import lane_name
 from pdproto.check.trace import Event, RejectedError, Replay
 from pdproto.check.trace_instance import Instance, Tables, words
 from pdproto.check.trace_lines import Element, Line
+from pdproto.check.trace_shared import is_shared, verify_shared
 from pdproto.check.trace_table import AnyMessage, Ground, LocalTable
+from pdproto.check.trace_verdict import NEAREST_MAX, Nearest, Rejection, Verified
 from pdproto.check.words import formula_text, trigger_name, trigger_text
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.sorts import Sort
@@ -37,62 +38,12 @@ from pdproto.spec.language.system import System
 CONFORMS: Final = "conforms"  # the name of the one finding
 CLAIM: Final = "every line is a row of the tables that holds where it fires"
 STEPS_MAX: Final = 40  # events that lead to the line; a reader's patience
-NEAREST_MAX: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """A row that might have been meant. failing: the conjuncts of its guard that do not hold."""
-
-    row: str
-    parameters: str
-    failing: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """The first line that no row explains. names: what p0 and the others stand for. earlier: events
-    that the trace leaves out, before those that it tells.
-    """
-
-    file: str
-    number: int
-    text: str
-    why: str
-    nearest: tuple[Nearest, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    trace: Trace | None = None
-    earlier: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What a replay found. rows: how often each fired. states: local ones that were met. longest:
-    rows that one endpoint fired. assumed: messages on trust, by sender. passed: lines that are not
-    judged. missing: what shows that the traces do not tell everything.
-    """
-
-    system: System
-    files: tuple[str, ...]
-    lines: int
-    endpoints: int
-    rows: Mapping[str, int]
-    states: int
-    longest: int
-    assumed: Mapping[str, int]
-    passed: int
-    missing: tuple[str, ...]
-    rejection: Rejection | None
-
-    @property
-    def verdict(self) -> Verdict:
-        if self.rejection is not None:
-            return Verdict.VIOLATED
-        return Verdict.UNKNOWN if self.missing else Verdict.HOLDS
 
 
 def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) -> Verified:
     """Replay the traces against the system. Raises OSError for a file that cannot be read."""
+    if is_shared(paths):
+        return verify_shared(system, paths, from_middle=from_middle)
     replay = Replay(Tables(system), paths, from_middle=from_middle)
     rejection = None
     try:

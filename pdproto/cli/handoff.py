@@ -57,7 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
                         help="seconds for all of it (default: 600)")
     parser.add_argument("--trace", metavar="FOLDER",
-                        help="write the rows that fire, one file a rank")
+                        help="write the rows that fire, a file a rank: of hand-overs here, and "
+                             "in folders of their own those of each other system")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", metavar="FILE", help="write the numbers; - for standard output")
 

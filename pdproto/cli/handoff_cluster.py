@@ -59,7 +59,7 @@ class Cluster:
         self.restarts = 0
         self._topology: Final = topology
         self._pipe, theirs = self._context.Pipe()
-        self._registry: Final = self._context.Process(target=registry, args=(theirs,))
+        self._registry: Final = self._context.Process(target=registry, args=(theirs, trace))
         self._registry.start()
         theirs.close()
         where = self._said(self._pipe, "the registry")

@@ -17,6 +17,7 @@ from pdproto.net.registry_client import (
 )
 from pdproto.net.registry_wire import RefusedError, Registration
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.timers import WAITS
 
@@ -26,7 +27,9 @@ SIGN_OF_LIFE_S: Final = 0.5
 RETRY_S: Final = 0.2
 
 
-def registrar(registry: str, name: str, topology: Topology, endpoint: str) -> Registrar:
+def registrar(
+    registry: str, name: str, topology: Topology, endpoint: str, trace: SharedTrace | None
+) -> Registrar:
     """Keeps a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
     stage, tensor, context = map(int, name.split("-")[1:])
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
@@ -39,6 +42,7 @@ def registrar(registry: str, name: str, topology: Topology, endpoint: str) -> Re
         ),
         sign_of_life_s=SIGN_OF_LIFE_S,
         retry_s=RETRY_S,
+        trace=trace,
     )
 
 

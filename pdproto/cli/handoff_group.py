@@ -62,7 +62,7 @@ class GroupedSenders:
         self.concluded = 0
         me = rank.topology.prefill.index(rank.name)
         self.group: Final = Group("prefill", dict(enumerate(rank.group)), me=me,
-                                  slots=rank.load.in_flight, stop=self._stop)
+                                  slots=rank.load.in_flight, stop=self._stop, trace=work.trace)
 
     def run(self) -> Iterator[None]:
         load = self.rank.load

@@ -45,8 +45,10 @@ class OptimisticSenders:
         load = work.rank.load
         self.rank, self.node, self.report = work.rank, work.node, work.report
         self.pools, self.pool = work.pools, work.pool
-        self.prefill: Final = OptimisticPrefill(Settings(
-            slots=load.in_flight, seats=max(1, load.in_flight // 2), retries=load.retries or 0))
+        self.prefill: Final = OptimisticPrefill(
+            Settings(slots=load.in_flight, seats=max(1, load.in_flight // 2),
+                     retries=load.retries or 0),
+            trace=work.trace)
         self.held: Final[dict[Running, Held]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
 

@@ -10,6 +10,7 @@ import numpy as np
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.sender import Sender
+from pdproto.runtime.trace_shared import SharedTrace
 
 POLL_S: Final = 0.0005  # between two looks of a scheduler
 
@@ -87,6 +88,8 @@ class Pool:
 @dataclass(frozen=True, slots=True)
 class Work:
     """What the scheduler of a prefill rank works with. pools: its pages, uint8 [layer, page, byte].
+
+    trace: is told of the rows of what decides for it: its group, or its optimistic prefill.
     """
 
     rank: Rank
@@ -94,6 +97,7 @@ class Work:
     pools: Pages
     pool: Pool
     report: Report
+    trace: SharedTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)

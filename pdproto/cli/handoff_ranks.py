@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from multiprocessing.connection import Connection
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
 
@@ -32,6 +34,9 @@ from pdproto.net.prefill import PrefillNode
 from pdproto.net.registry_app import RegistryServer
 from pdproto.net.shell import Link
 from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.spec.handoff import agreement, optimistic
+from pdproto.spec.handoff import registry as registry_tables
 
 REPORT_S: Final = 0.2
 START_S: Final = 60.0
@@ -40,12 +45,27 @@ SETTLE_S: Final = 20.0  # for everything to be given back after the last request
 
 @contextmanager
 def _traced(rank: Rank) -> Iterator[Trace | None]:
-    if rank.trace is None:
+    """The trace of a rank's hand-overs, if there is to be one."""
+    with _file(rank.trace, rank.name) as target:
+        yield None if target is None else Trace(rank.name, target)
+
+
+@contextmanager
+def _traced_by(system: str, folder: str | None, name: str) -> Iterator[SharedTrace | None]:
+    """The trace of what a process does by the tables of another system: in a folder of its own."""
+    with _file(None if folder is None else f"{folder}/{system}", name) as target:
+        yield None if target is None else SharedTrace(name, target)
+
+
+@contextmanager
+def _file(folder: str | None, name: str) -> Iterator[FileIO | None]:
+    if folder is None:
         yield None
         return
+    Path(folder).mkdir(parents=True, exist_ok=True)
     # Unbuffered: what a rank that is killed has sent, its trace tells.
-    with open(f"{rank.trace}/{rank.name}.jsonl", "ab", buffering=0) as target:
-        yield Trace(rank.name, target)
+    with FileIO(f"{folder}/{name}.jsonl", "ab") as target:
+        yield target
 
 
 class Progress:
@@ -64,9 +84,11 @@ class Progress:
             self._pipe.send(done)
 
 
-def registry(pipe: "Connection[Any, Any]") -> None:
+def registry(pipe: "Connection[Any, Any]", trace: str | None) -> None:
     """The whole life of the registry's process."""
-    with RegistryServer() as server:
+    name = registry_tables.SYSTEM.name
+    with (_traced_by(name, trace, "registry") as traced,
+          RegistryServer(traces={} if traced is None else {name: traced}) as server):
         pipe.send(f"{server.host}:{server.port}")
         pipe.recv()
 
@@ -75,16 +97,20 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a prefill rank's process."""
     load = rank.load
     pools = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
-    with _traced(rank) as trace:
+    deciding = agreement.SYSTEM.name if load.retries is None else optimistic.SYSTEM.name
+    decides = load.retries is not None or len(rank.group) > 1
+    with (_traced(rank) as trace,
+          _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as registering,
+          _traced_by(deciding, rank.trace if decides else None, rank.name) as decided):
         plane = SourcePages(_layers(pools), open_source(rank.engine))
         node = PrefillNode(rank.name, plane, link=Link(), waits=rank.waits, trace=trace)
-        entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint)
+        entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering)
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         report, pool = Report(rank.name), Pool(load.pool_pages)
         progress = Progress(pipe, load.requests)
-        work = Work(rank, node, pools, pool, report)
+        work = Work(rank, node, pools, pool, report, decided)
         group: Group | None = None
         scheduler: Senders | GroupedSenders | OptimisticSenders
         if load.retries is not None:

@@ -69,13 +69,14 @@ class Verdict:
         for name in self.topology.decode:
             for room, success in self.reports[name].outcomes.items():
                 for source in self.topology.sources(name) if success else ():
-                    if any(report.outcomes.get(room) is False for report in self._of(source)):
+                    if self._outcome(source, room) is False:
                         yield f"room {room}: {name} has succeeded, and {source} has failed"
 
-    def _of(self, name: str) -> Iterator[Report]:
-        """What all runs of a rank have reported."""
-        yield self.reports[name]
-        yield from (m.report for m in self.survivors if m.report and m.rank.name == name)
+    def _outcome(self, name: str, room: int) -> bool | None:
+        """What a rank says of a room: a run that has failed it may have a successor that ran it."""
+        earlier = [m.report for m in self.survivors if m.report and m.rank.name == name]
+        said = [report.outcomes.get(room) for report in (self.reports[name], *earlier)]
+        return next((outcome for outcome in said if outcome is not None), None)
 
     def _kept(self) -> Iterator[str]:
         """L3, L4: with no traffic everything is zero."""

@@ -6,10 +6,15 @@ Runs until it is interrupted. Exit status: 0 after an interrupt, 2 if the addres
 import argparse
 import signal
 import threading
+from contextlib import ExitStack
+from io import FileIO
+from pathlib import Path
 
 from pdproto.cli.options import UsageError
 from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_rooms import Limits
+from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.spec.handoff import dp_rank, registry
 
 PORT = 8998  # SGLang's bootstrap port
 
@@ -26,6 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-rooms", type=float, default=usual.room_s, metavar="SECONDS",
                         help="how long a room is kept that nobody retires "
                              f"(default: {usual.room_s:g})")
+    parser.add_argument("--trace", metavar="FOLDER",
+                        help="write the rows that fire, a file for each of the two systems")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,7 +45,18 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ending.set())
     limits = Limits(silent_s=arguments.silent, room_s=arguments.keep_rooms)
-    with RegistryServer(arguments.host, arguments.port, limits) as server:
+    with ExitStack() as opened:
+        traces = {} if arguments.trace is None else {
+            name: SharedTrace("registry", opened.enter_context(_file(arguments.trace, name)))
+            for name in (registry.SYSTEM.name, dp_rank.SYSTEM.name)}
+        server = opened.enter_context(
+            RegistryServer(arguments.host, arguments.port, limits, traces))
         print(f"registry at http://{server.host}:{server.port}", flush=True)  # noqa: T201 - the result
         ending.wait()
     return 0
+
+
+def _file(folder: str, name: str) -> FileIO:
+    """A trace for all that begins here; whoever stops the registry finds all that it has done."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return FileIO(f"{folder}/{name}.jsonl", "ab")

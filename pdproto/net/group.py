@@ -28,6 +28,7 @@ from pdproto.net.group_waits import Waits
 from pdproto.net.metrics import Metrics
 from pdproto.net.shell import Link, Peer, Shell
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import (
     PAYLOAD_MAX,
     AnyDecision,
@@ -57,10 +58,10 @@ class Group(Shell):
     requests are admitted at once; they are numbered from 0 on, and the same on all ranks.
     stop: called in the loop, again and again, when a transfer is overdue: it has this rank's engine
     stop what it does for the request, and returns whether nothing is under way any more. waits:
-    seconds by name of timer.
+    seconds by name of timer. trace: is told of every row that fires.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a rank is told this much, and all but four may be left out
         self,
         name: str,
         ranks: Mapping[int, str],
@@ -71,6 +72,7 @@ class Group(Shell):
         entry: int = 0,
         link: Link | None = None,
         waits: Mapping[str, float] | None = None,
+        trace: SharedTrace | None = None,
     ) -> None:
         if me not in ranks or entry not in ranks:
             raise ValueError(f"group {name}: rank {me} and entry {entry}: want two of {[*ranks]}")
@@ -86,9 +88,11 @@ class Group(Shell):
         self._index: Final = {name: index for index, name in self._names.items()}
         self._own: Final[deque[GroupFrame]] = deque()
         self._rank: Final = RankPart(me, [*ranks], say=lambda vote: self._tell(entry, vote),
-                                     stop=stop, waits=rank_waits, metrics=self.metrics)
+                                     stop=stop, waits=rank_waits, metrics=self.metrics,
+                                     trace=trace)
         self._entry: Final = EntryPart([*ranks], slots, say=self._tell, waits=entry_waits,
-                                       metrics=self.metrics) if me == entry else None
+                                       metrics=self.metrics, trace=trace,
+                                       ) if me == entry else None
         self._lock: Final = threading.Lock()
         self._generation = 0
         # What the scheduler knows, in its own thread: requests that it has met; those of them that

@@ -15,7 +15,8 @@ from typing import Any, Final
 from pdproto.net.group_waits import Waits, rows_on_timers
 from pdproto.net.metrics import Metrics
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Shared, Step
+from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
     REASON_MAX,
     Admit,
@@ -101,6 +102,7 @@ class EntryPart:
         say: Callable[[int, GroupFrame], None],
         waits: Waits,
         metrics: Metrics,
+        trace: SharedTrace | None = None,
     ) -> None:
         self.answers: Final[deque[Submitted]] = deque()
         self.floor = 0  # every life below this generation is over for all ranks
@@ -108,7 +110,7 @@ class EntryPart:
         self._say: Final = say
         self._waits: Final = waits
         self._metrics: Final = metrics
-        self._machine: Final = Shared(ENTRY, bounded={tables.Rank: self._ranks})
+        self._machine: Final = shared(ENTRY, (), {tables.Rank: self._ranks}, trace=trace)
         self._open: Final[dict[int, Open]] = {}  # by generation, in ascending order
         self._generation = 0
         self._number = 0

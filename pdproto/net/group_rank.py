@@ -16,7 +16,8 @@ from typing import Final
 from pdproto.net.group_waits import Waits, rows_on_timers
 from pdproto.net.metrics import Metrics
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Shared, Step
+from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
     REASON_MAX,
     Admit,
@@ -106,6 +107,7 @@ class RankPart:
         stop: Callable[[Life], bool],
         waits: Waits,
         metrics: Metrics,
+        trace: SharedTrace | None = None,
     ) -> None:
         self.decisions: Final[deque[Decision]] = deque()
         self.arrivals: Final[deque[Arrival]] = deque()
@@ -114,7 +116,7 @@ class RankPart:
         self._stop: Final = stop
         self._waits: Final = waits
         self._metrics: Final = metrics
-        self._machine: Final = Shared(RANK, own=(me,), bounded={tables.Rank: ranks})
+        self._machine: Final = shared(RANK, (me,), {tables.Rank: ranks}, trace=trace)
         self._known: Final[dict[Life, Known]] = {}
         self._lives: Final[dict[int, Life]] = {}  # those of _known, by generation
         self._early: Final[dict[int, AnyDecision]] = {}

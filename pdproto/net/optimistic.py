@@ -38,7 +38,8 @@ from pdproto.net.optimistic_record import (
 )
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.sample import retry_is_forced
-from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.store import Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import attempts as tables
 from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.attempts import (
@@ -64,18 +65,18 @@ _GAUGES: Final = (
 class OptimisticPrefill:
     """See the rules above. faults: bootstraps that are to fail, by rank."""
 
-    def __init__(self, settings: Settings, *, faults: Faults | None = None) -> None:
+    def __init__(self, settings: Settings, *, faults: Faults | None = None,
+                 trace: SharedTrace | None = None) -> None:
         self.settings: Final = settings
         self.faults: Final = faults or Faults()
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
         self._requests: Final[dict[int, Request]] = {}
-        self._machine: Final = Shared(
-            PREFILL,
-            bounded={roles.Slot: range(settings.slots), tables.Seat: range(settings.seats),
-                     roles.Attempt: range(settings.attempts)},
-            rigid={tables.sampled: self._sampled},
-        )
+        self._machine: Final = shared(
+            PREFILL, (),
+            {roles.Slot: range(settings.slots), tables.Seat: range(settings.seats),
+             roles.Attempt: range(settings.attempts)},
+            {tables.sampled: self._sampled}, trace=trace)
         self._number = 0
         self._at: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
         self._ready: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}

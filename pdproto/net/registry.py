@@ -11,7 +11,7 @@ never found silent.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
@@ -26,8 +26,8 @@ from pdproto.net.registry_wire import (
     Run,
     Topology,
 )
-from pdproto.runtime.store import Shared
-from pdproto.spec.handoff import bootstrap, registry
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.spec.handoff import bootstrap, dp_rank, registry
 from pdproto.spec.handoff.roles import Incarnation, Source
 
 log = logging.getLogger("pdproto.registry")
@@ -48,7 +48,9 @@ class Recorded:
 class Server:
     """One prefill server, as its first rank described it."""
 
-    def __init__(self, topology: Topology, limits: Limits, rows: Fired) -> None:
+    def __init__(
+        self, topology: Topology, limits: Limits, rows: Fired, traces: Mapping[str, SharedTrace]
+    ) -> None:
         every = [
             Rank(*place) for place in product(
                 range(topology.dp_size), range(topology.attn_cp_size),
@@ -56,8 +58,10 @@ class Server:
             )
         ]
         self.topology = topology
-        self.ranks: Final = Shared(registry.REGISTRY, bounded={Source: every})
-        self.rooms: Final = RoomBook(topology.dp_size, limits, rows)
+        self.ranks: Final = shared(registry.REGISTRY, (), {Source: every},
+                                   trace=traces.get(registry.SYSTEM.name))
+        self.rooms: Final = RoomBook(topology.dp_size, limits, rows,
+                                     traces.get(dp_rank.SYSTEM.name))
         self.runs: Final[dict[Rank, dict[int, Recorded]]] = {rank: {} for rank in every}
         self.early: Final[dict[Rank, deque[int]]] = {rank: deque() for rank in every}
 
@@ -98,10 +102,16 @@ class Server:
 
 
 class Registry:
-    """The registry of one prefill server. All times are seconds of one clock that only goes on."""
+    """The registry of one prefill server. All times are seconds of one clock that only goes on.
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    traces: by the name of a system, who is told of the rows of its machine that fire.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, traces: Mapping[str, SharedTrace] | None = None
+    ) -> None:
         self.limits: Final = limits or Limits()
+        self._traces: Final = traces or {}
         self.rows: Final[Fired] = Counter()
         self._server: Server | None = None
 
@@ -133,6 +143,8 @@ class Registry:
     def deregister(self, request: Run) -> None:
         """Strike a run out. Raises RefusedError for a rank that this server does not have."""
         server, rank = self._known(request.rank), request.rank
+        if request.incarnation < max(server.runs[rank], default=0):
+            return  # out and forgotten since a later run registered: its name must not come again
         taken(server.ranks, self.rows, bootstrap.goodbye, rank, (request.incarnation, rank))
         early = server.early[rank]
         if request.incarnation not in server.runs[rank] and request.incarnation not in early:
@@ -228,10 +240,10 @@ class Registry:
         """
         server, topology = self._server, request.topology
         if server is None:
-            server = self._server = Server(topology, self.limits, self.rows)
+            server = self._server = Server(topology, self.limits, self.rows, self._traces)
         field = server.topology.at_odds(topology)
         if (field is not None or server.rooms.at_odds) and not self.present_ranks:
-            server = self._server = Server(topology, self.limits, self.rows)
+            server = self._server = Server(topology, self.limits, self.rows, self._traces)
         elif field is not None:
             ours, theirs = getattr(server.topology, field), getattr(topology, field)
             raise RefusedError(

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from time import monotonic
 from typing import Any, Final, Self
 
@@ -36,6 +36,7 @@ from pdproto.net.registry_wire import (
     Run,
     read,
 )
+from pdproto.runtime.trace_shared import SharedTrace
 
 log = logging.getLogger("pdproto.registry")
 
@@ -184,15 +185,17 @@ class RegistryServer:
         with RegistryServer("127.0.0.1", 0) as server:
             print(server.host, server.port)
 
-    Port 0 takes a free one. `start` raises OSError with the address if it cannot be had.
+    Port 0 takes a free one. traces: see `Registry`. `start` raises OSError with the address if it
+    cannot be had.
     """
 
     def __init__(
-        self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
+        self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
+        traces: Mapping[str, SharedTrace] | None = None,
     ) -> None:
         self.host: Final = host
         self.port = port
-        self.app: Final = RegistryApp(Registry(limits))
+        self.app: Final = RegistryApp(Registry(limits, traces))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
         self._begun: Final = threading.Event()

@@ -27,7 +27,11 @@ from pdproto.net.registry_wire import (
     Topology,
 )
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff import bootstrap
+from pdproto.spec.handoff import registry as tables
 from pdproto.spec.handoff.timers import WAITS
 
 log = logging.getLogger("pdproto.registry")
@@ -172,9 +176,12 @@ class RegistryClient:
 class Registrar:
     """Keeps a rank registered, from a thread of its own: until recorded, then by signs of life.
 
-    Whoever the registry has forgotten (it has restarted) registers again. `refused` is why the
-    registry does not take this run, if it does not: another version or configuration, or a run
-    that counts as gone, which only another incarnation can follow. on_refused is told each reason.
+    The rows of the source decide (SOURCE in spec/handoff/registry.py); here their messages are
+    requests, and the answers their messages. A registry that does not know of a run that it has
+    recorded is another one than before, for it has restarted: with it the rows begin anew.
+    `refused` is why the registry does not take this run, if it does not: another version or
+    configuration, or a run that counts as gone, which only another incarnation can follow.
+    on_refused is told each reason. trace: is told of every row that fires.
     """
 
     def __init__(
@@ -185,6 +192,7 @@ class Registrar:
         sign_of_life_s: float = WAITS["no_sign_of_life"].seconds / 4,
         retry_s: float = WAITS["not_recorded"].seconds,
         on_refused: Callable[[str], None] | None = None,
+        trace: SharedTrace | None = None,
     ) -> None:
         if registration.incarnation is None:
             raise ValueError("registration: a run that stays registered has an incarnation")
@@ -192,10 +200,13 @@ class Registrar:
         self.recorded: Final = threading.Event()
         self.refused: str | None = None
         self._run: Final = Run(*registration.rank, registration.incarnation)
+        self._self: Final = registration.rank, (registration.incarnation, registration.rank)
         self._client: Final = RegistryClient(address)
         self._sign_of_life_s: Final = sign_of_life_s
         self._retry_s: Final = retry_s
         self._on_refused: Final = on_refused
+        self._trace: Final = trace
+        self._machine = self._begun()
         self._stopping: Final = threading.Event()
         self._thread: Final = threading.Thread(
             target=self._loop, name="pdproto-registrar", daemon=True
@@ -214,34 +225,53 @@ class Registrar:
             self._thread.join()
         try:
             if goodbye and self._thread.ident is not None:
-                self._client.deregister(self._run)
+                self._say(self._machine.call("stop"))
         except (NotFoundError, RefusedError, UnreachableError) as error:
             log.info("no goodbye: %s", error)
         finally:
             self._client.close()
+
+    def _begun(self) -> Shared:
+        """The machine of this run, which has started and has not registered."""
+        machine = shared(tables.SOURCE, self._self, trace=self._trace)
+        source, incarnation = self._self
+        machine.befall(tables.OPERATOR, "start", p=source, e=incarnation)
+        return machine
 
     def _loop(self) -> None:
         retry_s = self._retry_s
         while not self._stopping.is_set():
             began = monotonic()
             try:
-                self._say_so()
+                self._turn()
                 wait, retry_s = self._sign_of_life_s, self._retry_s
             except NotFoundError:
                 wait = 0.0 if self.recorded.is_set() else retry_s
                 self.recorded.clear()
+                self._machine = self._begun()
             except (UnreachableError, RefusedError) as error:
                 self._note(error)
                 wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
             self._stopping.wait(max(0.0, wait - (monotonic() - began)))
 
-    def _say_so(self) -> None:
-        if self.recorded.is_set():
+    def _turn(self) -> None:
+        """Register, if a row says so; else give a sign of life."""
+        step = self._machine.fire("enroll") or self._machine.fire("enroll_again")
+        if step is None:
             self._client.keep_alive(self._run)
         else:
-            self._client.register(self.registration)
+            self._say(step)
             self.refused = None
+            self._machine.receive(bootstrap.recorded, *self._self)
             self.recorded.set()
+
+    def _say(self, step: Step) -> None:
+        """Bring to the registry what is for it; who else is told of a goodbye asks the registry."""
+        for message, _ in step.sent:
+            if message is bootstrap.register:
+                self._client.register(self.registration)
+            elif message is bootstrap.goodbye:
+                self._client.deregister(self._run)
 
     def _note(self, error: Exception) -> None:
         log.warning("%s", error)

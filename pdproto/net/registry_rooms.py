@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.net.registry_wire import FullAnswer, RefusedError, Room, Rooms
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.store import AnyMessage, Shared, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.roles import Life
 from pdproto.spec.handoff.timers import WAITS
@@ -59,12 +60,15 @@ class RoomBook:
     keeps_rule: rooms keep to room modulo ranks; None until all data-parallel ranks have been heard.
     """
 
-    def __init__(self, dp_size: int, limits: Limits, rows: Fired) -> None:
+    def __init__(
+        self, dp_size: int, limits: Limits, rows: Fired, trace: SharedTrace | None = None
+    ) -> None:
         self.limits: Final = limits
         self.keeps_rule: bool | None = None
         self._groups: Final = range(dp_size)
         self._rows: Final = rows
-        self._machine: Final = Shared(dp_rank.REGISTRY, bounded={routing.Group: self._groups})
+        self._machine: Final = shared(dp_rank.REGISTRY, (), {routing.Group: self._groups},
+                                      trace=trace)
         self._answers: Final[dict[RoomLife, int | None]] = {}  # None: the room is gone
         self._counted: Final[dict[int, int]] = {}  # lives without a generation, by room
         self._ages: Final[deque[tuple[float, RoomLife]]] = deque()

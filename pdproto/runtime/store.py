@@ -17,7 +17,7 @@ Rule 4: ids are fresh. What is forgotten reads as initial, so an id that comes a
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 from pdproto.runtime.cells import Cells, Floor, Key
 from pdproto.runtime.compile import Writer
@@ -41,7 +41,7 @@ from pdproto.runtime.rows import (
     messages,
 )
 from pdproto.spec.language.formula import Value
-from pdproto.spec.language.machine import Call, Completion, RowKind, Table
+from pdproto.spec.language.machine import Call, Completion, Row, RowKind, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Rigid, Sent, Symbol, Variable
@@ -66,6 +66,19 @@ class Step(NamedTuple):
     changed: tuple[tuple[Symbol, Key | None, Value], ...] = ()
 
 
+class Witness(Protocol):
+    """Who is told what a machine does: its trace."""
+
+    def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
+        """A row has fired at these parameters, by these names."""
+
+    def heard(self, message: Symbol, arguments: Key) -> None:
+        """A message has come that triggers no row, and that rows read."""
+
+    def written(self, symbol: Symbol, arguments: Key, value: Value) -> None:
+        """Another machine has written a variable that this one shares."""
+
+
 class Shared:
     """One instance of a table's machine, whose relations range over unbounded sorts; or all of its
     instances at once.
@@ -76,7 +89,7 @@ class Shared:
     sorts that quantifiers may loop over. rigid: what never changes, as predicates of elements.
     Elements of an unbounded ordered sort are 0, 1, 2, ... where the table reads "all earlier ones",
     and otherwise anything that compares; all others are anything hashable. Arguments are those of
-    the declaration, the machine's own included. One thread at a time.
+    the declaration, the machine's own included. One thread at a time. witness: is told every step.
     Raises SpecError for a table that cannot be run so, with the row and the formula.
     """
 
@@ -86,6 +99,7 @@ class Shared:
         own: Sequence[Hashable] | None = (),
         bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
         rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate] | None = None,
+        witness: Witness | None = None,
     ) -> None:
         machine = table.machine
         if machine.world or (own is not None and len(own) != len(machine.own)):
@@ -93,6 +107,7 @@ class Shared:
             raise SpecError(table.place, f"{machine.name} {what}")
         self.table: Final = table
         self.own: Final = None if own is None else tuple(own)
+        self._witness: Final = witness
         self._bounded: Final = {sort: tuple(all_) for sort, all_ in (bounded or {}).items()}
         self._members: Final = {sort: frozenset(all_) for sort, all_ in self._bounded.items()}
         writer = Writer(table, self._bounded, () if own is None else machine.own)
@@ -228,10 +243,14 @@ class Shared:
             if found is not None:
                 return self._fired(row, found)
         if trigger.noted is not None and not trigger.rows:
+            if self._witness is not None:
+                self._witness.heard(trigger.noted, arguments)
             return Step("", "ignore")
         raise error(f"{trigger.name}{arguments!r} has no row in {self!r}")
 
     def _fired(self, row: CompiledRow, parameters: Key) -> Step:
+        if self._witness is not None:
+            self._witness.fired(row.row, row.names, parameters)
         changes, sent = row.effects(*parameters)
         changed = []
         for cells, key, value in changes:
@@ -266,7 +285,23 @@ class Shared:
             raise LocalProtocolError(f"{value!r} is no value of {symbol.signature}")
         if cells.floor is not None and value is not True:
             raise LocalProtocolError(f"{symbol}{key!r} is never taken back")
+        if self._witness is not None:
+            self._witness.written(symbol, key, value)
         cells.write(key, value)
+
+    def befall(self, table: Table, row_name: str, **elements: Hashable) -> None:
+        """Take over what a row of the world has done to this machine: its process has started.
+
+        elements: the row's parameters, by name. Raises LocalProtocolError for a row of no world.
+        """
+        row = next((row for row in table.rows if row.name == row_name), None)
+        if row is None or not table.machine.world:
+            raise LocalProtocolError(f"the world has no row {row_name!r} in this table")
+        for update in (u for u in table.updates(row) if u.symbol in self._cells):
+            key = tuple(elements[variable.name] for variable in update.arguments)
+            if self._witness is not None:
+                self._witness.written(update.symbol, key, update.value)
+            self._cells[update.symbol].write(key, update.value)
 
     def forget(self, sort: type[Sort], element: Hashable) -> None:
         """Drop every cell of an element that has concluded.

@@ -17,7 +17,7 @@ trace and nothing else.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -40,8 +40,8 @@ class Target(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-class Trace:
-    """Writes what one node's endpoints do. ended: why it has stopped, if it has."""
+class Lines:
+    """Where the lines of one process go, in order. ended: why they have stopped, if they have."""
 
     def __init__(self, node: str, target: Target) -> None:
         self.node: Final = node
@@ -49,6 +49,26 @@ class Trace:
         self._target: Final = target
         self._encoder: Final = msgspec.json.Encoder()
         self._lines = 0
+
+    def put(self, machine: str, end: int, told: Iterable[Mapping[str, Any]]) -> None:
+        """Write what an endpoint tells, a line each. Never raises."""
+        lines = bytearray()
+        for rest in told:
+            self._lines += 1
+            line = {"n": self._lines, "node": self.node, "machine": machine, "end": end, **rest}
+            lines += self._encoder.encode(line) + b"\n"
+        try:
+            self._target.write(bytes(lines))
+        except (OSError, ValueError) as error:
+            self.ended = str(error)
+            log.error("node %s: the trace ends after %d lines: %s", self.node, self._lines, error)
+
+
+class Trace(Lines):
+    """Writes what one node's endpoints do."""
+
+    def __init__(self, node: str, target: Target) -> None:
+        super().__init__(node, target)
         self._ends = 0
 
     def write(self, endpoint: Endpoint, event: Event, step: Step) -> None:
@@ -56,20 +76,10 @@ class Trace:
         if self.ended is not None:
             return
         told = [*self._written(endpoint, event), *self._rows(endpoint, step)]
-        if not told:
-            return
-        lines = bytearray()
-        for rest in (*self._elements(endpoint), *told):
-            self._lines += 1
+        if told:
+            before = [*self._elements(endpoint)]
             number, _, _ = endpoint.traced
-            line = {"n": self._lines, "node": self.node,
-                    "machine": endpoint.automaton.table.machine.name, "end": number, **rest}
-            lines += self._encoder.encode(line) + b"\n"
-        try:
-            self._target.write(bytes(lines))
-        except (OSError, ValueError) as error:
-            self.ended = str(error)
-            log.error("node %s: the trace ends after %d lines: %s", self.node, self._lines, error)
+            self.put(endpoint.automaton.table.machine.name, number, [*before, *told])
 
     def _elements(self, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
         """What the endpoint counts, if that has not been said yet."""

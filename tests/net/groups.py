@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pdproto.check.result import Verdict as Outcome
+from pdproto.check.trace_story import verify
 from pdproto.net.group import Group
 from pdproto.net.group_entry import Submitted
 from pdproto.net.group_rank import Decision
 from pdproto.net.shell import Link, Peer
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import AnyFrame, GroupFrame, Life
+from pdproto.spec.handoff.agreement import SYSTEM
 from pdproto.spec.handoff.group import Verdict
 
 PATIENCE_S = 60.0
@@ -153,13 +157,19 @@ def ranks(
     link: Link = LINK, stop: Callable[[Life], bool] = lambda _: True,
     waits: Mapping[str, float] | None = None,
 ) -> Iterator[Ranks]:
-    """A group of ranks (2 stages x 2 tensor ranks, unless it is told otherwise)."""
+    """A group of ranks (2 stages x 2 tensor ranks, unless it is told otherwise).
+
+    What its ranks have done is replayed in the end against the tables.
+    """
     endpoints = {index: f"ipc://{folder}/{index}" for index in range(count)}
     groups: list[Group] = []
+    files = [folder / f"rank-{index}.jsonl" for index in endpoints]
+    targets = [path.open("wb") for path in files]
     try:
-        for index in endpoints:
+        for index, target in enumerate(targets):
             groups.append(kind("prefill", endpoints, me=index, slots=slots, stop=stop, link=link,
-                               waits=NEVER | dict(waits or {})))
+                               waits=NEVER | dict(waits or {}),
+                               trace=SharedTrace(f"prefill.{index}", target)))
         yield Ranks([Scheduler(group) for group in groups])
         for group in groups:
             assert group.turn_errors == 0
@@ -169,3 +179,7 @@ def ranks(
     finally:
         for group in groups:
             group.close()
+        for target in targets:
+            target.close()
+    verified = verify(SYSTEM, files)
+    assert verified.verdict is Outcome.HOLDS, verified

@@ -1,12 +1,18 @@
 """Optimistic prefill when anything may happen at any time, and both sides are short of room."""
 
+import io
 import random
+from pathlib import Path
 
 import pytest
 
+from pdproto.check.result import Verdict
+from pdproto.check.trace_story import verify
 from pdproto.net.optimistic import OptimisticPrefill
 from pdproto.net.optimistic_record import Settings
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.attempts import Stage
+from pdproto.spec.handoff.optimistic import SYSTEM
 from pdproto.spec.handoff.poll import KVPoll
 from tests.net.prefills import FakeSender, Toy
 
@@ -22,7 +28,9 @@ class World:
         settings = Settings(slots=self.random.randint(1, 4), seats=self.random.randint(1, 3),
                             retries=self.random.randint(0, 3), bootstrap_timeout_s=1e9,
                             force_retry_probability=self.random.choice((0.0, 0.3)))
-        self.toy = Toy(OptimisticPrefill(settings), computes=False)
+        self.told = io.BytesIO()
+        trace = SharedTrace("prefill", self.told)
+        self.toy = Toy(OptimisticPrefill(settings, trace=trace), computes=False)
         self.senders: dict[str, FakeSender] = {}
         self.published: set[str] = set()
 
@@ -82,7 +90,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_m5_4_everything_ends_and_everything_comes_back(seed: int) -> None:
+def test_m5_4_everything_ends_and_everything_comes_back(seed: int, tmp_path: Path) -> None:
     world = World(seed)
     for _ in range(TURNS_MAX):
         world.anything()
@@ -99,3 +107,8 @@ def test_m5_4_everything_ends_and_everything_comes_back(seed: int) -> None:
     for name, output in world.toy.outputs.items():
         assert output == world.toy.sent[name][-1]
         assert len(world.toy.sent[name]) == len(world.toy.prompts[name])
+    path = tmp_path / "prefill.jsonl"
+    path.write_bytes(world.told.getvalue())
+    verified = verify(SYSTEM, [path])
+    assert verified.verdict is Verdict.HOLDS, verified
+    assert verified.rows["submit"] == REQUESTS

@@ -6,7 +6,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -14,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdproto.check.result import Verdict
+from pdproto.check.trace_story import verify
 from pdproto.net.registry import Registry
 from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import (
@@ -35,15 +39,28 @@ from pdproto.net.registry_wire import (
     read,
 )
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff import dp_rank
+from pdproto.spec.handoff import registry as registry_tables
 
 PATIENCE_S = 10.0
+SYSTEMS = registry_tables.SYSTEM, dp_rank.SYSTEM
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with RegistryServer() as running:
-        yield running
+def server(tmp_path: Path) -> Iterator[RegistryServer]:
+    """A registry. What it has done is replayed in the end against both its tables."""
+    with ExitStack() as opened:
+        files = [(system, tmp_path / f"{system.name}.jsonl") for system in SYSTEMS]
+        traces = {system.name: SharedTrace("registry", opened.enter_context(path.open("wb")))
+                  for system, path in files}
+        with RegistryServer(traces=traces) as running:
+            yield running
+    for system, path in files:
+        if path.stat().st_size:
+            verified = verify(system, [path])
+            assert verified.verdict is Verdict.HOLDS, verified
 
 
 @pytest.fixture

@@ -1,0 +1,207 @@
+"""The state of a machine that many hand-overs share, as its trace tells it: cells, and formulas.
+
+Its relations range over sorts without a bound, so no mask tests them: formulas are evaluated as
+they are written, over the cells that are not initial. An element that no cell speaks of is like
+every other such element, so one stands for all of them. Of a relation that only grows over elements
+that are counted (the decisions that have been applied) a number says up to where it holds. Rigid
+symbols are not traced: what rows that fire say of them is believed, and remembered.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    Value,
+    atoms,
+)
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Rigid, Symbol
+
+Environment: TypeAlias = Mapping[Sort, Hashable]
+Cell: TypeAlias = tuple[Symbol, tuple[Hashable, ...]]
+
+
+class Fresh:
+    """An element that no cell speaks of, later than all that some cell speaks of."""
+
+    __slots__ = ()
+
+
+class UnknownError(Exception):
+    """The answer depends on a rigid symbol of which nothing is known."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        self.cell: Final = cell
+
+
+class Cells:
+    """bounded: the elements of the sorts that have a bound, by the name of the sort. fixed: in how
+    many first places the machine's variables have its own elements, always the same.
+    """
+
+    def __init__(
+        self, table: Table, bounded: Mapping[str, tuple[Hashable, ...]], fixed: int
+    ) -> None:
+        self._bounded: Final = bounded
+        self._fixed: Final = fixed
+        # The relations that hold of all elements below a number, and which number that is.
+        self._floors: Final = dict.fromkeys(
+            (symbol for symbol, values in _written(table).items()
+             if values == {True} and len(symbol.sorts) == fixed + 1
+             and symbol.sorts[-1].ordered and symbol.sorts[-1].__name__ not in bounded), 0)
+        self._values: Final[dict[Symbol, dict[tuple[Hashable, ...], Value]]] = {}
+        self._everywhere: Final[dict[Symbol, Value]] = {}
+        self._rigid: Final[dict[Cell, bool]] = {}
+
+    # What holds
+
+    def explains(self, formula: Formula, environment: Environment) -> bool:
+        """Whether the formula holds, whatever has to be believed of rigid symbols for it."""
+        believed = list(self._beliefs(formula, environment, {}))
+        if len(believed) == 1:
+            self._rigid.update(believed[0])
+        return bool(believed)
+
+    def _beliefs(
+        self, formula: Formula, environment: Environment, assumed: dict[Cell, bool]
+    ) -> Iterator[dict[Cell, bool]]:
+        """What may be assumed of rigid symbols so that the formula holds."""
+        try:
+            if self._holds(formula, environment, assumed):
+                yield assumed
+        except UnknownError as unknown:
+            for value in (False, True):
+                yield from self._beliefs(formula, environment, {**assumed, unknown.cell: value})
+
+    def _holds(
+        self, formula: Formula, environment: Environment, assumed: Mapping[Cell, bool]
+    ) -> bool:
+        match formula:
+            case And(parts):
+                return all(self._holds(part, environment, assumed) for part in parts)
+            case Or(parts):
+                return any(self._holds(part, environment, assumed) for part in parts)
+            case Not(part):
+                return not self._holds(part, environment, assumed)
+            case Same(left, right):
+                return environment[left] == environment[right]
+            case Before(left, right):
+                return _before(environment[left], environment[right])
+            case Forall(variable, body):
+                return all(self._holds(body, one, assumed)
+                           for one in self._each(variable, body, environment))
+            case Exists(variable, body):
+                return any(self._holds(body, one, assumed)
+                           for one in self._each(variable, body, environment))
+            case Atom(symbol, arguments, value):
+                key = tuple([environment[variable] for variable in arguments])
+                return self._value(symbol, key, assumed) == value
+        raise AssertionError(formula)
+
+    def _each(
+        self, variable: Sort, body: Formula, environment: Environment
+    ) -> Iterator[Environment]:
+        return ({**environment, variable: element}
+                for element in self._elements(variable, body, environment))
+
+    def _elements(
+        self, variable: Sort, body: Formula, environment: Environment
+    ) -> Iterator[Hashable]:
+        """Elements among which the body has every value that it has at all."""
+        sort = type(variable)
+        if sort.__name__ in self._bounded:
+            yield from self._bounded[sort.__name__]
+            return
+        seen: dict[Hashable, None] = {
+            element: None for of, element in environment.items() if type(of) is sort}
+        for atom, _ in atoms(body):
+            for place in (i for i, v in enumerate(atom.arguments) if v == variable):
+                seen.update((key[place], None) for key in self._values.get(atom.symbol, ()))
+        yield from seen
+        yield Fresh()
+        if sort.ordered and all(isinstance(element, int) for element in seen):
+            # Elements that are counted exist below each that is known, though no cell speaks of
+            # them: the least of these is before whatever another of them is before. What holds of
+            # all below a number tells those below it from the others.
+            for floor in {0, *self._floors.values()}:
+                yield next(number for number in count(floor) if number not in seen)
+
+    def _value(
+        self, symbol: Symbol, key: tuple[Hashable, ...], assumed: Mapping[Cell, bool]
+    ) -> Value:
+        if isinstance(symbol, Rigid):
+            cell = symbol, key
+            if cell not in self._rigid and cell not in assumed:
+                raise UnknownError(cell)
+            return self._rigid[cell] if cell in self._rigid else assumed[cell]
+        if symbol in self._floors and _before(key[-1], self._floors[symbol]):
+            return True
+        return self._values.get(symbol, {}).get(key, self._default(symbol))
+
+    def _default(self, symbol: Symbol) -> Value:
+        return self._everywhere.get(symbol, symbol.values[0])
+
+    # What changes
+
+    def write(self, symbol: Symbol, key: tuple[Hashable, ...], value: Value) -> None:
+        cells = self._values.setdefault(symbol, {})
+        if symbol in self._floors and key[-1] == self._floors[symbol]:
+            cells[key] = value
+            while (key := (*key[:-1], self._floors[symbol])) in cells:
+                del cells[key]
+                self._floors[symbol] += 1
+        elif value == self._default(symbol):
+            cells.pop(key, None)
+        else:
+            cells[key] = value
+
+    def apply(self, table: Table, row: Row, environment: Environment) -> None:
+        """Make the row's updates."""
+        for update in table.updates(row):
+            if ANY not in update.arguments:
+                key = tuple(environment[variable] for variable in update.arguments)
+                self.write(update.symbol, key, update.value)
+            elif all(argument is ANY for argument in update.arguments[self._fixed:]):
+                self._values.pop(update.symbol, None)
+                self._everywhere[update.symbol] = update.value
+            else:
+                for key in list(self._values.get(update.symbol, ())):
+                    if all(argument is ANY or environment[argument] == element
+                           for argument, element in zip(update.arguments, key, strict=True)):
+                        self.write(update.symbol, key, update.value)
+
+    def sent(self, row: Row, environment: Environment) -> Iterator[Cell]:
+        """The messages that the row sends."""
+        for effect in row.send:
+            if not isinstance(effect, Each):
+                yield effect.symbol, tuple(environment[v] for v in effect.arguments)
+                continue
+            for one in self._each(effect.variable, effect.sent, environment):
+                if self.explains(effect.where, one):
+                    yield effect.sent.symbol, tuple(one[v] for v in effect.sent.arguments)
+
+
+def _written(table: Table) -> Mapping[Symbol, set[Value]]:
+    """The values that the rows write, by variable."""
+    written: dict[Symbol, set[Value]] = {}
+    for update in (update for row in table.rows for update in table.updates(row)):
+        written.setdefault(update.symbol, set()).add(update.value)
+    return written
+
+
+def _before(left: Any, right: Any) -> bool:
+    if isinstance(left, Fresh) or isinstance(right, Fresh):
+        return isinstance(right, Fresh) and not isinstance(left, Fresh)
+    return bool(left < right)

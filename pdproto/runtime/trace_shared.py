@@ -1,0 +1,95 @@
+"""The trace of machines that many hand-overs share: a group's rank, its entry, a registry.
+
+JSON lines as in trace.py, with the same `n`, `node`, `machine` and `end`; an `end` is one instance,
+or all instances, of a machine that is run from its table (store.py).
+
+* `begins`: the elements of the sorts that its quantifiers loop over. `own`: the elements that the
+  machine's own variables stand for; null where all instances are one.
+* `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name, those of `own`
+  apart. An element of several parts is a list: [room, incarnation, generation] for a life.
+* `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has come.
+* `device`: what another owner has written, as [variable, arguments, value].
+"""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from pdproto.check.layout import value_name
+from pdproto.runtime.cells import Key
+from pdproto.runtime.store import Predicate, Shared
+from pdproto.runtime.trace import Lines, Target
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Rigid, Symbol
+
+
+class SharedTrace(Lines):
+    """Writes what the shared machines of one process do. One thread at a time."""
+
+    def __init__(self, node: str, target: Target) -> None:
+        super().__init__(node, target)
+        self._ends = 0
+
+    def traced(
+        self, table: Table, own: Sequence[Hashable] | None = (),
+        bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
+    ) -> "End":
+        """The witness of one machine, which begins with the arguments that `Shared` takes."""
+        self._ends += 1
+        end = End(self, table.machine.name, self._ends)
+        variables = () if own is None else table.machine.own
+        named = zip((v.name for v in variables), own or (), strict=True)
+        end.tell({
+            "begins": {sort.__name__: [plain(element) for element in elements]
+                       for sort, elements in (bounded or {}).items()},
+            "own": None if own is None else {name: plain(element) for name, element in named},
+        })
+        return end
+
+
+class End:
+    """The witness of one machine: see store.py."""
+
+    def __init__(self, trace: SharedTrace, machine: str, number: int) -> None:
+        self._trace = trace
+        self._machine = machine
+        self._number = number
+
+    def tell(self, told: Mapping[str, Any]) -> None:
+        if self._trace.ended is None:
+            self._trace.put(self._machine, self._number, [told])
+
+    def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
+        if row.kind != "reject":  # what is refused has not happened
+            self.tell({"row": row.name, "on": None if row.on is None else str(row.on),
+                       "with": dict(zip(names, map(plain, parameters), strict=True))})
+
+    def heard(self, message: Symbol, arguments: Key) -> None:
+        self.tell({"heard": message.name, "of": [*map(plain, arguments)]})
+
+    def written(self, symbol: Symbol, arguments: Key, value: Value) -> None:
+        self.tell({"device": [[symbol.name, [*map(plain, arguments)], value_name(value)]]})
+
+
+def shared(
+    table: Table,
+    own: Sequence[Hashable] | None = (),
+    bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
+    rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate] | None = None,
+    *,
+    trace: SharedTrace | None,
+) -> Shared:
+    """The machine of a table, every step of which the trace tells, if there is one."""
+    witness = None if trace is None else trace.traced(table, own, bounded)
+    return Shared(table, own, bounded, rigid, witness)
+
+
+def plain(element: Hashable) -> Any:
+    """An element in JSON: lists for what has parts."""
+    if isinstance(element, Struct):
+        return [plain(part) for part in astuple(element)]
+    return [plain(part) for part in element] if isinstance(element, tuple) else element
