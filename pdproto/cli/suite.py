@@ -29,6 +29,8 @@ HANDOVER: Final = (
     "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",
     "optimistic-crash",
     "whole", "whole-pair",
+    "complete", "complete-restart", "complete-bootstrap", "complete-routing", "complete-attempts",
+    "complete-contended",
 )  # fmt: skip
 STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first: late messages come early
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from pdproto.spec.bugs import (
     agreement,
+    complete,
     dp_rank,
     group_attempts,
     optimistic,
@@ -19,4 +20,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *agreement.BUGS,
     *optimistic.BUGS,
     *group_attempts.BUGS,
+    *complete.BUGS,
 )
