@@ -24,6 +24,7 @@ from pdproto.spec.handoff.bootstrap import (
     entry,
     f,
     filler,
+    goodbye,
     got,
     h,
     info,
@@ -33,6 +34,7 @@ from pdproto.spec.handoff.bootstrap import (
     missed,
     p,
     phase,
+    present,
     q,
     ready,
     reason,
@@ -98,6 +100,10 @@ PROPERTIES: Final = (
     Always("one_current_run_per_rank",
            implies(all_of(entry(p, e) == Entry.CURRENT, entry(p, f) == Entry.CURRENT), e.same(f)),
            why="a restarted rank takes the place of its earlier run"),
+    Always("who_is_current_is_present", implies(entry(p, e) == Entry.CURRENT, present(p)),
+           why="an earlier run that is found to be gone does not take the later one with it"),
+    Always("down_means_down", implies(dark(), ready() == Ready.DARK),
+           why="a registry that is down does nothing"),
     Sometimes("the_registry_is_ready", ready() == Ready.READY),
     OnRow("a_rank_registers_once_by_itself", "enroll", ~asked(p, e),
           why="every further registration is the timer's"),
@@ -142,6 +148,10 @@ PROPERTIES: Final = (
             all_of(run(p, e) == Run.LEFT, entry(p, e) == Entry.CURRENT),
             any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
             under=(Fairness.NO_TIMERS,), why="nobody waits for a detector when it was said"),
+    LeadsTo("a_goodbye_is_kept", goodbye(p, e),
+            any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
+            under=(Fairness.NO_TIMERS,),
+            why="also one that overtakes the registration, which is not to count then"),
 )
 
 AT_ONCE: Final = (
