@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +32,7 @@ from pdproto.engine.contract import (
     Ticket,
 )
 from pdproto.kernels.chunk import KVLayout, register
+from pdproto.net.metrics import Metrics
 from pdproto.net.plane import Fenced, Idle, Outcome, Verified
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
@@ -41,6 +43,31 @@ Buffer: TypeAlias = NDArray[np.uint8]
 
 STAGED_BYTES_MAX: Final = 256 << 20  # packed and not landed, in one node
 BUFFERS_KEPT: Final = 64  # of one size
+# What engines count, by their name of it: ours, what it says, and whether it only ever grows.
+Counts: TypeAlias = Mapping[str, tuple[str, str, bool]]
+_SOURCE_COUNTS: Final[Counts] = {
+    "landed_bytes": ("transfer_bytes", "Bytes that have landed", True),
+    "landed_writes": ("landed_chunks", "Chunks that have landed", True),
+    "refused_writes": ("engine_refused_writes", "Writes that sinks have refused", True),
+    "failed_writes": ("engine_failed_writes", "Writes of which nobody knows how they ended", True),
+    "writes": ("engine_inflight_chunks", "Chunks that are under way", False),
+    "bytes": ("engine_inflight_bytes", "Bytes of chunks that are under way", False),
+    "connections": ("engine_connections", "Connections to sinks", False),
+}
+_SINK_COUNTS: Final[Counts] = {
+    "landed_bytes": ("transfer_bytes", "Bytes that have landed", True),
+    "landed_writes": ("landed_chunks", "Chunks that have landed", True),
+    "refused_writes": ("engine_refused_writes", "Late writes that could not land any more", True),
+    "fences": ("engine_fences", "Fences that the engine has been asked for", True),
+    "fences_pending": ("engine_pending_fences", "Fences that are not up yet", False),
+    "leases": ("engine_leases", "Parts of landing memory that are leased to a source", False),
+    "leased_bytes": ("engine_leased_bytes", "Landing memory that is leased", False),
+    "pooled_bytes": ("engine_pooled_bytes", "Landing memory that is free, and kept", False),
+    "abandoned_bytes": ("engine_abandoned_bytes", "Memory in the reach of fenced writers", False),
+    "connections": ("engine_connections", "Connections of sources", False),
+    "dropped_peers": ("engine_dropped_peers", "Connections ended for what they sent", True),
+}
+
 OUTCOMES: Final = {
     Result.LANDED: Outcome.LANDED, Result.REFUSED: Outcome.REFUSED, Result.ERROR: Outcome.ERROR,
 }
@@ -53,6 +80,18 @@ def key_of_life(life: Life) -> int:
 
 def _bytes(layout: KVLayout, pages: int) -> int:
     return chunk_bytes(layout, pages) if pages else 0
+
+
+def _measured(metrics: Metrics, engine: SourceEngine | SinkEngine, counts: Counts) -> None:
+    """Have what the engine counts read among the node's numbers."""
+    for field, (name, about, grows) in counts.items():
+        describe = metrics.counter if grows else metrics.gauge
+        describe(name, about, partial(_count, engine, field))
+
+
+def _count(engine: SourceEngine | SinkEngine, field: str) -> float:
+    count: float = getattr(engine.counts(), field)
+    return count
 
 
 class SourcePages:
@@ -74,6 +113,12 @@ class SourcePages:
         self._wake = wake
         self.engine.attach(wake)
 
+    def measure(self, metrics: Metrics) -> None:
+        """See node.py."""
+        _measured(metrics, self.engine, _SOURCE_COUNTS)
+        metrics.gauge("num_staged_bytes", "Bytes that are packed, or are to be, and not landed",
+                      lambda: self._staged)
+
     @property
     def has_room(self) -> bool:
         return self._staged < STAGED_BYTES_MAX
@@ -88,10 +133,11 @@ class SourcePages:
     def outcomes(self) -> Iterable[tuple[int, Outcome]]:
         for outcome in self.engine.completed():
             with self._lock:
-                number, buffer = self._posted[outcome.write]
+                number, buffer = self._posted.pop(outcome.write)
+                self._staged -= buffer.nbytes
+                # What an engine has given up on it may still read: such a buffer is not used again.
                 if outcome.result is not Result.ERROR:
-                    del self._posted[outcome.write]
-                    self._give_back(buffer)
+                    self._keep(buffer)
             self._ended.append((number, OUTCOMES[outcome.result]))
         self._post_packed()
         while self._ended:
@@ -129,8 +175,8 @@ class SourcePages:
                 except EngineBusy:
                     return
                 except (EngineError, ValueError) as error:
-                    self._give_back(buffer)
-                    self._refuse(number, 0, error)
+                    self._keep(buffer)
+                    self._refuse(number, buffer.nbytes, error)
                 self._packed.popleft()
 
     def _refuse(self, number: int, length: int, error: Exception) -> None:
@@ -145,19 +191,25 @@ class SourcePages:
             free = self._buffers.get(length)
             return free.pop() if free else np.empty(length, np.uint8)
 
-    def _give_back(self, buffer: Buffer) -> None:
-        self._staged -= buffer.nbytes
+    def _keep(self, buffer: Buffer) -> None:
+        """For the next chunk of its size."""
         free = self._buffers.setdefault(buffer.nbytes, [])
         if len(free) < BUFFERS_KEPT:
             free.append(buffer)
 
 
 class SinkPages:
-    """A decode node's plane. pools: by source, those that it fills, in that source's order."""
+    """A decode node's plane. pools: by source, those that it fills, in that source's order; or
+    those that whichever source fills.
+    """
 
-    def __init__(self, pools: Mapping[str, Sequence[Any]], engine: SinkEngine) -> None:
+    def __init__(
+        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine
+    ) -> None:
         self.engine: Final = engine
-        self._layouts: Final = {source: register(of) for source, of in pools.items()}
+        by_source = pools if isinstance(pools, Mapping) else {}
+        self._layouts: Final = {source: register(of) for source, of in by_source.items()}
+        self._layout: Final = None if isinstance(pools, Mapping) else register(pools)
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-unpack")
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
@@ -169,12 +221,19 @@ class SinkPages:
         self._wake = wake
         self.engine.attach(wake)
 
+    def measure(self, metrics: Metrics) -> None:
+        """See node.py."""
+        _measured(metrics, self.engine, _SINK_COUNTS)
+
+    def _of(self, source: str) -> KVLayout:
+        return self._layout or self._layouts[source]
+
     def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
         """See plane.py. A page a chunk is the most that digests and padding can take."""
         leases: dict[str, Lease] = {}
         for source, count in pages.items():
             lease = self.engine.lease(life, source,
-                                      count * _bytes(self._layouts[source], 1))
+                                      count * _bytes(self._of(source), 1))
             if lease is None:
                 for taken in leases.values():
                     self.engine.release(taken)
@@ -229,7 +288,7 @@ class SinkPages:
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> bool:
         """In the worker: every chunk into its pages. Returns whether all digests agree."""
-        layout, lease = self._layouts[source], self._leases[life][source]
+        layout, lease = self._of(source), self._leases[life][source]
         landed = np.frombuffer(self.engine.view(lease), np.uint8)
         offset = first = 0
         clean = True

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pdproto.check.layout import Indices
-from pdproto.net.memory import Memory
+from pdproto.net.memory import NEVER, Memory
 from pdproto.net.node import Node, Side
 from pdproto.net.plane import Outcome, SourcePlane
 from pdproto.net.sender import ByRoom, Sender
@@ -73,6 +73,7 @@ class PrefillNode(Node):
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
         self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
+        self._given_up: Final[dict[tuple[Life, str], list[int]]] = {}  # by the engine, to a sink
         self._number = 0
         self._memory: Final = Memory(self.lives)
         self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
@@ -185,8 +186,10 @@ class PrefillNode(Node):
         self.metrics.add("lost_peers")
         for life in self._memory.end(peer.incarnation):
             self._forget_early(life)
+        self._cannot_land(peer.name, peer.incarnation, NEVER)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
+        self._cannot_land(peer.name, peer.incarnation, floor)
         for life in self._memory.raise_floor(peer.name, peer.incarnation, floor):
             self._forget_early(life)
 
@@ -198,6 +201,16 @@ class PrefillNode(Node):
             self._memory.drop(life)
             self.strike(sender)
             self._early.drop(sender)
+
+    def _cannot_land(self, name: str, incarnation: int, floor: int) -> None:
+        """Writes that the engine has given up on end with a sink that is gone, or that is done with
+        the life, and so has fenced us: that is when the tables' engine refuses them (engine.py).
+        """
+        for life, sink in tuple(self._given_up):
+            if (sink, life.incarnation) == (name, incarnation) and life.generation < floor:
+                for number in self._given_up.pop((life, sink)):
+                    if number in self._writes:
+                        self._end_write(number, Write.REFUSED)
 
     # In the loop: what the steps ask for
 
@@ -230,19 +243,33 @@ class PrefillNode(Node):
 
     def on_device(self) -> None:
         for number, outcome in self.plane.outcomes():
-            endpoint, sink, chunk = self._writes[number]
-            automaton = endpoint.automaton
+            if number not in self._writes:
+                continue  # the engine had given up on it, and it has been counted as refused
             if outcome is Outcome.ERROR:
-                endpoint.owner.blame = f"the engine gave up writing to {endpoint.peers[sink]}"
-                self.take(endpoint, automaton.completion("error", (sink, chunk)))
-                continue
-            del self._writes[number]
-            value = Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED
-            if value is Write.REFUSED:
-                endpoint.owner.blame = f"{endpoint.peers[sink]} has fenced this hand-over"
-                self.metrics.add("refused_writes")
-            self.take(endpoint, automaton.device((ends.write, (0, 0, sink, chunk), value)))
-            self._want_room(endpoint)
+                self._give_up_write(number)
+            else:
+                self._end_write(
+                    number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED)
+
+    def _give_up_write(self, number: int) -> None:
+        """The hand-over fails at once; its pages are held for as long as the write may land."""
+        endpoint, sink, chunk = self._writes[number]
+        name = endpoint.peers[sink]
+        life = self.life(endpoint)
+        endpoint.owner.blame = f"the engine gave up writing to {name}"
+        self._given_up.setdefault((life, name), []).append(number)
+        self.take(endpoint, endpoint.automaton.completion("error", (sink, chunk)))
+        peer = self.peers.get(name)
+        if peer is None or peer.lost:
+            self._cannot_land(name, life.incarnation, NEVER)
+
+    def _end_write(self, number: int, value: Write) -> None:
+        endpoint, sink, chunk = self._writes.pop(number)
+        if value is Write.REFUSED:
+            endpoint.owner.blame = f"{endpoint.peers[sink]} has fenced this hand-over"
+            self.metrics.add("refused_writes")
+        self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, chunk), value)))
+        self._want_room(endpoint)
 
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner

@@ -362,6 +362,28 @@ def test_an_engine_that_gives_up() -> None:
         assert sender.released
 
 
+def test_an_engine_that_never_knows() -> None:
+    """Pages whose write nobody knows the end of come back when the sink is done with the life: it
+    has fenced them. What the engine says after that is late.
+    """
+    with cluster(prefill={"at_once": False}, waits={"no_drain": 0.05}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: nodes.writing.under_way)
+        nodes.writing.end(Outcome.ERROR)
+        until(polls([sender, receiver], KVPoll.FAILED))
+        assert sender.failure == "the engine gave up writing to d0"
+        until(lambda: sender.released)
+        assert nodes.landing.asked == [(receiver.life, "p0")]
+        nodes.settled()
+        assert nodes.writing.end() == 1
+        ends: list[Sender | Receiver] = [*nodes.senders(8), *published(nodes.receivers(8))]
+        for end in ends:
+            end.abort()
+        nodes.settled()
+
+
 def test_a_write_that_is_refused() -> None:
     with cluster(prefill={"at_once": False}) as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
