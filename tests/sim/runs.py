@@ -1,0 +1,58 @@
+"""Runs for tests: a seed, a shape, and what became of it."""
+
+from dataclasses import replace
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+from pdproto.sim.cluster import simulate
+from pdproto.sim.outcome import SHIPPED, Outcome, Roles
+from pdproto.sim.plan import Kind, Shape, planned
+
+
+def ran(
+    seed: int, *faults: Kind, roles: Roles = SHIPPED, requests: int = 40, **shape: Any
+) -> Outcome:
+    """The outcome of a seed."""
+    plan = planned(seed, Shape(requests=requests, faults=faults, **shape), Random)
+    return simulate(plan, Random, roles=roles)
+
+
+class Traces:
+    """Every trace of a run, in memory."""
+
+    def __init__(self) -> None:
+        self.bytes_of: dict[str, bytearray] = {}
+
+    def open(self, process: str) -> "Traces.File":
+        assert process not in self.bytes_of, "two processes have one trace"
+        return Traces.File(self.bytes_of.setdefault(process, bytearray()))
+
+    def digest(self) -> str:
+        """Of every byte of every trace."""
+        digest = sha256()
+        for process, data in self.bytes_of.items():
+            digest.update(f"{process} {len(data)}\n".encode() + data)
+        return digest.hexdigest()
+
+    class File:
+        def __init__(self, data: bytearray) -> None:
+            self._data = data
+
+        def write(self, data: bytes) -> int:
+            self._data += data
+            return len(data)
+
+
+def traced(seed: int, *faults: Kind, **shape: Any) -> tuple[Outcome, Traces]:
+    """The outcome of a seed, and its traces."""
+    traces = Traces()
+    plan = planned(seed, Shape(faults=faults, **shape), Random)
+    return simulate(plan, Random, targets=traces.open), traces
+
+
+def without(outcome: Outcome, *rooms: int) -> Outcome:
+    """The same run without these requests."""
+    plan = outcome.plan
+    kept = tuple(request for request in plan.requests if request.room not in rooms)
+    return simulate(replace(plan, requests=kept), Random)

@@ -1,0 +1,129 @@
+"""Simulated clusters of the nodes as they are: what goes wrong, and that nothing else does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pdproto.check.load import load
+from pdproto.check.result import Verdict
+from pdproto.check.trace_story import verify
+from pdproto.sim.cluster import simulate
+from pdproto.sim.outcome import Outcome
+from pdproto.sim.plan import Kind, Shape, planned
+from tests.sim.runs import ran, traced, without
+
+# Of all traces of `PINNED_RUN`. It changes with the tables, the wire, the trace and the nodes: look
+# at what has changed, and then take what the test says.
+PINNED = "a55606b6186c7300cde76b75b6de2ac3c8320ff49bb51c33a0a36f2b79ae2083"
+PINNED_FAULTS = (Kind.LOSS, Kind.CRASH, Kind.ABORT, Kind.HANG)
+SAY_DIGEST = """
+from pdproto.sim.plan import Kind
+from tests.sim.runs import traced
+faults = (Kind.LOSS, Kind.CRASH, Kind.ABORT, Kind.HANG)
+print(traced(4, *faults, requests=30, pp=2)[1].digest())
+"""
+
+
+def test_nothing_goes_wrong() -> None:
+    outcome = ran(0, pp=2)
+    assert outcome.violation is None
+    assert (outcome.succeeded, outcome.failed, outcome.lost) == (40, 0, 0)
+    assert outcome.landed == 2 * sum(len(request.chunks) for request in outcome.plan.requests)
+    assert outcome.counted["handoffs_succeeded"] == 3 * 40  # two sources and a sink
+
+
+HAPPENED = {
+    Kind.LOSS: lambda o: o.lost > 0,
+    Kind.DUPLICATION: lambda o: o.batches > 0,
+    Kind.REORDERING: lambda o: o.batches > 0,
+    Kind.PARTITION: lambda o: o.lost > 0,
+    Kind.CRASH: lambda o: o.failed > 0 and o.succeeded > 0,
+    Kind.PAUSE: lambda o: o.succeeded > 0,
+    Kind.JUMP: lambda o: o.succeeded > 0,
+    Kind.SLOW: lambda o: o.succeeded > 0,
+    Kind.HANG: lambda o: o.counted["fences_done"] > 0 and o.counted["refused_writes"] > 0,
+    Kind.ERROR: lambda o: o.counted["transfer_failed_reqs"] > 0,
+    Kind.DISK: lambda o: o.succeeded == 40,
+    Kind.ABORT: lambda o: 0 < o.failed < 20,
+}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_fault_alone(kind: Kind) -> None:
+    """Whatever goes wrong, nothing is violated and everything is given back."""
+    outcomes = [ran(seed, kind) for seed in range(4)]
+    assert [outcome.violation for outcome in outcomes] == [None] * 4
+    assert any(HAPPENED[kind](outcome) for outcome in outcomes)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_faults_together(seed: int) -> None:
+    outcome = ran(seed, *Kind, pp=1 + seed % 2, landings=4 + seed)
+    assert outcome.violation is None
+    assert outcome.steps > 250
+
+
+def test_one_seed_is_one_run() -> None:
+    """The same traces byte by byte: now, in another process, and as they were written down."""
+    first, second = (traced(4, *PINNED_FAULTS, requests=30, pp=2) for _ in range(2))
+    assert first[0].violation is None
+    assert first[1].bytes_of == second[1].bytes_of
+    assert len(first[1].bytes_of) > 6, "no process has died"
+    told = subprocess.run(
+        [sys.executable, "-c", SAY_DIGEST], check=True, capture_output=True, text=True,
+        cwd=Path(__file__).resolve().parents[2], env={**os.environ, "PYTHONHASHSEED": "4711"},
+    ).stdout.strip()
+    assert told == first[1].digest() == PINNED
+
+
+def test_another_seed_is_another_run() -> None:
+    assert traced(0, requests=10)[1].digest() != traced(1, requests=10)[1].digest()
+
+
+def test_traces_conform(tmp_path: Path) -> None:
+    """What a simulated cluster does is what the tables allow, as real ones are judged."""
+    faults = (Kind.CRASH, Kind.LOSS, Kind.ABORT, Kind.HANG, Kind.PAUSE, Kind.REORDERING)
+    outcome, traces = traced(1, *faults, requests=40, pp=2)
+    assert outcome.violation is None
+    files = []
+    for process, data in traces.bytes_of.items():
+        if data:
+            files.append(tmp_path / f"{process}.jsonl")
+            files[-1].write_bytes(data)
+    verified = verify(load("transfer"), files)
+    assert verified.verdict is Verdict.HOLDS
+    assert {"lose_source", "abort_again", "fence_silent"} <= verified.rows.keys()
+
+
+def test_a_full_disk_ends_traces_and_nothing_else() -> None:
+    whole, with_disk = traced(0, requests=40)
+    full, with_full_disk = traced(0, Kind.DISK, requests=40)
+    assert full.violation is None
+    assert full.succeeded == whole.succeeded == 40
+    sizes = {process: len(data) for process, data in with_disk.bytes_of.items()}
+    cut = {process: len(data) for process, data in with_full_disk.bytes_of.items()}
+    assert sizes.keys() == cut.keys()
+    assert sum(cut.values()) < sum(sizes.values())
+
+
+def test_what_is_taken_out_changes_nothing_for_the_rest() -> None:
+    """So that a failing run can be made small."""
+    def outcome_of(requests: int) -> Outcome:
+        plan = planned(3, Shape(requests=requests), Random)
+        return simulate(plan, Random)
+
+    ten, five = outcome_of(10), outcome_of(5)
+    assert ten.plan.requests[:5] == five.plan.requests
+    less = without(ten, 0, 4, 7)
+    assert (less.violation, less.succeeded) == (None, 7)
+
+
+def test_a_shape_that_fits_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="decode 0: want at least 1"):
+        Shape(decode=0)
+    with pytest.raises(ValueError, match="would never find room"):
+        Shape(pp=4, landings=3)
