@@ -149,9 +149,9 @@ def test_the_command_line_proves_and_says_so(
     assert main([*arguments, "--json", str(target), "--export", str(tmp_path / "all")]) == 0
     result = json.loads(target.read_text())
     assert result["system"] == "two-phase-commit"
-    assert result["obligations"] == result["proved"] == 34
+    assert result["obligations"] == result["proved"] == 38
     assert result["failed"] == result["unknown"] == []
-    assert len(list((tmp_path / "all").glob("*.cnf"))) == 34
+    assert len(list((tmp_path / "all").glob("*.cnf"))) == 38
     assert "proved    agreement: for all sizes" in capsys.readouterr().out
 
 

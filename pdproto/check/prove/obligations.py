@@ -42,6 +42,8 @@ class Method(StrEnum):
     ON_ROW = "on its row"
     EDGES = "edges"
     REJECTS = "rejects"
+    COVERAGE = "coverage"
+    RANKING = "ranking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Claim:
     why: str = ""
     is_lemma: bool = False
     row: str = ""  # of ON_ROW
+    part_of: str = ""  # of COVERAGE and RANKING: what it is a step of
 
     @property
     def inductive(self) -> bool:

@@ -1,0 +1,48 @@
+"""Counterexamples held to the formulas as they are written.
+
+Where the cut-off had to weaken a formula, its model need not be one of the formula itself, and the
+obligation is refused. But the model is a state at small sizes, so the oracle can say: if every
+claim holds there and the facts do, it is a counterexample all the same.
+"""
+
+from dataclasses import replace
+
+from pdproto.check.interpret import Interpreter
+from pdproto.check.prove.induction import Counterexample, counterexample
+from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.proving import Outcome, Proof
+from pdproto.spec.language.formula import And, free_variables
+from pdproto.spec.language.system import System
+
+
+def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
+    """The proof, where what was refused has failed if a counterexample stands as it is."""
+    return replace(proof, outcomes=tuple(
+        _confirmed(system, outcome, timeout_s) for outcome in proof.outcomes
+    ))
+
+
+def _confirmed(system: System, outcome: Outcome, timeout_s: float) -> Outcome:
+    if outcome.judgement.status is not Status.REFUSED:
+        return outcome
+    found = counterexample(system, outcome.obligation, timeout_s)
+    if found is None or not stands(system, outcome.obligation, found):
+        return outcome
+    return replace(outcome, judgement=Judgement(Status.FAILED))
+
+
+def stands(system: System, obligation: Obligation, found: Counterexample) -> bool:
+    """Whether everything assumed holds in the state, and so do the facts."""
+    oracle = Interpreter(system, found.sizes, given=found.given)
+    assumed = (*system.axioms.values(), *(claim.formula for claim in obligation.sequent.assumed))
+    for formula in assumed:
+        for environment in oracle.environments(free_variables(formula)):
+            if not oracle.holds(formula, found.values, environment):
+                return False
+    facts = And(obligation.sequent.facts)
+    others = tuple(v for v in free_variables(facts) if v not in found.environment)
+    return any(
+        oracle.holds(facts, found.values, {**found.environment, **environment})
+        for environment in oracle.environments(others)
+    )

@@ -1,0 +1,288 @@
+"""Liveness for all sizes: what pends is taken further, for where nothing moves something can.
+
+Claimed is a `leads_to`: from every reachable state where the premise holds, every fair run comes
+to the goal. A run is fair if each ground row that is fair and stays enabled fires. The rank of a
+state is local progress (spec/language/ranking.py): how far each symbol has come that can only go
+forward (settling.py), and which ratchets have clicked, for each choice of elements. What is shown
+are obligations like any other, for any number of everything:
+
+  kept     no row of the protocol takes a ratchet back
+  owed     no row, of the protocol or a fault, takes the premise away before the goal is there
+  helped   where the premise holds and the goal does not, some helper can fire
+  counts   a helper that fires raises the rank: a symbol goes forward, or a ratchet clicks
+  lasts    a row that leaves the rank as it is leaves a helper that can fire able to fire
+
+**Theorem.** If all of it holds, and the claims that it assumes are invariants, then the `leads_to`
+holds at every size under the fairness of its helpers.
+
+*Why.* Take a fair run in which the premise holds at some time and the goal never follows. By `owed`
+the premise holds from then on. Faults happen finitely often; look at what comes after the last.
+There each symbol goes forward at most as often as its edges are long, at each of finitely many
+cells, and by `kept` each ratchet clicks at most once for each choice of finitely many elements: the
+rank rises finitely often. Look at what comes after the last time. By `helped` some helper can fire
+there, by `lasts` it can from then on, so by fairness it fires, and by `counts` the rank rises once
+more, which it does not. So there is no such run.
+
+*Assumed beside that*, as of every liveness property here: each sort is finite and has an element,
+so finitely many hand-overs arrive; faults, losses among them, happen finitely often; delivery
+leaves a message on the network (`Fairness.CONSUMED` is the explorer's). A fault may lower the rank:
+what a crash begins is another incarnation, attempt or life, an element of its own. A helper is fair
+under each of the property's other assumptions, so that nothing claimed without the safety nets
+rests on one. A resource that many wait for is no helper where each may wait in vain; who waits for
+it must have another one (here: a time-out).
+
+A system that goes round for ever while all is well has no ranking of this kind, and what it leads
+to remains the explorer's (pdproto/check/liveness.py), which is exact at the sizes given.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pdproto.check.prove.herbrand import has_exists
+from pdproto.check.prove.obligations import MARK, Claim, Method, Obligation, Sequent, rows
+from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
+from pdproto.check.prove.scoping import exists_within
+from pdproto.check.prove.settling import settling, unmoved, written
+from pdproto.spec.language.formula import (
+    And,
+    Forall,
+    Formula,
+    Not,
+    all_of,
+    any_of,
+    atoms,
+    forall,
+    free_variables,
+    implies,
+    negated,
+    normal,
+)
+from pdproto.spec.language.machine import Machine, Row, Table, Timer
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.ranking import Least, Ranking, Ratchet
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Rigid
+from pdproto.spec.language.system import System
+
+RATCHETS: Final = "ratchets"  # what their obligations are part of
+HELP_MARK: Final = "_helping"  # on the variables of a helper
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A row that helps, with all that it needs to fire."""
+
+    table: Table
+    row: Row
+    formula: Formula
+
+
+def ranking_obligations(
+    system: System,
+    every: Sequence[Claim],
+    ratchets: Sequence[Ratchet],
+    rankings: Sequence[Ranking],
+) -> Iterator[Obligation]:
+    """What has to be shown for the rankings; every claim is assumed.
+
+    Raises SpecError for a ranking that is malformed: it names no `leads_to` of the system, takes
+    for granted what is not rigid, or speaks of elements that it does not have.
+    """
+    prover = _Rankings(system, every, tuple(ratchets))
+    yield from prover.kept()
+    for ranking in rankings:
+        yield from prover.obligations(ranking)
+
+
+class _Rankings:
+    """The obligations of one system's rankings."""
+
+    def __init__(
+        self, system: System, every: Sequence[Claim], ratchets: tuple[Ratchet, ...]
+    ) -> None:
+        self.system: Final = system
+        self.assumed: Final = tuple(claim for claim in every if claim.inductive)
+        self.ratchets: Final = ratchets
+        self.settled: Final = settling(system)
+        self.protocol: Final = tuple((t, row) for t in system.tables for row in t.rows)
+
+    def kept(self) -> Iterator[Obligation]:
+        """No row of the protocol takes a ratchet back."""
+        for ratchet in self.ratchets:
+            claim = Claim(f"{ratchet.name} is kept", ratchet.claim, Method.RANKING, ratchet.place,
+                          why=ratchet.why, part_of=RATCHETS)
+            before = apart(ratchet.claim, MARK)
+            for table, row in self.protocol:
+                after = before_row(before, table, row)
+                if after != before:
+                    yield self._on(claim, table, row, (before, Not(after)))
+
+    def obligations(self, ranking: Ranking) -> Iterator[Obligation]:
+        """Everything about one `leads_to` but the ratchets."""
+        claim = _leads_to(self.system, ranking)
+        helpers = tuple(self._helpers(ranking, proved_under(claim)))
+        yield from self._owed(ranking, claim)
+        yield self._helped(ranking, claim, helpers)
+        for helper in helpers:
+            yield self._counts(ranking, helper)
+            yield from self._lasts(ranking, helper)
+
+    def _helpers(self, ranking: Ranking, under: Sequence[Fairness]) -> Iterator[Helper]:
+        """The helpers that the system has, and that fire whenever they stay able to.
+
+        One that it lacks helps nobody; that is then for `helped` to say.
+        """
+        for help_ in ranking.helpers:
+            for table, row in self.protocol:
+                if row.name != help_.row or not all(fires(row, fairness) for fairness in under):
+                    continue
+                for variable in free_variables(help_.when):
+                    if variable not in table.parameters(row):
+                        problem = f"`when` speaks of {variable!r}, which {row.name} does not have"
+                        raise SpecError(ranking.place, problem)
+                yield Helper(table, row, all_of(*table.guard(row).parts, help_.when))
+
+    def _owed(self, ranking: Ranking, claim: LeadsTo) -> Iterator[Obligation]:
+        step = self._claim(ranking, "owed until it is paid", implies(claim.premise, claim.goal))
+        premise, goal = apart(claim.premise, MARK), apart(claim.goal, MARK)
+        for table, row, layer in rows(self.system):
+            owed, paid = (before_row(part, table, row) for part in (premise, goal))
+            if owed != premise:
+                yield self._on(step, table, row, (premise, Not(goal), Not(owed), Not(paid)), layer)
+
+    def _helped(
+        self, ranking: Ranking, claim: LeadsTo, helpers: Sequence[Helper]
+    ) -> Obligation:
+        """About no row of the system: one that does nothing, whose parameters are what pends."""
+        variables, goal = _opened(claim)
+        first = [first_of(least, variables) for least in ranking.finite]
+        chosen = [v for fact in first for v in free_variables(fact) if v not in variables]
+        if len(set(chosen)) < len(chosen):
+            raise SpecError(ranking.place, "two `Least` name the same element: call them apart")
+        facts = [
+            *_rigid(ranking),
+            # In an assumed claim `exists` is weakened to few elements; as a fact, to all named.
+            *(claim.formula for claim in self.assumed if has_exists(normal(claim.formula))),
+        ]
+        closed = [forall(free_variables(fact), fact) for fact in facts]
+        unhelpful = [_unhelpful(helper, variables) for helper in helpers]
+        names = ", ".join(dict.fromkeys(helper.row.name for helper in helpers)) or "nothing"
+        told = any_of(claim.goal, *(helper.formula for helper in helpers))
+        step = self._claim(ranking, "helped", told, f"{names} can fire")
+        anybody = Table(Machine("anybody"), place=ranking.place)
+        row = Row(f"{ranking.leads_to} pends", choose=(*variables, *chosen),
+                  when=all_of(claim.premise, Not(goal)), place=ranking.place)
+        return self._on(step, anybody, row, (*first, *closed, *unhelpful))
+
+    def _counts(self, ranking: Ranking, helper: Helper) -> Obligation:
+        step = self._claim(ranking, f"{helper.row.name} counts", helper.formula)
+        facts = (helper.formula, *self._idle(helper.table, helper.row))
+        return self._on(step, helper.table, helper.row, facts)
+
+    def _lasts(self, ranking: Ranking, helper: Helper) -> Iterator[Obligation]:
+        step = self._claim(ranking, f"{helper.row.name} lasts", helper.formula)
+        restless = {a.symbol for a, _ in atoms(helper.formula)} - self.settled
+        before = apart(helper.formula, HELP_MARK)
+        for table, row in self.protocol:
+            if restless.isdisjoint(written(table, row)):
+                continue
+            after = before_row(before, table, row)
+            if after != before:
+                idle = self._idle(table, row)
+                yield self._on(step, table, row, (before, Not(after), *idle))
+
+    def _idle(self, table: Table, row: Row) -> Iterator[Formula]:
+        """The row leaves the rank as it is."""
+        yield unmoved(table, row, self.settled)
+        for ratchet in self.ratchets:
+            before = apart(ratchet.claim, MARK)
+            after = before_row(before, table, row)
+            if after != before:
+                yield forall(free_variables(before), implies(after, before))
+
+    def _claim(self, ranking: Ranking, what: str, formula: Formula, why: str = "") -> Claim:
+        return Claim(f"{ranking.leads_to}: {what}", formula, Method.RANKING, ranking.place,
+                     why=why or ranking.why, part_of=ranking.leads_to)
+
+    def _on(
+        self, claim: Claim, table: Table, row: Row, facts: Sequence[Formula], layer: str = ""
+    ) -> Obligation:
+        """No state in which the row can fire satisfies all facts."""
+        told = tuple(normal(fact) for fact in facts)
+        parameters = table.parameters(row)
+        others = tuple(v for v in free_variables(And(told)) if v not in parameters)
+        sequent = Sequent(self.assumed, (normal(table.guard(row)), *told), (*parameters, *others))
+        return Obligation(claim, sequent, table, row, layer)
+
+
+def proved_under(claim: LeadsTo) -> tuple[Fairness, ...]:
+    """The assumptions under which a ranking shows the claim.
+
+    Where delivery takes a message off the network, a symbol goes back: that is not among them.
+    """
+    return tuple(fairness for fairness in claim.under if fairness is not Fairness.CONSUMED)
+
+
+def fires(row: Row, fairness: Fairness) -> bool:
+    """Whether a row of the protocol fires if it stays able to."""
+    match row.on:
+        case Timer(detector=detector):
+            spared = {Fairness.NO_TIMERS: True, Fairness.DETECTORS: not detector}
+            return row.is_fair and not spared.get(fairness, False)
+        case _:
+            return row.is_fair
+
+
+def _leads_to(system: System, ranking: Ranking) -> LeadsTo:
+    for claim in system.properties:
+        if isinstance(claim, LeadsTo) and claim.name == ranking.leads_to and proved_under(claim):
+            return claim
+    raise SpecError(ranking.place, f"{system.name} has no leads_to {ranking.leads_to!r}")
+
+
+def _rigid(ranking: Ranking) -> tuple[Formula, ...]:
+    """What the ranking takes for granted."""
+    for name, formula in ranking.assumed.items():
+        if not all(isinstance(atom.symbol, Rigid) for atom, _ in atoms(formula)):
+            raise SpecError(ranking.place, f"{name}: it may speak of rigid symbols only")
+    return tuple(ranking.assumed.values())
+
+
+def _opened(claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula]:
+    """The elements that something pends for: free variables, and those that the goal is for all of.
+
+    With them the goal without these quantifiers.
+    """
+    variables = list(free_variables(all_of(claim.premise, claim.goal)))
+    goal = claim.goal
+    while isinstance(goal, Forall) and goal.variable not in variables:
+        variables.append(goal.variable)
+        goal = goal.body
+    return tuple(variables), goal
+
+
+def first_of(least: Least, pinned: Sequence[Sort]) -> Formula:
+    """Variables that are not pinned stand for a first element of which the claim holds, if any.
+
+    Of several the claim's other variables are any for which it holds of some element.
+    """
+    chosen = tuple(v for v in free_variables(least.claim) if v not in pinned)
+    earlier = marked(least.variable, MARK)
+    others = {marked(v, MARK): v for v in free_variables(least.claim) if v != least.variable}
+    before = renamed(apart(least.claim, MARK), others)
+    none_before = forall(earlier, implies(earlier.before(least.variable), Not(before)))
+    anywhere = apart(least.claim, MARK)
+    back = {marked(v, MARK): v for v in pinned}
+    nowhere = forall(tuple(marked(v, MARK) for v in chosen), Not(renamed(anywhere, back)))
+    return any_of(nowhere, all_of(least.claim, none_before))
+
+
+def _unhelpful(helper: Helper, pinned: Sequence[Sort]) -> Formula:
+    """The helper cannot fire, for the pinned elements and any others."""
+    parameters = helper.table.parameters(helper.row)
+    free = tuple(marked(v, HELP_MARK) for v in parameters if v not in pinned)
+    back: Mapping[Sort, Sort] = {marked(v, HELP_MARK): v for v in parameters if v in pinned}
+    condition = normal(renamed(apart(helper.formula, HELP_MARK), back))
+    return negated(exists_within(free, condition))

@@ -1,0 +1,38 @@
+"""Quantifiers as far inside as they go, so that fewer alternatives stand under them.
+
+The cut-off weakens an `exists` under a `forall` (cutoff.py): what does not depend on the outer
+variable should not stand under it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pdproto.spec.language.formula import And, Formula, exists, free_variables
+from pdproto.spec.language.sorts import Sort
+
+
+def exists_within(variables: Sequence[Sort], formula: Formula) -> Formula:
+    """`exists` of the variables: each over those conjuncts only that depend on it.
+
+    The variable of the fewest conjuncts comes first, and so stands innermost.
+    """
+    parts = tuple(conjuncts(formula))
+    left = list(variables)
+    while left:
+        inner = min(left, key=lambda v: sum(v in free_variables(part) for part in parts))
+        left.remove(inner)
+        about = tuple(part for part in parts if inner in free_variables(part))
+        parts = (
+            *(part for part in parts if part not in about),
+            *((exists(inner, And(about)),) if about else ()),
+        )
+    return And(parts)
+
+
+def conjuncts(formula: Formula) -> Iterator[Formula]:
+    """The parts of nested conjunctions."""
+    match formula:
+        case And(parts):
+            for part in parts:
+                yield from conjuncts(part)
+        case _:
+            yield formula

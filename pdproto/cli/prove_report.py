@@ -1,0 +1,241 @@
+"""What `pdproto prove` found out, in lines and as JSON."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.console import Console
+
+from pdproto.check.prove.induction import counterexample
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Claim, Method, Obligation
+from pdproto.check.prove.proving import Proof
+from pdproto.check.prove.ranking import RATCHETS, proved_under
+from pdproto.check.prove.sat import VERSION
+from pdproto.check.report.picture import draw
+from pdproto.check.result import Finding, Kind, Verdict
+from pdproto.check.words import formula_text
+from pdproto.cli.prove_subject import Subject
+from pdproto.spec.language.properties import LeadsTo
+from pdproto.spec.language.system import System
+
+DRAWN_MAX: Final = 3  # steps that break a property; more of them say little
+EXPLORED: Final = "explored"  # a leads_to without a ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """How far a `leads_to` is assured.
+
+    obligations: its own; it rests on every safety claim as well. under, explored_under: the
+    assumptions with which it is proved, and those with which it is explored only.
+    """
+
+    property: str
+    status: str
+    obligations: int
+    under: tuple[str, ...]
+    explored_under: tuple[str, ...]
+    assumed: Mapping[str, str]
+
+
+def exit_status(proof: Proof) -> int:
+    """0 all proved, 1 something fails, 3 something is unknown."""
+    found = {proof.status(obligation) for obligation in proof.obligations}
+    if Status.FAILED in found:
+        return 1
+    return 0 if found <= {Status.PROVED} else 3
+
+
+def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
+    """Each `leads_to` that was asked for, or all if all was."""
+    rankings = {ranking.leads_to: ranking for ranking in one.rankings}
+    parts = _parts(proof)
+    base = [o for o in proof.obligations if o.claim.part_of in ("", RATCHETS)]
+    asked_for_all = {claim.name for claim in one.claims} <= {o.claim.name for o in base}
+    for claim in one.system.properties:
+        if not isinstance(claim, LeadsTo):
+            continue
+        mine = parts.get(claim.name, [])
+        if mine:
+            proved = proved_under(claim)
+            yield Promise(
+                claim.name, _word([*mine, *base], proof), len(mine), tuple(proved),
+                tuple(f for f in claim.under if f not in proved),
+                {name: formula_text(formula)
+                 for name, formula in rankings[claim.name].assumed.items()},
+            )
+        elif claim.name not in rankings and asked_for_all:
+            yield Promise(claim.name, EXPLORED, 0, (), tuple(claim.under), {})
+
+
+def answers(proof: Proof) -> dict[str, str]:
+    """Whether each machine has one answer to every trigger."""
+    return {
+        part: _word(mine, proof) for part, mine in _parts(proof).items()
+        if mine[0].claim.method is Method.COVERAGE
+    }
+
+
+def _parts(proof: Proof) -> dict[str, list[Obligation]]:
+    """What each part has to show."""
+    found: dict[str, list[Obligation]] = {}
+    for obligation in proof.obligations:
+        if obligation.claim.part_of:
+            found.setdefault(obligation.claim.part_of, []).append(obligation)
+    return found
+
+
+def _word(found: Sequence[Obligation], proof: Proof) -> str:
+    statuses = {proof.status(obligation) for obligation in found}
+    if statuses <= {Status.PROVED}:
+        return "proved"
+    return "failed" if Status.FAILED in statuses else "unknown"
+
+
+def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
+    """The result for machines."""
+    by_status: dict[Status, list[dict[str, str]]] = {status: [] for status in Status}
+    for obligation in proof.obligations:
+        by_status[proof.status(obligation)].append({
+            "property": obligation.claim.name,
+            "row": obligation.scope,
+            "scope": obligation.layer or "protocol",
+        })
+    return {
+        "system": one.system.name,
+        "obligations": len(proof.obligations),
+        "proved": len(by_status[Status.PROVED]),
+        "failed": by_status[Status.FAILED],
+        "unknown": by_status[Status.UNKNOWN] + by_status[Status.REFUSED],
+        "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
+        "lemmas": [lemma.name for lemma in (*one.lemmas, *one.helping)],
+        "answers": answers(proof),
+        "leads_to": [asdict(promise) for promise in promises(one, proof)],
+        "engines": sorted({outcome.engine for outcome in proof.outcomes}),
+        "seconds": round(proof.seconds, 2),
+        "z3": VERSION,
+    }
+
+
+def tell(one: Subject, proof: Proof, drawn: Console, arguments: argparse.Namespace) -> None:
+    """The verdict on every claim, and for what fails a step that breaks it."""
+    for line in _lines(one, proof, everything=not arguments.properties):
+        drawn.print(line, markup=False, highlight=False, soft_wrap=True)
+    broken = [o for o in proof.obligations if proof.status(o) is Status.FAILED]
+    for obligation in broken[:DRAWN_MAX]:
+        _draw(one, obligation, drawn, arguments)
+
+
+def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
+    result = to_json(one, proof)
+    yield (
+        f"{one.system.name}: {result['proved']} of {result['obligations']} obligations proved, "
+        f"{len(result['failed'])} failed, {len(result['unknown'])} unknown, "
+        f"{proof.seconds:.1f} s ({', '.join(result['engines'])}; Z3 {VERSION})"
+    )
+    for name, axiom in one.system.axioms.items():
+        yield f"  assumed   {name}: {formula_text(axiom)}"
+    for claim in one.every_claim:
+        mine = [o for o in proof.obligations if o.claim.name == claim.name]
+        if mine or everything:
+            yield _line(claim, mine, proof)
+    for part, found in _parts(proof).items():
+        if found[0].claim.method is Method.COVERAGE:
+            yield _part(part, found, proof, "one answer to every trigger")
+        elif part == RATCHETS:
+            yield _part(part, found, proof, "nothing takes them back")
+    for promise in promises(one, proof):
+        yield from _promised(promise, _parts(proof).get(promise.property, []), proof)
+
+
+def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
+    kind = "lemma " if claim.is_lemma else ""
+    if not mine:
+        return f"  proved    {claim.name}: for all sizes (no row can break it)"
+    open_ones = [o for o in mine if proof.status(o) is not Status.PROVED]
+    if not open_ones:
+        return f"  proved    {kind}{claim.name}: for all sizes ({len(mine)} obligations)"
+    notes = [
+        outcome.judgement.note for outcome in proof.outcomes
+        if outcome.judgement.note and any(outcome.obligation is o for o in open_ones)
+    ]
+    at = ", ".join(o.scope for o in open_ones)
+    word = _word(mine, proof)
+    return f"  {word:8}  {kind}{claim.name}: at {at}" + (f" ({notes[0]})" if notes else "")
+
+
+def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str:
+    word = _word(mine, proof)
+    if word == "proved":
+        return f"  proved    {part}: {told}, for all sizes ({len(mine)} obligations)"
+    return f"  {word:8}  {part}: {_open(mine, proof)}"
+
+
+def _open(found: Sequence[Obligation], proof: Proof) -> str:
+    """What is not proved."""
+    return "; ".join(o.name for o in found if proof.status(o) is not Status.PROVED)
+
+
+def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Iterator[str]:
+    if promise.status == EXPLORED:
+        yield (f"  explored  {promise.property}: it has no ranking, and `pdproto check` is exact "
+               f"at the sizes given")
+        return
+    own = _open(mine, proof)
+    if promise.status == "proved":
+        told = f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} " \
+               f"obligations, beside what is safe)"
+    else:
+        told = own or "its own obligations are met, and what they rest on is not"
+    yield f"  {promise.status:8}  {promise.property}: {told}"
+    for name, formula in promise.assumed.items():
+        yield f"    assumed  {name}: {formula}"
+    if promise.explored_under:
+        yield f"    explored only where {' or '.join(promise.explored_under)}"
+
+
+def _draw(
+    one: Subject, obligation: Obligation, drawn: Console, arguments: argparse.Namespace
+) -> None:
+    """The smallest state from which the row breaks the claim, and the step."""
+    found = counterexample(one.system, obligation, arguments.timeout)
+    if found is None:
+        return
+    sizes = " ".join(f"{sort.__name__}={size}" for sort, size in found.sizes.items())
+    claim = obligation.claim
+    drawn.print(
+        f"\n{obligation.name} {_failure(obligation)} ({sizes})\n"
+        f"{claim.why + chr(10) if claim.part_of and claim.why else ''}"
+        f"{formula_text(claim.formula)}\n"
+        f"{claim.place}\n{_reached(one.system, obligation, arguments)}",
+        markup=False, highlight=False, soft_wrap=True,
+    )
+    finding = Finding(
+        claim.name, Kind.ALWAYS, "", Verdict.VIOLATED, "", claim.place, trace=found.trace,
+    )
+    for line in draw(finding, drawn):
+        drawn.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _failure(obligation: Obligation) -> str:
+    if obligation.claim.part_of:
+        return "is not met: in this state every claim holds, and this does not"
+    return ("is not inductive: in this state every claim holds, and the row breaks this one")
+
+
+def _reached(system: System, obligation: Obligation, arguments: argparse.Namespace) -> str:
+    """Whether a short run gets there: then it is a defect, and otherwise a lemma may be missing."""
+    configuration = system.configurations.get("default")
+    claim = obligation.claim
+    if claim.part_of:
+        return "the state need not be reachable: then a lemma is missing (`pdproto check` looks)"
+    if arguments.bmc is None or configuration is None or claim.is_lemma:
+        return "the state need not be reachable: then a lemma is missing (--bmc K looks)"
+    from pdproto.check.bmc import bounded  # noqa: PLC0415 - most runs need no second opinion
+
+    result = bounded(system, configuration, arguments.bmc, properties=(claim.name,))
+    if any(f.name == claim.name and f.verdict is Verdict.VIOLATED for f in result.findings):
+        return f"a run of {result.depth} steps violates it: this is a defect"
+    return f"no run of up to {result.depth} steps violates it: perhaps a lemma is missing"

@@ -1,0 +1,143 @@
+"""Why every hand-over drains on both sides, however many sources, sinks, lives, chunks and pages.
+
+Every end of a life goes forward only, from UNKNOWN to Success, Failed or gone, and so does what a
+sink knows of its sources. What pends has a time-out behind it: the sink's own ends it, and from
+then on each source is asked, fenced, or gone. Nobody waits in a queue: who gets no memory gives up.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Memory,
+    Receiving,
+    Sending,
+    Write,
+    abort,
+    address,
+    b,
+    can_fence,
+    claim,
+    d,
+    drained,
+    feeds,
+    g,
+    gone,
+    h,
+    kv,
+    lease,
+    m,
+    memory,
+    p,
+    page,
+    receiving,
+    sending,
+    slot,
+    target,
+    write,
+)
+from pdproto.spec.handoff.roles import Chunk, Landing, Page, Sink, Slot
+from pdproto.spec.language import Always, all_of, exists, implies
+from pdproto.spec.language.ranking import Help, Least, Ranking, Ratchet
+
+somewhere, waiting = Sink("somewhere"), Chunk("waiting")
+spot, other_page, other_slot = Landing("spot"), Page("other_page"), Slot("other_slot")
+
+UNASKED: Final = memory(d, h) != Memory.ASKED
+BEGUN: Final = receiving(d, h) != Receiving.UNKNOWN
+WITH_LEASE: Final = receiving(d, h).among(
+    Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING, Receiving.FAILED
+)
+WITH_PAGE: Final = receiving(d, h).among(
+    Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING, Receiving.SUCCESS
+)
+
+LEMMAS: Final = (
+    Always("memory_is_asked_for_at_first",
+           implies(memory(d, h) == Memory.ASKED, receiving(d, h) == Receiving.BOOTSTRAPPING),
+           why="a life asks as it begins, and withdraws the request as it fails"),
+    Always("a_lease_was_asked_for", implies(lease(d, h, b), UNASKED & WITH_LEASE),
+           why="a grant answers the request, and a commit or the end of the process ends it"),
+    Always("one_lease_a_life", implies(lease(d, h, b) & lease(d, h, spot), b.same(spot)),
+           why="a life asks for memory once"),
+    Always("published_is_leased",
+           implies(all_of(lease(d, h, b), receiving(d, h).among(
+               Receiving.WAITING, Receiving.TRANSFERRING)), address(d, h, b)),
+           why="what is published is what was leased"),
+    Always("a_page_was_asked_for", implies(page(d, h, g), UNASKED & WITH_PAGE),
+           why="a grant answers the request, and a failure gives it back"),
+    Always("a_slot_was_asked_for", implies(slot(d, h, m), UNASKED & WITH_PAGE),
+           why="a grant answers the request, and a failure gives it back"),
+    Always("one_page_a_life",
+           implies(page(d, h, g) & page(d, h, other_page), g.same(other_page)),
+           why="a life asks for memory once"),
+    Always("one_slot_a_life",
+           implies(slot(d, h, m) & slot(d, h, other_slot), m.same(other_slot)),
+           why="a life asks for memory once"),
+    Always("a_page_has_a_slot", implies(page(d, h, g), exists(m, slot(d, h, m))),
+           why="both are granted and given back at once"),
+    Always("a_slot_has_a_page", implies(slot(d, h, m), exists(g, page(d, h, g))),
+           why="both are granted and given back at once"),
+    Always("who_commits_has_all_parts",
+           implies(all_of(receiving(d, h) == Receiving.SUCCESS, feeds(p, d)),
+                   claim(d, h, p) == Claim.LANDED),
+           why="a sink commits when every source says that its part has landed"),
+    Always("who_sends_has_addresses",
+           implies(all_of(sending(p, h) == Sending.TRANSFERRING, feeds(p, d)),
+                   exists(b, target(p, h, d, b))),
+           why="the first chunk is taken when every sink has published"),
+    Always("pages_are_of_who_has_begun",
+           implies(kv(p, h), sending(p, h) != Sending.UNKNOWN),
+           why="the pages are taken as the hand-over begins"),
+)
+
+RATCHETS: Final = (
+    Ratchet("lease_ended", all_of(BEGUN, UNASKED, ~lease(d, h, b)),
+            why="a life asks for memory once, as it begins"),
+    Ratchet("page_given_back", all_of(BEGUN, UNASKED, ~page(d, h, g)),
+            why="a life asks for memory once, as it begins"),
+    Ratchet("slot_given_back", all_of(BEGUN, UNASKED, ~slot(d, h, m)),
+            why="a life asks for memory once, as it begins"),
+    Ratchet("pages_released", (sending(p, h) != Sending.UNKNOWN) & ~kv(p, h),
+            why="a hand-over takes them as it begins"),
+)
+
+# The sink's own time-outs.
+_SINK_GIVES_UP: Final = (Help("give_up_bootstrap"), Help("give_up_transfer"))
+# A failed sink has every source fenced that may still write.
+_FENCED: Final = (Help("fence_silent"), Help("finish_fence"))
+# A failed sink repeats its abort, which ends whoever still sends.
+_STOPPED: Final = (Help("abort_again", ~abort(d, h, p)), Help("stop"))
+# A source writes what it has, and gives up what it lacks.
+_SOURCE_ENDS: Final = (
+    Help("give_up_waiting"), Help("give_up_sending"), Help("post"), Help("succeed"),
+    Help("refuse"), Help("meet_refusal"),
+)
+_NEXT_CHUNK: Final = Least(waiting, all_of(
+    feeds(p, somewhere), ~write(p, h, somewhere, waiting).among(Write.POSTED, Write.LANDED)
+))
+
+RANKINGS: Final = (
+    Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has its time-out"),
+    Ranking("L1_a_source_ends",
+            (*_SOURCE_ENDS, Help("give_up_transfer"), *_STOPPED, Help("finish_fence")),
+            finite=(_NEXT_CHUNK,),
+            assumed={"engines_can_fence": can_fence(d)},
+            why="it writes what it was given, and a write that does not end fails its sink"),
+    Ranking("L3_every_claim_is_settled",
+            (*_FENCED, *_STOPPED, Help("stop_late"), Help("say_drained"),
+             Help("say_drained_again", ~drained(p, h, d)),
+             Help("note_drained"), Help("disown_abort", ~gone(p, h, d)), Help("fence_lost")),
+            why="the abort is repeated until it is answered, and who is silent is fenced"),
+    Ranking("L4_every_chunk_comes_back",
+            (*_SINK_GIVES_UP, *_FENCED, Help("end_lease")),
+            why="every life ends, and every source of a failed one is quiet or fenced"),
+    Ranking("L4_every_page_comes_back", (*_SINK_GIVES_UP, Help("finish")),
+            why="a failure gives it back at once"),
+    Ranking("L4_every_slot_comes_back", (*_SINK_GIVES_UP, Help("finish")),
+            why="a failure gives it back at once"),
+    Ranking("L4_source_pages_come_back",
+            (*_SOURCE_ENDS, Help("give_up_transfer"), *_FENCED, Help("release_kv")),
+            finite=(_NEXT_CHUNK,),
+            why="every write lands, is refused, or is in quarantine"),
+)

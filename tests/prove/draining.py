@@ -1,0 +1,46 @@
+"""The rankings of a built-in system, put to systems that differ from it by an edit."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pdproto.check.prove.confirming import confirmed
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Obligation, claims
+from pdproto.check.prove.proving import Proof, Settings, prove
+from pdproto.check.prove.ranking import ranking_obligations
+from pdproto.cli.prove import Subject, subject
+from pdproto.spec.language.ranking import Ranking
+from pdproto.spec.language.system import System
+
+LIMIT_S: Final = 60.0
+HELPED: Final = ": helped"  # who can fire, of what pends
+
+
+def found(
+    one: Subject, system: System, rankings: Sequence[Ranking], *, helped_only: bool = False
+) -> list[Obligation]:
+    """The obligations of the rankings, with the lemmas and ratchets of the subject."""
+    every = claims(system, (*one.lemmas, *one.helping))
+    every_one = ranking_obligations(system, every, one.ratchets, rankings)
+    return [o for o in every_one if o.claim.name.endswith(HELPED) or not helped_only]
+
+
+def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
+    """By the cut-off; what is refused has failed if its counterexample stands."""
+    settings = Settings(timeout_s=LIMIT_S, workers=2)
+    return confirmed(system, prove(system, obligations, settings), LIMIT_S)
+
+
+def unhelped(name: str, system: System, *rankings: Ranking) -> dict[str, Status]:
+    """The properties, of those rankings (none: all), that pend in some state where nobody helps."""
+    one = subject(name)
+    pending = found(one, system, rankings or one.rankings, helped_only=True)
+    shown = proof(system, pending)
+    return {o.claim.part_of: shown.status(o) for o in pending
+            if shown.status(o) is not Status.PROVED}
+
+
+def without_helper(ranking: Ranking, row: str) -> Ranking:
+    """The ranking without the helpers of that row."""
+    return replace(ranking, helpers=tuple(h for h in ranking.helpers if h.row != row))

@@ -1,0 +1,130 @@
+"""Every hand-over drains: each reason is needed, and edited tables fail where the explorer says."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.prove.induction import counterexample
+from pdproto.check.prove.judgement import Status
+from pdproto.cli.main import main
+from pdproto.cli.prove import subject
+from pdproto.spec.handoff.ends import Claim, can_fence, claim, d, feeds, h, p
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.sink import SINK, UNANSWERED
+from pdproto.spec.handoff.transfer import SYSTEM
+from pdproto.spec.language import Configuration, DropRow, ReplaceRow, Sizes, System, edited
+from pdproto.spec.language.ranking import Ranking
+from pdproto.spec.lemmas.transfer_ranking import RANKINGS
+from tests.prove import draining
+
+SMALL: Final[Sizes] = {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}
+RANKED: Final = tuple(ranking.leads_to for ranking in RANKINGS)
+HELPERS: Final = tuple(dict.fromkeys(
+    helper.row for ranking in RANKINGS for helper in ranking.helpers
+))
+# Where the explorer needs other sizes, faults or topologies to see that the row is missed.
+ELSEWHERE: Final = {
+    "give_up_bootstrap": "there is memory for everybody",
+    "give_up_sending": "one chunk is all there is",
+    "disown_abort": "no process is superseded",
+    "abort_again": "every engine can fence",
+    "stop": "every engine can fence",
+}
+QUICK: Final = ("give_up_waiting", "finish_fence", "say_drained", "end_lease", "finish")
+
+
+def explored(system: System) -> set[str]:
+    """The properties that a fair run violates, at sizes of one, with loss and crashes."""
+    configuration = Configuration(SMALL, faults=("lossy", "crash"), dead_bits=True)
+    result = check(system, configuration, Settings(properties=RANKED, keep_going=True))
+    return {finding.name for finding in result.findings if finding.verdict == "violated"}
+
+
+@pytest.mark.parametrize("row", [
+    row if row in QUICK else pytest.param(row, marks=pytest.mark.slow)
+    for row in HELPERS if row != "post"  # a property speaks of that one
+])
+def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
+    """What a fair run violates has no proof; and what has none, it violates, here or elsewhere."""
+    broken = edited(SYSTEM, f"without-{row}", DropRow(row))
+    violated, unhelped = explored(broken), draining.unhelped("transfer", broken)
+    assert unhelped
+    assert violated <= set(unhelped)
+    if row not in ELSEWHERE:
+        assert violated == set(unhelped)
+    assert set(unhelped.values()) == {Status.FAILED}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranking", RANKINGS, ids=RANKED)
+def test_no_helper_is_idle(ranking: Ranking) -> None:
+    for helper in ranking.helpers:
+        fewer = draining.without_helper(ranking, helper.row)
+        assert draining.unhelped("transfer", SYSTEM, fewer), helper.row
+
+
+def test_every_helper_is_a_row_that_fires() -> None:
+    protocol = {row.name: row for table in SYSTEM.tables for row in table.rows}
+    for row in HELPERS:
+        assert protocol[row].is_fair, row
+
+
+@pytest.mark.parametrize("ranking", [r for r in RANKINGS if r.finite], ids=lambda r: r.leads_to)
+def test_the_next_chunk_must_be_told_of(ranking: Ranking) -> None:
+    assert draining.unhelped("transfer", SYSTEM, replace(ranking, finite=()))
+
+
+def lost_in_quarantine() -> System:
+    """The transfer where an abort is not repeated to a source that is in quarantine."""
+    (row,) = (row for row in SINK.rows if row.name == "abort_again")
+    when = [feeds(p, d), claim(d, h, p).among(*UNANSWERED)]
+    return edited(SYSTEM, "forgetful", ReplaceRow("abort_again", replace(row, when=when)))
+
+
+def repeated_in_quarantine() -> System:
+    (row,) = (row for row in SINK.rows if row.name == "abort_again")
+    when = [feeds(p, d), claim(d, h, p).among(*UNANSWERED, Claim.FENCING)]
+    return edited(SYSTEM, "insistent", ReplaceRow("abort_again", replace(row, when=when)))
+
+
+def test_a_source_in_quarantine_must_hear_of_the_abort() -> None:
+    """If the abort is lost and the engine cannot fence, nobody tells the source; and nobody need
+    fence where the abort is repeated until it is answered.
+    """
+    (ranking,) = (r for r in RANKINGS if r.leads_to == "L1_a_source_ends")
+    bare = replace(ranking, assumed={})
+    assert draining.unhelped("transfer", repeated_in_quarantine(), bare) == {}
+    broken = lost_in_quarantine()
+    assert draining.unhelped("transfer", broken, bare) == {"L1_a_source_ends": Status.FAILED}
+    (helped,) = draining.found(subject("transfer"), broken, [bare], helped_only=True)
+    shown = counterexample(broken, helped, draining.LIMIT_S)
+    assert shown is not None
+    assert shown.given[can_fence] == frozenset()
+    state = {change.variable: change.after for change in shown.trace.start}
+    assert state["sending(p0, h0)"] == "transferring"
+    assert state["claim(d0, h0, p0)"] == "fencing"
+    assert "abort(d0, h0, p0)" not in state
+
+
+def test_the_explorer_finds_the_same_run() -> None:
+    configuration = Configuration(
+        SMALL, faults=("lossy",), given={can_fence: lambda _: ()}, dead_bits=True)
+    settings = Settings(properties=("L1_a_source_ends",))
+    verdicts = [
+        [f.verdict for f in check(system, configuration, settings).findings
+         if f.name == "L1_a_source_ends"]
+        for system in (lost_in_quarantine(), repeated_in_quarantine())
+    ]
+    assert verdicts == [["violated"], ["holds"]]
+
+
+def test_the_command_line_tells_what_is_assured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "transfer", "--property", "L1_a_sink_ends", "--no-cache",
+                 "--quiet"]) == 0
+    told = capsys.readouterr().out
+    assert "proved    L1_a_sink_ends: for all sizes, where every timer fires" in told
+    assert "proved    ratchets: nothing takes them back, for all sizes" in told
+    assert "S1_one_life_a_chunk" not in told
+    assert "L1_a_source_ends" not in told

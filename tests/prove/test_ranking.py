@@ -1,0 +1,287 @@
+"""What a ranking shows holds in every fair run, and a reason that is none is noticed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from pdproto.check.interpret import Interpreter
+from pdproto.check.prove.cutoff import decide
+from pdproto.check.prove.induction import counterexample
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
+from pdproto.check.prove.proving import ENGINES, Settings, prove
+from pdproto.check.prove.ranking import RATCHETS, proved_under, ranking_obligations
+from pdproto.check.prove.settling import settling
+from pdproto.spec.language import (
+    TRUE,
+    Call,
+    Fairness,
+    Formula,
+    LeadsTo,
+    Machine,
+    Message,
+    Row,
+    Sort,
+    SpecError,
+    State,
+    System,
+    Table,
+    Timer,
+    auto,
+    forall,
+)
+from pdproto.spec.language.ranking import Help, Least, Ranking, Ratchet
+from tests.fair import owes_for_ever
+from tests.prove import advancing
+
+LIMIT_S: Final = 30.0
+
+
+class Job(Sort):
+    """What is to be done."""
+
+
+class Turn(Sort, ordered=True):
+    """When."""
+
+
+class Work(State):
+    WANTED = auto()
+    BEGUN = auto()
+    DONE = auto()
+
+
+j, i, t = Job("j"), Job("i"), Turn("t")
+EDGES: Final = {Work.WANTED: (Work.BEGUN, Work.DONE), Work.BEGUN: (Work.DONE,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """Jobs that are begun, and done in their turn; the door opens and shuts."""
+
+    system: System
+    done: Formula
+    open: Formula
+
+    def status(self, *helpers: Help, ratchets: Sequence[Ratchet] = (),
+               under: Sequence[Fairness] = (Fairness.TIMERS,)) -> dict[str, Status]:
+        """What the cut-off says of every obligation of `done`."""
+        claim = LeadsTo("done", TRUE, self.done, under=tuple(under))
+        system = replace(self.system, properties=(claim,))
+        return statuses(system, tuple(ratchets), Ranking("done", helpers))
+
+
+def statuses(
+    system: System, ratchets: tuple[Ratchet, ...], ranking: Ranking
+) -> dict[str, Status]:
+    found = list(ranking_obligations(system, claims(system), ratchets, (ranking,)))
+    proof = prove(system, found, Settings(timeout_s=LIMIT_S))
+    return {o.name: proof.status(o) for o in found}
+
+
+def shop(*rows: str, fair: bool | None = None) -> Shop:
+    """A shop with these rows beside `begin` and `end`, which is all that is needed."""
+    worker, door = Machine("worker", j), Machine("door")
+    work = worker.function("work", Work, edges=EDGES)
+    shut = door.relation("shut")
+    seen = worker.relation("seen")
+    nag = Message("nag", j, sender=worker, receiver=door)
+    world = Machine("world", world=True)
+    known = {
+        "begin": Row("begin", choose=(j,), when=work(j) == Work.WANTED,
+                     do=[work(j).to(Work.BEGUN)]),
+        "end": Row("end", choose=(j,), when=work(j) == Work.BEGUN, do=[work(j).to(Work.DONE)],
+                   fair=fair),
+        "end_when_open": Row("end", choose=(j,), when=[work(j) == Work.BEGUN, ~shut()],
+                             do=[work(j).to(Work.DONE)]),
+        "end_late": Row("end", on=Timer("late"), choose=(j,), when=work(j) == Work.BEGUN,
+                        do=[work(j).to(Work.DONE)]),
+        "close": Row("close", on=Call("close"), when=~shut(), do=[shut().to(True)]),
+        "open": Row("open", when=shut(), do=[shut().to(False)]),
+        "nag": Row("nag", choose=(j,), when=work(j) == Work.BEGUN, send=[nag(j)]),
+        "look": Row("look", choose=(j,), when=work(j) == Work.BEGUN, do=[seen(j).to(True)]),
+        "forget": Row("forget", choose=(j,), when=seen(j), do=[seen(j).to(False)]),
+    }
+    table = Table(world, rows=tuple(known[name] for name in rows))
+    others = (Table(worker, state=work), Table(door))
+    return Shop(System("shop", "A shop.", (*others, table), final=TRUE),
+                forall(j, work(j) == Work.DONE), ~shut())
+
+
+def unproved(found: dict[str, Status]) -> set[str]:
+    return {name for name, status in found.items() if status is not Status.PROVED}
+
+
+def test_what_goes_forward_arrives() -> None:
+    assert unproved(shop("begin", "end").status(Help("begin"), Help("end"))) == set()
+
+
+def test_both_engines_say_so() -> None:
+    one = shop("begin", "end", "close", "open")
+    system = replace(one.system, properties=(LeadsTo("done", TRUE, one.done),))
+    ranking = Ranking("done", (Help("begin"), Help("end")))
+    found = list(ranking_obligations(system, claims(system), (), (ranking,)))
+    proof = prove(system, found, Settings(engines=tuple(ENGINES), timeout_s=LIMIT_S))
+    assert {proof.status(o) for o in found} == {Status.PROVED}
+
+
+def test_a_state_in_which_nobody_helps_is_shown() -> None:
+    """Without `begin` a wanted job is never begun."""
+    one = shop("end")
+    system = replace(one.system, properties=(LeadsTo("done", TRUE, one.done),))
+    ranking = Ranking("done", (Help("begin"), Help("end")))
+    (helped,) = [o for o in ranking_obligations(system, claims(system), (), (ranking,))
+                 if o.claim.name == "done: helped"]
+    assert helped.claim.why == "end can fire"
+    found = counterexample(system, helped, LIMIT_S)
+    assert found is not None
+    assert found.sizes[Job] == 1
+    assert found.trace.start == ()  # everything is as at the start: the job is wanted
+    assert unproved(one.status(Help("begin"), Help("end"))) == {"done: helped at done pends"}
+
+
+def test_a_row_that_is_not_fair_helps_nobody() -> None:
+    found = shop("begin", "end", fair=False).status(Help("begin"), Help("end"))
+    assert unproved(found) == {"done: helped at done pends"}
+
+
+def test_a_safety_net_helps_only_where_it_is_counted_on() -> None:
+    one = shop("begin", "end_late")
+    helpers = Help("begin"), Help("end")
+    assert unproved(one.status(*helpers)) == set()
+    for spared in (Fairness.DETECTORS, Fairness.NO_TIMERS):
+        assert unproved(one.status(*helpers, under=(Fairness.TIMERS, spared))) == {
+            "done: helped at done pends"}
+
+
+def test_who_moves_nothing_does_not_count() -> None:
+    """A message that is there already, and a look that is forgotten, go on for ever."""
+    one = shop("begin", "nag", "look", "forget")
+    found = unproved(one.status(Help("begin"), Help("nag"), Help("look")))
+    assert found == {"done: nag counts at nag", "done: look counts at look"}
+
+
+def test_a_row_that_may_be_kept_from_firing_does_not_last() -> None:
+    """The door is shut again and again, whenever the job could be ended."""
+    one = shop("begin", "end_when_open", "close", "open")
+    found = unproved(one.status(Help("begin"), Help("end"), Help("open")))
+    assert found == {
+        "done: end lasts at close", "done: open lasts at open", "done: open counts at open"}
+    assert unproved(shop("begin", "end_when_open", "open").status(
+        Help("begin"), Help("end"), Help("open"))) == set()
+
+
+def test_a_ratchet_that_is_taken_back_is_none() -> None:
+    one = shop("begin", "end_when_open", "close", "open")
+    ratchets = (Ratchet("opened", one.open),)
+    found = one.status(Help("begin"), Help("end"), Help("open"), ratchets=ratchets)
+    assert unproved(found) == {"opened is kept at close", "done: end lasts at close"}
+
+
+def test_what_is_no_longer_owed_was_not_paid() -> None:
+    """A fault takes the premise away, and then nobody need help; a ranking must not be told so."""
+    worker, world = Machine("worker", j), Machine("world", world=True)
+    work, asked = worker.function("work", Work, edges=EDGES), worker.relation("asked")
+    row = Row("end", at=(Work.WANTED, Work.BEGUN), to=Work.DONE, when=asked(j))
+    forget = Row("forget", choose=(j,), when=asked(j), do=[asked(j).to(False)])
+    system = System(
+        "forgetful", "", (Table(worker, state=work, rows=(row,)),),
+        (LeadsTo("done", asked(j), work(j) == Work.DONE, under=(Fairness.TIMERS,)),),
+        final=TRUE, faults={"loss": (Table(world, rows=(forget,)),)},
+    )
+    found = statuses(system, (), Ranking("done", (Help("end"),)))
+    assert unproved(found) == {"done: owed until it is paid at forget"}
+
+
+def test_what_goes_forward_by_itself() -> None:
+    system = shop("begin", "end", "close", "open", "look", "nag").system
+    assert {symbol.name for symbol in settling(system)} == {"work", "seen", "nag"}
+
+
+def test_a_first_element_must_be_told_of() -> None:
+    """Turns are taken in order: in a finite order the first that is open can always be taken."""
+    clerk = Machine("clerk")
+    taken = clerk.relation("taken", Turn)
+    earlier, every = Turn("earlier"), Turn("every")
+    row = Row("take", choose=(t,), do=[taken(t).to(True)],
+              when=[~taken(t), forall(earlier, ~earlier.before(t) | taken(earlier))])
+    system = System("turns", "", (Table(clerk, rows=(row,)),),
+                    (LeadsTo("all", TRUE, forall(every, taken(every)), under=(Fairness.TIMERS,)),),
+                    final=TRUE)
+    ranking = Ranking("all", (Help("take"),))
+    next_turn = Turn("next_turn")
+    told = replace(ranking, finite=(Least(next_turn, ~taken(next_turn)),))
+    assert unproved(statuses(system, (), told)) == set()
+    assert unproved(statuses(system, (), ranking)) == {"all: helped at all pends"}
+    twice = replace(ranking, finite=(*told.finite, Least(next_turn, taken(next_turn))))
+    with pytest.raises(SpecError, match="call them apart"):
+        statuses(system, (), twice)
+
+
+def test_a_malformed_ranking_is_refused() -> None:
+    one = shop("begin", "end")
+    with pytest.raises(SpecError, match="no leads_to 'other'"):
+        statuses(one.system, (), Ranking("other", ()))
+    with pytest.raises(SpecError, match="speaks of i, which end does not have"):
+        one.status(Help("end", i.same(j)))
+    with pytest.raises(SpecError, match="Job has no order"):
+        Least(j, TRUE)
+    claim = LeadsTo("done", TRUE, one.done, under=(Fairness.TIMERS,))
+    system = replace(one.system, properties=(claim,))
+    with pytest.raises(SpecError, match="rigid symbols only"):
+        statuses(system, (), Ranking("done", (), assumed={"open": one.open}))
+
+
+def test_delivery_that_consumes_is_left_to_the_explorer() -> None:
+    both = (Fairness.TIMERS, Fairness.CONSUMED)
+    assert proved_under(LeadsTo("x", TRUE, TRUE, under=both)) == (Fairness.TIMERS,)
+    only = LeadsTo("done", TRUE, TRUE, under=(Fairness.CONSUMED,))
+    system = replace(shop("begin").system, properties=(only,))
+    with pytest.raises(SpecError, match="no leads_to"):
+        statuses(system, (), Ranking("done", ()))
+
+
+def all_proved(system: System, found: Sequence[Obligation]) -> bool:
+    groups: dict[str, list[Obligation]] = {}
+    for obligation in found:
+        groups.setdefault(obligation.scope, []).append(obligation)
+    return all(
+        judgement.status is Status.PROVED
+        for group in groups.values() for judgement in decide(system, group, LIMIT_S)
+    )
+
+
+def pruned(one: advancing.Ranked, every: Sequence[Claim]) -> list[Obligation]:
+    """All obligations, of those ratchets that are kept and those helpers that count and last."""
+
+    def found(ratchets: tuple[Ratchet, ...], *helpers: Help) -> list[Obligation]:
+        ranking = replace(one.ranking, helpers=helpers)
+        return list(ranking_obligations(one.system, every, ratchets, (ranking,)))
+
+    ratchets = tuple(
+        ratchet for ratchet in one.ratchets
+        if all_proved(one.system, [o for o in found((ratchet,)) if o.claim.part_of == RATCHETS])
+    )
+    helpers = [
+        helper for helper in one.ranking.helpers
+        if all_proved(one.system, [o for o in found(ratchets, helper)
+                                   if o.claim.name.endswith((" counts", " lasts"))])
+    ]
+    return found(ratchets, *helpers)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(advancing.ranked())
+def test_what_is_proved_of_random_systems_holds_in_every_fair_run(one: advancing.Ranked) -> None:
+    """Against the fixpoint of Emerson and Lei on the oracle's graph; a seventh has something to
+    prove, and is proved.
+    """
+    every = claims(one.system)
+    if not all_proved(one.system, [*obligations(one.system, every), *pruned(one, every)]):
+        return
+    oracle = Interpreter(one.system, advancing.SIZES, tuple(one.system.faults))
+    explored = oracle.explore(5_000)
+    assert not owes_for_ever(one.system, advancing.SIZES, explored, Fairness.TIMERS)
