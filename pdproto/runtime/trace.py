@@ -51,17 +51,23 @@ class Lines:
         self._lines = 0
 
     def put(self, machine: str, end: int, told: Iterable[Mapping[str, Any]]) -> None:
-        """Write what an endpoint tells, a line each. Never raises."""
-        lines = bytearray()
-        for rest in told:
-            self._lines += 1
-            line = {"n": self._lines, "node": self.node, "machine": machine, "end": end, **rest}
+        """Write what an endpoint tells, a line each; nothing once it has ended. Never raises."""
+        if self.ended is not None:
+            return
+        lines, number = bytearray(), self._lines
+        for number, rest in enumerate(told, self._lines + 1):
+            line = {"n": number, "node": self.node, "machine": machine, "end": end, **rest}
             lines += self._encoder.encode(line) + b"\n"
         try:
-            self._target.write(bytes(lines))
+            taken = self._target.write(bytes(lines))
+            if isinstance(taken, int) and taken < len(lines):  # an unbuffered file, at its limit
+                raise OSError(f"{taken} of {len(lines)} bytes have been taken")
         except (OSError, ValueError) as error:
             self.ended = str(error)
-            log.error("node %s: the trace ends after %d lines: %s", self.node, self._lines, error)
+            log.error("node %s: the trace ends after %d lines, and hand-overs go on without it: %s",
+                      self.node, self._lines, error)
+            return
+        self._lines = number
 
 
 class Trace(Lines):

@@ -428,6 +428,40 @@ def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.text.count("the trace ends after") == 1
 
 
+def test_a_disk_that_is_full_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """One line says so, however many hand-overs follow."""
+    with open("/dev/full", "wb", buffering=0) as disk, cluster(sources=0) as nodes:
+        trace = Trace("p0", disk)
+        node = PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=nodes.link, trace=trace)
+        nodes.prefills.append(node)
+        for room in range(5):
+            hand_over(nodes, room)
+        nodes.settled()
+    assert trace.ended == "[Errno 28] No space left on device"
+    (said,) = [r.getMessage() for r in caplog.records if "trace" in r.getMessage()]
+    assert said == ("node p0: the trace ends after 0 lines, and hand-overs go on without it: "
+                    "[Errno 28] No space left on device")
+
+
+def test_a_disk_that_takes_half_a_line() -> None:
+    """What follows would not be read as it was meant: nothing follows."""
+    taken: list[bytes] = []
+
+    class HalfFull:
+        def write(self, data: bytes) -> int:
+            taken.append(data)
+            return len(data) // 2
+
+    trace = Trace("p0", HalfFull())
+    with cluster(sources=0) as nodes:
+        nodes.prefills.append(PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=nodes.link,
+                                          trace=trace))
+        hand_over(nodes, 7)
+        nodes.settled()
+    assert len(taken) == 1
+    assert trace.ended == f"{len(taken[0]) // 2} of {len(taken[0])} bytes have been taken"
+
+
 def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:
     """What a source does, in a file that conforms to its table."""
     path = tmp_path / "trace.jsonl"
