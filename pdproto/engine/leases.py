@@ -10,7 +10,7 @@ Rule 3: a fence is done when the lease's memory is not busy. An engine that *aba
 """
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,10 +33,21 @@ class Held:
 
 
 class Leases:
-    """All leases of one engine. Every method takes the lock, unless it says that it has it."""
+    """All leases of one engine. Every method takes the lock, unless it says that it has it.
 
-    def __init__(self, *, engine: str, endpoint: str, capacity_bytes: int, abandons: bool) -> None:
-        self.pool: Final = Pool(capacity_bytes, shared=abandons)
+    make: a piece of landing memory, where an engine has its own kind; see memory.Pool.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: str,
+        endpoint: str,
+        capacity_bytes: int,
+        abandons: bool,
+        make: Callable[[int, int], Backing] | None = None,
+    ) -> None:
+        self.pool: Final = Pool(capacity_bytes, shared=abandons, make=make)
         self.lock: Final = threading.Lock()
         self.landed_writes = self.landed_bytes = self.refused_writes = 0
         self.endpoint: Final = endpoint

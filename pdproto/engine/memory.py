@@ -11,7 +11,9 @@ size is sealed, so that no peer can cut memory from under a copy, which would ki
 import fcntl
 import mmap
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from pdproto.engine.contract import EngineError
@@ -69,14 +71,21 @@ class Backing:
 class Pool:
     """All landing memory of one sink engine. Its owner's lock guards every call.
 
-    capacity_bytes: of what is leased, kept and abandoned together.
+    capacity_bytes: of what is leased, kept and abandoned together. make: a piece of this region and
+    length, where an engine has its own kind; it raises OSError if the system refuses memory.
     """
 
-    def __init__(self, capacity_bytes: int, *, shared: bool) -> None:
+    def __init__(
+        self,
+        capacity_bytes: int,
+        *,
+        shared: bool,
+        make: Callable[[int, int], Backing] | None = None,
+    ) -> None:
         self.capacity_bytes: Final = capacity_bytes
         self.leased_bytes = self.kept_bytes = self.abandoned_bytes = 0
         self.retired: Final[list[Backing]] = []  # evicted, and mapped by holders that need telling
-        self._shared: Final = shared
+        self._make: Final = make or partial(Backing, shared=shared)
         self._kept: Final[dict[int, list[Backing]]] = {}  # by size, in order of first use
         self._abandoned: Final[dict[Backing, bool]] = {}  # whether it was evicted
         self._regions = 0
@@ -101,7 +110,7 @@ class Pool:
                 return None
             self._regions += 1
             try:
-                backing = Backing(self._regions, size, shared=self._shared)
+                backing = self._make(self._regions, size)
             except OSError as error:
                 raise EngineError(f"lease: no landing memory of {size} bytes: {error}") from error
         self.leased_bytes += size

@@ -18,7 +18,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pdproto.engine.contract import Address, Outcome, SinkEngine, SourceEngine
+from pdproto.engine import mooncake, nixl
+from pdproto.engine.contract import Address, EngineError, Outcome, SinkEngine, SourceEngine
+from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
+from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
@@ -30,8 +33,9 @@ SENT_BYTES: Final = 100_000  # before the process stops inside a segment
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How to make both ends of an engine, with any of its own arguments."""
+    """How to make both ends of an engine, with any of its own arguments. name: in addresses."""
 
+    name: str
     sink: Callable[..., SinkEngine]
     source: Callable[..., SourceEngine]
     stop_midway: Callable[[], None]
@@ -69,10 +73,46 @@ def stop_inside_a_segment() -> None:
     patch.object(socket.socket, "sendmsg", stopping).start()
 
 
-ENGINES: Final = {
-    "shared-memory": Engine(SharedSink, SharedSource, stop_before_a_store),
-    "tcp": Engine(TcpSink, TcpSource, stop_inside_a_segment),
+def stop_before_a_transfer() -> None:
+    """When one transfer of a write has begun, and the next has been granted."""
+    for transport in (MooncakeTransport, NixlTransport):
+        patch.object(transport, "begin", stopping(transport.begin)).start()
+
+
+def stopping(begin: Callable[..., Any]) -> Callable[..., Any]:
+    calls = count()
+
+    def stopping_begin(*arguments: Any) -> Any:
+        if next(calls) == 1:
+            stop()
+        return begin(*arguments)
+
+    return stopping_begin
+
+
+BUILT_IN: Final = {
+    "shared-memory": Engine("shared-memory", SharedSink, SharedSource, stop_before_a_store),
+    "tcp": Engine("tcp", TcpSink, TcpSource, stop_inside_a_segment),
 }
+ONE_SIDED: Final = {
+    "mooncake": Engine("mooncake", MooncakeSink, MooncakeSource, stop_before_a_transfer),
+    "nixl": Engine("nixl", NixlSink, NixlSource, stop_before_a_transfer),
+}
+LIBRARIES: Final = {"mooncake": mooncake.library, "nixl": nixl.library}
+
+
+def missing(name: str) -> str:
+    """Why an engine cannot run here, if it cannot. Loading it opens files that it never closes."""
+    try:
+        LIBRARIES[name]()
+    except EngineError as error:
+        return str(error)
+    return ""
+
+
+MISSING: Final = {name: missing(name) for name in ONE_SIDED}
+INSTALLED: Final = {name: engine for name, engine in ONE_SIDED.items() if not MISSING[name]}
+ENGINES: Final = {**BUILT_IN, **INSTALLED}
 
 
 def until(condition: Callable[[], object], what: str) -> None:

@@ -277,10 +277,10 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
     if engine is SHARED:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind("\0pdproto-pretender")
-        name, endpoint = "shared-memory", "@pdproto-pretender"
+        endpoint = "@pdproto-pretender"
     else:
         listener = socket.create_server(("127.0.0.1", 0))
-        name, endpoint = "tcp", f"127.0.0.1:{listener.getsockname()[1]}"
+        endpoint = f"127.0.0.1:{listener.getsockname()[1]}"
     listener.listen()
 
     def answer() -> None:
@@ -295,7 +295,7 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
 
     thread = threading.Thread(target=answer)
     thread.start()
-    yield Address(name, endpoint, 1, 0, 4096, bytes(32))
+    yield Address(engine.name, endpoint, 1, 0, 4096, bytes(32))
     thread.join()
     listener.close()
 
@@ -334,8 +334,7 @@ def test_memory_is_granted_with_the_memory() -> None:
 @pytest.mark.parametrize("endpoint", ["nowhere", "127.0.0.1:x", "127.0.0.1:99999", "@gone", ":1"])
 def test_an_endpoint_that_is_none_refuses_its_writes(engine: Engine, endpoint: str) -> None:
     source = engine.source()
-    name = SharedSource.engine if engine is SHARED else TcpSource.engine
-    address = Address(name, endpoint, 1, 0, 10, bytes(32))
+    address = Address(engine.name, endpoint, 1, 0, 10, bytes(32))
     source.connect(address)
     outcome = write(source, address, bytes(10))
     assert outcome.result is Result.REFUSED

@@ -1,0 +1,138 @@
+"""The engine over Mooncake's TransferEngine: TCP, or RDMA by configuration.
+
+    pip install 'pdproto[mooncake]'        (Debian: also apt-get install libibverbs1)
+
+Proved by the contract's tests, with 0.3.13.post1 over TCP: everything that contract.py promises.
+RDMA is a matter of `protocol` and `device` here, and has never been run by this project.
+
+What the library does, measured with 0.3.13.post1 over TCP (tests/engine/test_mooncake.py repeats
+the first two), and what is done about it:
+
+*   Unregistering memory is no fence. New writes are refused, and one that runs lands all its bytes.
+    So a fence gives memory up: see one_sided.py, which also says what that rests on.
+*   A write to memory that was never registered fails. Up to 0.3.10 it was reported as a success
+    and lost, or ended the sink's process: older releases are not taken.
+*   A success means that the sink's library has acknowledged the bytes. The digest decides.
+*   A transfer cannot be cancelled. The source's buffers are kept until it has ended.
+*   Over TCP a source's memory need not be registered, so it is not.
+*   The end of an instance takes up to a second, and holds up all Python threads meanwhile: its
+    threads sleep that long. So does `close`.
+*   It writes what it thinks to standard error. MC_LOG_LEVEL=ERROR is set unless it is set already.
+"""
+
+import os
+from typing import Any, Final
+
+from pdproto.engine.contract import EngineError
+from pdproto.engine.one_sided import Description, Handle, load
+from pdproto.engine.one_sided_sink import OneSidedSink
+from pdproto.engine.one_sided_source import OneSidedSource
+from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX
+
+ENGINE: Final = "mooncake"
+MODULES: Final = {
+    "mooncake-transfer-engine-non-cuda": "mooncake.engine",
+    "mooncake-transfer-engine": "mooncake.engine",
+}
+COMMAND: Final = "pip install mooncake-transfer-engine-non-cuda==0.3.13.post1"
+AT_LEAST: Final = (0, 3, 13)
+COMPLETED: Final = 1  # of transfer_check_status; 0 is under way, and the others are failures
+UNDER_WAY: Final = 0
+
+
+def library() -> tuple[Any, str]:
+    """The library's module and version. Raises EngineError if it is not there."""
+    os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
+    return load(MODULES, engine=ENGINE, command=COMMAND, at_least=AT_LEAST)
+
+
+class MooncakeSink(OneSidedSink):
+    """Landing memory that sources write to with Mooncake.
+
+    host, port: where sources ask, and the address of Mooncake itself, whose port it picks.
+    protocol: `tcp` or `rdma`, the same on both sides. device: of rdma, as Mooncake names it. Raises
+    EngineError if Mooncake is not there, or does not start.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        protocol: str = "tcp",
+        device: str = "",
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        super().__init__(
+            MooncakeTransport(host, protocol, device),
+            host=host,
+            port=port,
+            capacity_bytes=capacity_bytes,
+            connections_max=connections_max,
+        )
+
+
+class MooncakeSource(OneSidedSource):
+    """Writes to sinks with Mooncake. host: of this side; otherwise see MooncakeSink."""
+
+    engine = ENGINE
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        protocol: str = "tcp",
+        device: str = "",
+        bytes_max: int = BYTES_MAX,
+        writes_max: int = WRITES_MAX,
+    ) -> None:
+        # Over TCP the library sends from any memory.
+        transport = MooncakeTransport(host, protocol, device, registers=protocol != "tcp")
+        super().__init__(transport, bytes_max=bytes_max, writes_max=writes_max)
+
+
+class MooncakeTransport:
+    """An instance of the library; see one_sided.Transport."""
+
+    engine: Final = ENGINE
+
+    def __init__(self, host: str, protocol: str, device: str, *, registers: bool = True) -> None:
+        module, self.version = library()
+        self._library: Any = module.TransferEngine()
+        self._registers: Final = registers
+        self._host: Final = host
+        if status := self._library.initialize(host, "P2PHANDSHAKE", protocol, device):
+            raise EngineError(f"Mooncake does not start on {host} with {protocol} {device}:"
+                              f" it says {status}")
+
+    def register(self, address: int, length: int) -> None:
+        if self._registers and (status := self._library.register_memory(address, length)):
+            raise EngineError(f"Mooncake does not register {length} bytes: it says {status}")
+
+    def unregister(self, address: int) -> None:
+        if self._registers:
+            self._library.unregister_memory(address)
+
+    def describe(self, _address: int, _length: int) -> Description:
+        return Description(self.version, f"{self._host}:{self._library.get_rpc_port()}")
+
+    def expect(self, writes: int) -> None:
+        """Its own threads take what comes."""
+
+    def meet(self, description: Description) -> None:
+        """It asks the peer itself, with the first write."""
+
+    def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
+        transfer = self._library.transfer_submit_write(peer, source, target, length)
+        if transfer <= 0:
+            raise EngineError(f"Mooncake does not reach {peer}")
+        return transfer
+
+    def ended(self, handle: Handle) -> bool | None:
+        status = self._library.transfer_check_status(handle)
+        return None if status == UNDER_WAY else status == COMPLETED
+
+    def close(self) -> None:
+        self._library = None

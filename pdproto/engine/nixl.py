@@ -1,0 +1,219 @@
+"""The engine over NIXL with UCX: shared memory on one host, TCP or RDMA between hosts.
+
+    pip install --no-deps nixl-cu12==1.5.1      (nixl-cu13 on CUDA 13; torch is not needed here)
+
+Proved by the contract's tests, with 1.5.1 over shared memory and over UCX_TLS=tcp: everything that
+contract.py promises. Which way bytes move is UCX's choice and its settings'; RDMA has never been
+run by this project.
+
+What the library does, measured with 1.5.1 (tests/engine/test_nixl.py repeats the first two), and
+what is done about it:
+
+*   Deregistering memory is no fence. One write that runs lands all its bytes, and so does one that
+    begins later, reported as done. So a fence gives memory up: see one_sided.py.
+*   A process that has started UCX crashes when it exits (status 139), where UCX has loaded its
+    module for EFA adapters: that brings in the system's libnl beside the one of the wheel.
+    UCX_MODULES=^efa is set unless it is set already; then the exit is clean.
+*   Its progress thread spins: a quarter of a core with nothing to do, and delays of 20 ms where
+    cores are few. It is off. A sink moves the library on by a thread of its own, which sleeps
+    while nothing has been granted; a source does so by asking.
+*   On one host a transfer is a copy that `transfer` makes before it returns (process_vm_writev).
+    It takes no part of the sink's, which may be stopped meanwhile; a transfer is 4 MiB at most.
+*   An agent is not safe to use from two threads, as it is configured here. A lock sees to that.
+*   A peer that was lost stays lost under its name: it is forgotten, and met anew.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import sleep
+from typing import Any, Final
+from uuid import uuid4
+
+from pdproto.engine.contract import EngineError
+from pdproto.engine.one_sided import Description, Handle, load
+from pdproto.engine.one_sided_sink import OneSidedSink
+from pdproto.engine.one_sided_source import OneSidedSource
+from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX
+from pdproto.runtime.errors import RemoteProtocolError
+
+ENGINE: Final = "nixl"
+MODULES: Final = {"nixl-cu12": "nixl_cu12._api", "nixl-cu13": "nixl_cu13._api"}
+COMMAND: Final = "pip install --no-deps nixl-cu12==1.5.1"
+AT_LEAST: Final = (1, 5)
+BACKEND: Final = "UCX"
+MEMORY: Final = "DRAM"
+PAUSE_SECONDS: Final = 50e-6  # between two steps of the library
+
+
+def library() -> tuple[Any, str]:
+    """The library's module and version. Raises EngineError if it is not there."""
+    os.environ.setdefault("UCX_MODULES", "^efa")
+    os.environ.setdefault("NIXL_LOG_LEVEL", "ERROR")
+    return load(MODULES, engine=ENGINE, command=COMMAND, at_least=AT_LEAST)
+
+
+class NixlSink(OneSidedSink):
+    """Landing memory that sources write to with NIXL.
+
+    host, port: where sources ask; UCX finds its own addresses. Raises EngineError if NIXL is not
+    there, or does not start.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        super().__init__(
+            NixlTransport(),
+            host=host,
+            port=port,
+            capacity_bytes=capacity_bytes,
+            connections_max=connections_max,
+        )
+
+
+class NixlSource(OneSidedSource):
+    """Writes to sinks with NIXL; see one_sided_source.OneSidedSource."""
+
+    engine = ENGINE
+
+    def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
+        super().__init__(NixlTransport(), bytes_max=bytes_max, writes_max=writes_max)
+
+
+class NixlTransport:
+    """An agent of the library; see one_sided.Transport."""
+
+    engine: Final = ENGINE
+
+    def __init__(self) -> None:
+        module, self.version = library()
+        self.name: Final = f"pdproto-{uuid4().hex}"
+        config = module.nixl_agent_config(enable_prog_thread=False, backends=[BACKEND])
+        try:
+            self._agent: Any = module.nixl_agent(self.name, config)
+        except Exception as error:
+            raise EngineError(f"NIXL does not start with {BACKEND}: {error}") from error
+        self._lock: Final = threading.Lock()
+        self._registered: Final[dict[int, Any]] = {}
+        self._lost: Final[set[str]] = set()
+        self._progress: Final = Progress(self._move_on)
+
+    def register(self, address: int, length: int) -> None:
+        with self._lock:
+            try:
+                memory = [(address, length, 0, "")]
+                self._registered[address] = self._agent.register_memory(memory, MEMORY)
+            except Exception as error:  # Each of its errors is a class by itself.
+                raise EngineError(f"NIXL does not register {length} bytes: {error}") from error
+
+    def unregister(self, address: int) -> None:
+        with self._lock:
+            self._agent.deregister_memory(self._registered.pop(address))
+
+    def describe(self, address: int, _length: int) -> Description:
+        with self._lock:
+            data = self._agent.get_partial_agent_metadata(
+                self._registered[address], inc_conn_info=True, backends=[BACKEND]
+            )
+        return Description(self.version, self.name, data)
+
+    def expect(self, writes: int) -> None:
+        self._progress.expect(writes)
+
+    def meet(self, description: Description) -> None:
+        with self._lock:
+            if description.peer in self._lost:
+                self._lost.discard(description.peer)
+                self._forget(description.peer)
+            try:
+                name = self._agent.add_remote_agent(description.data)
+            except Exception as error:
+                raise RemoteProtocolError(f"description: NIXL says {error}") from error
+        if name not in {description.peer, description.peer.encode()}:
+            raise RemoteProtocolError(f"description: of {name!r}, want {description.peer!r}")
+
+    def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
+        with self._lock:
+            here = self._agent.get_xfer_descs([(source, length, 0)], MEMORY)
+            there = self._agent.get_xfer_descs([(target, length, 0)], MEMORY)
+            try:
+                handle = self._agent.initialize_xfer("WRITE", here, there, peer)
+                self._agent.transfer(handle)
+            except Exception as error:
+                self._lost.add(peer)
+                raise EngineError(f"NIXL does not write to {peer}: {error}") from error
+        return peer, handle
+
+    def ended(self, handle: Handle) -> bool | None:
+        peer, transfer = handle
+        with self._lock:
+            try:
+                state = self._agent.check_xfer_state(transfer)
+            except Exception:  # The peer is lost.
+                state = "ERR"
+            if state == "PROC":
+                return None
+            if state != "DONE":
+                self._lost.add(peer)
+            with suppress(Exception):  # What it cannot release, it keeps until it ends.
+                self._agent.release_xfer_handle(transfer)
+            return bool(state == "DONE")
+
+    def close(self) -> None:
+        self._progress.close()
+        with self._lock:
+            self._agent = None
+
+    def _move_on(self) -> None:
+        with self._lock:
+            self._agent.get_new_notifs()
+
+    def _forget(self, peer: str) -> None:
+        with suppress(Exception):  # It may have forgotten by itself.
+            self._agent.remove_remote_agent(peer)
+
+
+class Progress:
+    """A thread that moves the library on while peers may be writing, begun with the first of them.
+
+    step: does what can be done without waiting.
+    """
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step: Final = step
+        self._writes = 0
+        self._changed: Final = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def expect(self, writes: int) -> None:
+        with self._changed:
+            self._writes += writes
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="NIXL", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._writes or self._closing)
+                if self._closing:
+                    return
+            self._step()
+            sleep(PAUSE_SECONDS)

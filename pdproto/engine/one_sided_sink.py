@@ -1,0 +1,214 @@
+"""The sink of an engine whose library writes by address: it grants, and gives up; see one_sided.py.
+
+    source: WRITE                                               COPIED
+    sink:          GRANTED, with the address and, the first           LANDED
+                   time, the description of the piece
+    sink:          REFUSED, at any point
+
+A source that has been refused while it wrote still says COPIED when its library has ended, and
+writes nothing more. One whose library has failed says nothing: its bytes may still land.
+"""
+
+import socket
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from ipaddress import ip_address
+from typing import Final
+
+from pdproto.engine.contract import EngineError
+from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.leases import Held, Leases
+from pdproto.engine.one_sided import Piece, Transport, pieces_of
+from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.runtime.errors import RemoteProtocolError
+
+WRITES_MAX: Final = 4096  # that one source may have open
+FRAMES_A_TURN: Final = 256  # of one connection, before the others have theirs
+EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED})
+
+
+class OneSidedSink(Sink["OneSidedLine"]):
+    """Landing memory that a library writes to.
+
+    transport: the library; it is closed with the sink. host, port: where sources ask to write, port
+    0 picks one. Raises EngineError if it cannot listen there.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self.transport: Final = transport
+        version = ip_address(host).version
+        family = socket.AF_INET6 if version == 6 else socket.AF_INET
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=128)
+        except OSError as error:
+            transport.close()
+            raise EngineError(f"cannot listen on {host} port {port}: {error}") from error
+        listener.setblocking(False)
+        shown = f"[{host}]" if version == 6 else host
+        super().__init__(
+            leases=Leases(
+                engine=transport.engine,
+                endpoint=f"{shown}:{listener.getsockname()[1]}",
+                capacity_bytes=capacity_bytes,
+                abandons=True,
+                make=pieces_of(transport),
+            ),
+            listener=listener,
+            line=lambda sock: OneSidedLine(self, sock),
+            connections_max=connections_max,
+        )
+
+    def _over(self, held: Held) -> None:
+        """Tell the writers of memory that was given up to stop."""
+        if held.backing is None:
+            self.loop.call(lambda: self._stop(held))
+
+    def _stop(self, held: Held) -> None:
+        for line in self.lines:
+            self.serve(line, partial(line.stop, held))
+
+    def _end(self) -> None:
+        super()._end()
+        self.transport.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A write that a source may be making. stopped: it has been refused meanwhile."""
+
+    held: Held
+    piece: Piece
+    bytes: int
+    stopped: bool = False
+
+
+class OneSidedLine:
+    """One source's connection."""
+
+    def __init__(self, sink: OneSidedSink, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock: Final = sock
+        self.peer = "{}:{}".format(*sock.getpeername()[:2])
+        self.source: str | None = None
+        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        self._sink: Final = sink
+        self._leases: Final = sink.leases
+        self._frame: Final = bytearray(FRAME_BYTES)
+        self._frame_bytes = 0  # that have come
+        self._described: Final[set[int]] = set()  # regions
+        self._writes: Final[dict[int, Open]] = {}
+        self._numbered = 0
+
+    def receive(self) -> None:
+        """Take a turn's frames, as far as they have come."""
+        with suppress(BlockingIOError):
+            for _ in range(FRAMES_A_TURN):
+                count = self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :])
+                if not count:
+                    raise ConnectionResetError("it has closed the connection")
+                self._frame_bytes += count
+                if self._frame_bytes == FRAME_BYTES:
+                    self._frame_bytes = 0
+                    frame = decode(self._frame, EXPECTED)
+                    if frame.kind is Kind.WRITE:
+                        self._begin(frame)
+                    else:
+                        self._end(frame.write)
+
+    def flush(self) -> None:
+        with suppress(BlockingIOError):
+            while self.outbox:
+                frame, _ = self.outbox[0]
+                sent = self.sock.send(frame)
+                if sent < len(frame):
+                    self.outbox[0] = frame[sent:], None
+                    return
+                self.outbox.popleft()
+
+    def stop(self, held: Held) -> None:
+        """The memory has been given up: the source need not go on."""
+        for number, write in list(self._writes.items()):
+            if write.held is held and not write.stopped:
+                self._writes[number] = replace(write, stopped=True)
+                self._refuse(number)
+
+    def ended(self) -> None:
+        """Its process may live, and write on. Leases it was writing to stay busy for that."""
+        self._sink.transport.expect(-len(self._writes))
+        with self._leases.lock:
+            free = [self._let_go(write.piece) for write in self._writes.values()]
+        self._writes.clear()
+        if any(free):
+            self._sink.wake()
+
+    def _begin(self, frame: Frame) -> None:
+        if frame.write <= self._numbered:
+            raise RemoteProtocolError(f"write {frame.write} after write {self._numbered}")
+        if len(self._writes) >= WRITES_MAX:
+            raise RemoteProtocolError(f"more than {WRITES_MAX} writes at once")
+        self._numbered = frame.write
+        with self._leases.lock:
+            held = self._leases.redeem(frame.token, frame.offset, frame.length)
+            piece = None if held is None else held.backing
+            if held is not None and isinstance(piece, Piece):
+                self._leases.enter(held)
+                piece.holders.add(self)
+        if held is None or not isinstance(piece, Piece):
+            self._refuse(frame.write)
+            return
+        self._writes[frame.write] = Open(held, piece, frame.length)
+        self._sink.transport.expect(1)
+        if self.source is None:
+            self.source = held.lease.source
+            self.peer = f"{self.source} at {self.peer}"
+        self._grant(frame.write, piece)
+
+    def _grant(self, number: int, piece: Piece) -> None:
+        description = b""
+        if piece.region not in self._described:
+            description = piece.describe()
+            self._described.add(piece.region)
+        granted = Frame(Kind.GRANTED, number, piece.address, len(description), piece.region)
+        self._sink.send(self, granted.encode() + description)
+
+    def _end(self, number: int) -> None:
+        write = self._writes.pop(number, None)
+        if write is None:
+            raise RemoteProtocolError(f"write {number} is copied, and is not under way")
+        self._sink.transport.expect(-1)
+        others = any(other.piece is write.piece for other in self._writes.values())
+        with self._leases.lock:
+            landed = not write.stopped and self._leases.land(write.held, write.bytes)
+            free = not others and self._let_go(write.piece)
+            done = self._leases.leave(write.held)
+        if free or done:
+            self._sink.wake()
+        if landed:
+            self._sink.send(self, Frame(Kind.LANDED, number).encode())
+        elif not write.stopped:
+            self._refuse(number)
+
+    def _let_go(self, piece: Piece) -> bool:
+        """Nothing of this connection is under way to the piece; whether memory is free again.
+
+        The caller has the lock.
+        """
+        free = self._leases.pool.let_go(piece, self)
+        if free:
+            piece.close()
+        return free
+
+    def _refuse(self, number: int) -> None:
+        with self._leases.lock:
+            self._leases.refused_writes += 1
+        self._sink.send(self, Frame(Kind.REFUSED, number).encode())
