@@ -44,3 +44,24 @@ def unhelped(name: str, system: System, *rankings: Ranking) -> dict[str, Status]
 def without_helper(ranking: Ranking, row: str) -> Ranking:
     """The ranking without the helpers of that row."""
     return replace(ranking, helpers=tuple(h for h in ranking.helpers if h.row != row))
+
+
+def drains(name: str) -> None:
+    """Every ranked `leads_to` is proved for all sizes, and so is every lemma that it needs alone.
+
+    The safety claims that it rests on as well have a proof of their own.
+    """
+    one = subject(name)
+    helping = [lemma.name for lemma in one.helping]
+    parts = [ranking.leads_to for ranking in one.rankings]
+    shown = proof(one.system, one.obligations([*helping, *parts]))
+    assert [o.name for o in shown.obligations if shown.status(o) is not Status.PROVED] == []
+
+
+def pends(name: str) -> None:
+    """Each of them is about something: without helpers a state of which all claims hold pends."""
+    one = subject(name)
+    bare = [replace(ranking, helpers=()) for ranking in one.rankings]
+    assert unhelped(name, one.system, *bare) == {
+        ranking.leads_to: Status.FAILED for ranking in one.rankings
+    }
