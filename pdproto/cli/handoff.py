@@ -17,7 +17,8 @@ from pdproto.cli.handoff_load import Load, Topology
 from pdproto.cli.handoff_verdict import Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
 from pdproto.cli.progress import Reporter
-from pdproto.net.engines import ENGINES
+from pdproto.engine.contract import EngineError
+from pdproto.net.engines import ENGINES, require
 
 # Shorter than a server's: nobody here is slow for a good reason.
 WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}
@@ -75,6 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
     )
+    try:
+        require(arguments.engine)
+    except EngineError as error:
+        raise UsageError(str(error)) from error
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
     cluster = Cluster(topology, load, engine=arguments.engine, waits=WAITS, trace=arguments.trace)

@@ -1,8 +1,12 @@
-"""The engines by name: each a sink's side and a source's side that understand each other."""
+"""The engines by name: each a sink's side and a source's side that understand each other.
+
+`mooncake` and `nixl` need their libraries, which are loaded when first asked for.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pdproto.engine import mooncake, nixl
 from pdproto.engine.contract import SinkEngine, SourceEngine
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlSink, NixlSource
@@ -17,13 +21,25 @@ ENGINES: Final[Mapping[str, tuple[Callable[[], SinkEngine], Callable[[], SourceE
     "shm": (SharedSink, SharedSource),
     "tcp": (TcpSink, TcpSource),
 }
+LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
+    "mooncake": mooncake.library, "nixl": nixl.library,
+}
+
+
+def require(name: str) -> None:
+    """Load the library of an engine, which has threads and files of its own from then on.
+
+    Raises EngineError, in one line that says what to install, if it is not there.
+    """
+    if name in LIBRARIES:
+        LIBRARIES[name]()
 
 
 def open_sink(name: str) -> SinkEngine:
-    """The sink's side of an engine."""
+    """The sink's side of an engine. Raises EngineError if it does not start."""
     return ENGINES[name][0]()
 
 
 def open_source(name: str) -> SourceEngine:
-    """The source's side of an engine."""
+    """The source's side of an engine. Raises EngineError if it does not start."""
     return ENGINES[name][1]()

@@ -18,7 +18,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pdproto.engine import mooncake, nixl
 from pdproto.engine.contract import Address, EngineError, Outcome, SinkEngine, SourceEngine
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
 from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
@@ -26,6 +25,7 @@ from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
+from pdproto.net.engines import require
 
 WAIT_SECONDS: Final = 20
 SENT_BYTES: Final = 100_000  # before the process stops inside a segment
@@ -98,13 +98,10 @@ ONE_SIDED: Final = {
     "mooncake": Engine("mooncake", MooncakeSink, MooncakeSource, stop_before_a_transfer),
     "nixl": Engine("nixl", NixlSink, NixlSource, stop_before_a_transfer),
 }
-LIBRARIES: Final = {"mooncake": mooncake.library, "nixl": nixl.library}
-
-
 def missing(name: str) -> str:
     """Why an engine cannot run here, if it cannot. Loading it opens files that it never closes."""
     try:
-        LIBRARIES[name]()
+        require(name)
     except EngineError as error:
         return str(error)
     return ""
