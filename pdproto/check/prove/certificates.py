@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
-from pdproto.check.prove.quantified import question
+from pdproto.check.prove.quantified import Theory, question
 from pdproto.spec.language.system import System
 
 
@@ -41,6 +41,6 @@ def dimacs(system: System, obligation: Obligation) -> str:
 
 def smt(system: System, obligation: Obligation) -> str:
     """The quantified question, with the logic that it needs."""
-    text: str = question(system, obligation).to_smt2()
+    text: str = question(Theory(system), obligation).to_smt2()
     body = "\n".join(line for line in text.splitlines() if not line.startswith(";"))
     return f"(set-logic ALL)\n{body}\n"
