@@ -157,6 +157,7 @@ class Node(Shell):
                 self.on_timer(name, endpoint)
             self.take(endpoint, endpoint.automaton.timer(name))
         self.on_room()
+        self._again = False  # what has been reported until now is collected at once
         self.on_device()
         return self._timers.next()
 

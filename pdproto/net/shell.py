@@ -81,7 +81,8 @@ class Shell:
         self._router: Final = self._listening()
         self.endpoint: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._awake = False
+        self._awake = False  # somebody else wants a turn,
+        self._again = False  # or the loop itself does
         self._closing = threading.Event()
         self._thread: Final = threading.Thread(
             target=self._run, name=f"pdproto-{name}", daemon=True
@@ -101,7 +102,9 @@ class Shell:
 
     def wake(self) -> None:
         """End the loop's wait: a device has something to report."""
-        if not self._awake:
+        if threading.get_ident() == self._thread.ident:
+            self._again = True
+        elif not self._awake:
             self._awake = True
             os.eventfd_write(self._wake_fd, 1)
 
@@ -184,9 +187,11 @@ class Shell:
         while not self._closing.is_set():
             now = monotonic()
             wait = self.link.sign_of_life_s if due is None else due - now
-            wait = 0.0 if self._dirty else max(0.0, min(wait, self.link.sign_of_life_s))
-            poller.poll(ceil(wait * 1000))
-            due = self._turn()
+            wait = max(0.0, min(wait, self.link.sign_of_life_s))
+            ready = poller.poll(0 if self._dirty or self._again else ceil(wait * 1000))
+            # It is asked for only where there are some: even a system call that does not wait lets
+            # other threads take their turn, and that may be a long one.
+            due = self._turn(changes=any(file == self._watch.fileno() for file, _ in ready))
         try:
             self._serve_inbox()
             self.on_end()
@@ -206,8 +211,10 @@ class Shell:
         with suppress(zmq.Again):
             peer.socket.send(data, zmq.NOBLOCK)
 
-    def _turn(self) -> float | None:
+    def _turn(self, *, changes: bool) -> float | None:
+        """Once round. changes: connections have ended or come back."""
         due: float | None = None
+        self._again = False
         try:
             if self._awake:
                 # In this order: who asks in between is served below, and who asks later wakes us.
@@ -217,7 +224,8 @@ class Shell:
             self._serve_inbox()
             now = monotonic()
             self._receive(now)
-            self._note_connections(now)
+            if changes:
+                self._note_connections(now)
             due = self.on_turn(now)
             ends = self._look_after_peers(now)
             due = ends if due is None or (ends is not None and ends < due) else due
