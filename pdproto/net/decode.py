@@ -91,7 +91,7 @@ class DecodeNode(Node):
         self.writers.update({
             ends.introduce: lambda e, _: Introduce(self.life(e), e.owner.sinks, self.endpoint),
             ends.publish: self._publish,
-            ends.abort: lambda e, _: Abort(self.life(e), self.why(e), self.endpoint),
+            ends.abort: self._abort,
         })
         self.reactions.update({
             (ends.claim, Claim.FENCING): self._fence,
@@ -307,6 +307,10 @@ class DecodeNode(Node):
         source = endpoint.peers[index]
         return Publish(life, self._addresses[life][source], len(receiver.pages[source]),
                        receiver.sinks, self.endpoint)
+
+    def _abort(self, endpoint: Endpoint, _: int) -> Abort:
+        self.metrics.add("aborts_sent")
+        return Abort(self.life(endpoint), self.why(endpoint), self.endpoint)
 
     def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
         self.metrics.add("fences_started")

@@ -263,7 +263,8 @@ class Shell:
                 if who in self.malformed or len(self.malformed) < NAMES_MAX:
                     self.malformed[who] = self.malformed.get(who, 0) + 1
                 self.on_malformed(who)
-                log.warning("node %s: dropped what %r sent: %s", self.name, who, error)
+                log.warning("node %s: dropped what %r sent: %s", self.name, who, error,
+                            extra={"rank": self.name, "peer": who})
 
     def _take(self, who: str, frames: list[bytes], now: float) -> None:
         if len(frames) != 2:
@@ -283,7 +284,7 @@ class Shell:
         peer.incarnation, peer.heard = batch.incarnation, now
         self.on_batch(peer, batch)
         if batch.gone is not None:
-            self._lose(peer, batch.gone or "it has ended")
+            self._lose(peer, batch.gone or "it has ended", level=logging.INFO)
 
     def _greeted(self, batch: Batch) -> Peer:
         """A peer that speaks first says, in its first frame, where it can be answered."""
@@ -324,14 +325,15 @@ class Shell:
                 first = peer.broken
         return first
 
-    def _lose(self, peer: Peer, why: str) -> None:
+    def _lose(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
         peer.lost = True
         peer.broken = None
         peer.out.clear()
         self._watch.remove(peer.socket)
         peer.socket.close(linger=0)
         self._dirty.pop(peer.name, None)
-        log.warning("node %s: lost connection to %s: %s", self.name, peer.name, why)
+        log.log(level, "node %s: lost connection to %s: %s", self.name, peer.name, why,
+                extra={"rank": self.name, "peer": peer.name})
         self.on_lost(peer, why)
 
     def _flush(self, peer: Peer, now: float) -> None:

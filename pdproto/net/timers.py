@@ -66,15 +66,14 @@ class Timers:
                     endpoint.repeats += WAITS[name].again
                     yield name, endpoint
 
-    def hasten(self, endpoint: Endpoint) -> Iterator[str]:
+    def hasten(self, endpoint: Endpoint) -> list[str]:
         """End the repeats that the endpoint waits for, as if none had been in vain."""
-        endpoint.repeats = 0
-        for name in tuple(endpoint.armed):
-            if WAITS[name].again:
-                del endpoint.armed[name]
-                endpoint.timers = ()
-                self._cancel(name)
-                yield name
+        repeats = [name for name in endpoint.armed if WAITS[name].again]
+        for name in repeats:
+            del endpoint.armed[name]
+            self._cancel(name)
+        endpoint.repeats, endpoint.timers = 0, ()
+        return repeats
 
     def next(self) -> float | None:
         """When the first wait ends."""

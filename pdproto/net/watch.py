@@ -58,6 +58,8 @@ class Watch:
     def changes(self) -> Iterator[Change]:
         """What has become of connections since the last call, in order for each socket."""
         for file, _ in self._files.poll(0, EVENTS_MAX):
+            if file not in self._watched:
+                continue  # what came of an earlier change has ended this one
             socket, monitor = self._watched[file]
             # ZeroMQ's file says only that something may have come, until all of it is read.
             while int(monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:

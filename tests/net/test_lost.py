@@ -145,7 +145,7 @@ def test_a_source_that_is_closed_says_so(caplog: pytest.LogCaptureFixture) -> No
         for sender in senders:
             sender.send([1, 2, 3])
         until(lambda: all(plane.under_way for plane in nodes.writings))
-        with caplog.at_level(logging.WARNING, "pdproto.net"):
+        with caplog.at_level(logging.INFO, "pdproto.net"):
             closing.close()
             until(polls([*receivers, *begun, *waiting], KVPoll.FAILED))
         assert polls([alone, senders[0]], KVPoll.FAILED)()

@@ -4,10 +4,12 @@ import logging
 import re
 from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from pdproto.engine.contract import SinkCounts, SourceCounts
+from pdproto.net import metrics
 from pdproto.net.incarnation import new_incarnation
 from pdproto.net.metrics import COUNTERS, Metrics
 from pdproto.net.pages import _SINK_COUNTS, _SOURCE_COUNTS
@@ -18,17 +20,17 @@ from tests.net.victim import PAGE_BYTES, PAGES, pools, sink, source
 
 
 def test_prometheus_reads_every_number_once() -> None:
-    metrics = Metrics({"node": "p0", "side": "prefill"})
-    metrics.add("handoffs_opened", 2)
+    numbers = Metrics({"node": "p0", "side": "prefill"})
+    numbers.add("handoffs_opened", 2)
     for state in ("waiting", "running"):
-        metrics.gauge("num_toys", "Toys", lambda state=state: len(state), state=state)  # type: ignore[misc]  # bound at once
-    metrics.counter("played", "Games", lambda: 3.0)
-    text = metrics.text()
+        numbers.gauge("num_toys", "Toys", lambda state=state: len(state), state=state)  # type: ignore[misc]  # bound at once
+    numbers.counter("played", "Games", lambda: 3.0)
+    text = numbers.text()
     assert 'handoffs_opened_total{node="p0",side="prefill"} 2.0' in text
     assert 'num_toys{node="p0",side="prefill",state="waiting"} 7.0' in text
     assert 'played_total{node="p0",side="prefill"} 3.0' in text
     assert re.findall(r"# TYPE num_toys (\w+)", text) == ["gauge"]
-    read = metrics.read()
+    read = numbers.read()
     assert (read["num_toys{state=\"running\"}"], read["played"]) == (7, 3)
     assert len(read) == len(COUNTERS) + 3
 
@@ -75,6 +77,13 @@ def test_what_a_hand_over_adds(engine: str) -> None:
         decode.close()
 
 
+def test_every_counter_is_counted() -> None:
+    """By some module of net: a number that nobody adds to tells a dashboard that all is well."""
+    modules = Path(metrics.__file__).parent.glob("*.py")
+    text = "".join(module.read_text() for module in modules if module.name != "metrics.py")
+    assert [name for name in COUNTERS if f'"{name}"' not in text] == []
+
+
 def test_a_failure_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     """Room, incarnation, generation and rank, for whoever reads logs by their fields."""
     with caplog.at_level(logging.INFO, "pdproto.net"), cluster() as nodes:
@@ -84,6 +93,7 @@ def test_a_failure_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) -
         alone.abort("nobody came")
         receiver.abort("the client has left")
         until(polls([sender, alone], KVPoll.FAILED))
+        assert nodes.decodes[0].metrics.read()["aborts_sent"] >= 1
     said = {r.getMessage(): r.__dict__ for r in caplog.records if "has failed" in r.getMessage()}
     assert said.keys() == {
         "node d0: room 7 has failed: the client has left",
