@@ -49,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="of a request at most (default: 8)")
     parser.add_argument("--optimistic", type=_count, metavar="N",
                         help="run requests before their bootstrap, at most N times again")
+    parser.add_argument("--force-retry", type=_rate, default=0.0, metavar="P",
+                        help="with --optimistic, run this share of the requests again, whether "
+                             "that is needed or not (default: 0)")
     parser.add_argument("--forward-ms", type=float, default=0.0, metavar="MS",
                         help="what a chunk takes to compute, with --optimistic (default: 0)")
     parser.add_argument("--publish-ms", type=float, default=0.0, metavar="MS",
@@ -74,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
         pool_pages=2 * arguments.pages * arguments.in_flight, abort_rate=arguments.abort_rate,
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
+        force_retry=arguments.force_retry,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
     )
     try:

@@ -62,6 +62,7 @@ class Load:
     """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8.
 
     retries: of optimistic prefill; None if requests are run before their hand-over is opened.
+    force_retry: the share of them that is run again in any case.
     forward_s: what the device takes for a chunk. publish_s: what decode takes to find memory.
     """
 
@@ -75,6 +76,7 @@ class Load:
     abort_within_s: float
     in_flight: int
     retries: int | None = None
+    force_retry: float = 0.0
     forward_s: float = 0.0
     publish_s: float = 0.0
 

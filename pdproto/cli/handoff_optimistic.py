@@ -47,7 +47,7 @@ class OptimisticSenders:
         self.pools, self.pool = work.pools, work.pool
         self.prefill: Final = OptimisticPrefill(
             Settings(slots=load.in_flight, seats=max(1, load.in_flight // 2),
-                     retries=load.retries or 0),
+                     retries=load.retries or 0, force_retry_probability=load.force_retry),
             trace=work.trace)
         self.held: Final[dict[Running, Held]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
@@ -68,7 +68,6 @@ class OptimisticSenders:
             self._compute()
             yield
             sleep(POLL_S)
-        self.report.metrics |= self.prefill.metrics.read()
 
     def _begin(self, request: Request) -> None:
         sender, now = self.node.open(request.room), monotonic()

@@ -7,9 +7,9 @@ says.
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import FileIO
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +28,7 @@ from pdproto.cli.handoff_senders import Senders
 from pdproto.net.decode import DecodeNode
 from pdproto.net.engines import open_sink, open_source, require
 from pdproto.net.group import Group
+from pdproto.net.metrics import Metrics
 from pdproto.net.node import Node
 from pdproto.net.pages import SinkPages, SourcePages
 from pdproto.net.prefill import PrefillNode
@@ -112,17 +113,20 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         progress = Progress(pipe, load.requests)
         work = Work(rank, node, pools, pool, report, decided)
         group: Group | None = None
+        beside: dict[str, Metrics] = {}
         scheduler: Senders | GroupedSenders | OptimisticSenders
         if load.retries is not None:
             scheduler = OptimisticSenders(work)
+            beside["optimistic"] = scheduler.prefill.metrics
         elif len(rank.group) > 1:
             scheduler = GroupedSenders(work)
             group = scheduler.group
+            beside["group"] = group.metrics
         else:
             scheduler = Senders(work)
         for _ in scheduler.run():
             progress.tell(len(report.outcomes))
-        used = Used(node, pool, load.pool_pages, group)
+        used = Used(node, pool, load.pool_pages, beside)
         _settle(report, used, pipe)
         if group is not None:
             group.close()
@@ -166,23 +170,24 @@ def _layers(pools: Pages) -> list[Pages]:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What of a rank must be back at zero in the end."""
+    """What of a rank must be back at zero in the end. beside: what decides for it, by name."""
 
     node: Node
     pool: Pool
     pages: int
-    group: Group | None = None
+    beside: Mapping[str, Metrics] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """Of the node, and of its part in the group."""
+        """Of the node, and of what decides for it."""
         numbers = self.node.metrics.read()
-        if self.group is not None:
-            numbers |= {f"group_{k}": v for k, v in self.group.metrics.read().items()}
+        for name, metrics in self.beside.items():
+            numbers |= {f"{name}_{k}": v for k, v in metrics.read().items()}
         return numbers
 
     def left(self) -> dict[str, float]:
+        prefixes = ("num_", *(f"{name}_num_" for name in self.beside))
         gauges = {name: value for name, value in self.metrics().items()
-                  if name.removeprefix("group_").startswith("num_")}
+                  if name.startswith(prefixes)}
         return {"lives": len(self.node.lives), "pages": self.pages - len(self.pool), **gauges}
 
 

@@ -1,40 +1,26 @@
 """`pdproto handoff`: real processes, real sockets, a registry, every byte verified."""
 
-import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-
-def handoff(*options: str, seconds: float = 240.0) -> dict[str, Any]:
-    """Run the command, which must end well, and return its numbers."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--json", "-", *options],
-        capture_output=True, text=True, timeout=seconds, check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    numbers: dict[str, Any] = json.loads(done.stdout)
-    assert numbers["complaints"] == []
-    assert numbers["verified_bytes"] > 0
-    return numbers
+from tests.e2e.drill import handoff
 
 
-def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted() -> None:
+@pytest.fixture(scope="module")
+def numbers() -> dict[str, Any]:
+    return handoff("--requests", "120", "--abort-rate", "0.2")
+
+
+def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted(numbers: dict[str, Any]) -> None:
     """Both sides agree, nothing is left, and nobody fails but who was aborted."""
-    numbers = handoff("--requests", "120", "--abort-rate", "0.2")
     assert 0 < numbers["failed"] < 60
     assert set(numbers["reasons"]) <= {
         "the client has left", "prefill-0-0-0: the client has left",
         "decode-0: the client has left",
     }
-
-
-@pytest.mark.slow
-def test_m4_stages_and_tensor_ranks_hand_over_their_parts() -> None:
-    numbers = handoff("--requests", "60", "--pp", "2", "--tp", "2")
-    assert len(numbers["ranks"]) == 6
 
 
 @pytest.mark.slow
@@ -52,9 +38,8 @@ def test_m1_4_a_killed_rank_is_noticed_and_comes_back() -> None:
     assert numbers["succeeded"] > 120
 
 
-def test_with_no_traffic_every_gauge_is_zero() -> None:
-    """M4.3: queue depths, leases and pages return to zero on every rank."""
-    numbers = handoff("--requests", "30")
+def test_m4_3_with_no_traffic_every_gauge_is_zero(numbers: dict[str, Any]) -> None:
+    """Queue depths, leases and pages return to zero on every rank."""
     for rank in numbers["ranks"].values():
         assert {name: value for name, value in rank.items() if name.startswith("num_") and value} \
             == {}
@@ -71,24 +56,7 @@ def test_bad_options_are_one_clear_line() -> None:
 
 
 @pytest.mark.slow
-def test_m5_9_requests_are_run_before_their_bootstrap() -> None:
-    """Every byte is right though passes are dropped and run again while decode finds memory."""
-    numbers = handoff("--requests", "60", "--optimistic", "2", "--forward-ms", "2",
-                      "--publish-ms", "20", "--in-flight", "8", "--abort-rate", "0.1")
-    assert numbers["succeeded"] > 40
-
-
-@pytest.mark.slow
-def test_m4_1_the_group_has_decided_every_request() -> None:
-    numbers = handoff("--requests", "40", "--pp", "2", "--abort-rate", "0.3")
-    for name in ("prefill-0-0-0", "prefill-1-0-0"):
-        gauges = {k: v for k, v in numbers["ranks"][name].items() if k.startswith("group_num_")}
-        assert gauges
-        assert not any(gauges.values())
-
-
-@pytest.mark.slow
-def test_a_server_of_several_ranks_is_started_anew() -> None:
+def test_m1_4_a_server_of_several_ranks_is_started_anew() -> None:
     """The others of a killed rank's server notice, give everything back, and end by themselves."""
     numbers = handoff("--requests", "60", "--abort-rate", "0", "--kill", "--pp", "2",
                       "--in-flight", "8", "--seed", "1")
@@ -97,7 +65,7 @@ def test_a_server_of_several_ranks_is_started_anew() -> None:
     assert numbers["succeeded"] > 20
 
 
-def test_what_needs_a_single_rank_says_so() -> None:
+def test_m5_7_optimistic_prefill_of_several_ranks_is_refused_at_the_start() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--optimistic", "1", "--tp", "2"],
         capture_output=True, text=True, timeout=60, check=False,

@@ -88,10 +88,25 @@ def test_who_was_only_silent_is_found_where_it_was(client: RegistryClient) -> No
         assert directory.endpoints is not before
 
 
-def test_it_says_what_the_registry_answers(client: RegistryClient) -> None:
+def test_m1_2_after_a_failed_look_up_there_is_no_info_and_a_reason(client: RegistryClient) -> None:
     directory = Directory(client.address, [FIRST])
     try:
         eventually(lambda: "no rank has registered" in directory.problem)
         assert not wait_for(directory, 0.1)
+        assert directory.endpoints is None
+    finally:
+        directory.close()
+
+
+def test_m1_3_half_a_list_of_addresses_is_none(client: RegistryClient) -> None:
+    """Also if the rank that is missing is not among those that are needed."""
+    register(client, 0, run=1)
+    directory = Directory(client.address, [FIRST])
+    try:
+        eventually(lambda: "1 of 2 ranks are missing, rank dp0 cp0 tp0 pp1 first"
+                   in directory.problem)
+        assert directory.endpoints is None
+        register(client, 1, run=1)
+        assert wait_for(directory, PATIENCE_S)
     finally:
         directory.close()
