@@ -109,7 +109,7 @@ class Shell:
             os.eventfd_write(self._wake_fd, 1)
 
     def lost_peers(self) -> tuple[str, ...]:
-        """The peers that count as gone: they have been silent, or have restarted."""
+        """The peers that count as gone, for whatever reason `on_lost` was told."""
         return tuple(peer.name for peer in list(self.peers.values()) if peer.lost)
 
     def close(self) -> None:

@@ -248,10 +248,35 @@ def test_requests_wait_for_memory() -> None:
         nodes.settled()
 
 
+# No clock ends a wait of the loop, and none makes good what it forgot.
+CLOCKLESS = Link(sign_of_life_s=600.0, silent_s=1_200.0)
+NO_REPEATS = {"no_news": 600.0, "no_bytes": 600.0, "no_answer": 600.0, "no_drain": 600.0}
+
+
+def test_nothing_waits_for_a_clock() -> None:
+    """What a device reports from within the loop is collected, as what it reports from outside."""
+    with cluster(2, 2, link=CLOCKLESS, waits=NO_REPEATS) as nodes:
+        for room in range(4):
+            senders, receivers = nodes.senders(room), published(nodes.receivers(room))
+            until(polls([*senders, *receivers], KVPoll.WAITING_FOR_INPUT))
+            for sender in senders:
+                sender.send([1], last=False)
+            if room % 2:
+                receivers[0].abort()
+                until(polls([*senders, *receivers], KVPoll.FAILED))
+            else:
+                for sender in senders:
+                    sender.send([2, 3])
+                until(polls([*senders, *receivers], KVPoll.SUCCESS))
+            for receiver in receivers:
+                receiver.close()
+            until(lambda r=receivers: all(receiver.released for receiver in r))  # type: ignore[misc]  # bound at once
+            until(lambda: nodes.fabric.leased == {})
+
+
 def test_memory_is_given_at_once() -> None:
-    """To all that ask for it, however many come in one turn: nobody waits for a clock."""
-    never = {"no_news": 600.0, "no_bytes": 600.0}
-    with cluster(link=Link(sign_of_life_s=600.0, silent_s=1_200.0), waits=never) as nodes:
+    """To all that ask for it, however many come in one turn."""
+    with cluster(link=CLOCKLESS, waits=NO_REPEATS) as nodes:
         senders = [sender for room in range(500) for sender in nodes.senders(room)]
         published(r for room in range(500) for r in nodes.receivers(room))
         until(polls(senders, KVPoll.WAITING_FOR_INPUT))
