@@ -22,6 +22,7 @@ from rich.text import Text
 
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult
+from pdproto.cli import sim_study
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
@@ -68,13 +69,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="write a trace of every process; pdproto trace replays them")
     parser.add_argument("--json", metavar="FILE|-", help="write what became of every run")
     parser.add_argument("--html", metavar="FILE|-", help="write a page to step through a failure")
+    sim_study.configure(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the seeds up to the first that fails; returns the exit status."""
-    check_targets([arguments.json, arguments.html])
+    check_targets([arguments.json, arguments.html, arguments.plot])
+    if arguments.plot is not None and arguments.study is None:
+        raise UsageError("--plot draws a study: give --study as well")
     logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # what goes wrong is meant to
+    if arguments.study is not None:
+        return sim_study.run(arguments)
     shape, roles = _shape(arguments), _roles(arguments.bug)
     seeds = range(arguments.seeds) if arguments.seed is None else (arguments.seed,)
     outcomes: list[Outcome] = []

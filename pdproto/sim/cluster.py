@@ -19,6 +19,7 @@ from pdproto.sim.decode import DecodeServer
 from pdproto.sim.fabric import Fabric, Pages, SimulatedSink, SimulatedSource
 from pdproto.sim.host import Host, SimulatedDecode, SimulatedPrefill
 from pdproto.sim.network import Network
+from pdproto.sim.optimistic import OptimisticServer
 from pdproto.sim.outcome import (
     DRAINED,
     ENDS,
@@ -36,7 +37,7 @@ from pdproto.sim.watch import Recorder, Watch, Witness
 SETTLE_S: Final = 120.0  # after the last arrival and fault: longer than all waits in a row
 LOOK_S: Final = 0.5  # how often it is asked whether everything is over
 
-Server: TypeAlias = PrefillServer | DecodeServer
+Server: TypeAlias = PrefillServer | OptimisticServer | DecodeServer
 
 
 class _ViolatedError(Exception):
@@ -123,8 +124,9 @@ class Cluster:
 
     def _start_prefill(self, name: str) -> None:
         shape = self.plan.shape
-        server = PrefillServer(name, self.agenda, shape, Pages(shape.pages),
-                               partial(self._ended, "prefill"))
+        kind = PrefillServer if shape.retries is None else OptimisticServer
+        server = kind(name, self.agenda, shape, Pages(shape.pages),
+                      partial(self._ended, "prefill"))
         for rank in _ranks(name, shape.pp):
             host = self._host(rank, name)
             engine = SimulatedSource(host, self.fabric, server.pages, self._of(host, "engine"))
@@ -138,7 +140,7 @@ class Cluster:
         shape = self.plan.shape
         server = DecodeServer(name, self.agenda, Pages(shape.pages), shape.slots,
                               addresses=self._addresses, blame=self._blame,
-                              ended=partial(self._ended, "decode"))
+                              answered=self._answered, ended=partial(self._ended, "decode"))
         host = self._host(name, name)
         engine = SimulatedSink(host, self.fabric, server.pages, self._of(host, "engine"),
                                self._engines)
@@ -182,6 +184,11 @@ class Cluster:
         if side == "decode":
             self.outcome.succeeded += success
             self.outcome.failed += not success
+
+    def _answered(self, request: Request) -> None:
+        """Decode has the KV and the first token."""
+        sent_at = min(request.prefill_at, request.decode_at)
+        self.outcome.first_token_s.append(self.agenda.now - sent_at)
 
     def _break(self, fault: Fault) -> None:
         """A fault begins."""
@@ -241,10 +248,9 @@ class Cluster:
 
     def _restart(self, name: str) -> None:
         server = self.servers.get(name)
-        if isinstance(server, PrefillServer) and server.dead:
-            self._start_prefill(name)
-        elif isinstance(server, DecodeServer) and server.dead:
-            self._start_decode(name)
+        if server is not None and server.dead:
+            begin = self._start_decode if isinstance(server, DecodeServer) else self._start_prefill
+            begin(name)
 
     # How it ends
 
@@ -307,6 +313,8 @@ class Cluster:
             self._close_server(server)
 
     def _close_server(self, server: Server) -> None:
+        if isinstance(server, OptimisticServer):
+            self.outcome.reruns += int(server.prefill.metrics.read()["prefill_retries"])
         for node in server.nodes:
             for name, value in node.metrics.read().items():
                 if not name.startswith("num_"):

@@ -33,11 +33,13 @@ class Job:
 
 
 class DecodeServer:
-    """One server from its start to its death. ended: is told of every request that is over."""
+    """One server from its start to its death. answered: is told of every request whose KV and first
+    token are there; ended: of every request that is over.
+    """
 
     def __init__(
         self, name: str, agenda: Agenda, pages: Pages, slots: int, *, addresses: Addresses,
-        blame: Blame, ended: Callable[[Request, bool], None],
+        blame: Blame, answered: Callable[[Request], None], ended: Callable[[Request, bool], None],
     ) -> None:
         self.name: Final = name
         self.pages: Final = pages
@@ -48,6 +50,7 @@ class DecodeServer:
         self._agenda: Final = agenda
         self._addresses: Final = addresses
         self._blame: Final = blame
+        self._answered: Final = answered
         self._ended: Final = ended
         self._queue: Final[deque[Job]] = deque()
 
@@ -112,6 +115,7 @@ class DecodeServer:
         if self.dead or job.generating or job.receiver.stands is not KVPoll.SUCCESS:
             return
         job.generating = True
+        self._answered(job.request)
         receiver = job.receiver
         if not self.engine.complete(receiver.life, receiver.endpoint.peers, job.pages):
             self._blame(COMPLETE, f"{receiver.life} has succeeded, and its pages hold other bytes",

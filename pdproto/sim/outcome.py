@@ -39,7 +39,9 @@ class Outcome:
     """What became of a run. succeeded, failed: requests, as decode has it. seconds: virtual ones.
 
     steps: that endpoints took, each of which was looked at. batches, lost: that nodes sent, and of
-    them those that never arrived. landed: writes. counted: the nodes' counters, all together.
+    them those that never arrived. landed: writes. first_token_s: of each request that succeeds,
+    from when its client sent it until decode has its KV and first token. reruns: passes of
+    optimistic prefill that were dropped. counted: the nodes' counters, all together.
     """
 
     plan: Plan
@@ -51,4 +53,6 @@ class Outcome:
     batches: int = 0
     lost: int = 0
     landed: int = 0
+    first_token_s: list[float] = field(default_factory=list)
+    reruns: int = 0
     counted: dict[str, float] = field(default_factory=dict)

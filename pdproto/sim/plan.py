@@ -86,7 +86,8 @@ class Shape:
 
     rate: requests a second that come, over all servers. pages, slots: of each server's pool;
     landings: chunks of landing memory of each decode rank. writes: under way at each prefill rank.
-    waits: as the nodes take them.
+    retries: with a number, prefill servers run net/optimistic.py, which may run a request so often
+    again before its bootstrap (0: never before it), and has `seats`. waits: as the nodes take them.
     """
 
     prefill: int = 2
@@ -108,6 +109,8 @@ class Shape:
     slots: int = 16
     landings: int = 16
     writes: int = 64
+    retries: int | None = None
+    seats: int = 8
     sign_of_life_s: float = 1.0
     silent_s: float = 5.0
     waits: Mapping[str, float] = field(
@@ -120,6 +123,8 @@ class Shape:
         if self.pages < 2 * self.chunks or self.landings < self.pp or self.slots < 1:
             raise ValueError(f"{self.pages} pages, {self.landings} landing chunks, {self.slots} "
                              f"slots: the largest request would never find room")
+        if self.retries is not None and self.pages < 2 * self.chunks * self.seats:
+            raise ValueError(f"{self.pages} pages: too few for the requests of {self.seats} seats")
 
 
 @dataclass(frozen=True, slots=True)

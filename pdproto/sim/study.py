@@ -1,0 +1,151 @@
+"""What optimistic prefill buys: the time to the first token, with it and without, in virtual time.
+
+One prefill and one decode server. Requests come to prefill at random times, and to decode later by
+the skew; decode then takes its time to allocate pages. Skew and allocation are *typical* times: a
+delay is 0.5 to 1.5 of it, and one in a hundred up to 20 times as long (chance.py). Both arms have
+the very same requests and delays, and the same scheduler; one may run requests before their
+bootstrap has ended, and run them again.
+
+One parameter is varied at a time; the others are as in BASE.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from pdproto.sim.chance import Seeded, Stream
+from pdproto.sim.cluster import simulate
+from pdproto.sim.plan import Plan, Request, Shape
+
+RETRIES: Final = 2
+CHUNKS: Final = (2, 2)  # pages of each chunk of a request
+REQUESTS: Final = 1_000
+MS: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """forward_s: of all chunks of a request. load: share of the device's time that one pass of every
+    request takes. seats: requests whose KV the prefill server has room for.
+    """
+
+    skew_s: float = 20 * MS
+    allocation_s: float = 20 * MS
+    latency_s: float = 0.5 * MS
+    forward_s: float = 40 * MS
+    load: float = 0.4
+    seats: int = 16
+
+
+BASE: Final = Setting()
+VARIED: Final[dict[str, tuple[Setting, ...]]] = {
+    "arrival skew": tuple(replace(BASE, skew_s=t * MS) for t in (0.0, 5.0, 20.0, 60.0, 200.0)),
+    "allocation delay": tuple(
+        replace(BASE, allocation_s=t * MS) for t in (1.0, 5.0, 20.0, 60.0, 200.0)),
+    "network latency": tuple(replace(BASE, latency_s=t * MS) for t in (0.1, 0.5, 2.0, 10.0)),
+    "forward pass": tuple(replace(BASE, forward_s=t * MS) for t in (5.0, 20.0, 40.0, 80.0, 320.0)),
+    "load": tuple(replace(BASE, load=load) for load in (0.2, 0.4, 0.6, 0.8, 0.9)),
+    "seats at 80 % load": tuple(
+        replace(BASE, load=0.8, seats=seats) for seats in (1, 2, 4, 8, 16)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Seconds to the first token; passes that were run again, for each request."""
+
+    median_s: float
+    p99_s: float
+    reruns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One setting, both ways. varied: what distinguishes it, as VARIED calls it."""
+
+    varied: str
+    setting: Setting
+    without: Arm
+    optimistic: Arm
+
+    @property
+    def value(self) -> str:
+        """The parameter that is varied, in words."""
+        setting = self.setting
+        return {
+            "arrival skew": f"{setting.skew_s / MS:g} ms",
+            "allocation delay": f"{setting.allocation_s / MS:g} ms",
+            "network latency": f"{setting.latency_s / MS:g} ms",
+            "forward pass": f"{setting.forward_s / MS:g} ms",
+            "load": f"{setting.load:.0%}",
+        }.get(self.varied, f"{setting.seats}")
+
+    @property
+    def p99_change(self) -> float:
+        """Of the 99th percentile: -0.5 is half of it gone."""
+        return self.optimistic.p99_s / self.without.p99_s - 1.0
+
+    @property
+    def median_change(self) -> float:
+        return self.optimistic.median_s / self.without.median_s - 1.0
+
+
+def pairs(seed: int, seeded: Seeded, requests: int = REQUESTS) -> Iterator[Pair]:
+    """Every setting of VARIED, in its order."""
+    known: dict[Setting, tuple[Arm, Arm]] = {}
+    for varied, settings in VARIED.items():
+        for setting in settings:
+            if setting not in known:
+                off, on = (_arm(setting, seed, seeded, requests, retries)
+                           for retries in (0, RETRIES))
+                known[setting] = off, on
+            yield Pair(varied, setting, *known[setting])
+
+
+def _arm(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int) -> Arm:
+    """Raises RuntimeError where not every request succeeds: times would not be comparable."""
+    outcome = simulate(_plan(setting, seed, seeded, requests, retries), seeded)
+    if outcome.violation is not None or outcome.succeeded != requests:
+        raise RuntimeError(f"{setting}: {outcome.succeeded} of {requests} requests have succeeded; "
+                           f"{outcome.violation}")
+    seconds = sorted(outcome.first_token_s)
+    return Arm(percentile(seconds, 0.5), percentile(seconds, 0.99), outcome.reruns / requests)
+
+
+def _plan(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int) -> Plan:
+    shape = Shape(
+        prefill=1, decode=1, requests=requests, latency_s=setting.latency_s,
+        forward_s=setting.forward_s / len(CHUNKS), pages=4_096, slots=1_024, landings=1_024,
+        seats=setting.seats, retries=retries, waits={},
+    )
+    rate = setting.load / setting.forward_s
+    clock = Stream(seeded, f"{seed}/study")
+    at = 0.0
+    planned = []
+    for room in range(requests):
+        at += 2.0 * clock.number() / rate
+        own = Stream(seeded, f"{seed}/study/{room}")
+        planned.append(Request(
+            room, "p0", "d0", at, at + own.delay(setting.skew_s), CHUNKS,
+            allocation_s=own.delay(setting.allocation_s), generates_s=0.1))
+    return Plan(seed, shape, tuple(planned), ())
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The least number that so many are not above."""
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
+
+
+def as_markdown(found: Iterable[Pair]) -> str:
+    """A table, in milliseconds."""
+    lines = ["| varied | value | median without | with | change | P99 without | with | change "
+             "| passes run again |",
+             "|---|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for pair in found:
+        off, on = pair.without, pair.optimistic
+        lines.append(
+            f"| {pair.varied} | {pair.value} | {off.median_s / MS:.0f} | {on.median_s / MS:.0f} | "
+            f"{pair.median_change:+.0%} | {off.p99_s / MS:.0f} | {on.p99_s / MS:.0f} | "
+            f"{pair.p99_change:+.0%} | {on.reruns:.2f} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,109 @@
+"""The simulator's speed and size: hand-overs a second with every check on, and what many take.
+
+    python -m tests.bench.bench_sim [RUNS]
+
+The first: 16 servers of each side, 20,000 requests of one chunk each (the shortest hand-over), and
+then of one to three; the median and best of RUNS runs (default: 3), in seconds of the processor, as
+other load disturbs a clock. A loop of plain additions is timed beside it, so that machines can be
+compared. The second: 500 servers of each side with 100,000 hand-overs open at once, all of which
+then come to their end, in a process of its own; its largest size is told.
+"""
+
+import gc
+import resource
+import subprocess
+import sys
+import time
+from random import Random
+from statistics import median
+from typing import Any, Final
+
+from pdproto.sim.cluster import Cluster, simulate
+from pdproto.sim.plan import Shape, planned
+
+RUNS: Final = 3
+GOAL_PER_S: Final = 5_000
+GOAL_BYTES: Final = 4 << 30
+SHORT: Final[dict[str, Any]] = {
+    "prefill": 16, "decode": 16, "requests": 20_000, "rate": 50_000.0, "pages": 4_096,
+    "slots": 2_048, "landings": 2_048, "turn_s": 0.002, "forward_s": 0.0001, "chunks": 1,
+}
+OPEN: Final = 100_000
+MANY: Final[dict[str, Any]] = {
+    "prefill": 500, "decode": 500, "requests": OPEN, "rate": 1e6, "skew_s": 0.0, "chunks": 1,
+    "pages": 2_048, "slots": 1_024, "landings": 1_024, "turn_s": 0.01, "forward_s": 0.0001,
+    "generate_s": 1e-3, "allocation_s": 1e-3, "write_s": 2.0, "writes": 1_024,
+    "sign_of_life_s": 20.0, "silent_s": 100.0, "waits": {},
+}
+
+
+def measured(shape: dict[str, Any]) -> tuple[float, float]:
+    """Hand-overs a second of one run, and steps of each hand-over."""
+    plan = planned(0, Shape(**shape), Random)
+    gc.collect()
+    gc.freeze()
+    began = time.process_time()
+    outcome = simulate(plan, Random)
+    seconds = time.process_time() - began
+    gc.unfreeze()
+    if outcome.violation is not None or outcome.succeeded != len(plan.requests):
+        raise AssertionError(f"the run has failed: {outcome.violation}")
+    return outcome.succeeded / seconds, outcome.steps / outcome.succeeded
+
+
+def additions_per_s() -> float:
+    """How fast this machine is at the moment."""
+    began, total = time.process_time(), 0
+    for number in range(3_000_000):
+        total += number
+    return 3_000_000 / (time.process_time() - began)
+
+
+def many() -> None:
+    """In a process of its own: 1,000 nodes, and how many hand-overs were open at the most."""
+    plan = planned(0, Shape(**MANY), Random)
+    cluster = Cluster(plan, Random)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        nodes = [node for server in cluster.servers.values() for node in server.nodes]
+        most = max(most, sum(len(node.lives) for node in nodes) // 2)
+        if cluster.agenda.now < 10.0:
+            cluster.agenda.after(0.1, look)
+
+    cluster.agenda.at(0.0, look)
+    began = time.process_time()
+    outcome = cluster.run()
+    seconds = time.process_time() - began
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if outcome.violation is not None:
+        raise AssertionError(f"the run has failed: {outcome.violation}")
+    print(f"{len(cluster.servers):,} nodes, {most:,} hand-overs open at once, "  # noqa: T201
+          f"{outcome.succeeded:,} of {len(plan.requests):,} to Success: {size / 2**30:.2f} GiB, "
+          f"{seconds:.0f} s of the processor; goal {GOAL_BYTES / 2**30:.0f} GiB")
+
+
+def main(arguments: list[str]) -> int:
+    """Print what was measured; 1 if a goal is missed."""
+    if arguments == ["many"]:
+        many()
+        return 0
+    runs = int(arguments[0]) if arguments else RUNS
+    best = 0.0
+    for name, shape in (("one chunk", SHORT), ("1 to 3 chunks", {**SHORT, "chunks": 3})):
+        measured({**shape, "requests": 500})  # the automata are discovered once
+        results = [(measured(shape), additions_per_s()) for _ in range(runs)]
+        speeds = [speed for (speed, _), _ in results]
+        (_, steps), _ = results[0]
+        machine = median(additions for _, additions in results)
+        print(f"{name}: {median(speeds):,.0f} hand-overs/s/core (best {max(speeds):,.0f}), "  # noqa: T201
+              f"{steps:.1f} steps each, each looked at; the machine: {machine / 1e6:.1f} M "
+              f"additions/s; goal {GOAL_PER_S:,}")
+        best = max(best, median(speeds))
+    status = subprocess.run([sys.executable, "-m", __spec__.name, "many"], check=False).returncode
+    return int(best < GOAL_PER_S or status != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

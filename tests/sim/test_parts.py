@@ -1,0 +1,216 @@
+"""The parts of the simulator: chance, time, the network, the fabric, and what is made small."""
+
+from random import Random
+
+import pytest
+
+from pdproto.net.plane import Outcome as Ended
+from pdproto.runtime.wire import Life
+from pdproto.sim.agenda import Agenda
+from pdproto.sim.chance import Stream
+from pdproto.sim.cluster import simulate
+from pdproto.sim.defects import roles_of, runnable
+from pdproto.sim.fabric import (
+    ONE_LIFE_A_PAGE,
+    SOURCE_PAGES,
+    WRITE,
+    Fabric,
+    Pages,
+    SimulatedSink,
+    SimulatedSource,
+)
+from pdproto.sim.host import Host, SimulatedLink, SimulatedShell
+from pdproto.sim.network import Network
+from pdproto.sim.outcome import Outcome, Violation
+from pdproto.sim.plan import Fault, Kind, Plan, Shape, planned
+from pdproto.sim.shrink import shrunk
+from tests.sim.runs import ran
+
+OURS, OTHERS = Life(1, 7, 0), Life(2, 7, 1)
+
+
+def stream(name: str = "test") -> Stream:
+    return Stream(Random, name)
+
+
+def test_streams_have_names() -> None:
+    assert [stream("a").number() for _ in range(2)] == [stream("a").number()] * 2
+    assert stream("a").number() != stream("b").number()
+    numbers = stream()
+    assert {numbers.whole(1, 3) for _ in range(100)} == {1, 2, 3}
+    assert not numbers.strikes(0.0)
+    assert numbers.strikes(1.0)
+    delays = [numbers.delay(2.0) for _ in range(2_000)]
+    assert min(delays) >= 1.0
+    assert 3.0 < max(delays) <= 3.0 * 21.0
+
+
+def test_an_agenda_keeps_its_order() -> None:
+    agenda, done = Agenda(), list[str]()
+    agenda.after(2.0, done.append, "later")
+    agenda.at(1.0, done.append, "first")
+    agenda.at(1.0, done.append, "second")
+    agenda.run(1.5)
+    assert (done, agenda.now) == (["first", "second"], 1.5)
+    agenda.at(0.0, done.append, "now")  # what is past happens now
+    agenda.run(3.0)
+    assert (done[2:], agenda.done) == (["now", "later"], 4)
+
+
+class Hearing:
+    """A process that notes what arrives."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.server = name
+        self.heard: list[bytes] = []
+
+    def arrive(self, source: str, data: bytes) -> None:
+        self.heard.append(data)
+
+
+def sent(*faults: Fault, count: int = 40) -> tuple[Network, list[bytes]]:
+    """What arrives of so many batches, sent one after the other."""
+    agenda = Agenda()
+    network = Network(agenda, 0.001, stream)
+    network.active.extend(faults)
+    ends = Hearing("a"), Hearing("b")
+    network.processes.update((end.name, end) for end in ends)
+    for number in range(count):
+        network.send(ends[0], "b", bytes([number]))
+        agenda.run(agenda.now + 0.0001)
+    agenda.run(agenda.now + 10.0)
+    return network, ends[1].heard
+
+
+def fault(kind: Kind, amount: float = 1.0, server: str = "") -> Fault:
+    return Fault(0, kind, 0.0, 1.0, server, amount)
+
+
+def test_a_connection_keeps_its_order() -> None:
+    network, heard = sent()
+    assert heard == [bytes([number]) for number in range(40)]
+    assert (network.sent, network.lost) == (40, 0)
+
+
+def test_a_network_loses_repeats_and_reorders() -> None:
+    network, heard = sent(fault(Kind.LOSS, 0.5))
+    assert 0 < network.lost < 40
+    assert len(heard) == 40 - network.lost
+    assert len(sent(fault(Kind.DUPLICATION))[1]) == 80
+    _, mixed = sent(fault(Kind.REORDERING, 0.5))
+    assert mixed != sorted(mixed)
+    assert sorted(mixed) == [bytes([number]) for number in range(40)]
+    assert sent(fault(Kind.PARTITION, server="b"))[1] == []
+    assert len(sent(fault(Kind.PARTITION, server="c"))[1]) == 40
+
+
+def test_what_is_under_way_to_a_process_dies_with_it() -> None:
+    agenda = Agenda()
+    network = Network(agenda, 0.001, stream)
+    sender, old, new = Hearing("a"), Hearing("b"), Hearing("b")
+    network.processes.update(a=sender, b=old)
+    network.send(sender, "b", b"for the old one")
+    network.processes["b"] = new
+    agenda.run(1.0)
+    assert old.heard == new.heard == []
+    del network.processes["b"]
+    network.send(sender, "b", b"for nobody")
+    assert network.lost == 1
+
+
+class Engines:
+    """An engine of each side, and what they are blamed for."""
+
+    def __init__(self) -> None:
+        self.agenda, self.blamed = Agenda(), list[str]()
+        network = Network(self.agenda, 0.001, stream)
+        shape = Shape(landings=1, fence_s=0.001)
+        self.fabric = Fabric(self.agenda, shape, lambda name, *_: self.blamed.append(name))
+        hosts = [Host(self.agenda, network, name, name, 7, 0.0) for name in ("p0", "d0")]
+        self.theirs, self.ours = Pages(8), Pages(8)
+        self.source = SimulatedSource(hosts[0], self.fabric, self.theirs, stream())
+        self.sink = SimulatedSink(hosts[1], self.fabric, self.ours, stream(), {"p0": self.source})
+
+    def post(self, life: Life, address: bytes) -> None:
+        self.source.post(1, life, address, [self.theirs.take(1, life.room) or ()])
+
+    def ends(self) -> list[Ended]:
+        self.agenda.run(self.agenda.now + 1.0)
+        return [outcome for _, outcome in self.source.outcomes()]
+
+
+def leased(engines: Engines, life: Life) -> bytes:
+    addresses = engines.sink.lease(life, {"p0": 1})
+    assert addresses is not None
+    return addresses["p0"]
+
+
+def test_a_write_lands_where_it_was_told_to() -> None:
+    """Whoever has the memory by then: that is what the model is for."""
+    engines = Engines()
+    address = leased(engines, OURS)
+    engines.post(OURS, address)
+    assert engines.sink.lease(OTHERS, {"p0": 1}) is None
+    engines.sink.release(OURS)
+    engines.agenda.run(0.0)
+    assert leased(engines, OTHERS) == address, "the chunk is not given out at once"
+    assert engines.ends() == [Ended.LANDED]
+    assert engines.blamed == [WRITE]
+
+
+def test_a_fence_keeps_writes_out() -> None:
+    engines = Engines()
+    engines.post(OURS, leased(engines, OURS))
+    engines.sink.fence(OURS, "p0")
+    engines.agenda.run(0.0)
+    engines.sink._fence(OURS, "p0")  # it has come up before the bytes have
+    assert engines.ends() == [Ended.REFUSED]
+    assert engines.blamed == []
+
+
+def test_pages_that_are_read_or_written_belong_to_the_life() -> None:
+    engines = Engines()
+    address = leased(engines, OURS)
+    engines.post(OURS, address)
+    engines.theirs.give(list(engines.theirs.owner))
+    assert engines.ends() == [Ended.LANDED]
+    pages = engines.ours.take(1, OTHERS.room)
+    assert pages is not None
+    engines.sink.verify(OURS, "p0", (1,), pages)
+    engines.agenda.run(9.0)
+    assert engines.blamed == [SOURCE_PAGES, ONE_LIFE_A_PAGE]
+
+
+def test_a_node_needs_a_host() -> None:
+    with pytest.raises(TypeError, match="want a SimulatedLink"):
+        SimulatedShell("p0", SimulatedLink())
+
+
+def test_a_failing_run_is_made_small() -> None:
+    roles = roles_of(next(bug for bug in runnable() if bug.id == "B22").system)
+    shape = {"landings": 4, "pp": 2}
+    failing = ran(0, Kind.ABORT, Kind.HANG, Kind.LOSS, roles=roles, requests=30, **shape)
+    assert failing.violation is not None
+    small = shrunk(failing, lambda plan: simulate(plan, Random, roles=roles))
+    assert small.violation is not None
+    assert small.violation.name == failing.violation.name
+    assert len(small.plan.requests) <= 6
+    assert len(small.plan.faults) <= 1
+    assert simulate(small.plan, Random, roles=roles).violation == small.violation
+
+
+def test_attempts_are_counted() -> None:
+    """Whatever is asked of it, it stops; and a plan that never fails smaller stays as it is."""
+    plan = planned(0, Shape(requests=8), Random)
+    with pytest.raises(ValueError, match="nothing was violated"):
+        shrunk(Outcome(plan), Outcome)
+    asked: list[Plan] = []
+
+    def sound(plan: Plan) -> Outcome:
+        asked.append(plan)
+        return Outcome(plan)
+
+    failed = Outcome(plan, Violation("made up", "for a test", 99.0, 0))
+    assert shrunk(failed, sound, attempts=5) is failed
+    assert len(asked) == 5
+
