@@ -130,7 +130,7 @@ def test_a_connection_that_does_not_come_back() -> None:
             until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
         until(polls([receiver], KVPoll.FAILED))
         assert "its connection has ended" in (receiver.failure or "")
-        assert (receiver.life, "p0") in nodes.landing.asked
+        until(lambda: (receiver.life, "p0") in nodes.landing.asked)
 
 
 def test_a_source_that_is_closed_says_so(caplog: pytest.LogCaptureFixture) -> None:
