@@ -214,7 +214,7 @@ class SinkPages:
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
         self._settled: Final[set[Life]] = set()
-        self._reports: Final[deque[Verified | Idle]] = deque()
+        self._reports: Final[deque[Verified | Fenced | Idle]] = deque()
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -250,7 +250,12 @@ class SinkPages:
         self._worker.submit(self._settle, life)
 
     def fence(self, life: Life, source: str) -> None:
-        self._fences[life, source] = self.engine.fence(self._leases[life][source])
+        """See plane.py. Who was told of a life may be gone before any memory was leased for it."""
+        lease = self._leases.get(life, {}).get(source)
+        if lease is None:
+            self._report(Fenced(life, source))
+            return
+        self._fences[life, source] = self.engine.fence(lease)
         self._wake()
 
     def release(self, life: Life) -> None:
@@ -269,7 +274,7 @@ class SinkPages:
         self._worker.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
 
-    def _report(self, report: Verified | Idle) -> None:
+    def _report(self, report: Verified | Fenced | Idle) -> None:
         self._reports.append(report)
         self._wake()
 
