@@ -1,0 +1,190 @@
+"""The properties of a spec, asked of a run: what the explorer looks for in all states, in these.
+
+Safety is asked of every state. Liveness is asked of a run that is brought to rest: faults end,
+everything that is fair is done in turn, and the run then stands still or repeats itself. Such a
+run is fair, so a promise that it does not keep is broken (check/liveness.py says what fair means).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from typing import Final
+
+from rich.console import Console
+
+from pdproto.check.grounding import Ground, GroundRow
+from pdproto.check.liveness import is_fair
+from pdproto.check.questions import DEADLOCK, Duty, Question, duties, final_guards, questions
+from pdproto.check.report.terminal import render_trace
+from pdproto.check.result import Finding, Kind, Verdict
+from pdproto.check.story import Move, Storyteller
+from pdproto.check.words import formula_text
+from pdproto.spec.language.machine import Timer
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.testing.cluster import Cluster
+
+ROUNDS_MAX: Final = 1_000  # a run that has not come to rest by then never will
+GOOD_MAX: Final = 1 << 16  # states remembered as good
+PICTURE_WIDTH: Final = 100
+
+
+class ViolationError(AssertionError):
+    """A property does not hold of a run. finding: which, with the run as its trace. blob: what
+    replays the run that was cut down to that, where a machine of Hypothesis found it.
+    """
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(picture(finding))
+        self.finding: Final = finding
+        self.blob = ""
+
+
+def picture(finding: Finding) -> str:
+    """The finding as the checker draws it."""
+    page = StringIO()
+    render_trace(finding, Console(file=page, width=PICTURE_WIDTH, color_system=None))
+    return "\n" + page.getvalue()
+
+
+@dataclass(slots=True)
+class Debt:
+    """Whether a promise is owed at this point of a run."""
+
+    duty: Duty
+    owed: bool = False
+
+    def pass_by(self, state: int) -> None:
+        if any(guard.holds(state) for guard in self.duty.goal):
+            self.owed = False
+        elif any(guard.holds(state) for guard in self.duty.premise):
+            self.owed = True
+
+
+class Judge:
+    """The questions of one ground system. properties: names to ask for; empty asks for all."""
+
+    def __init__(self, ground: Ground, properties: frozenset[str] = frozenset()) -> None:
+        self.ground: Final = ground
+        every = tuple(questions(ground))
+        self.questions: Final = tuple(
+            q for q in every if q.bad and (not properties or q.name in properties))
+        self._patterns: Final = [
+            (pattern.guard, question, pattern.instance)
+            for question in self.questions for pattern in question.patterns
+        ]
+        self._teller: Final = Storyteller(ground, every)
+        self._final: Final = final_guards(ground)
+        self._deadlock: Final = not properties or DEADLOCK in properties
+        self._duties: Final = [
+            duty for claim in ground.system.properties
+            if isinstance(claim, LeadsTo) and (not properties or claim.name in properties)
+            for duty in duties(ground, claim)
+        ]
+        self._good: Final[set[int]] = set()
+
+    def assumptions(self) -> tuple[Fairness, ...]:
+        """The assumptions under which something is promised."""
+        under = dict.fromkeys(f for duty in self._duties for f in duty.claim.under)
+        return tuple(under) or (Fairness.TIMERS,)
+
+    def look(self, cluster: Cluster) -> None:
+        """Ask every safety property of the state. Raises ViolationError."""
+        state = cluster.state
+        if state in self._good:
+            return
+        for guard, question, instance in self._patterns:
+            if guard.holds(state):
+                raise ViolationError(self._finding(question, instance, cluster.moves))
+        if len(self._good) >= GOOD_MAX:
+            self._good.clear()
+        self._good.add(state)
+
+    def settle(
+        self, cluster: Cluster, fairness: Fairness, fire: Callable[[GroundRow], None]
+    ) -> None:
+        """Bring the run to rest, and ask every promise of it. Raises ViolationError.
+
+        fire: lets a row fire in the cluster.
+        """
+        fair = [row for row in self.ground.rows if is_fair(row, fairness)]
+        seen: dict[int, int] = {}
+        for _ in range(ROUNDS_MAX):
+            cluster.hear_all()
+            if cluster.state in seen:
+                break
+            seen[cluster.state] = len(cluster.moves)
+            self._round(cluster, fair, fire)
+        else:
+            raise AssertionError(f"not at rest after {ROUNDS_MAX:,} rounds")
+        begin = seen[cluster.state]
+        for debt in self._debts(fairness):
+            if _unpaid(debt, cluster.moves, begin):
+                loop = begin if begin < len(cluster.moves) else None
+                raise ViolationError(self._broken(debt.duty, fairness, cluster.moves, loop))
+        if self._deadlock and fairness is Fairness.TIMERS:
+            self._look_for_deadlock(cluster)
+
+    def _round(
+        self, cluster: Cluster, fair: list[GroundRow], fire: Callable[[GroundRow], None]
+    ) -> None:
+        for row in fair:
+            if cluster.can(row) and row.action.apply(cluster.state) != cluster.state:
+                fire(row)
+                cluster.hear_all()
+                self.look(cluster)
+
+    def _debts(self, fairness: Fairness) -> Iterator[Debt]:
+        return (Debt(duty) for duty in self._duties if fairness in duty.claim.under)
+
+    def _look_for_deadlock(self, cluster: Cluster) -> None:
+        state = cluster.state
+        if any(guard.holds(state) for guard in self._final):
+            return
+        for row in self.ground.rows:
+            if not row.layer and row.action.guard.holds(state) and (
+                    row.action.apply(state) != state):
+                return
+        place = self.ground.system.place
+        claim = "wherever nothing more can happen, the state is declared final"
+        raise ViolationError(Finding(
+            DEADLOCK, Kind.DEADLOCK, claim, Verdict.VIOLATED, "met by a run", place,
+            trace=self._teller.trace(cluster.moves, blocked=True)))
+
+    def _finding(self, question: Question, instance: str, moves: list[Move]) -> Finding:
+        return Finding(
+            question.name, question.kind, question.claim, Verdict.VIOLATED, "met by a run",
+            question.place, trace=self._teller.trace(moves), instance=instance, note=question.why)
+
+    def _broken(
+        self, duty: Duty, fairness: Fairness, moves: list[Move], loop: int | None
+    ) -> Finding:
+        claim = duty.claim
+        return Finding(
+            claim.name, Kind.LEADS_TO,
+            f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
+            Verdict.VIOLATED, "met by a run", claim.place, instance=duty.instance,
+            trace=self._teller.trace(moves, loop=loop, blocked=loop is None),
+            note=f"if {fairness}")
+
+    def diverged(self, moves: list[Move], why: str) -> Finding:
+        """A run at whose end an implementation did what the tables do not allow."""
+        return Finding(
+            "conforms", Kind.ALWAYS, "what runs does what the tables say", Verdict.VIOLATED,
+            "met by a run", self.ground.system.place, trace=self._teller.trace(moves), note=why)
+
+
+def is_safety_net(row: GroundRow) -> bool:
+    """Whether it is on a clock that is no detector."""
+    return isinstance(row.row.on, Timer) and not row.row.on.detector
+
+
+def _unpaid(debt: Debt, moves: list[Move], begin: int) -> bool:
+    """Whether the promise is owed in the loop, and never kept in it.
+
+    begin: the number of moves before the loop. A loop without moves is the last state for ever.
+    """
+    states = [moves[0].before if moves else 0, *(move.after for move in moves)]
+    for state in states:
+        debt.pass_by(state)
+    kept = any(guard.holds(state) for state in states[begin:] for guard in debt.duty.goal)
+    return debt.owed and not kept

@@ -1,0 +1,391 @@
+"""Hypothesis state machines made from tables: whole clusters, in which anything may go wrong.
+
+    from pdproto.testing.machine import Fuzzer
+    Fuzzer(SYSTEM, SYSTEM.configurations["default"]).run()
+
+Its rules are the kinds of trigger and the faults; what each can do, and whether it can do anything,
+is what the guards of the rows say. What it does is done to the live ends (cluster.py). Messages are
+delivered late, again, in any order or never, since the rows on them stay enabled. After every step
+all safety properties are asked, and at the end of a run, which is brought to rest, all promises
+(judge.py).
+
+Walks by mere chance end early, for a row that gives up can nearly always fire. So rows that could
+fire in few of the states that an exploration met come first in every choice.
+
+A failure is cut down to what it needs and printed as the checker prints its traces; the blob that
+Hypothesis prints below it replays it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hypothesis import HealthCheck, Phase, __version__, reproduce_failure, settings, target
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pdproto.check.explore import Limits, explore
+from pdproto.check.grounding import Ground, GroundRow, Interpretation
+from pdproto.check.result import Finding
+from pdproto.check.rigid import interpretations
+from pdproto.spec.language.machine import Call, Completion, Timer
+from pdproto.spec.language.properties import Fairness
+from pdproto.spec.language.symbols import Sent
+from pdproto.spec.language.system import Configuration, System
+from pdproto.testing.cluster import Cluster, DivergenceError
+from pdproto.testing.ends import Pacing
+from pdproto.testing.judge import Judge, ViolationError, is_safety_net
+from pdproto.testing.shrink import shrunk
+
+# Cutting a run down is left to shrink.py, which is faster by far: it knows that rows are steps.
+RUN: Final = settings(
+    deadline=None,
+    print_blob=True,
+    stateful_step_count=30,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=tuple(phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)),
+)
+SCOUTED_STATES: Final = 50_000  # explored to tell how rare rows are
+STRIDE: Final = 4  # steps onward at a time: to draw a number takes longer than a step
+PICK: Final = st.integers(0, 255)
+PICKS: Final = st.integers(0, (1 << 8 * STRIDE) - 1)
+
+Choices: TypeAlias = Mapping[str, Sequence[GroundRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the runs of a machine have come by.
+
+    fired: how often each row fired. never: the rows that did not.
+    """
+
+    system: str
+    runs: int
+    fired: Mapping[str, int]
+    never: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        return sum(self.fired.values())
+
+    def __str__(self) -> str:
+        share = f"{len(self.fired)} of {len(self.fired) + len(self.never)} rows fired"
+        missing = f"; never: {', '.join(self.never)}" if self.never else ""
+        return f"{self.system}: {self.runs:,} runs, {self.steps:,} steps, {share}{missing}"
+
+
+REPORTS: Final[list[Report]] = []  # of this process, for the summary of a test run
+
+
+class World:
+    """One interpretation of the rigid symbols and one assumption of fairness, with live ends.
+
+    rarity: by row, in how many of the states that were scouted it could fire.
+    """
+
+    def __init__(
+        self, ground: Ground, fairness: Fairness, fuzzer: "Fuzzer", rarity: Mapping[str, int]
+    ) -> None:
+        self.fairness: Final = fairness
+        self.judge: Final = Judge(ground, fuzzer.properties)
+        self.cluster: Final = Cluster(
+            ground, at_once=fuzzer.at_once, stores=fuzzer.stores, runs=fuzzer.runs_on(ground))
+        self._rarity: Final = rarity
+        self._cut: Final[dict[tuple[int, ...], ViolationError]] = {}
+        self._known: Final[dict[int, tuple[tuple[GroundRow, ...], int, Choices]]] = {}
+
+    def cut_down(self, error: DivergenceError | ViolationError) -> ViolationError:
+        """The failure of the run so far after fewer steps. Hypothesis comes by a failure a few
+        times, and wants the same each time.
+        """
+        key = tuple(id(move.row) for move in self.cluster.moves)
+        if key not in self._cut:
+            self._cut[key] = shrunk(error, self.cluster, self.judge, self.fairness)
+        return ViolationError(self._cut[key].finding)
+
+    def choices(self) -> Choices:
+        """What can happen now, by kind, the rarest first; "onward" is all of it, and "idle" what
+        changes nothing: a repeat, or what is ignored.
+        """
+        enabled, state = self.cluster.enabled(), self.cluster.state
+        known = self._known.get(id(enabled))
+        if known is None or known[0] is not enabled or known[1] != state:
+            known = self._known[id(enabled)] = enabled, state, self._sorted(enabled, state)
+        return known[2]
+
+    def _sorted(self, enabled: tuple[GroundRow, ...], state: int) -> Choices:
+        found: dict[str, list[GroundRow]] = {}
+        # Under an assumption without safety nets none of them fires.
+        nets = self.fairness is not Fairness.DETECTORS
+        for row in sorted(enabled, key=lambda row: self._rarity[str(row)]):
+            if not nets and is_safety_net(row):
+                continue
+            if row.action.apply(state) == state:
+                found.setdefault("idle", []).append(row)
+            else:
+                found.setdefault("onward", []).append(row)
+                found.setdefault(kind_of(row), []).append(row)
+        return found
+
+
+def kind_of(row: GroundRow) -> str:
+    """What makes the row fire, in a word."""
+    if row.layer:
+        return "fault"
+    match row.row.on:
+        case Sent():
+            return "delivery"
+        case Call():
+            return "call"
+        case Timer():
+            return "clock"
+        case Completion():
+            return "report"
+        case _:
+            return "step"
+
+
+class Fuzzer:
+    """See the top of the file.
+
+    at_once, stores: see `pdproto.testing.ends.ends`. properties: names of those to ask for; empty
+    asks for all. runs: the system whose tables the ends run, if not this one.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        *,
+        at_once: Pacing | None = None,
+        stores: frozenset[str] = frozenset(),
+        properties: frozenset[str] = frozenset(),
+        runs: System | None = None,
+    ) -> None:
+        self.system: Final = system
+        self.configuration: Final = configuration
+        self.at_once: Final = at_once
+        self.stores: Final = stores
+        self.properties: Final = properties
+        self.runs: Final = runs
+        self.fired: Final[Counter[str]] = Counter()
+        self.count = 0
+        self._given: Final[list[Interpretation]] = list(
+            interpretations(system, configuration.sizes, configuration))
+        self._worlds: Final[dict[tuple[int, Fairness], World]] = {}
+        first = self.world(0, Fairness.TIMERS)
+        self.assumptions: Final = first.judge.assumptions()
+        self.rows: Final = tuple(dict.fromkeys(
+            row.row.name for row in first.judge.ground.rows if row.row.kind != "reject"))
+
+    @property
+    def topologies(self) -> int:
+        return len(self._given)
+
+    def world(self, number: int, fairness: Fairness) -> World:
+        """The cluster of one topology, under one assumption; it is made once."""
+        known = self._worlds.get((number, fairness))
+        if known is None:
+            ground = Ground(
+                self.system, self.configuration.sizes, self.configuration.faults,
+                self._given[number], consume=fairness is Fairness.CONSUMED,
+                timers=fairness is not Fairness.NO_TIMERS)
+            known = self._worlds[number, fairness] = World(ground, fairness, self, rarity(ground))
+        return known
+
+    def runs_on(self, ground: Ground) -> Ground | None:
+        """The ground system that the ends run, if it is another."""
+        if self.runs is None:
+            return None
+        return Ground(self.runs, ground.sizes, ground.faults, ground.given,
+                      consume=ground.consume, timers=ground.timers)
+
+    def machine(self) -> type["ClusterMachine"]:
+        """The state machine, a class that Hypothesis runs."""
+        return type("ClusterMachine", (ClusterMachine,), {"fuzzer": self})
+
+    def run(self, chosen: settings = RUN) -> Report:
+        """Run the machine. Raises ViolationError for a property that does not hold of some run, or
+        ends that do what their tables do not say.
+        """
+        return self._run(self.machine(), chosen)
+
+    def replay(self, blob: str) -> Report:
+        """Run once more what failed. blob: as it was printed with the failure, and as it is in
+        `ViolationError.blob`. Raises ViolationError again, unless something has changed.
+        """
+        return self._run(reproduce_failure(__version__, blob.encode())(self.machine()), RUN)
+
+    def _run(self, machine: type["ClusterMachine"], chosen: settings) -> Report:
+        try:
+            run_state_machine_as_test(machine, settings=chosen)
+        except ViolationError as error:
+            error.blob = _blob(error)
+            if error.blob:  # a replay says it no more
+                error.add_note(f"Fuzzer.replay({error.blob!r}) runs it again.")
+            raise
+        finally:
+            REPORTS.append(self.report())
+        return self.report()
+
+    def report(self) -> Report:
+        never = tuple(name for name in self.rows if name not in self.fired)
+        return Report(self.system.name, self.count, dict(self.fired), never)
+
+    def finding(self, chosen: settings = RUN) -> Finding | None:
+        """What `run` finds violated; None if nothing is."""
+        try:
+            self.run(chosen)
+        except ViolationError as error:
+            return error.finding
+        return None
+
+
+def _blob(error: ViolationError) -> str:
+    """What Hypothesis says would replay the failure."""
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    said = re.search(r"reproduce_failure\('[^']*', b'([^']*)'\)", notes)
+    return said.group(1) if said else ""
+
+
+def rarity(ground: Ground) -> Mapping[str, int]:
+    """In how many states each ground row could fire, of those that an exploration met first."""
+    found = explore(ground, limits=Limits(states_max=SCOUTED_STATES))
+    counts = {str(row): int(n) for row, n in zip(ground.rows, found.engine.fired, strict=True)}
+    found.engine.close()
+    return counts
+
+
+class ClusterMachine(RuleBasedStateMachine):
+    """Any step that the tables allow, at any time. See the top of the file."""
+
+    fuzzer: Fuzzer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = self.fuzzer.world(0, self.fuzzer.assumptions[0])
+        self.world.cluster.begin()
+        self.seen: set[str] = set()
+        self.failed = False
+
+    @initialize(topology=PICK, relying=PICK)
+    def begin(self, topology: int, relying: int) -> None:
+        """The topology, and what may be relied on in the end."""
+        fuzzer = self.fuzzer
+        fairness = fuzzer.assumptions[relying % len(fuzzer.assumptions)]
+        self.world = fuzzer.world(topology % fuzzer.topologies, fairness)
+        self.world.cluster.begin()
+        fuzzer.count += 1
+
+    def can(self, kind: str) -> bool:
+        return kind in self.world.choices()
+
+    def do(self, kind: str, pick: int) -> None:
+        """One of the rows of this kind: the rarer, the likelier. pick: 0 to 255."""
+        rows = self.world.choices().get(kind)
+        if rows:
+            self.happen(rows[len(rows) * pick * pick >> 16])
+
+    def happen(self, row: GroundRow) -> None:
+        """Let the row fire, and hold what comes of it to the spec. Raises ViolationError."""
+        self.seen.add(row.row.name)
+        self.fuzzer.fired[row.row.name] += 1
+        self.judged(lambda: self.world.cluster.fire(row))
+
+    def judged(self, act: Callable[[], None]) -> None:
+        world = self.world
+        try:
+            act()
+            world.judge.look(world.cluster)
+        except (DivergenceError, ViolationError) as error:
+            self.failed = True
+            raise world.cut_down(error) from None
+
+    @precondition(lambda self: self.can("onward"))
+    @rule(picks=PICKS)
+    def onward(self, picks: int) -> None:
+        """A few steps of any kind: most of a run, or it would keep coming back to beginnings."""
+        for shift in range(0, 8 * STRIDE, 8):
+            self.do("onward", picks >> shift & 255)
+
+    @precondition(lambda self: self.can("delivery"))
+    @rule(pick=PICK)
+    def delivery(self, pick: int) -> None:
+        """A message reaches whom it is for."""
+        self.do("delivery", pick)
+
+    @precondition(lambda self: self.can("call"))
+    @rule(pick=PICK)
+    def call(self, pick: int) -> None:
+        """The application asks for something."""
+        self.do("call", pick)
+
+    @precondition(lambda self: self.can("clock"))
+    @rule(pick=PICK)
+    def clock(self, pick: int) -> None:
+        """A time runs out."""
+        self.do("clock", pick)
+
+    @precondition(lambda self: self.can("report"))
+    @rule(pick=PICK)
+    def report(self, pick: int) -> None:
+        """A device reports."""
+        self.do("report", pick)
+
+    @precondition(lambda self: self.can("step"))
+    @rule(pick=PICK)
+    def step(self, pick: int) -> None:
+        """An end, or an engine, does what it can do by itself."""
+        self.do("step", pick)
+
+    @precondition(lambda self: self.can("fault"))
+    @rule(pick=PICK)
+    def fault(self, pick: int) -> None:
+        """A process dies, or the network loses something."""
+        self.do("fault", pick)
+
+    @precondition(lambda self: self.can("idle"))
+    @rule(pick=PICK)
+    def nothing_new(self, pick: int) -> None:
+        """A row that changes nothing: a repeat, or what is ignored."""
+        self.do("idle", pick)
+
+    @precondition(lambda self: self.world.cluster.is_unheard)
+    @rule(pick=PICK)
+    def hearing(self, pick: int) -> None:
+        """A message that no row is on reaches somebody whose guards read it."""
+        cluster = self.world.cluster
+        unheard = list(cluster.unheard())
+        end, cell = unheard[pick % len(unheard)]
+        self.judged(lambda: cluster.hear(end, cell))
+
+    @precondition(lambda self: not self.world.choices() and not self.world.cluster.is_unheard)
+    @rule()
+    def at_rest(self) -> None:
+        """Nothing can happen any more."""
+
+    def teardown(self) -> None:
+        """The end of a run: faults end, and all that is fair is done."""
+        if self.failed:
+            return
+        fired = self.fuzzer.fired
+        target(sum(1.0 / fired[name] for name in sorted(self.seen)), label="rare rows")
+        world = self.world
+        try:
+            world.judge.settle(world.cluster, world.fairness, self._fire)
+        except (DivergenceError, ViolationError) as error:
+            raise world.cut_down(error) from None
+
+    def _fire(self, row: GroundRow) -> None:
+        self.fuzzer.fired[row.row.name] += 1
+        self.world.cluster.fire(row)

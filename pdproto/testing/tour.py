@@ -1,0 +1,198 @@
+"""Tours: walks through the explored graph that take every transition, replayed on live ends.
+
+Walks by chance see a fraction of the transitions even of a small system. A tour is planned: from
+the state where it stands it takes an edge that it has not taken, or goes the shortest way to one,
+or begins again. The plan is a list of rows; each row happens to the end whose it is, as an event,
+and what that end keeps is compared with the planned state after each step (cluster.py).
+
+A row that changes nothing (a repeat, a late message) is no edge. It is fired wherever the end whose
+it is can tell the states apart.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pdproto.check.explore import Exploration, explore
+from pdproto.check.grounding import GroundRow
+from pdproto.testing.cluster import Cluster, DivergenceError
+from pdproto.testing.judge import Judge, ViolationError
+
+DETOUR_MAX: Final = 400  # states looked at for a way on, before the walk begins again
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """What a tour has taken: all edges of so many states.
+
+    steps: rows fired in all, with the ways to what was left. idle: rows that changed nothing.
+    """
+
+    states: int
+    edges: int
+    walks: int
+    steps: int
+    idle: int
+
+
+class Plan:
+    """The explored graph, and what of it is left to take. States are positions of the engine."""
+
+    def __init__(self, found: Exploration) -> None:
+        edges, engine = found.engine.edges(), found.engine
+        self.starts: list[int] = edges.starts.tolist()
+        self.targets: list[int] = edges.targets.tolist()
+        self.rows: list[int] = edges.rows.tolist()
+        first = engine.find(found.program.initial[0])
+        if first is None:
+            raise AssertionError("the initial state is not stored")
+        self.first: Final = engine.position(first)
+        self.next: list[int] = self.starts[:-1]  # by state, the first edge that was not taken
+        self._came: Final = self._tree()
+
+    def _tree(self) -> Mapping[int, tuple[int, int]]:
+        """By state, in the order of a breadth-first search: by which edge it comes from which."""
+        came = {self.first: (-1, -1)}
+        queue = deque([self.first])
+        while queue:
+            state = queue.popleft()
+            for edge in range(self.starts[state], self.starts[state + 1]):
+                if self.targets[edge] not in came:
+                    came[self.targets[edge]] = edge, state
+                    queue.append(self.targets[edge])
+        return came
+
+    def walks(self) -> Iterator[list[int]]:
+        """Walks from the initial state, as edges. Together they take every edge."""
+        for state in self._came:
+            while not self._is_done(state):
+                walk = self._way_back(self._came, state, self.first)[::-1]
+                at = state
+                while way := self._way_on(at):
+                    walk += way
+                    at = self.targets[way[-1]]
+                yield walk
+
+    def _is_done(self, state: int) -> bool:
+        return self.next[state] == self.starts[state + 1]
+
+    def _take(self, state: int) -> int:
+        edge = self.next[state]
+        self.next[state] += 1
+        return edge
+
+    @staticmethod
+    def _way_back(came: Mapping[int, tuple[int, int]], end: int, begin: int) -> list[int]:
+        way = []
+        while end != begin:
+            edge, end = came[end]
+            way.append(edge)
+        return way
+
+    def _way_on(self, state: int) -> list[int]:
+        """The edges to one that was not taken, and that one; empty where none is near."""
+        if not self._is_done(state):
+            return [self._take(state)]
+        came = {state: (-1, -1)}
+        queue = deque([state])
+        while queue and len(came) < DETOUR_MAX:
+            at = queue.popleft()
+            for edge in range(self.starts[at], self.starts[at + 1]):
+                target = self.targets[edge]
+                if target in came:
+                    continue
+                came[target] = edge, at
+                if not self._is_done(target):
+                    return [*self._way_back(came, target, state)[::-1], self._take(target)]
+                queue.append(target)
+        return []
+
+
+def tour(cluster: Cluster) -> Tour:
+    """Take every transition of the cluster's ground system at its ends.
+
+    Raises ViolationError, with the walk as a picture, where an end does what the tables do not say.
+    The cluster hears at once.
+    """
+    ground = cluster.ground
+    found = explore(ground)
+    plan = Plan(found)
+    states = [found.engine.state(found.engine.identity(i)) for i in range(found.engine.states)]
+    idle = _idle(found, cluster, states)
+    found.engine.close()
+    replay = _Replay(cluster, plan, states, idle)
+    walks = 0
+    for walk in plan.walks():
+        replay.walk(walk)
+        walks += 1
+    if replay.taken.count(1) != len(plan.rows) or replay.idle:
+        raise AssertionError("the plan of a tour leaves something out")
+    return Tour(len(states), len(plan.rows), walks, replay.steps, replay.idle_steps)
+
+
+class _Replay:
+    """The walks, at the live ends. taken: by edge, whether it has been. idle: what is left."""
+
+    def __init__(
+        self, cluster: Cluster, plan: Plan, states: list[int], idle: dict[int, list[GroundRow]]
+    ) -> None:
+        self.cluster: Final = cluster
+        self.plan: Final = plan
+        self.states: Final = states
+        self.idle: Final = idle
+        self.taken: Final = bytearray(len(plan.rows))
+        self.steps = 0
+        self.idle_steps = 0
+
+    def walk(self, walk: list[int]) -> None:
+        """One walk from the initial state."""
+        cluster, plan, rows = self.cluster, self.plan, self.cluster.ground.rows
+        cluster.begin()
+        try:
+            self._rest(plan.first)
+            for edge in walk:
+                cluster.fire(rows[plan.rows[edge]])
+                self.taken[edge] = 1
+                position = plan.targets[edge]
+                if cluster.state != self.states[position]:
+                    raise DivergenceError("the walk has left its plan")
+                if position in self.idle:
+                    self._rest(position)
+        except DivergenceError as error:
+            finding = Judge(cluster.ground).diverged(cluster.moves, str(error))
+            raise ViolationError(finding) from error
+        self.steps += len(walk)
+
+    def _rest(self, position: int) -> None:
+        """Fire what changes nothing here."""
+        for row in self.idle.pop(position, ()):
+            self.cluster.fire(row)
+            self.idle_steps += 1
+
+
+def _idle(
+    found: Exploration, cluster: Cluster, states: list[int]
+) -> dict[int, list[GroundRow]]:
+    """By state, the rows that change nothing there. Of the states that are one for the end whose
+    row it is, the first.
+    """
+    edges = found.engine.edges()
+    sources = np.repeat(np.arange(len(states)), np.diff(edges.starts))
+    idle: dict[int, list[GroundRow]] = {}
+    for number, row in enumerate(found.ground.rows):
+        end = cluster.end_of(row)
+        if end is None:
+            continue
+        holds = found.engine.where(row.action.guard)
+        holds[sources[edges.rows == number]] = False
+        told_apart = cluster.view_of(end) | row.action.guard.mask
+        seen: set[int] = set()
+        for position in np.flatnonzero(holds).tolist():
+            known = states[position] & told_apart
+            if known not in seen:
+                seen.add(known)
+                idle.setdefault(position, []).append(row)
+    return idle
