@@ -9,7 +9,7 @@ FULL := $(VENV)/.full
 .PHONY: help run setup test quick lint types bench docs clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 # Without a C compiler the installation still works, and says that exploring will be slow.
 $(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native/*.[ch])
@@ -50,6 +50,20 @@ test: lint types ## everything that must hold: lint, types, tests, coverage
 quick: $(FULL) ## the tests without the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+SGLANG := .venv-sglang
+
+$(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
+	test -x $(SGLANG)/bin/python || $(PYTHON) -m venv $(SGLANG)
+	$(SGLANG)/bin/python -m pip install --quiet torch==2.13.0
+	$(SGLANG)/bin/python -m pip install --quiet --no-deps sglang==0.5.23
+	$(SGLANG)/bin/python -m pip install --quiet --requirement tests/sglang/requirements.txt
+	$(SGLANG)/bin/python -m pip install --quiet --constraint constraints.txt --editable . \
+	  pytest pytest-cov pytest-xdist hypothesis
+	touch $@
+
+test-sglang: $(SGLANG)/.installed ## the tests under SGLang itself (installs 2.3 GB)
+	$(SGLANG)/bin/python -m pytest tests/sglang -W default
+
 bench: $(FULL) ## what the README says about speed, measured here
 	$(BIN)/python -m tests.bench
 
@@ -58,4 +72,4 @@ docs: $(CORE) ## write docs/tables anew from the tables
 	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG) build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

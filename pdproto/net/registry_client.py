@@ -97,9 +97,13 @@ class RegistryClient:
 
     def look_up_all(self) -> Directory:
         """The server and all its ranks. Raises NotFoundError, with the reason, if any is missing,
-        and RefusedError if it speaks another version.
+        and RefusedError if it speaks another version, or is another kind of registry.
         """
-        found = self._read(self._done("GET", "/ranks"), Directory)
+        status, answer = self._ask("GET", "/ranks", None)
+        if status == 404:
+            raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
+                                    f"of pdproto's: start `pdproto serve` there")
+        found = self._read(self._answer(status, answer), Directory)
         theirs = found.server.version
         if theirs is not None and theirs != VERSION:
             raise RefusedError(
@@ -137,7 +141,9 @@ class RegistryClient:
 
     def _done(self, method: str, path: str, body: Struct | None = None) -> bytes:
         sent = None if body is None else msgspec.json.encode(body)
-        status, answer = self._ask(method, path, sent)
+        return self._answer(*self._ask(method, path, sent))
+
+    def _answer(self, status: int, answer: bytes) -> bytes:
         if status == 200:
             return answer
         reason = answer[:1_000].decode(errors="replace")

@@ -1,0 +1,1 @@
+"""pdproto as a transfer backend of SGLang: `--disaggregation-transfer-backend pdproto`."""

@@ -1,0 +1,62 @@
+"""How SGLang comes to know the backend, without a fork: its own plug-in mechanism.
+
+The distribution declares `plugin` under the entry point group `sglang.srt.plugins`, which SGLang
+calls early in each of its processes. It adds the name to those that the command line takes, and to
+the classes that a name stands for.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+NAME: Final = "pdproto"
+SGLANG: Final = "0.5.23"  # whose interfaces these are
+GET: Final = "get_kv_class"
+CLASSES: Final = {
+    "manager": ("pdproto.sglang.manager", "PdprotoKVManager"),
+    "sender": ("pdproto.sglang.sender", "PdprotoKVSender"),
+    "receiver": ("pdproto.sglang.receiver", "PdprotoKVReceiver"),
+    "bootstrap_server": ("pdproto.sglang.server", "PdprotoKVBootstrapServer"),
+}
+
+
+def plugin() -> None:
+    """Register the backend with the SGLang of this process. It may be called twice."""
+    choices = import_module("sglang.srt.arg_groups.choices")
+    utils = import_module("sglang.srt.disaggregation.utils")
+    if NAME not in choices.DISAGG_TRANSFER_BACKEND_CHOICES:
+        choices.add_disagg_transfer_backend_choices([NAME])
+    backends = utils.TransferBackend
+    if NAME not in {backend.value for backend in backends}:
+        _add_member(backends)
+        _replace(utils, _with_ours(utils.get_kv_class, backends(NAME)))
+
+
+def _add_member(enum: Any) -> None:
+    """One more value of an enumeration, which Python means to be closed."""
+    member = object.__new__(enum)
+    member._name_, member._value_ = NAME.upper(), NAME
+    member._sort_order_ = len(enum)
+    enum._member_map_[member._name_] = member
+    enum._member_names_.append(member._name_)
+    enum._value2member_map_[NAME] = member
+
+
+def _with_ours(get: Callable[[Any, Any], Any], ours: Any) -> Callable[[Any, Any], Any]:
+    def get_kv_class(transfer_backend: Any, class_type: Any) -> Any:
+        if transfer_backend is not ours or class_type.value not in CLASSES:
+            return get(transfer_backend, class_type)
+        module, name = CLASSES[class_type.value]
+        return getattr(import_module(module), name)
+
+    return get_kv_class
+
+
+def _replace(utils: ModuleType, by: Callable[[Any, Any], Any]) -> None:
+    """Wherever the old function has been imported by its name already, too."""
+    old = utils.get_kv_class
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("sglang.") and getattr(module, GET, None) is old:
+            setattr(module, GET, by)
