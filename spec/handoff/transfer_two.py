@@ -1,0 +1,71 @@
+"""The transfer with two of a thing while messages are lost: one size up, for what must come about.
+
+Where it is asked that something comes about, elements that could be exchanged are told apart, and a
+message that is delivered once is another state than one that is not. Two of everything are then too
+many. So there are two of one thing at a time, and of that which the others have to share:
+
+    transfer-two-sinks   one source writes to two sinks, each of which may fail or lose a message;
+                         messages are delivered again and again, and also only once
+    transfer-two-lives   two lives of one sink ask for its one landing chunk, and of one source;
+                         messages are delivered again and again until they are lost
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.ends import Memory, Receiving, d, h, k, memory, receiving
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.transfer import PATIENT
+from pdproto.spec.language import (
+    Configuration,
+    Fairness,
+    LeadsTo,
+    ReplaceProperties,
+    Sizes,
+    Sometimes,
+    all_of,
+    edited,
+)
+
+_ONE: Final[Sizes] = {
+    Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1,
+}
+other = Sink("other")
+_FAILED: Final = receiving(d, k) == Receiving.FAILED
+
+# Nobody dies here, so that there is no crash to notice.
+_CLAIMS: Final = tuple(
+    claim for claim in PATIENT.properties
+    if isinstance(claim, LeadsTo) and claim.name != "L7_a_sink_notices_a_crash"
+)
+
+TWO_SINKS: Final = edited(
+    PATIENT, "transfer-two-sinks", ReplaceProperties((
+        *_CLAIMS,
+        Sometimes("one_sink_fails_and_the_other_succeeds", all_of(
+            receiving(d, h) == Receiving.SUCCESS, receiving(other, h) == Receiving.FAILED)),
+    )),
+    about="The transfer to two sinks where nobody gives up and messages are lost.",
+    configurations={
+        "deep": Configuration({**_ONE, Sink: 2}, faults=("lossy",), dead_bits=True, symmetry=True),
+    },
+)
+
+TWO_LIVES: Final = edited(
+    PATIENT, "transfer-two-lives",
+    ReplaceProperties((
+        *(replace(claim, under=(Fairness.TIMERS,)) for claim in _CLAIMS),
+        Sometimes("one_life_waits_for_the_other", all_of(
+            h.differs(k), memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),
+        Sometimes("one_life_gets_what_the_other_had", all_of(
+            h.differs(k), _FAILED, receiving(d, h) == Receiving.SUCCESS)),
+        LeadsTo("a_chunk_goes_from_life_to_life",
+                all_of(h.differs(k), _FAILED, memory(d, h) == Memory.ASKED),
+                memory(d, h) != Memory.ASKED, under=(Fairness.TIMERS,),
+                why="what a failed life has had, the one that waits for it gets"),
+    )),
+    about="The transfer of two lives with memory for one, where messages are lost.",
+    configurations={
+        "deep": Configuration({**_ONE, Life: 2}, faults=("lossy",), dead_bits=True, symmetry=True),
+    },
+)
