@@ -33,6 +33,7 @@ LEMMAS: Final[Mapping[str, str]] = {
 # that nothing else rests on.
 RANKINGS: Final[Mapping[str, str]] = {
     "transfer": "pdproto.spec.lemmas.transfer_ranking",
+    "agreement": "pdproto.spec.lemmas.agreement_ranking",
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .formula import TRUE, Formula
-from .place import Place, SpecError, here
+from .place import Place, here
 from .sorts import Sort
 
 
@@ -33,41 +33,53 @@ class Ratchet:
 class Help:
     """A fair row that takes what is pending further, where `when` holds besides its guard.
 
-    Parameters that are called like a variable of the property are that variable; the others stand
-    for any elements.
+    at: which of its parameters is which witness, or variable of the property. A parameter that is
+    called like a variable of the property is that variable; all others stand for any elements.
     """
 
     row: str
     when: Formula = TRUE
+    at: Mapping[Sort, Sort] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Least:
-    """If the claim holds of any element of an ordered sort, then of a first one.
+class Witness:
+    """The variable stands for an element of which the claim holds, if there is any.
 
-    That is so in every finite order, and not in every order, so that a proof must be told.
+    Where the sort is ordered, for the first one: there is one in every finite order, though not in
+    every order, so that a proof must be told. Further variables of the claim that are named here
+    first are chosen with it.
     """
 
     variable: Sort
     claim: Formula
 
-    def __post_init__(self) -> None:
-        if not self.variable.ordered:
-            sort = type(self.variable).__name__
-            raise SpecError(here(), f"{sort} has no order, so there is no first one")
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A claim with an `exists` that the proof needs, where its variables are these elements.
+
+    at: which of them is which witness, or variable of the property; the others are any elements.
+    """
+
+    claim: str
+    at: Mapping[Sort, Sort] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """How the `leads_to` of that name is kept: in every pending state one of the helpers can fire.
 
-    finite: first elements that the proof speaks of. assumed: what it takes for granted of rigid
-    symbols, by name.
+    pending: what holds from the premise to the goal, if that is not the premise itself. witnesses:
+    elements that the proof speaks of, in turn. assumed: what it takes for granted of every state
+    of a run, by name, above all of rigid symbols.
     """
 
     leads_to: str
     helpers: tuple[Help, ...]
-    finite: tuple[Least, ...] = ()
+    pending: Formula | None = None
+    witnesses: tuple[Witness, ...] = ()
+    using: tuple[Use, ...] = ()
     assumed: Mapping[str, Formula] = field(default_factory=dict)
     why: str = ""
     place: Place = field(default_factory=here, compare=False, kw_only=True)

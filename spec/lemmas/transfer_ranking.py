@@ -16,6 +16,7 @@ from pdproto.spec.handoff.ends import (
     abort,
     address,
     b,
+    c,
     can_fence,
     claim,
     d,
@@ -24,6 +25,7 @@ from pdproto.spec.handoff.ends import (
     g,
     gone,
     h,
+    known,
     kv,
     lease,
     m,
@@ -38,7 +40,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Page, Sink, Slot
 from pdproto.spec.language import Always, all_of, exists, implies
-from pdproto.spec.language.ranking import Help, Least, Ranking, Ratchet
+from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
 
 somewhere, waiting = Sink("somewhere"), Chunk("waiting")
 spot, other_page, other_slot = Landing("spot"), Page("other_page"), Slot("other_slot")
@@ -100,6 +102,9 @@ RATCHETS: Final = (
             why="a life asks for memory once, as it begins"),
     Ratchet("pages_released", (sending(p, h) != Sending.UNKNOWN) & ~kv(p, h),
             why="a hand-over takes them as it begins"),
+    Ratchet("told_or_unknown",
+            sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE) & ~known(p, h, d),
+            why="who has ended meets nobody"),
 )
 
 # The sink's own time-outs.
@@ -110,10 +115,11 @@ _FENCED: Final = (Help("fence_silent"), Help("finish_fence"))
 _STOPPED: Final = (Help("abort_again", ~abort(d, h, p)), Help("stop"))
 # A source writes what it has, and gives up what it lacks.
 _SOURCE_ENDS: Final = (
-    Help("give_up_waiting"), Help("give_up_sending"), Help("post"), Help("succeed"),
+    Help("give_up_waiting"), Help("give_up_sending"),
+    Help("post", at={d: somewhere, c: waiting}), Help("succeed"),
     Help("refuse"), Help("meet_refusal"),
 )
-_NEXT_CHUNK: Final = Least(waiting, all_of(
+_NEXT_CHUNK: Final = Witness(waiting, all_of(
     feeds(p, somewhere), ~write(p, h, somewhere, waiting).among(Write.POSTED, Write.LANDED)
 ))
 
@@ -121,9 +127,11 @@ RANKINGS: Final = (
     Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has its time-out"),
     Ranking("L1_a_source_ends",
             (*_SOURCE_ENDS, Help("give_up_transfer"), *_STOPPED, Help("finish_fence")),
-            finite=(_NEXT_CHUNK,),
+            witnesses=(_NEXT_CHUNK,), using=(Use("who_sends_has_addresses", {d: somewhere}),),
             assumed={"engines_can_fence": can_fence(d)},
             why="it writes what it was given, and a write that does not end fails its sink"),
+    Ranking("who_is_to_hear_of_a_failure_is_told_once", (Help("tell_failure"),),
+            why="telling needs nobody else"),
     Ranking("L3_every_claim_is_settled",
             (*_FENCED, *_STOPPED, Help("stop_late"), Help("say_drained"),
              Help("say_drained_again", ~drained(p, h, d)),
@@ -133,11 +141,13 @@ RANKINGS: Final = (
             (*_SINK_GIVES_UP, *_FENCED, Help("end_lease")),
             why="every life ends, and every source of a failed one is quiet or fenced"),
     Ranking("L4_every_page_comes_back", (*_SINK_GIVES_UP, Help("finish")),
+            using=(Use("a_page_has_a_slot"),),
             why="a failure gives it back at once"),
     Ranking("L4_every_slot_comes_back", (*_SINK_GIVES_UP, Help("finish")),
+            using=(Use("a_slot_has_a_page"),),
             why="a failure gives it back at once"),
     Ranking("L4_source_pages_come_back",
             (*_SOURCE_ENDS, Help("give_up_transfer"), *_FENCED, Help("release_kv")),
-            finite=(_NEXT_CHUNK,),
+            witnesses=(_NEXT_CHUNK,), using=(Use("who_sends_has_addresses", {d: somewhere}),),
             why="every write lands, is refused, or is in quarantine"),
 )

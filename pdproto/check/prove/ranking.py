@@ -7,8 +7,9 @@ forward (settling.py), and which ratchets have clicked, for each choice of eleme
 are obligations like any other, for any number of everything:
 
   kept     no row of the protocol takes a ratchet back
-  owed     no row, of the protocol or a fault, takes the premise away before the goal is there
-  helped   where the premise holds and the goal does not, some helper can fire
+  owed     where the premise holds it pends, and no row, of the protocol or a fault, takes away
+           what pends before the goal is there
+  helped   where it pends and the goal does not hold, some helper can fire
   counts   a helper that fires raises the rank: a symbol goes forward, or a ratchet clicks
   lasts    a row that leaves the rank as it is leaves a helper that can fire able to fire
 
@@ -16,7 +17,7 @@ are obligations like any other, for any number of everything:
 holds at every size under the fairness of its helpers.
 
 *Why.* Take a fair run in which the premise holds at some time and the goal never follows. By `owed`
-the premise holds from then on. Faults happen finitely often; look at what comes after the last.
+it pends from then on. Faults happen finitely often; look at what comes after the last.
 There each symbol goes forward at most as often as its edges are long, at each of finitely many
 cells, and by `kept` each ratchet clicks at most once for each choice of finitely many elements: the
 rank rises finitely often. Look at what comes after the last time. By `helped` some helper can fire
@@ -39,10 +40,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pdproto.check.prove.herbrand import has_exists
 from pdproto.check.prove.obligations import MARK, Claim, Method, Obligation, Sequent, rows
 from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
-from pdproto.check.prove.scoping import exists_within
+from pdproto.check.prove.scoping import exists_within, forall_within
 from pdproto.check.prove.settling import settling, unmoved, written
 from pdproto.spec.language.formula import (
     And,
@@ -61,9 +61,8 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Machine, Row, Table, Timer
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Fairness, LeadsTo
-from pdproto.spec.language.ranking import Least, Ranking, Ratchet
+from pdproto.spec.language.ranking import Ranking, Ratchet, Witness
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Rigid
 from pdproto.spec.language.system import System
 
 RATCHETS: Final = "ratchets"  # what their obligations are part of
@@ -72,11 +71,12 @@ HELP_MARK: Final = "_helping"  # on the variables of a helper
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A row that helps, with all that it needs to fire."""
+    """A row that helps, with all that it needs to fire. at: as of `Help`."""
 
     table: Table
     row: Row
     formula: Formula
+    at: Mapping[Sort, Sort]
 
 
 def ranking_obligations(
@@ -87,8 +87,8 @@ def ranking_obligations(
 ) -> Iterator[Obligation]:
     """What has to be shown for the rankings; every claim is assumed.
 
-    Raises SpecError for a ranking that is malformed: it names no `leads_to` of the system, takes
-    for granted what is not rigid, or speaks of elements that it does not have.
+    Raises SpecError for a ranking that is malformed: it names no `leads_to` of the system, or
+    speaks of elements that it does not have.
     """
     prover = _Rankings(system, every, tuple(ratchets))
     yield from prover.kept()
@@ -138,43 +138,66 @@ class _Rankings:
             for table, row in self.protocol:
                 if row.name != help_.row or not all(fires(row, fairness) for fairness in under):
                     continue
-                for variable in free_variables(help_.when):
+                for variable in (*free_variables(help_.when), *help_.at):
                     if variable not in table.parameters(row):
-                        problem = f"`when` speaks of {variable!r}, which {row.name} does not have"
+                        problem = f"{row.name} has no parameter {variable!r}"
                         raise SpecError(ranking.place, problem)
-                yield Helper(table, row, all_of(*table.guard(row).parts, help_.when))
+                formula = all_of(*table.guard(row).parts, help_.when)
+                yield Helper(table, row, formula, help_.at)
 
     def _owed(self, ranking: Ranking, claim: LeadsTo) -> Iterator[Obligation]:
-        step = self._claim(ranking, "owed until it is paid", implies(claim.premise, claim.goal))
-        premise, goal = apart(claim.premise, MARK), apart(claim.goal, MARK)
+        """From the premise on it pends, until the goal is there."""
+        pending = pends(ranking, claim)
+        step = self._claim(ranking, "owed until it is paid", implies(pending, claim.goal))
+        if pending != claim.premise:
+            yield self._about(ranking, step, free_variables(all_of(claim.premise, claim.goal)),
+                              all_of(claim.premise, Not(claim.goal)), "begins", (Not(pending),))
+        before, goal = apart(pending, MARK), apart(claim.goal, MARK)
         for table, row, layer in rows(self.system):
-            owed, paid = (before_row(part, table, row) for part in (premise, goal))
-            if owed != premise:
-                yield self._on(step, table, row, (premise, Not(goal), Not(owed), Not(paid)), layer)
+            owed, paid = (before_row(part, table, row) for part in (before, goal))
+            if owed != before:
+                yield self._on(step, table, row, (before, Not(goal), Not(owed), Not(paid)), layer)
 
     def _helped(
         self, ranking: Ranking, claim: LeadsTo, helpers: Sequence[Helper]
     ) -> Obligation:
-        """About no row of the system: one that does nothing, whose parameters are what pends."""
-        variables, goal = _opened(claim)
-        first = [first_of(least, variables) for least in ranking.finite]
-        chosen = [v for fact in first for v in free_variables(fact) if v not in variables]
-        if len(set(chosen)) < len(chosen):
-            raise SpecError(ranking.place, "two `Least` name the same element: call them apart")
-        facts = [
-            *_rigid(ranking),
-            # In an assumed claim `exists` is weakened to few elements; as a fact, to all named.
-            *(claim.formula for claim in self.assumed if has_exists(normal(claim.formula))),
-        ]
-        closed = [forall(free_variables(fact), fact) for fact in facts]
+        """Whatever pends, some helper can fire."""
+        variables, goal = _opened(ranking, claim)
+        named, first = list(variables), []
+        for witness in ranking.witnesses:
+            fact = first_of(witness, named)
+            named += [v for v in free_variables(witness.claim) if v not in named]
+            first.append(fact)
+        facts = [*ranking.assumed.values(), *self._used(ranking, named)]
+        closed = [_closed(fact, named) for fact in facts]
+        for helper in helpers:
+            _check_named(ranking, helper.row.name, helper.at, named)
         unhelpful = [_unhelpful(helper, variables) for helper in helpers]
         names = ", ".join(dict.fromkeys(helper.row.name for helper in helpers)) or "nothing"
         told = any_of(claim.goal, *(helper.formula for helper in helpers))
         step = self._claim(ranking, "helped", told, f"{names} can fire")
+        return self._about(ranking, step, tuple(named),
+                           all_of(pends(ranking, claim), Not(goal)), "pends",
+                           (*first, *closed, *unhelpful))
+
+    def _used(self, ranking: Ranking, named: Sequence[Sort]) -> Iterator[Formula]:
+        """In an assumed claim an `exists` is weakened to few elements; a fact names its own."""
+        claims = {claim.name: claim for claim in self.assumed}
+        for use in ranking.using:
+            if use.claim not in claims:
+                raise SpecError(ranking.place, f"there is no claim {use.claim!r} to use")
+            _check_named(ranking, use.claim, use.at, named)
+            claim = apart(claims[use.claim].formula, MARK)
+            yield renamed(claim, {marked(v, MARK): element for v, element in use.at.items()})
+
+    def _about(
+        self, ranking: Ranking, claim: Claim, variables: tuple[Sort, ...], when: Formula,
+        what: str, facts: Sequence[Formula],
+    ) -> Obligation:
+        """About no row of the system: one that does nothing, whose parameters are what pends."""
         anybody = Table(Machine("anybody"), place=ranking.place)
-        row = Row(f"{ranking.leads_to} pends", choose=(*variables, *chosen),
-                  when=all_of(claim.premise, Not(goal)), place=ranking.place)
-        return self._on(step, anybody, row, (*first, *closed, *unhelpful))
+        row = Row(f"{ranking.leads_to} {what}", choose=variables, when=when, place=ranking.place)
+        return self._on(claim, anybody, row, facts)
 
     def _counts(self, ranking: Ranking, helper: Helper) -> Obligation:
         step = self._claim(ranking, f"{helper.row.name} counts", helper.formula)
@@ -242,20 +265,17 @@ def _leads_to(system: System, ranking: Ranking) -> LeadsTo:
     raise SpecError(ranking.place, f"{system.name} has no leads_to {ranking.leads_to!r}")
 
 
-def _rigid(ranking: Ranking) -> tuple[Formula, ...]:
-    """What the ranking takes for granted."""
-    for name, formula in ranking.assumed.items():
-        if not all(isinstance(atom.symbol, Rigid) for atom, _ in atoms(formula)):
-            raise SpecError(ranking.place, f"{name}: it may speak of rigid symbols only")
-    return tuple(ranking.assumed.values())
+def pends(ranking: Ranking, claim: LeadsTo) -> Formula:
+    """What holds from the premise until the goal."""
+    return claim.premise if ranking.pending is None else ranking.pending
 
 
-def _opened(claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula]:
+def _opened(ranking: Ranking, claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula]:
     """The elements that something pends for: free variables, and those that the goal is for all of.
 
     With them the goal without these quantifiers.
     """
-    variables = list(free_variables(all_of(claim.premise, claim.goal)))
+    variables = list(free_variables(all_of(pends(ranking, claim), claim.goal)))
     goal = claim.goal
     while isinstance(goal, Forall) and goal.variable not in variables:
         variables.append(goal.variable)
@@ -263,26 +283,44 @@ def _opened(claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula]:
     return tuple(variables), goal
 
 
-def first_of(least: Least, pinned: Sequence[Sort]) -> Formula:
-    """Variables that are not pinned stand for a first element of which the claim holds, if any.
-
-    Of several the claim's other variables are any for which it holds of some element.
-    """
-    chosen = tuple(v for v in free_variables(least.claim) if v not in pinned)
-    earlier = marked(least.variable, MARK)
-    others = {marked(v, MARK): v for v in free_variables(least.claim) if v != least.variable}
-    before = renamed(apart(least.claim, MARK), others)
-    none_before = forall(earlier, implies(earlier.before(least.variable), Not(before)))
-    anywhere = apart(least.claim, MARK)
+def first_of(witness: Witness, pinned: Sequence[Sort]) -> Formula:
+    """The claim holds of what is not pinned, the first such element, or of nothing."""
+    chosen = tuple(v for v in free_variables(witness.claim) if v not in pinned)
+    variable = witness.variable
     back = {marked(v, MARK): v for v in pinned}
-    nowhere = forall(tuple(marked(v, MARK) for v in chosen), Not(renamed(anywhere, back)))
-    return any_of(nowhere, all_of(least.claim, none_before))
+    elsewhere = renamed(apart(witness.claim, MARK), back)
+    nowhere = forall(tuple(marked(v, MARK) for v in chosen), Not(elsewhere))
+    if not variable.ordered:
+        return any_of(nowhere, witness.claim)
+    earlier = marked(variable, MARK)
+    others = {marked(v, MARK): v for v in free_variables(witness.claim) if v != variable}
+    before = renamed(apart(witness.claim, MARK), others)
+    none_before = forall(earlier, implies(earlier.before(variable), Not(before)))
+    return any_of(nowhere, all_of(witness.claim, none_before))
 
 
-def _unhelpful(helper: Helper, pinned: Sequence[Sort]) -> Formula:
-    """The helper cannot fire, for the pinned elements and any others."""
+def _closed(fact: Formula, named: Sequence[Sort]) -> Formula:
+    """The fact for all elements that have no name."""
+    others = tuple(v for v in free_variables(fact) if v not in named)
+    return forall_within(others, normal(fact))
+
+
+def _check_named(
+    ranking: Ranking, what: str, at: Mapping[Sort, Sort], named: Sequence[Sort]
+) -> None:
+    for element in at.values():
+        if element not in named:
+            raise SpecError(ranking.place, f"{what} at {element!r}: no such witness")
+
+
+def _unhelpful(helper: Helper, own: Sequence[Sort]) -> Formula:
+    """The helper cannot fire, for the elements that it is bound to and any others.
+
+    own: the property's variables, to which parameters of the same name are bound.
+    """
     parameters = helper.table.parameters(helper.row)
-    free = tuple(marked(v, HELP_MARK) for v in parameters if v not in pinned)
-    back: Mapping[Sort, Sort] = {marked(v, HELP_MARK): v for v in parameters if v in pinned}
-    condition = normal(renamed(apart(helper.formula, HELP_MARK), back))
+    bound = {v: v for v in parameters if v in own} | dict(helper.at)
+    free = tuple(marked(v, HELP_MARK) for v in parameters if v not in bound)
+    names = {marked(v, HELP_MARK): element for v, element in bound.items()}
+    condition = normal(renamed(apart(helper.formula, HELP_MARK), names))
     return negated(exists_within(free, condition))

@@ -6,7 +6,7 @@ variable should not stand under it.
 
 from collections.abc import Iterator, Sequence
 
-from pdproto.spec.language.formula import And, Formula, exists, free_variables
+from pdproto.spec.language.formula import And, Formula, exists, free_variables, negated
 from pdproto.spec.language.sorts import Sort
 
 
@@ -26,6 +26,11 @@ def exists_within(variables: Sequence[Sort], formula: Formula) -> Formula:
             *((exists(inner, And(about)),) if about else ()),
         )
     return And(parts)
+
+
+def forall_within(variables: Sequence[Sort], formula: Formula) -> Formula:
+    """`forall` of the variables: each over those alternatives only that depend on it."""
+    return negated(exists_within(variables, negated(formula)))
 
 
 def conjuncts(formula: Formula) -> Iterator[Formula]:

@@ -1,0 +1,213 @@
+"""Why every request of a group is answered and given back, however many ranks, requests and slots.
+
+Whoever waits is helped by the request that is furthest behind: a rank that lags applies the first
+decision that it lacks, a request that is admitted ends by its time-out, and so gives its slot to
+one that waits for it. A group that lacks a rank ends, and answers whoever still waits.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.group import (
+    Course,
+    Decision,
+    Health,
+    Rank,
+    Stage,
+    Verdict,
+    admit,
+    applied,
+    broke,
+    closed,
+    confirmed,
+    course,
+    dead,
+    done,
+    drop,
+    fail,
+    gone,
+    granted,
+    group,
+    h,
+    health,
+    k,
+    log,
+    lost,
+    m,
+    n,
+    numbered,
+    q,
+    ready,
+    release,
+    request,
+    slot,
+    stage,
+    taken,
+)
+from pdproto.spec.handoff.roles import Life, Slot
+from pdproto.spec.language import Always, Formula, all_of, exists, implies
+from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+
+# A rank that lags, the first decision that it lacks, its request, and the slot that it grants.
+behind, missing, decided, given = (
+    Rank("behind"), Decision("missing"), Life("decided"), Slot("given"))
+# A request that is admitted, and its slot; a rank that has not ended its part, one that broke it.
+serving, held = Life("serving"), Slot("held")
+unended, broken = Rank("unended"), Rank("broken")
+# A request that is open, a rank that has not voted ready for it, and a slot that is free.
+opening, silent, spare = Life("opening"), Rank("silent"), Slot("spare")
+# A slot that is taken; a rank that holds one for a request, and that request.
+occupied, keeper, kept, grip = Slot("occupied"), Rank("keeper"), Life("kept"), Slot("grip")
+# The next number, a rank that is gone, one that is not, and the decision that ended a request.
+following, departed, remaining, ending = (
+    Decision("following"), Rank("departed"), Rank("remaining"), Decision("ending"))
+
+BEGUN: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
+ENDS: Final = (Verdict.FAIL, Verdict.RELEASE, Verdict.DROP)
+ANSWERED: Final = (Course.SERVED, Course.REFUSED)
+
+LEMMAS: Final = (
+    Always("a_lost_rank_leaves_everybody", implies(lost(q), gone(q, k)),
+           why="all its connections close with it"),
+    Always("who_has_left_is_lost", implies(gone(q, k), lost(q)),
+           why="all its connections close with it"),
+    Always("an_ended_rank_lost_one",
+           implies(health(k) == Health.DOWN, exists(q, lost(q))),
+           why="it has died itself, or follows one that has"),
+    Always("an_ended_rank_has_closed_all",
+           implies(health(k) == Health.DOWN, stage(k, h) == Stage.CLOSED),
+           why="nothing is kept by a rank without its group"),
+    Always("an_ended_group_lost_one", implies(group() == Health.DOWN, exists(q, lost(q))),
+           why="the entry goes by a connection that closes"),
+    Always("requests_are_open", implies(request(k, h), course(h) != Course.NEW),
+           why="the entry asks the ranks as it opens a request"),
+    Always("what_is_new_is_nowhere",
+           implies(course(h) == Course.NEW, stage(k, h).among(Stage.ABSENT, Stage.CLOSED)),
+           why="a request comes through the entry"),
+    Always("taken_is_admitted",
+           implies(taken(m) & (group() == Health.UP),
+                   exists(h, granted(h, m) & (course(h) == Course.ADMITTED))),
+           why="the slot is given back with the answer"),
+    Always("admitted_is_granted",
+           implies(course(h) == Course.ADMITTED, exists(m, granted(h, m))),
+           why="a slot is granted with the admission"),
+    Always("admitted_is_logged",
+           implies(course(h) == Course.ADMITTED, exists(n, log(n, h) == Verdict.ADMIT)),
+           why="a decision admits it"),
+    Always("logged_admission_is_granted",
+           implies(log(n, h) == Verdict.ADMIT, exists(m, granted(h, m))),
+           why="a slot is granted with the admission"),
+    Always("numbered_is_logged", implies(numbered(n), exists(h, log(n, h) != Verdict.NONE)),
+           why="a number is taken with its decision"),
+    Always("answered_is_logged",
+           implies(course(h).among(*ANSWERED) & (group() == Health.UP),
+                   exists(n, log(n, h).among(*ENDS))),
+           why="while the group lives, a decision answers"),
+    Always("closed_is_answered",
+           implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED),
+                   course(h).among(*ANSWERED)),
+           why="while it lives, a rank closes what the entry has answered"),
+    Always("closed_has_applied_all",
+           implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED,
+                          log(n, h) != Verdict.NONE), applied(k, n)),
+           why="the last decision about a request closes it"),
+    Always("begun_has_applied_its_admission",
+           implies(all_of(stage(k, h).among(*BEGUN), log(n, h) == Verdict.ADMIT), applied(k, n)),
+           why="a rank begins with the admission that it applies"),
+    Always("closing_is_closed", implies(closed(k, h), stage(k, h) == Stage.CLOSED),
+           why="a rank says so as it closes a request"),
+    Always("confirmed_is_closed", implies(confirmed(k, h), stage(k, h) == Stage.CLOSED),
+           why="the entry believes the rank"),
+)
+
+RATCHETS: Final[tuple[Ratchet, ...]] = ()
+
+_OF_DECIDED: Final = {k: behind, n: missing, h: decided}
+_OF_ADMITTED: Final = {**_OF_DECIDED, m: given}
+_OF_OPEN: Final = {k: silent, h: opening}
+_OF_SERVING: Final = {k: unended, h: serving}
+_WITNESSES: Final = (
+    Witness(missing, all_of(health(behind) == Health.UP, numbered(missing),
+                            ~applied(behind, missing))),
+    Witness(decided, log(missing, decided) != Verdict.NONE),
+    Witness(given, granted(decided, given)),
+    Witness(following, ~numbered(following)),
+    Witness(serving, course(serving) == Course.ADMITTED),
+    Witness(held, granted(serving, held)),
+    Witness(unended, ~done(unended, serving) & ~broke(unended, serving)),
+    Witness(broken, broke(broken, serving)),
+    Witness(opening, course(opening) == Course.OPEN),
+    Witness(silent, ~ready(silent, opening)),
+    Witness(spare, ~taken(spare)),
+    Witness(occupied, taken(occupied)),
+    Witness(departed, lost(departed)),
+    Witness(remaining, health(remaining) == Health.UP),
+)
+_HELPERS: Final = (
+    # A group that lacks a rank ends.
+    Help("end", at={k: departed}), Help("follow", at={q: departed, k: remaining}),
+    Help("answer_lost", at={h: opening}), Help("answer_lost", at={h: serving}),
+    # A request reaches every rank, and every rank votes.
+    Help("arrive", at=_OF_OPEN), Help("submit_again", ~request(k, h), _OF_OPEN),
+    Help("give_up", at=_OF_OPEN), Help("vote_ready_again", ~ready(k, h), _OF_OPEN),
+    Help("vote_dead_again", ~dead(k, h), _OF_OPEN),
+    Help("decide_fail", at={k: silent, n: following, h: opening}),
+    Help("decide_admit", at={n: following, h: opening, m: spare}),
+    # A rank that lags applies the first decision that it lacks.
+    Help("admit_again", ~admit(k, n, h, m), _OF_ADMITTED),
+    Help("start", at=_OF_ADMITTED), Help("start_dead", at=_OF_ADMITTED),
+    Help("fail_again", ~fail(k, n, h), _OF_DECIDED),
+    Help("drain", at=_OF_DECIDED), Help("turn_away", at=_OF_DECIDED),
+    Help("release_again", ~release(k, n, h), _OF_DECIDED), Help("free", at=_OF_DECIDED),
+    Help("drop_again", ~drop(k, n, h), _OF_DECIDED), Help("free_broken", at=_OF_DECIDED),
+    # What was admitted ends.
+    Help("cut_off", at=_OF_SERVING), Help("vote_done_again", ~done(k, h), _OF_SERVING),
+    Help("vote_broke_again", ~broke(k, h), _OF_SERVING),
+    Help("decide_release", at={n: following, h: serving, m: held}),
+    Help("decide_drop", at={k: broken, n: following, h: serving, m: held}),
+)
+# The entry hears of an end that it has decided.
+_CONFIRMED: Final = (
+    Help("confirm"),
+    Help("fail_again", ~fail(k, n, h), {n: ending}),
+    Help("confirm_fail", ~closed(k, h), {n: ending}),
+    Help("release_again", ~release(k, n, h), {n: ending}),
+    Help("confirm_release", ~closed(k, h), {n: ending}),
+    Help("drop_again", ~drop(k, n, h), {n: ending}),
+    Help("confirm_drop", ~closed(k, h), {n: ending}),
+)
+_USING: Final = (
+    Use("an_ended_rank_lost_one"), Use("an_ended_group_lost_one"),
+    Use("taken_is_admitted", {m: occupied}),
+    Use("admitted_is_granted", {h: serving}), Use("admitted_is_logged", {h: serving}),
+    Use("logged_admission_is_granted", {n: missing, h: decided}),
+    Use("numbered_is_logged", {n: missing}),
+)
+_NUMBERS: Final = {"numbers_do_not_run_out": exists(n, ~numbered(n))}
+
+
+def _ranking(
+    leads_to: str, why: str, *, pending: Formula | None = None,
+    answered: Life = h, witnesses: tuple[Witness, ...] = (), helpers: tuple[Help, ...] = (),
+) -> Ranking:
+    """The helpers are the same: whoever waits, waits for the whole group.
+
+    answered: the request that has its answer already. witnesses, helpers: further ones.
+    """
+    return Ranking(
+        leads_to, (*_HELPERS, *helpers), pending,
+        witnesses=(*_WITNESSES, *witnesses),
+        using=(*_USING, Use("answered_is_logged", {h: answered})),
+        assumed=_NUMBERS, why=why,
+    )
+
+
+RANKINGS: Final = (
+    _ranking("L1_every_request_is_answered", "every rank votes, or the group ends"),
+    _ranking("M4_2_failure_drains_everywhere", "what is answered is closed on every rank",
+             pending=course(h) != Course.NEW),
+    _ranking("L3_no_orphan", "what is answered is closed on every rank"),
+    _ranking("L4_slots_come_back", "what is admitted ends, and gives its slot back",
+             answered=kept, witnesses=(Witness(keeper, slot(keeper, kept, grip)),)),
+    _ranking("L4_the_entry_may_forget", "a decision is repeated until its end is confirmed",
+             witnesses=(Witness(ending, log(ending, h).among(*ENDS)),), helpers=_CONFIRMED),
+)
