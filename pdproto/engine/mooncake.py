@@ -17,6 +17,9 @@ the first two), and what is done about it:
 *   Over TCP a source's memory need not be registered, so it is not.
 *   The end of an instance takes up to a second, and holds up all Python threads meanwhile: its
     threads sleep that long. So does `close`.
+*   It takes any protocol by name, and starts with `rdma` where there is no adapter. Names are
+    checked here; whether it found an adapter is in its log.
+*   Loading it starts threads, opens a local datagram socket, and keeps both to the end.
 *   It writes what it thinks to standard error. MC_LOG_LEVEL=ERROR is set unless it is set already.
 """
 
@@ -37,6 +40,7 @@ MODULES: Final = {
 }
 COMMAND: Final = "pip install mooncake-transfer-engine-non-cuda==0.3.13.post1"
 AT_LEAST: Final = (0, 3, 13)
+PROTOCOLS: Final = ("tcp", "rdma")
 COMPLETED: Final = 1  # of transfer_check_status; 0 is under way, and the others are failures
 UNDER_WAY: Final = 0
 
@@ -99,6 +103,8 @@ class MooncakeTransport:
     engine: Final = ENGINE
 
     def __init__(self, host: str, protocol: str, device: str, *, registers: bool = True) -> None:
+        if protocol not in PROTOCOLS:  # It would take any name, and fail with the first write.
+            raise EngineError(f"Mooncake: want a protocol of {PROTOCOLS}, got {protocol!r}")
         module, self.version = library()
         self._library: Any = module.TransferEngine()
         self._registers: Final = registers

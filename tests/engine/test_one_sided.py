@@ -14,8 +14,8 @@ from pdproto.engine import mooncake, nixl, one_sided
 from pdproto.engine.chunks import chunk_bytes, pack_pages, unpack_verified
 from pdproto.engine.contract import EngineBusy, EngineError, Lease, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
-from pdproto.engine.one_sided import Description, check_versions, release
 from pdproto.engine.memory import Pool
+from pdproto.engine.one_sided import Description, check_versions, release
 from pdproto.kernels.chunk import register
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import finished, until, write

@@ -1,0 +1,64 @@
+"""NIXL as it is: what its library does, and what the engine over it makes of that."""
+
+import threading
+
+import pytest
+
+from pdproto.engine.nixl import Progress
+from tests.engine.engines import MISSING, until
+from tests.engine.libraries import LENGTH, ends_well, killed_in_mid_write, unregistered_in_mid_write
+
+needs_library = pytest.mark.skipif(bool(MISSING["nixl"]), reason=MISSING["nixl"] or "there")
+
+
+@needs_library
+@pytest.mark.parametrize("way", ["all", "tcp"])
+def test_taking_memory_back_is_no_fence(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs lands wholly, and so does what begins later. Both are reported as done."""
+    monkeypatch.setenv("UCX_TLS", way)
+    found = unregistered_in_mid_write("nixl")
+    assert found.then < found.finally_ == LENGTH
+    assert found.ended
+    assert found.again
+    assert found.again_bytes == 4096
+
+
+@needs_library
+@pytest.mark.parametrize("way", ["all", "tcp"])
+def test_a_sink_that_dies_in_mid_write_is_named(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UCX_TLS", way)
+    killed_in_mid_write("nixl")
+
+
+@needs_library
+def test_a_process_that_closes_nothing_ends_well() -> None:
+    """UCX's module for EFA adapters, which spoils that, is left out."""
+    ends_well("nixl")
+
+
+def test_the_library_is_moved_on_only_while_somebody_may_write() -> None:
+    steps: list[None] = []
+    progress = Progress(lambda: steps.append(None))
+    assert threading.active_count() == 1 + len(others()), "no thread before the first write"
+    progress.expect(1)
+    progress.expect(1)
+    until(lambda: len(steps) > 3, "steps")
+    progress.expect(-2)
+    until(lambda: quiet(steps), "the steps to end")
+    progress.expect(1)
+    before = len(steps)
+    until(lambda: len(steps) > before, "steps again")
+    progress.close()
+    progress.expect(1)
+    assert not [thread for thread in others() if thread.name == "NIXL"]
+
+
+def others() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+
+
+def quiet(steps: list[None]) -> bool:
+    """Whether the thread waits: a step would come many times in this long."""
+    before = len(steps)
+    threading.Event().wait(0.05)
+    return len(steps) == before
