@@ -10,8 +10,9 @@ from typing import Final
 
 from pdproto.cli.options import STANDARD_OUTPUT, standard_output, write
 from pdproto.cli.progress import Reporter
+from pdproto.sim import study
 from pdproto.sim.chart import chart
-from pdproto.sim.study import REQUESTS, VARIED, Pair, as_markdown, pairs
+from pdproto.sim.study import Pair, as_markdown, pairs
 
 STUDIES: Final = ("optimistic",)
 
@@ -20,18 +21,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of a study."""
     parser.add_argument("--study", choices=STUDIES,
                         help="instead of runs with faults: the time to the first token with "
-                             f"optimistic prefill and without, of {REQUESTS:,} requests for each "
-                             "setting, as a table in Markdown")
+                             f"optimistic prefill and without, of {study.REQUESTS:,} requests for "
+                             "each setting, as a table in Markdown")
     parser.add_argument("--plot", metavar="FILE", help="draw the study as SVG")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the study out, and print it; returns the exit status."""
-    count = sum(map(len, VARIED.values()))
+    count = sum(map(len, study.VARIED.values()))
     found: list[Pair] = []
     began = monotonic()
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        for pair in pairs(arguments.seed or 0, Random):
+        for pair in pairs(arguments.seed or 0, Random, study.REQUESTS):
             found.append(pair)
             reporter.line(f"{len(found)} of {count} settings", monotonic() - began)
     if arguments.json != STANDARD_OUTPUT:

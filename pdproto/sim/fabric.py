@@ -127,7 +127,9 @@ class SimulatedSource:
         write = Write(number, life, self.host.name, address, len(chunks) - 1, chunks[-1])
         self._under_way[number] = write
         seconds = self._stream.delay(self.fabric.shape.write_s)
-        for fault in self.fabric.active:
+        # There is no connection to a process that is dead: nothing hangs.
+        there = not self.fabric.landings[address].sink.host.dead
+        for fault in self.fabric.active if there else ():
             if fault.kind is Kind.HANG and self._stream.strikes(fault.amount):
                 seconds += self._stream.between(*HANGS_S)
             elif fault.kind is Kind.ERROR and self._stream.strikes(fault.amount):

@@ -45,6 +45,7 @@ class _Shrinker:
             self._reduce(self.best.plan.requests,
                          lambda kept: replace(self.best.plan, requests=kept))
             self._reduce(self.best.plan.faults, lambda kept: replace(self.best.plan, faults=kept))
+            self._one_rank()
         return self.best
 
     def _fails(self, plan: Plan) -> bool:

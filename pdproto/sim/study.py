@@ -26,8 +26,8 @@ MS: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """forward_s: of all chunks of a request. load: share of the device's time that one pass of every
-    request takes. seats: requests whose KV the prefill server has room for.
+    """forward_s: of all chunks of a request. load: share of the device's time that one pass of
+    every request takes. seats: requests whose KV the prefill server has room for.
     """
 
     skew_s: float = 20 * MS
@@ -91,7 +91,7 @@ class Pair:
         return self.optimistic.median_s / self.without.median_s - 1.0
 
 
-def pairs(seed: int, seeded: Seeded, requests: int = REQUESTS) -> Iterator[Pair]:
+def pairs(seed: int, seeded: Seeded, requests: int) -> Iterator[Pair]:
     """Every setting of VARIED, in its order."""
     known: dict[Setting, tuple[Arm, Arm]] = {}
     for varied, settings in VARIED.items():

@@ -64,7 +64,7 @@ class Hearing:
         self.name = self.server = name
         self.heard: list[bytes] = []
 
-    def arrive(self, source: str, data: bytes) -> None:
+    def arrive(self, _source: str, data: bytes) -> None:
         self.heard.append(data)
 
 

@@ -1,0 +1,90 @@
+"""Mistakes of the nodes that the simulator has found, each made again: it is found again.
+
+They were in what nodes remember and when they act, beside the tables: so no search of the tables
+could have met them.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from pdproto.net.decode import DecodeNode
+from pdproto.net.memory import Memory
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.receiver import Receiver
+from pdproto.net.shell import Peer
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.wire import Life
+from pdproto.sim.cluster import simulate
+from pdproto.sim.fabric import WRITE
+from pdproto.sim.outcome import DRAINED, STEADY, Outcome
+from pdproto.sim.plan import Fault, Kind, Plan, Request, Shape
+from tests.sim.runs import ran
+
+
+def found_only_with(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, mistake: object,
+    run: Callable[[], Outcome],
+) -> str:
+    """What the run violates with the mistake; without it nothing."""
+    assert run().violation is None
+    monkeypatch.setattr(owner, name, mistake)
+    violation = run().violation
+    assert violation is not None
+    return violation.name
+
+
+def test_a_life_that_its_sinks_are_done_with_before_its_last_write_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was remembered for ever: floors were looked at when they rose, and never again."""
+    def never(_memory: Memory, _life: Life) -> bool:
+        return False
+
+    broken = found_only_with(monkeypatch, Memory, "_settle_passed", never,
+                             lambda: ran(1, Kind.PAUSE))
+    assert broken == DRAINED
+
+
+def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source had answered meanwhile, and the loop's turn failed."""
+    fenced = DecodeNode._fenced
+
+    def of_a_known_life(node: DecodeNode, endpoint: Endpoint | None, source: str) -> None:
+        if endpoint is None:
+            raise KeyError(source)
+        fenced(node, endpoint, source)
+
+    broken = found_only_with(monkeypatch, DecodeNode, "_fenced", of_a_known_life,
+                             lambda: ran(0, Kind.ERROR, Kind.ABORT, fence_s=5.0))
+    assert broken == STEADY
+
+
+def test_a_life_whose_request_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sink had failed and fenced, and its abort was lost: a source's successor kept it."""
+    def forgetful_of_none(node: PrefillNode, peer: Peer, floor: int) -> None:
+        node._memory.raise_floor(peer.name, peer.incarnation, floor)
+
+    broken = found_only_with(
+        monkeypatch, PrefillNode, "on_floor", forgetful_of_none,
+        lambda: ran(24, Kind.LOSS, Kind.PARTITION, Kind.CRASH, requests=60, pp=2))
+    assert broken == DRAINED
+
+
+def test_a_source_that_restarts_before_it_has_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knew of the process before it, and its successor's DRAINED ended the lease while a
+    write of the dead one was still under way.
+    """
+    shape = Shape(prefill=1, decode=1, requests=1, latency_s=0.01, forward_s=0.001, write_s=100.0)
+    request = Request(0, "p0", "d0", 0.0, 0.0, (1,), allocation_s=0.0, generates_s=0.0,
+                      aborted=("decode", 3.0))
+    faults = (Fault(0, Kind.LOSS, 0.002, 0.1), Fault(1, Kind.CRASH, 0.2, 0.3, "p0"))
+    plan = Plan(0, shape, (request,), faults)
+
+    def at_once(node: DecodeNode, receiver: Receiver) -> None:
+        node._wanting.append(receiver)
+
+    broken = found_only_with(monkeypatch, DecodeNode, "want_memory", at_once,
+                             lambda: simulate(plan, Random))
+    assert broken == WRITE

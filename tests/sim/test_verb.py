@@ -1,0 +1,113 @@
+"""`pdproto sim`: what it answers, what it writes, and that its commands replay."""
+
+import json
+from pathlib import Path
+from random import Random
+from xml.etree import ElementTree
+
+import pytest
+
+from pdproto.cli.main import main
+from pdproto.sim import study
+from pdproto.sim.chart import LINES, chart
+
+FAILING = ("--seed", "0", "--requests", "30", "--pp", "2", "--faults", "abort,hang", "--bug", "B22")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    status = main(["sim", "--quiet", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, " ".join((captured.out + captured.err).split())
+
+
+def test_all_is_well(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    answers, traces = tmp_path / "answers.json", tmp_path / "traces"
+    status, told = run(capsys, "--seeds", 2, "--requests", 10, "--faults", "loss,abort",
+                       "--json", answers, "--trace", traces)
+    assert status == 0
+    assert told.startswith("HOLDS 2 runs, ")
+    assert "20 hand-overs" in told
+    first, second = json.loads(answers.read_text())
+    assert (first["seed"], second["seed"]) == (0, 1)
+    assert first["violation"] is second["violation"] is None
+    assert first["succeeded"] + first["failed"] == 10
+    assert [fault["kind"] for fault in first["faults"]] == ["loss"]
+    assert sorted(path.name for path in (traces / "seed-1").iterdir()) == [
+        "d0-0.jsonl", "d1-0.jsonl", "p0.0-0.jsonl", "p1.0-0.jsonl"]
+
+
+def test_a_failure_is_made_small_drawn_and_replayed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "failure.html"
+    status, told = run(capsys, *FAILING, "--html", page)
+    assert status == 1
+    assert told.startswith("VIOLATED 1 runs")
+    assert "S1_no_write_into_anothers_memory violated for room=" in told
+    assert "abort_receive(" in told, "the picture lacks the row that does it"
+    command = told.split("replay: pdproto sim ")[1].split(" S1_no_write")[0]
+    assert command in page.read_text()
+    status, again = run(capsys, *command.split())
+    assert status == 1
+    assert "S1_no_write_into_anothers_memory violated for room=" in again
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    (("--faults", "fire"), "want kinds among loss, "),
+    (("--seed", "-1"), "want a seed of 0 or more"),
+    (("--only-rooms", "1,x"), "want numbers, as in 3,17"),
+    (("--bug", "B99"), "no defect 'B99' of the tables that nodes run"),
+    (("--pp", "40"), "would never find room"),
+    (("--plot", "x.svg"), "--plot draws a study"),
+    (("--seed", "1", "--seeds", "2"), "not allowed with"),
+])
+def test_usage(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], complaint: str
+) -> None:
+    status, told = run(capsys, *arguments)
+    assert status == 2
+    assert complaint in told
+
+
+def test_only_some_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    status, told = run(capsys, "--seed", 3, "--requests", 20, "--faults", "all",
+                       "--only-rooms", "4,5", "--only-faults", "")
+    assert status == 0
+    assert "2 hand-overs, 2 of them to Success" in told
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study of two settings and few requests."""
+    kept = {"arrival skew": study.VARIED["arrival skew"][1:3]}
+    monkeypatch.setattr(study, "VARIED", kept)
+    monkeypatch.setattr(study, "REQUESTS", 40)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_study() -> None:
+    """Who computes while it waits is there earlier, and by no more than what it waited for."""
+    found = list(study.pairs(0, Random, 40))
+    assert [pair.value for pair in found] == ["5 ms", "20 ms"]
+    for pair in found:
+        assert pair.optimistic.median_s < pair.without.median_s
+        assert pair.without.reruns == 0.0
+        assert -0.5 < pair.median_change < 0.0
+    table = study.as_markdown(found)
+    assert table.count("\n") == 4
+    assert "| arrival skew | 20 ms |" in table
+    picture = ElementTree.fromstring(chart(found))  # noqa: S314 - of our own
+    lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 2 * len(LINES)  # in the legend and in the panel
+
+
+@pytest.mark.usefixtures("small")
+def test_a_study_from_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    answers, plot = tmp_path / "study.json", tmp_path / "study.svg"
+    status, told = run(capsys, "--study", "optimistic", "--json", answers, "--plot", plot)
+    assert status == 0
+    assert told.startswith("| varied | value | median without |")
+    assert len(json.loads(answers.read_text())) == 2
+    assert plot.read_text().startswith("<svg ")
