@@ -139,10 +139,16 @@ class DecodeNode(Node):
         self._begun.append(life.generation)
         self.lives[life] = endpoint
         self.enrol(receiver)
+        nowhere: dict[str, str] = {}
         for name, where in sources.items():
-            self.connect(name, where)
+            try:
+                self.connect(name, where)  # first: whoever had this name elsewhere is lost by that
+            except RemoteProtocolError as error:
+                nowhere[name] = str(error)
             self._of_peer.setdefault(name, {})[life] = endpoint
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
+        for name, why in nowhere.items():
+            self._bereave(endpoint, name, why)
 
     def want_memory(self, receiver: Receiver) -> None:
         """Queue for landing memory; the request has pages now.
@@ -255,9 +261,13 @@ class DecodeNode(Node):
         self.metrics.add("lost_peers")
         self._unmet.pop(peer.name, None)  # they fail
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
-            endpoint.owner.blame = f"lost connection to {peer.name}: {why}"
-            index = endpoint.peers.index(peer.name)
-            self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
+            self._bereave(endpoint, peer.name, why)
+
+    def _bereave(self, endpoint: Endpoint, source: str, why: str) -> None:
+        """Have a life know that one of its sources is gone."""
+        endpoint.owner.blame = f"lost connection to {source}: {why}"
+        index = endpoint.peers.index(source)
+        self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
 
     def on_returned(self, peer: Peer) -> None:
         """What was under way to it may be lost, and so may what it said: ask again at once."""

@@ -329,6 +329,19 @@ def test_a_sink_comes_back() -> None:
         nodes.settled()
 
 
+def test_an_address_that_is_none(pair: Cluster) -> None:
+    """A registry that lies: the hand-over fails with what is wrong, and nobody else notices."""
+    (decode,) = pair.decodes
+    where = {"p0": pair.prefills[0].endpoint, "p1": "nowhere"}
+    receivers = published([decode.open(room, where) for room in range(3)])
+    bare = decode.open(3, where)
+    until(polls([*receivers, bare], KVPoll.FAILED))
+    assert {receiver.failure for receiver in [*receivers, bare]} == {
+        "lost connection to p1: cannot connect to 'nowhere': Invalid argument (addr='nowhere')"}
+    hand_over(pair, 7)
+    pair.settled()
+
+
 def test_a_port_in_use() -> None:
     fabric = Fabric()
     with socket.socket() as taken:
