@@ -4,7 +4,10 @@
 """
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -12,3 +15,12 @@ COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", COMMON, derandomize=True)
 settings.register_profile("nightly", COMMON, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What this machine's user has proved before changes no answer of a test."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder

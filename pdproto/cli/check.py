@@ -19,6 +19,7 @@ from pdproto.check import native
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits
 from pdproto.check.load import load
+from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.questions import names
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render
@@ -117,11 +118,21 @@ def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     for field in ("symmetry", "dead_bits"):
         if getattr(arguments, field) is not None:
             chosen = replace(chosen, **{field: getattr(arguments, field)})
-    result = check(system, chosen, _settings(system, arguments, reporter))
+    result = _with_proofs(system, check(system, chosen, _settings(system, arguments, reporter)))
     _report(result, arguments)
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         _say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]
+
+
+def _with_proofs(system: System, result: CheckResult) -> CheckResult:
+    """Say of what holds whether this user's `pdproto prove` has shown it for every size."""
+    proved = recall(cache_folder(), system)
+    return replace(result, findings=tuple(
+        replace(finding, assurance=f"{finding.assurance}; proved for every size")
+        if finding.name in proved and finding.verdict is Verdict.HOLDS else finding
+        for finding in result.findings
+    ))
 
 
 def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from pdproto.check.prove.assurance import cache_folder, remember
 from pdproto.check.prove.certificates import certificates
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.proving import ENGINES, Proof, Settings, prove
@@ -94,15 +95,18 @@ def _proof(one: Subject, arguments: argparse.Namespace) -> Proof:
     engines = tuple(ENGINES) if arguments.engine == "both" else (arguments.engine,)
     found = one.obligations(wanted)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        proof = prove(one.system, found, Settings(
+        folder = None if arguments.no_cache else cache_folder()
+        proof = confirmed(one.system, prove(one.system, found, Settings(
             engines=engines,
             timeout_s=arguments.timeout,
             workers=arguments.workers,
-            cache_folder=None if arguments.no_cache else _cache_folder(),
+            cache_folder=folder,
             monitor=reporter.line,
             slow=lambda name, seconds: reporter.say(f"slow: {name} took {seconds:.1f} s"),
-        ))
-        return confirmed(one.system, proof, arguments.timeout)
+        )), arguments.timeout)
+    if folder is not None:
+        remember(folder, one.system, proof)
+    return proof
 
 
 def _suggest(one: Subject, arguments: argparse.Namespace) -> int:
@@ -134,11 +138,6 @@ def _suggest(one: Subject, arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(json.dumps(result, indent=2), arguments.json)
     return 0 if found.proved else 3
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pdproto" / "proofs"
 
 
 def _export(one: Subject, proof: Proof, folder: Path, *, several: bool) -> None:

@@ -1,0 +1,53 @@
+"""What `pdproto check` says of a property that has been proved, and of which tables."""
+
+from pathlib import Path
+
+import pytest
+
+from pdproto.check.prove.assurance import recall, remember
+from pdproto.check.prove.examination import without
+from pdproto.check.prove.proving import Settings, prove
+from pdproto.cli.main import main
+from pdproto.cli.prove_subject import subject
+from pdproto.spec.language import Always, DropRow, ReplaceProperties, edited
+
+SYSTEM = "two-phase-commit"
+
+
+def remembered(folder: Path, *left_out: str) -> frozenset[str]:
+    """What is known of the system once it has been proved, without some of its lemmas."""
+    one = subject(SYSTEM)
+    found = one.obligations(())
+    for name in left_out:
+        found = without(found, name)
+    remember(folder, one.system, prove(one.system, found, Settings()))
+    return recall(folder, one.system)
+
+
+def test_what_is_proved_is_known_of_these_tables_only(tmp_path: Path) -> None:
+    system = subject(SYSTEM).system
+    assert recall(tmp_path, system) == frozenset()
+    proved = remembered(tmp_path)
+    safety = {claim.name for claim in system.properties if isinstance(claim, Always)}
+    assert safety
+    assert safety <= proved
+    assert recall(tmp_path, edited(system, SYSTEM, DropRow("give_up"))) == frozenset()
+    weaker = ReplaceProperties(system.properties[:1])
+    assert recall(tmp_path, edited(system, SYSTEM, weaker)) == frozenset()
+
+
+def test_nothing_is_proved_where_what_it_rests_on_is_not(tmp_path: Path) -> None:
+    assert remembered(tmp_path, "heard_has_been_said") == frozenset()
+
+
+def test_check_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["check", SYSTEM, "--quiet"]) == 0
+    assert "proved" not in capsys.readouterr().out
+    assert main(["prove", SYSTEM, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["check", SYSTEM, "--quiet"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "exhaustive for Participant=3; proved for every size" in told
