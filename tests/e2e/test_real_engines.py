@@ -1,0 +1,186 @@
+"""The hand-over over Mooncake and NIXL: real processes, and libraries that lie, fail, come late."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pdproto.engine.contract import SinkEngine, SourceEngine
+from pdproto.net.decode import DecodeNode
+from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.receiver import Receiver
+from pdproto.net.sender import Sender
+from pdproto.spec.handoff.poll import KVPoll
+from tests.engine.engines import ENGINES, MISSING, until
+from tests.engine.obedient import Fault, ObedientSink, ObedientSource
+
+ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
+WAITS: Final = {"no_drain": 0.2}  # until a silent source is fenced
+
+
+def needs(name: str) -> Any:
+    return pytest.param(
+        name, marks=pytest.mark.skipif(bool(MISSING[name]), reason=MISSING[name] or "there"))
+
+
+REAL: Final = [needs("mooncake"), needs("nixl")]
+
+
+def handoff(*options: str) -> dict[str, Any]:
+    """Run the command, which must end well, and return its numbers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--json", "-", *options],
+        capture_output=True, text=True, timeout=240, check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    numbers: dict[str, Any] = json.loads(done.stdout)
+    assert numbers["complaints"] == []
+    return numbers
+
+
+@pytest.mark.parametrize("engine", REAL)
+def test_every_byte_is_right_while_a_fifth_is_aborted(engine: str) -> None:
+    numbers = handoff("--engine", engine, "--requests", "60", "--abort-rate", "0.2")
+    assert numbers["verified_bytes"] > 0
+    assert 0 < numbers["failed"] < 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", REAL)
+def test_stages_and_tensor_ranks_hand_over_their_parts(engine: str) -> None:
+    numbers = handoff("--engine", engine, "--requests", "40", "--pp", "2", "--tp", "2")
+    assert len(numbers["ranks"]) == 6
+    assert numbers["verified_bytes"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", REAL)
+def test_a_killed_rank_is_noticed_and_comes_back(engine: str) -> None:
+    numbers = handoff("--engine", engine, "--requests", "150", "--abort-rate", "0", "--kill")
+    assert numbers["restarted"] == ["prefill-0-0-0"]
+    assert numbers["succeeded"] > 60
+
+
+class Hand:
+    """A prefill and a decode node of one page size, over two ends of an engine."""
+
+    def __init__(self, sink: SinkEngine, source: SourceEngine) -> None:
+        self.ours, self.theirs = self._pool(1), self._pool(2)
+        self.prefill: Final = PrefillNode("p", SourcePages([self.ours], source), waits=WAITS)
+        self.decode: Final = DecodeNode("d", SinkPages({"p": [self.theirs]}, sink), waits=WAITS)
+
+    @staticmethod
+    def _pool(seed: int) -> NDArray[np.uint8]:
+        return np.random.default_rng(seed).integers(0, 256, (32, 1, 1, 4096), np.uint8)
+
+    def over(self, room: int) -> tuple[Sender, Receiver]:
+        """Hand four pages over, from the first of ours to page 8 of theirs, and close it."""
+        sender, receiver = self.prefill.open(room), self.decode.open(
+            room, {"p": self.prefill.endpoint})
+        receiver.publish(range(8, 12))
+        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT, "the address")
+        sender.send(range(4))
+        until(lambda: receiver.poll() in ENDED and sender.poll() in ENDED, "the end")
+        receiver.close()
+        until(lambda: receiver.released, "the pages")
+        return sender, receiver
+
+    @property
+    def is_right(self) -> bool:
+        return bool(np.array_equal(self.theirs[8:12], self.ours[:4]))
+
+    def nothing_is_held(self) -> None:
+        nodes = (self.prefill, self.decode)
+        until(lambda: not any(value for node in nodes for name, value in
+                              node.metrics.read().items() if name.startswith("num_")),
+              "everything to be given back")
+        counts = self.decode.plane.engine.counts()  # type: ignore[attr-defined]
+        assert counts.leases == counts.leased_bytes == 0
+
+
+@contextmanager
+def hand(sink: SinkEngine, source: SourceEngine) -> Iterator[Hand]:
+    hand = Hand(sink, source)
+    try:
+        yield hand
+    finally:
+        hand.prefill.close()
+        hand.decode.close()
+
+
+@pytest.fixture
+def obedient() -> Iterator[tuple[Hand, ObedientSource, Fault]]:
+    source = ObedientSource()
+    with hand(ObedientSink(), source) as both:
+        yield both, source, Fault()
+
+
+@pytest.mark.parametrize("engine", REAL)
+def test_nodes_hand_over_and_hold_nothing(engine: str) -> None:
+    with hand(ENGINES[engine].sink(), ENGINES[engine].source()) as both:
+        for room in range(3):
+            both.theirs[:] = 0
+            sender, receiver = both.over(room)
+            assert receiver.poll() is sender.poll() is KVPoll.SUCCESS
+            assert both.is_right
+        both.nothing_is_held()
+
+
+def test_success_that_did_not_land_fails_by_its_digest(
+    obedient: tuple[Hand, ObedientSource, Fault]
+) -> None:
+    both, source, fault = obedient
+    source.library.rule = fault.lies
+    _, receiver = both.over(1)
+    assert receiver.poll() is KVPoll.FAILED
+    assert "the digest of what p wrote does not agree" in str(receiver.failure)
+    source.library.rule = None
+    _, receiver = both.over(2)
+    assert receiver.poll() is KVPoll.SUCCESS
+    assert both.is_right
+    both.nothing_is_held()
+
+
+def test_failure_that_lands_later_spoils_nothing(
+    obedient: tuple[Hand, ObedientSource, Fault], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The hand-over fails, the memory is given up, and the next one is right."""
+    both, source, fault = obedient
+    source.library.rule = fault.is_late
+    sender, receiver = both.over(1)
+    assert receiver.poll() is sender.poll() is KVPoll.FAILED
+    assert "the engine gave up writing to d" in str(sender.failure)
+    assert "by obedient to the sink at 127.0.0.1:" in caplog.text
+    until(lambda: both.decode.metrics.read()["fences_done"], "the fence")
+    source.library.rule = None
+    _, receiver = both.over(2)
+    assert receiver.poll() is KVPoll.SUCCESS
+    fault.land()
+    assert both.is_right
+    both.nothing_is_held()
+
+
+@pytest.mark.parametrize("name", ["mooncake", "nixl"])
+def test_an_engine_that_is_not_there_is_one_clear_line(name: str) -> None:
+    """Here the library's package is hidden from the command."""
+    program = f"""
+import sys
+from importlib import metadata
+from pdproto.engine import one_sided
+def missing(package):
+    raise metadata.PackageNotFoundError(package)
+one_sided.version = missing
+from pdproto.cli.main import main
+sys.exit(main(["handoff", "--engine", {name!r}]))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"engine {name!r} is not installed: pip install" in done.stderr
