@@ -42,7 +42,7 @@ class _Finder(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = _Module(spec.name)
         module.__path__ = []
-        module.__version__ = "0.0"
+        module.__dict__["__version__"] = "0.0"
         return module
 
     def exec_module(self, module: ModuleType) -> None:

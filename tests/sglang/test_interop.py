@@ -16,10 +16,11 @@ conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=
 
 
 def registration(tp: int, **changed: Any) -> Registration:
-    return Registration(**{  # type: ignore[arg-type]
+    usual: dict[str, Any] = {
         "attn_tp_size": 2, "attn_tp_rank": tp, "rank_ip": "127.0.0.1", "rank_port": 5_000 + tp,
-        "page_size": 16, "kv_cache_dtype": "bfloat16", **changed,
-    })
+        "page_size": 16, "kv_cache_dtype": "bfloat16",
+    }
+    return Registration(**usual | changed)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def arguments(kv: list[Any], aux: list[Any]) -> SimpleNamespace:
 
 
 def test_pools_are_the_very_memory() -> None:
-    kv = [np.zeros((6, 2, 8), np.float32), np.zeros((6, 4), np.float64)]
+    kv: list[Any] = [np.zeros((6, 2, 8), np.float32), np.zeros((6, 4), np.float64)]
     pools = kv_pools(arguments(kv, []))
     assert [pool.shape for pool in pools] == [(6, 1, 1, 64), (6, 1, 1, 32)]
     pools[0][3] = 0xFF
@@ -34,8 +34,8 @@ def test_pools_are_the_very_memory() -> None:
 
 def test_a_row_of_metadata_goes_from_slot_to_slot() -> None:
     generator = np.random.default_rng(1)
-    theirs = [generator.integers(0, 99, (4, 3), np.int32), generator.random((4, 2))]
-    ours = [np.zeros((7, 3), np.int32), np.zeros((7, 2))]
+    theirs: list[Any] = [generator.integers(0, 99, (4, 3), np.int32), generator.random((4, 2))]
+    ours: list[Any] = [np.zeros((7, 3), np.int32), np.zeros((7, 2))]
     source, sink = MetadataRows(arguments([], theirs)), MetadataRows(arguments([], ours))
     row = source.read(2)
     assert len(row) == source.row_bytes == sink.row_bytes == 28
