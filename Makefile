@@ -25,7 +25,8 @@ $(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native
 # torch comes first and pinned: any other request for it pulls gigabytes of CUDA packages.
 $(FULL): $(CORE)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,kernels,plot]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable \
+	  '.[test,kernels,plot,mooncake,nixl]'
 	touch $@
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it
