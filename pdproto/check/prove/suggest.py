@@ -1,10 +1,11 @@
 """Lemmas that nobody had to think of: clauses that hold wherever one looks, kept if inductive.
 
-Every clause of up to three literals over a few variables of each sort is tried on the reachable
-states of a small instance, and what is left on a larger one. Of those that hold there, the greatest
-set that is inductive remains (Houdini: Flanagan and Leino, FME 2001): whatever some row breaks,
-though all others hold, is dropped until nothing is. What it proves is proved for all sizes, for the
-instances only made guesses. Last, what the properties do not rest on is left out.
+Every clause of up to three literals over one variable of each sort, and if these do not suffice
+over two, is tried on the reachable states of a small instance, and what is left on a larger one. Of
+those that hold there, the greatest set that is inductive remains (Houdini: Flanagan and Leino, FME
+2001): whatever some row breaks, though all others hold, is dropped until nothing is. What it proves
+is proved for all sizes, for the instances only made guesses. Last, what the properties do not rest
+on is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ import numpy as np
 
 from pdproto.check.interpret import Cell, Interpreter, Store
 from pdproto.check.prove.cutoff import ground
-from pdproto.check.prove.examination import rested_on
 from pdproto.check.prove.obligations import Claim, Method, Obligation, claims, obligations
 from pdproto.check.prove.rewriting import renamed
 from pdproto.check.prove.sat import Answer, Solver
@@ -30,7 +30,7 @@ Bits: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # [literal, v
 Clause: TypeAlias = tuple[int, ...]  # numbers of literals, ascending
 
 LITERALS_MAX: Final = 3
-VARIABLES: Final = 2  # of each sort
+VARIABLES_MAX: Final = 2  # of each sort
 STATES_MAX: Final = 3_000  # looked at of an instance, breadth first
 LITERALS_LIMIT: Final = 160  # all clauses of three are tried
 
@@ -54,23 +54,34 @@ def suggest(system: System, timeout_s: float) -> Suggestion:
 
     Raises ValueError where there are too many literals to try all clauses.
     """
-    pool = {sort: tuple(sort(f"{sort.prefix}{i}_") for i in range(VARIABLES))
+    found = _suggestion(system, 1, timeout_s)
+    for variables in range(2, VARIABLES_MAX + 1):
+        if not found.proved:
+            found = _suggestion(system, variables, timeout_s)
+    return found
+
+
+def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
+    """What comes of the clauses over that many variables of each sort."""
+    pool = {sort: tuple(sort(f"{sort.prefix}{i}_") for i in range(variables))
             for sort in system.sorts}
     literals = tuple(_literals(system, pool))
     if len(literals) > LITERALS_LIMIT:
         raise ValueError(f"{len(literals)} literals, and no more than {LITERALS_LIMIT} are tried")
-    small = _views(system, dict.fromkeys(system.sorts, 2), pool, literals)
+    small = _views(system, dict.fromkeys(system.sorts, variables), pool, literals)
     found = _clauses(small, literals, pool)
-    large = _views(system, dict.fromkeys(system.sorts, 3), pool, literals)
+    large = _views(system, dict.fromkeys(system.sorts, variables + 1), pool, literals)
     true = [c for c in found if not np.bitwise_and.reduce(large[list(c)]).any()]
     guesses = tuple(
         Claim(f"guess_{n}", _clause(c, literals), Method.INDUCTION, system.place, is_lemma=True)
         for n, c in enumerate(true)
     )
-    kept = _inductive(system, (*claims(system), *guesses), timeout_s)
+    every = (*claims(system), *guesses)
+    sieves = _sieves(system, every, timeout_s)
+    kept = _inductive(every, sieves)
     names = {claim.name for claim in kept}
     proved = all(claim.name in names for claim in claims(system))
-    needed = _needed(system, kept, timeout_s) if proved else frozenset()
+    needed = _needed(kept, sieves) if proved else frozenset()
     lemmas = tuple(c.formula for c in kept if c.is_lemma and c.name in needed)
     inductive = sum(claim.is_lemma for claim in kept)
     return Suggestion(lemmas, proved, len(literals), len(true), inductive)
@@ -200,22 +211,40 @@ def _clause(clause: Clause, literals: Sequence[Formula]) -> Formula:
     return chosen[0] if len(chosen) == 1 else Or(chosen)
 
 
-def _inductive(
+def _sieves(
     system: System, every: tuple[Claim, ...], timeout_s: float
-) -> tuple[Claim, ...]:
-    """The greatest set of the claims that is inductive."""
+) -> tuple["_Sieve", ...]:
+    """What each row has to say of the claims."""
     groups: dict[str, list[Obligation]] = {}
-    live = {claim.name for claim in every}
     for obligation in obligations(system, every):
         if obligation.row is not None:
             groups.setdefault(obligation.scope, []).append(obligation)
-    sieves = [_Sieve(system, group, timeout_s) for group in groups.values()]
+    return tuple(_Sieve(system, group, timeout_s) for group in groups.values())
+
+
+def _inductive(every: tuple[Claim, ...], sieves: Sequence["_Sieve"]) -> tuple[Claim, ...]:
+    """The greatest set of the claims that is inductive."""
+    live = {claim.name for claim in every}
     while True:
         before = len(live)
         for sieve in sieves:
             sieve.drop_from(live)
         if len(live) == before:
             return tuple(claim for claim in every if claim.name in live)
+
+
+def _needed(every: Sequence[Claim], sieves: Sequence["_Sieve"]) -> frozenset[str]:
+    """The names of the claims on which the properties rest, and those on which these rest."""
+    live = {claim.name for claim in every}
+    waiting = [claim.name for claim in every if not claim.is_lemma]
+    needed = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        for sieve in sieves:
+            fresh = sieve.rested_on(name, live) - needed
+            needed |= fresh
+            waiting += fresh
+    return frozenset(needed)
 
 
 class _Sieve:
@@ -247,17 +276,12 @@ class _Sieve:
             broken = self._solver.true([selector for _, selector in left])
             live -= {name for (name, _), hit in zip(left, broken, strict=True) if hit}
 
-
-def _needed(system: System, every: tuple[Claim, ...], timeout_s: float) -> frozenset[str]:
-    """The names of the claims on which the properties rest, and those on which these rest."""
-    found = obligations(system, every)
-    waiting = [claim.name for claim in every if not claim.is_lemma]
-    needed = set(waiting)
-    while waiting:
-        name = waiting.pop()
-        for obligation in found:
-            if obligation.claim.name == name:
-                fresh = rested_on(system, obligation, timeout_s) - needed
-                needed |= fresh
-                waiting += fresh
-    return frozenset(needed)
+    def rested_on(self, name: str, live: set[str]) -> frozenset[str]:
+        """The names of live claims that suffice for this one to survive the row."""
+        assumed = [s for claim, s in self._switches.items() if claim in live]
+        names = {switch: claim for claim, switch in self._switches.items()}
+        found: set[str] = set()
+        for selector in (s for claim, s in self._selectors if claim == name):
+            if self._solver.ask([selector, *assumed]) is Answer.UNSATISFIABLE:
+                found |= {names[number] for number in self._solver.core() if number in names}
+        return frozenset(found)
