@@ -1,12 +1,14 @@
 """How much of a plain copy's speed the engines keep: writes of 4 MiB to another process.
 
-    python -m tests.bench.bench_engine [ROUNDS]
+    python -m tests.bench.bench_engine [ROUNDS [ENGINE ...]]
 
 Each round (default: 15) times a plain copy and then the engine, over the same memory and as many
 bytes; the ratio is taken within the round, so that what else the machine does disturbs both.
 
     shared memory   against `numpy.copyto` in one process, source and target touched before
     tcp             against `sendall` and `recv_into` of the same sizes over a loopback socket
+    mooncake        against the same, where it is installed; it has no goal
+    nixl            against `numpy.copyto`, where it is installed; it has no goal
 
 `deep`: 16 writes in flight. `single`: the next write is posted when the last has its outcome.
 `leased`: single, and every write has a lease of its own, which the other process is asked for.
@@ -25,11 +27,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.engine.contract import Address, Lease, Result, SinkEngine, SourceEngine
+from pdproto.engine.contract import (
+    Address,
+    EngineError,
+    Lease,
+    Result,
+    SinkEngine,
+    SourceEngine,
+)
+from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
+from pdproto.engine.nixl import NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
+from pdproto.net.engines import require
 
 ROUNDS: Final = 15
 CHUNK_BYTES: Final = 4 << 20
@@ -39,7 +51,11 @@ GOAL: Final = 0.60
 ENGINES: Final[dict[str, tuple[Callable[..., SinkEngine], Callable[..., SourceEngine]]]] = {
     "shared memory": (SharedSink, SharedSource),
     "tcp": (TcpSink, TcpSource),
+    "mooncake": (MooncakeSink, MooncakeSource),
+    "nixl": (NixlSink, NixlSource),
 }
+GOALS: Final = {"shared memory": GOAL, "tcp": GOAL}
+OVER_SOCKETS: Final = ("tcp", "mooncake")
 
 Bytes = NDArray[np.uint8]
 
@@ -169,7 +185,7 @@ def seconds(step: Callable[[], None]) -> float:
 def measure(name: str, rounds: int) -> None:
     """Print a line for each way of writing."""
     buffers = [np.full(CHUNK_BYTES, number, np.uint8) for number in range(BUFFERS)]
-    plain, end = plain_socket() if name == "tcp" else plain_memory()
+    plain, end = plain_socket() if name in OVER_SOCKETS else plain_memory()
     writer = Writer(name)
     ways: dict[str, Callable[[], None]] = {
         "deep": lambda: writer.write(buffers, BUFFERS),
@@ -184,18 +200,24 @@ def measure(name: str, rounds: int) -> None:
                 times[way].append(pair)
     writer.close()
     end()
+    goal = f", goal {GOALS[name]:.2f}" if name in GOALS else ""
     for way, pairs in times.items():
         ratios = sorted(base / engine for base, engine in pairs)
         rate = [WRITES * CHUNK_BYTES / median(part) / 1e9 for part in zip(*pairs, strict=True)]
         print(  # noqa: T201 - this is a command
             f"{name:13}  {way:6}  plain {rate[0]:5.2f} GB/s  engine {rate[1]:5.2f} GB/s"
-            f"  ratio {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), goal {GOAL:.2f}"
+            f"  ratio {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}){goal}"
         )
 
 
 def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    for name in ENGINES:
+    for name in sys.argv[2:] or ENGINES:
+        try:
+            require(name)
+        except EngineError as error:
+            print(f"{name:13}  {error}")  # noqa: T201 - this is a command
+            continue
         measure(name, rounds)
     return 0
 
