@@ -193,6 +193,12 @@ class Cells:
                     yield effect.sent.symbol, tuple(one[v] for v in effect.sent.arguments)
 
 
+def sent_by(row: Row) -> Iterator[Symbol]:
+    """What a row sends, whatever its parameters."""
+    return (effect.sent.symbol if isinstance(effect, Each) else effect.symbol
+            for effect in row.send)
+
+
 def _written(table: Table) -> Mapping[Symbol, set[Value]]:
     """The values that the rows write, by variable."""
     written: dict[Symbol, set[Value]] = {}

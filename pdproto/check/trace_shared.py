@@ -9,13 +9,14 @@ trigger could still fire at the end of a trace.
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from pdproto.check.layout import value_name
-from pdproto.check.trace_cells import Cell, Cells, Environment
+from pdproto.check.trace_cells import Cell, Cells, Environment, sent_by
 from pdproto.check.trace_lines import Found, found
 from pdproto.check.trace_verdict import Nearest, Rejection, Verified
 from pdproto.check.words import formula_text
@@ -126,11 +127,12 @@ class Replay:
         self.passed = 0
         self._from_middle: Final = from_middle
         self._tables: Final = {table.machine.name: table for table in system.tables}
-        self._by_faults: Final = {u.symbol for tables in system.faults.values() for table in tables
-                                  for row in table.rows for u in table.updates(row) if u.value}
-        worlds = [*system.tables, *(table for tables in system.faults.values() for table in tables)]
-        self._by_world: Final = {(u.symbol, u.value) for table in worlds if table.machine.world
-                                 for row in table.rows for u in table.updates(row)}
+        worlds = [table for table in (*system.tables, *chain(*system.faults.values()))
+                  if table.machine.world]
+        rows = [(table, row) for table in worlds for row in table.rows]
+        self._by_world: Final = {
+            *((u.symbol, u.value) for table, row in rows for u in table.updates(row)),
+            *((symbol, True) for _, row in rows for symbol in sent_by(row))}
         self._senders: Final = set(self._traced(paths))
         self._sent: Final[set[Cell]] = set()
 
@@ -254,7 +256,8 @@ class Replay:
             sender = message.sender
             own = tuple(named[variable] for variable in sender.variables)
             name = sender.machine.name
-            if message not in self._by_faults and self._senders & {(name, own), (name, None)}:
+            traced = self._senders & {(name, own), (name, None)}
+            if traced and (message, True) not in self._by_world:
                 raise AwaitedError((message, key))
             self._believe(message, key)
         instance.cells.write(message, key, True)

@@ -285,7 +285,9 @@ class Shared:
             raise LocalProtocolError(f"{value!r} is no value of {symbol.signature}")
         if cells.floor is not None and value is not True:
             raise LocalProtocolError(f"{symbol}{key!r} is never taken back")
-        if self._witness is not None:
+        if self._witness is not None and isinstance(symbol, Message):
+            self._witness.heard(symbol, key)
+        elif self._witness is not None:
             self._witness.written(symbol, key, value)
         cells.write(key, value)
 

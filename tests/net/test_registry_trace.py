@@ -1,5 +1,6 @@
 """A registrar runs the rows of its table; both ends' traces, replayed together, say so."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,13 +12,18 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
 from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import Registrar
+from pdproto.net.registry_rooms import Limits
 from pdproto.net.registry_wire import Rank, Registration
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.store import Shared
-from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff import bootstrap
 from pdproto.spec.handoff import registry as tables
+from pdproto.spec.handoff.ends import Memory, memory
 from pdproto.spec.handoff.registry import SYSTEM
+from pdproto.spec.handoff.roles import Source
+from pdproto.spec.handoff.sink import POOL
 
 PATIENCE_S = 10.0
 
@@ -125,3 +131,45 @@ def test_only_what_the_world_does_befalls_a_machine() -> None:
     assert machine.fire("enroll") is None
     machine.befall(tables.OPERATOR, "start", p=rank, e=run)
     assert machine.fire("enroll") is not None
+
+
+def test_a_rank_that_dies_is_missed_though_nobody_says_so(traced: Traced) -> None:
+    limits = Limits(silent_s=0.3)
+    with RegistryServer(limits=limits, traces={SYSTEM.name: traced("registry")}) as server:
+        with registrar(traced, f"127.0.0.1:{server.port}", 0) as dying:
+            assert dying.recorded.wait(PATIENCE_S)
+            dying.stop(goodbye=False)
+        until(lambda: server.app.registry.present_ranks == 0)
+    traced.opened.close()
+    verified = verify(SYSTEM, sorted(traced.folder.glob("*.jsonl")))
+    assert verified.verdict is Verdict.HOLDS, verified
+    assert verified.assumed == {"source": 1}
+    assert verified.rows["expire"] == 1
+    assert "leave" not in verified.rows
+
+
+def test_what_another_machine_has_said_or_written_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    with path.open("wb") as target:
+        trace = SharedTrace("node", target)
+        machine = shared(tables.REGISTRY, (), {Source: range(2)}, trace=trace)
+        machine.set(bootstrap.unheard, (0, 5), value=True)
+        pool = shared(POOL, ("d",), trace=trace)
+        pool.set(memory, ("d", 7), Memory.ASKED)
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line for line in told if "heard" in line] == [
+        {"n": 2, "node": "node", "machine": "registry", "end": 1, "heard": "unheard", "of": [0, 5]}]
+    assert told[-1]["device"] == [["memory", ["d", 7], "asked"]]
+
+
+def test_a_full_disk_ends_the_trace_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    class Full:
+        def write(self, _: bytes, /) -> None:
+            raise OSError("no space left on device")
+
+    trace = SharedTrace("node", Full())
+    machine = shared(tables.SOURCE, (0, 5), trace=trace)
+    machine.befall(tables.OPERATOR, "start", p=0, e=5)
+    assert machine.fire("enroll") is not None
+    assert trace.ended == "no space left on device"
+    assert "no space left on device" in caplog.text
