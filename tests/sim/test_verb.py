@@ -76,6 +76,15 @@ def test_only_some_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 hand-overs, 2 of them to Success" in told
 
 
+@pytest.mark.slow
+def test_the_documented_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of docs/optimistic.md, made again."""
+    monkeypatch.setattr(study, "VARIED", {"arrival skew": (study.BASE,)})
+    *_, row = study.as_markdown(study.pairs(0, Random, study.REQUESTS)).splitlines()
+    document = Path(__file__).resolve().parents[2] / "docs" / "optimistic.md"
+    assert row in document.read_text().splitlines()
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study of two settings and few requests."""
