@@ -1,0 +1,255 @@
+"""The conformance kit: an engine of your own, held to the tables by what it shows.
+
+    from pdproto.testing import conformance
+
+    def test_our_engine():
+        conformance(OurAdapter)      # OurAdapter() stands for a fresh pair of ranks (adapter.py)
+
+Rooms are opened, published, sent, aborted; messages and writes arrive late, twice, in any order or
+never; processes die. After every call the engine's answer must be one that the tables allow
+(observer.py). A mistake is printed with the calls, and with the run of the tables up to there.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pdproto.check.result import Finding
+from pdproto.testing.adapter import GONE, WRITE, Adapter, Said, Side
+from pdproto.testing.judge import Judge, picture
+from pdproto.testing.machine import RUN
+from pdproto.testing.observer import CHUNKS, ROOMS, Observer, Past, moves
+
+OPENS: Final = {Side.PREFILL: "open_sender", Side.DECODE: "open_receiver"}
+ABORTS: Final = {Side.PREFILL: "abort_sender", Side.DECODE: "abort_receiver"}
+CRASHES: Final = {Side.PREFILL: "vanish", Side.DECODE: "vanish_sink"}
+T = TypeVar("T")
+
+PICK: Final = st.integers(0, 255)
+
+
+class NonConformanceError(AssertionError):
+    """The engine has answered as no state of the tables could. calls: what was asked of it, with
+    its answers. finding: a run of the tables to the call before.
+    """
+
+    def __init__(self, what: str, calls: tuple[str, ...], finding: Finding) -> None:
+        told = "\n".join(f"  {number:2}  {call}" for number, call in enumerate(calls, 1))
+        super().__init__(f"{what}, after\n{told}\n\nOne run of the tables up to there:"
+                         f"\n{picture(finding)}")
+        self.what: Final = what
+        self.calls: Final = calls
+        self.finding: Final = finding
+
+
+@dataclass(frozen=True, slots=True)
+class Conformed:
+    """What was asked of an engine that conforms."""
+
+    runs: int
+    calls: int
+
+
+class Kit:
+    """What all runs against one engine share."""
+
+    def __init__(self, make: Callable[[], Adapter]) -> None:
+        self.make: Final = make
+        self.observer: Final = Observer()
+        self.judge: Final = Judge(self.observer.ground)
+        self.runs = 0
+        self.calls = 0
+
+
+def conformance(make: Callable[[], Adapter], chosen: settings = RUN) -> Conformed:
+    """Hold an engine to the tables. make: a fresh pair of ranks. Raises NonConformanceError."""
+    kit = Kit(make)
+    run_state_machine_as_test(
+        type("EngineMachine", (EngineMachine,), {"kit": kit}), settings=chosen)
+    return Conformed(kit.runs, kit.calls)
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Whatever the tables have an answer to, asked of the engine."""
+
+    kit: Kit
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self.wire: list[Said] = []
+        self.open: set[tuple[Side, int]] = set()
+        self.published: set[int] = set()
+        self.handed = [0] * ROOMS
+        self.crashed: set[Side] = set()
+
+    @initialize()
+    def begin(self) -> None:
+        self.kit.observer.begin()
+        self.kit.runs += 1
+        self.engine = self.kit.make()
+
+    # What can be asked
+
+    def openable(self) -> list[tuple[Side, int]]:
+        return [(side, room) for side in Side for room in range(ROOMS)
+                if (side, room) not in self.open and side not in self.crashed
+                and self.kit.observer.answered(OPENS[side], room)]
+
+    def publishable(self) -> list[int]:
+        return [room for side, room in sorted(self.open)
+                if side is Side.DECODE and room not in self.published
+                and side not in self.crashed]
+
+    def sendable(self) -> list[int]:
+        return [room for room in range(ROOMS)
+                if self.handed[room] < CHUNKS and (Side.PREFILL, room) in self.open
+                and Side.PREFILL not in self.crashed
+                and self.kit.observer.answered("send", room, self.handed[room])]
+
+    def abortable(self) -> list[tuple[Side, int]]:
+        return [(side, room) for side, room in sorted(self.open)
+                if side not in self.crashed and self.kit.observer.answered(ABORTS[side], room)]
+
+    def deliverable(self) -> list[Said]:
+        """That a process is gone is told only of a room that decode has opened."""
+        return [
+            said for said in self.wire
+            if ((Side.DECODE, said.room) in self.open if said.kind == GONE
+                else self.kit.observer.answered(said.kind, said.room, said.chunk))
+        ]
+
+    # What is asked
+
+    @rule(steps=st.integers(1, 12))
+    def goes_on(self, steps: int) -> None:
+        """A hand-over as it should go, up to its bytes: else few runs would come so far."""
+        for _ in range(steps):
+            messages = [said for said in self.deliverable() if said.kind not in (WRITE, GONE)]
+            if messages:
+                self.deliver(messages[0], again=False)
+            elif self.sendable():
+                self.send(self.sendable()[0])
+            elif self.publishable():
+                self.publish(self.publishable()[0])
+            elif self.openable():
+                self.open_one(*self.openable()[-1])
+
+    @precondition(lambda self: self.openable())
+    @rule(pick=PICK)
+    def opens(self, pick: int) -> None:
+        self.open_one(*_of(self.openable(), pick))
+
+    def open_one(self, side: Side, room: int) -> None:
+        self.open.add((side, room))
+        self.kit.observer.happen(OPENS[side], room)
+        self.answer(f"open({side}, {room})", self.engine.open(side, room))
+
+    @precondition(lambda self: self.publishable())
+    @rule(pick=PICK)
+    def publishes(self, pick: int) -> None:
+        self.publish(_of(self.publishable(), pick))
+
+    def publish(self, room: int) -> None:
+        self.published.add(room)
+        self.kit.observer.publish(room)
+        self.answer(f"publish({room})", self.engine.publish(room))
+
+    @precondition(lambda self: self.sendable())
+    @rule(pick=PICK)
+    def sends(self, pick: int) -> None:
+        self.send(_of(self.sendable(), pick))
+
+    def send(self, room: int) -> None:
+        chunk = self.handed[room]
+        self.handed[room] += 1
+        self.kit.observer.happen("send", room, chunk)
+        last = chunk == CHUNKS - 1
+        self.answer(f"send({room}, {chunk}, last={last})", self.engine.send(room, chunk, last))
+
+    @precondition(lambda self: self.abortable())
+    @rule(pick=PICK)
+    def aborts(self, pick: int) -> None:
+        side, room = _of(self.abortable(), pick)
+        self.kit.observer.happen(ABORTS[side], room)
+        self.answer(f"abort({side}, {room})", self.engine.abort(side, room))
+
+    @precondition(lambda self: self.deliverable())
+    @rule(pick=PICK, again=st.booleans())
+    def delivers(self, pick: int, again: bool) -> None:
+        """again: a message may come once more. Bytes do not."""
+        self.deliver(_of(self.deliverable(), pick), again=again)
+
+    @precondition(lambda self: self.deliverable())
+    @rule()
+    def delivers_all(self) -> None:
+        """What is under way, the oldest first: so that runs come to an end, too."""
+        for said in self.deliverable():
+            if said in self.wire and said in self.deliverable():
+                self.deliver(said, again=False)
+
+    def deliver(self, said: Said, *, again: bool) -> None:
+        if said.kind == WRITE or not again:
+            self.wire.remove(said)
+        if said.kind == GONE:
+            self.kit.observer.hear_gone(said.room)
+        else:
+            self.kit.observer.happen(said.kind, said.room, said.chunk)
+        self.answer(f"deliver {said}", self.engine.deliver(said))
+
+    @precondition(lambda self: len(self.crashed) < len(Side) and len(self.told) > CRASH_AFTER)
+    @rule(pick=PICK)
+    def crashes(self, pick: int) -> None:
+        side = _of([side for side in Side if side not in self.crashed], pick)
+        self.crashed.add(side)
+        observer = self.kit.observer
+        for room in range(ROOMS):
+            if observer.answered(CRASHES[side], room):
+                observer.happen(CRASHES[side], room)
+                if side is Side.PREFILL:
+                    self.wire.append(Said(GONE, room))
+        self.answer(f"crash({side})", self.engine.crash(side))
+
+    # What it answers
+
+    def answer(self, call: str, said: Iterable[Said]) -> None:
+        """Hold what the engine says, and then what it polls, to the tables."""
+        kit, observer = self.kit, self.kit.observer
+        before = next(iter(observer.fits.values()))
+        heard = tuple(said)
+        kit.calls += 1
+        self.told.append(f"{call}: {', '.join(map(str, heard)) or 'nothing is said'}")
+        observer.say(heard)
+        if not observer.fits:
+            self.wrong("the tables do not allow that this is said, and no more", before)
+        for side, room in sorted(self.open):
+            if side in self.crashed:
+                continue
+            answer = self.engine.poll(side, room)
+            allowed = {observer.poll(state, side, room).name for state, _ in observer.fits}
+            observer.polled(side, room, answer)
+            if not observer.fits:
+                self.wrong(f"the poll of {side} for room {room} is {answer.name}, and the tables "
+                           f"allow {', '.join(sorted(allowed))}", before)
+        self.wire.extend(one for one in heard if one.kind == WRITE or one not in self.wire)
+
+    def wrong(self, what: str, before: Past | None) -> None:
+        finding = self.kit.judge.diverged(moves(before), what)
+        raise NonConformanceError(what, tuple(self.told), finding)
+
+
+CRASH_AFTER: Final = 6  # calls: a process that has done nothing leaves nothing
+
+
+def _of(things: list[T], pick: int) -> T:
+    return things[pick % len(things)]
