@@ -68,7 +68,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Description)
 
 
 class Transport(Protocol):
-    """A library, started. Any thread may call; only `begin` may wait, for a peer to be reached."""
+    """A library, started. Any thread may call; `meet` and `begin` may wait for a peer."""
 
     @property
     def engine(self) -> str: ...

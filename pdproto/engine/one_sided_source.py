@@ -95,13 +95,16 @@ class OneSidedSource(Source):
 
 @dataclass(slots=True, eq=False)
 class Move:
-    """A granted write. refused: nothing more of it is to begin. target: an address of the sink's.
+    """A granted write. description: what the library is to be told first, if it has not been.
 
-    segments: source, target and length of what has not begun. problem: why it has failed.
+    target: an address of the sink's. segments: source, target and length of what has not begun.
+    refused: nothing more of it is to begin. problem: why it has failed. wrong: what the sink has
+    said that the library does not take.
     """
 
     posted: Posted
     peer: str
+    description: Description | None
     target: int
     views: tuple[memoryview, ...] = field(repr=False)
     segments: Iterator[tuple[int, int, int]] = field(init=False, repr=False)
@@ -110,6 +113,7 @@ class Move:
     refused: bool = False
     copied: bool = False
     problem: str = ""
+    wrong: RemoteProtocolError | None = None
 
     def __post_init__(self) -> None:
         self.segments = self._cut()
@@ -157,11 +161,15 @@ class Mover:
         return self._moving
 
     def _run(self) -> None:
-        while self._take():
-            still = [move for move in self._moving if not self._step(move)]
-            if still and len(still) == len(self._moving):
-                sleep(PAUSE_SECONDS)
-            self._moving = still
+        try:
+            while self._take():
+                still = [move for move in self._moving if not self._step(move)]
+                if still and len(still) == len(self._moving):
+                    sleep(PAUSE_SECONDS)
+                self._moving = still
+        except Exception as error:
+            # A mistake of ours, or nothing that its documentation speaks of: it ends the engine.
+            self._source.loop.call(partial(_raise, error))
         self._source.movers.discard(self)
 
     def _take(self) -> bool:
@@ -177,6 +185,10 @@ class Mover:
     def _step(self, move: Move) -> bool:
         """Begin the next transfer of a write if the last has ended; whether the write is over."""
         try:
+            if move.description is not None:
+                # Later writes to the same piece rely on it, even if this one is empty or refused.
+                self._transport.meet(move.description)
+                move.description = None
             if move.handle is not None:
                 well = self._transport.ended(move.handle)
                 if well is None:
@@ -193,6 +205,8 @@ class Mover:
                 return False
         except EngineError as error:
             move.problem = str(error)
+        except RemoteProtocolError as error:
+            move.wrong = error
         for view in move.views[: move.enlisted]:
             self._source.delist(view)
         step = partial(self._line.moved, move)
@@ -203,6 +217,10 @@ class Mover:
         while move.enlisted < len(move.views):
             self._source.enlist(move.views[move.enlisted])
             move.enlisted += 1
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class OneSidedLine:
@@ -284,6 +302,9 @@ class OneSidedLine:
         posted = move.posted
         if self._over:
             return
+        if move.wrong is not None:
+            posted.begun = False
+            raise move.wrong
         if move.problem:
             self._fail(posted, move.problem)
         else:
@@ -310,26 +331,24 @@ class OneSidedLine:
         frame, length = self._granted, self._granted.length
         if self._at_end or len(self._inbox) < length:
             return False
-        self._granted = None
+        self._granted = description = None
         if length:
-            self._meet(frame.region, Description.decode(self._inbox[:length]))
+            transport = self._source.transport
+            description = Description.decode(self._inbox[:length])
             del self._inbox[:length]
-        self._grant(frame)
+            check_versions(transport.engine, ours=transport.version, theirs=description.version)
+            self._peers[frame.region] = description.peer
+        self._grant(frame, description)
         return True
 
-    def _meet(self, region: int, description: Description) -> None:
-        transport = self._source.transport
-        check_versions(transport.engine, ours=transport.version, theirs=description.version)
-        transport.meet(description)
-        self._peers[region] = description.peer
-
-    def _grant(self, frame: Frame) -> None:
+    def _grant(self, frame: Frame, description: Description | None) -> None:
         posted = self.open.get(frame.write)
         peer = self._peers.get(frame.region)
         if posted is None or posted.begun or peer is None:
             raise RemoteProtocolError(f"write {frame.write} is granted, and does not wait for that")
         posted.begun = True
-        move = Move(posted, peer, frame.offset + posted.offset, posted.views)
+        target = frame.offset + posted.offset
+        move = Move(posted, peer, description, target, posted.views)
         self._moves[frame.write] = move
         if self._mover is None:
             self._mover = Mover(self, self._source, self._endpoint)

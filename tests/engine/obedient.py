@@ -10,6 +10,7 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.one_sided import Description
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
+from pdproto.runtime.errors import RemoteProtocolError
 
 ENGINE: Final = "obedient"
 
@@ -29,7 +30,7 @@ class Obedient:
         self.rule: Callable[[Callable[[], None]], bool | None] | None = None
         self.enlisted: Final[list[tuple[int, int]]] = []  # all that was ever registered here
         self.transfers: Final[list[Transfer]] = []
-        self.expected = 0
+        self.expected = self.met = 0
         self.closed = False
         self.description: Description | None = None
 
@@ -49,7 +50,9 @@ class Obedient:
         self.expected += writes
 
     def meet(self, description: Description) -> None:
-        assert description.peer == "here"
+        self.met += 1
+        if description.peer != "here":
+            raise RemoteProtocolError(f"nobody is called {description.peer!r}")
 
     def begin(self, peer: str, source: int, target: int, length: int) -> "Transfer":
         for address in (source, target):

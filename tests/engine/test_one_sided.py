@@ -283,6 +283,37 @@ def test_a_sink_that_grants_nonsense_is_left(ends: Ends, answer: bytes) -> None:
     assert write(ends.source, lease.address, bytes(9)).result is Result.LANDED
 
 
+def test_an_empty_write_is_enough_to_meet_a_sink(ends: Ends) -> None:
+    lease = ends.lease(9)
+    assert write(ends.source, lease.address, b"").result is Result.LANDED
+    assert ends.library.met == 1
+    assert write(ends.source, lease.address, bytes(9)).result is Result.LANDED
+    assert ends.library.met == 1
+
+
+def test_a_sink_that_the_library_cannot_meet_is_left(ends: Ends) -> None:
+    ends.sink.library.description = Description("1.2.3", "elsewhere")
+    outcome = write(ends.source, ends.lease(9).address, bytes(9))
+    assert outcome.result is Result.REFUSED
+    assert "nobody is called 'elsewhere'" in outcome.reason
+    ends.sink.library.description = None
+    assert write(ends.source, ends.lease(9).address, bytes(9)).result is Result.LANDED
+
+
+def test_a_library_that_stumbles_ends_its_engine_loudly(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stumble(*_: object) -> None:
+        raise ZeroDivisionError("in the library")
+
+    monkeypatch.setattr(Obedient, "begin", stumble)
+    lease = ends.lease(9)
+    ends.source.post(lease.address, 0, [bytes(9)])
+    until(lambda: "has failed" in caplog.text, "the failure to be logged")
+    with pytest.raises(EngineError, match="in the library"):
+        ends.source.post(lease.address, 0, [bytes(9)])
+
+
 def test_a_source_that_has_copied_what_nobody_granted_is_dropped(ends: Ends) -> None:
     lease = ends.lease(9)
     host, _, port = lease.address.endpoint.rpartition(":")
