@@ -221,8 +221,8 @@ def _draw(
 
 def _failure(obligation: Obligation) -> str:
     if obligation.claim.part_of:
-        return "is not met: in this state every claim holds, and this does not"
-    return ("is not inductive: in this state every claim holds, and the row breaks this one")
+        return "is not met: in this state all holds that it rests on, and this does not"
+    return "is not inductive: in this state every claim holds, and the row breaks this one"
 
 
 def _reached(system: System, obligation: Obligation, arguments: argparse.Namespace) -> str:

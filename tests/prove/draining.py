@@ -59,9 +59,15 @@ def drains(name: str) -> None:
 
 
 def pends(name: str) -> None:
-    """Each of them is about something: without helpers a state of which all claims hold pends."""
+    """Each of them is about something: without helpers something pends in some state."""
     one = subject(name)
     bare = [replace(ranking, helpers=()) for ranking in one.rankings]
     assert unhelped(name, one.system, *bare) == {
         ranking.leads_to: Status.FAILED for ranking in one.rankings
     }
+
+
+def ranking(name: str, leads_to: str) -> Ranking:
+    """The ranking of one property."""
+    (found_one,) = (r for r in subject(name).rankings if r.leads_to == leads_to)
+    return found_one

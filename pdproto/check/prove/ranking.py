@@ -37,12 +37,13 @@ to remains the explorer's (pdproto/check/liveness.py), which is exact at the siz
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from pdproto.check.prove.herbrand import has_exists
 from pdproto.check.prove.obligations import MARK, Claim, Method, Obligation, Sequent, rows
 from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
-from pdproto.check.prove.scoping import exists_within, forall_within
+from pdproto.check.prove.scoping import conjuncts, exists_within, forall_within
 from pdproto.check.prove.settling import settling, unmoved, written
 from pdproto.spec.language.formula import (
     And,
@@ -104,6 +105,10 @@ class _Rankings:
     ) -> None:
         self.system: Final = system
         self.assumed: Final = tuple(claim for claim in every if claim.inductive)
+        # What pends is about many elements: a claim with an `exists` is a fact where it is used.
+        self.universal: Final = tuple(
+            claim for claim in self.assumed if not has_exists(normal(claim.formula))
+        )
         self.ratchets: Final = ratchets
         self.settled: Final = settling(system)
         self.protocol: Final = tuple((t, row) for t in system.tables for row in t.rows)
@@ -172,7 +177,7 @@ class _Rankings:
         closed = [_closed(fact, named) for fact in facts]
         for helper in helpers:
             _check_named(ranking, helper.row.name, helper.at, named)
-        unhelpful = [_unhelpful(helper, variables) for helper in helpers]
+        unhelpful = _unhelpful([_able(helper, variables) for helper in helpers])
         names = ", ".join(dict.fromkeys(helper.row.name for helper in helpers)) or "nothing"
         told = any_of(claim.goal, *(helper.formula for helper in helpers))
         step = self._claim(ranking, "helped", told, f"{names} can fire")
@@ -197,7 +202,8 @@ class _Rankings:
         """About no row of the system: one that does nothing, whose parameters are what pends."""
         anybody = Table(Machine("anybody"), place=ranking.place)
         row = Row(f"{ranking.leads_to} {what}", choose=variables, when=when, place=ranking.place)
-        return self._on(claim, anybody, row, facts)
+        found = self._on(claim, anybody, row, facts)
+        return replace(found, sequent=replace(found.sequent, assumed=self.universal))
 
     def _counts(self, ranking: Ranking, helper: Helper) -> Obligation:
         step = self._claim(ranking, f"{helper.row.name} counts", helper.formula)
@@ -313,8 +319,8 @@ def _check_named(
             raise SpecError(ranking.place, f"{what} at {element!r}: no such witness")
 
 
-def _unhelpful(helper: Helper, own: Sequence[Sort]) -> Formula:
-    """The helper cannot fire, for the elements that it is bound to and any others.
+def _able(helper: Helper, own: Sequence[Sort]) -> tuple[Formula, ...]:
+    """The helper can fire, for the elements that it is bound to and some others: a conjunction.
 
     own: the property's variables, to which parameters of the same name are bound.
     """
@@ -323,4 +329,18 @@ def _unhelpful(helper: Helper, own: Sequence[Sort]) -> Formula:
     free = tuple(marked(v, HELP_MARK) for v in parameters if v not in bound)
     names = {marked(v, HELP_MARK): element for v, element in bound.items()}
     condition = normal(renamed(apart(helper.formula, HELP_MARK), names))
-    return negated(exists_within(free, condition))
+    return tuple(conjuncts(exists_within(free, condition)))
+
+
+def _unhelpful(able: Sequence[tuple[Formula, ...]]) -> Iterator[Formula]:
+    """No helper can fire.
+
+    What stands under a `forall` in the guards of several is denied once, and so needs one element
+    for which it fails instead of one for each.
+    """
+    shared: dict[Formula, list[tuple[Formula, ...]]] = {}
+    for parts in able:
+        first = next((part for part in parts if isinstance(part, Forall)), And(()))
+        shared.setdefault(first, []).append(tuple(part for part in parts if part != first))
+    for common, rest in shared.items():
+        yield any_of(negated(common), all_of(*(negated(And(parts)) for parts in rest)))

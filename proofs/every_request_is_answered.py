@@ -1,0 +1,41 @@
+"""Claim: every request of a group of ranks comes to its one answer, a request that failed on one
+rank is removed on every rank, no queue keeps an orphan, every slot comes back, and the entry may
+forget, however many ranks, requests, slots and decisions, whatever is lost and whichever rank dies
+(L1, M4_2, L3 and L4 of the agreement).
+
+Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
+spec/lemmas/agreement_ranking.py, with the lemmas that only this needs. It rests on the safety
+claims of ranks_decide_alike.py too.
+Bound: none, on any sort. Assumes: every timer fires that stays enabled, and so does every row that
+is fair; messages that are there are received; faults, losses among them, happen finitely often;
+finitely many requests, and always a number for the next decision.
+Not covered: delivery that takes the message off the network, and what follows without any timer
+(L2); these are explored.
+Vacuity: in some state in which all claims hold each property pends. Mutants: tables without a
+time-out, without a repeat, and without the answer of a group that ends.
+"""
+
+import pytest
+
+from pdproto.check.prove.judgement import Status
+from pdproto.spec.handoff.agreement import SYSTEM as GROUP
+from pdproto.spec.language import DropRow, edited
+from tests.prove import draining
+
+SYSTEM = "agreement"
+
+
+@pytest.mark.slow
+def test_it_holds_for_all_sizes() -> None:
+    draining.drains(SYSTEM)
+
+
+def test_it_is_about_something() -> None:
+    draining.pends(SYSTEM)
+
+
+@pytest.mark.parametrize("row", ["cut_off", "vote_dead_again", "answer_lost"])
+def test_a_defect_is_noticed(row: str) -> None:
+    broken = edited(GROUP, f"without-{row}", DropRow(row))
+    answered = draining.ranking(SYSTEM, "L1_every_request_is_answered")
+    assert draining.unhelped(SYSTEM, broken, answered) == {answered.leads_to: Status.FAILED}
