@@ -17,20 +17,20 @@ are obligations like any other, for any number of everything:
 holds at every size under the fairness of its helpers.
 
 *Why.* Take a fair run in which the premise holds at some time and the goal never follows. By `owed`
-it pends from then on. Faults happen finitely often; look at what comes after the last.
-There each symbol goes forward at most as often as its edges are long, at each of finitely many
-cells, and by `kept` each ratchet clicks at most once for each choice of finitely many elements: the
-rank rises finitely often. Look at what comes after the last time. By `helped` some helper can fire
-there, by `lasts` it can from then on, so by fairness it fires, and by `counts` the rank rises once
-more, which it does not. So there is no such run.
+it pends from then on. Faults happen finitely often; look at what comes after the last. There each
+symbol goes forward at most as often as its edges are long, at each of finitely many cells, and by
+`kept` each ratchet clicks at most once for each choice of finitely many elements: the rank rises
+finitely often. Look at what comes after the last time. By `helped` some helper can fire there, by
+`lasts` it can from then on, so by fairness it fires, and by `counts` the rank rises once more,
+which it does not. So there is no such run.
 
 *Assumed beside that*, as of every liveness property here: each sort is finite and has an element,
 so finitely many hand-overs arrive; faults, losses among them, happen finitely often; delivery
 leaves a message on the network (`Fairness.CONSUMED` is the explorer's). A fault may lower the rank:
 what a crash begins is another incarnation, attempt or life, an element of its own. A helper is fair
 under each of the property's other assumptions, so that nothing claimed without the safety nets
-rests on one. A resource that many wait for is no helper where each may wait in vain; who waits for
-it must have another one (here: a time-out).
+rests on one. The rank counts everybody's progress, so that whoever waits for a resource may be
+helped by the one that has it; who comes first is open, since finitely many come at all.
 
 A system that goes round for ever while all is well has no ranking of this kind, and what it leads
 to remains the explorer's (pdproto/check/liveness.py), which is exact at the sizes given.
@@ -173,7 +173,8 @@ class _Rankings:
             fact = first_of(witness, named)
             named += [v for v in free_variables(witness.claim) if v not in named]
             first.append(fact)
-        facts = [*ranking.assumed.values(), *self._used(ranking, named)]
+        granted = (apart(formula, MARK) for formula in ranking.assumed.values())
+        facts = [*granted, *self._used(ranking, named)]
         closed = [_closed(fact, named) for fact in facts]
         for helper in helpers:
             _check_named(ranking, helper.row.name, helper.at, named)
