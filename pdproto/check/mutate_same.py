@@ -8,6 +8,8 @@ one of the two is not enabled, another row that does the same may stand in for i
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, product
+from typing import Final
 
 from pdproto.check.explore import Limits, Reductions, explore
 from pdproto.check.grounding import Ground, simplified
@@ -20,6 +22,8 @@ from pdproto.check.result import Kind
 from pdproto.check.rigid import interpretations
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
+
+WAYS_MAX: Final = 64  # in which rows that do the same can all fail to be enabled
 
 
 def same_graph(
@@ -99,13 +103,19 @@ def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Ite
 
 
 def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
-    """Where rows of the other system do the same, as far as cubes tell."""
-    return tuple(
+    """Where rows of the other system do the same; of many that are no cubes only some."""
+    same = [
         row.action.guard
         for row in ground.rows
         if (row.action.clear, row.action.assign) == (action.clear, action.assign)
-        and not row.action.guard.clauses
-    )
+    ]
+    chosen, ways = [], 1
+    for guard in sorted(same, key=lambda guard: len(guard.clauses)):
+        ways *= 1 + len(guard.clauses)
+        if ways > WAYS_MAX:
+            break
+        chosen.append(guard)
+    return tuple(chosen)
 
 
 def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], Action]:
@@ -125,15 +135,15 @@ def _alone(
 ) -> Iterator[Guard]:
     """Where `one` is enabled and changes something, and neither `two` nor a twin is enabled."""
     able = _clauses(one.guard)
-    able += [clause for twin in twins for clause in next(_refusals(twin, fields))]
     able.append(tuple(
         literal
         for field, values in fields
         if one.clear & field.mask
         for literal in _others(field, values, one.assign & field.mask)
     ))
-    for unable in [[]] if two is None else _refusals(two.guard, fields):
-        guard = simplified([*able, *unable])
+    others = twins if two is None else (*twins, two.guard)
+    for refused in product(*(_refusals(other, fields) for other in others)):
+        guard = simplified([*able, *chain.from_iterable(refused)])
         if guard is not None:
             yield guard
 
