@@ -186,6 +186,10 @@ class PrefillNode(Node):
         self.metrics.add("lost_peers")
         for life in self._memory.end(peer.incarnation):
             self._forget_early(life)
+        if peer.ended:  # silence is no proof: the sink may live, and lease the memory anew
+            self.on_ended(peer)
+
+    def on_ended(self, peer: Peer) -> None:
         self._cannot_land(peer.name, peer.incarnation, NEVER)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
@@ -260,7 +264,7 @@ class PrefillNode(Node):
         self._given_up.setdefault((life, name), []).append(number)
         self.take(endpoint, endpoint.automaton.completion("error", (sink, chunk)))
         peer = self.peers.get(name)
-        if peer is None or peer.lost:
+        if peer is not None and peer.ended:
             self._cannot_land(name, life.incarnation, NEVER)
 
     def _end_write(self, number: int, value: Write) -> None:

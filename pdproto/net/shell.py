@@ -45,7 +45,8 @@ NAMES_MAX: Final = 1_024  # of senders whose malformed batches are counted one b
 @dataclass(slots=True, eq=False)
 class Peer:
     """Another node, as this one knows it. incarnation: 0 until it has spoken. broken: until when
-    its connection may come back, if it has ended.
+    its connection may come back, if it has ended. ended: that the process is no more is known, not
+    only supposed: it has said so, or its successor has spoken.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Peer:
     incarnation: int = 0
     broken: float | None = None
     lost: bool = False
+    ended: bool = False
 
 
 class Shell:
@@ -139,6 +141,9 @@ class Shell:
 
     def on_lost(self, peer: Peer, _why: str) -> None:
         raise NotImplementedError
+
+    def on_ended(self, peer: Peer) -> None:
+        """That a lost peer is no more is known now: its successor has spoken."""
 
     def on_returned(self, peer: Peer) -> None:
         """Its connection had ended, and is there again: what was under way then may be lost."""
@@ -278,12 +283,17 @@ class Shell:
         if peer is None:
             peer = self._greeted(batch)
         if not peer.lost and peer.incarnation not in (0, batch.incarnation):
+            peer.ended = True
             self._lose(peer, "it has restarted")
         if peer.lost:
+            if not peer.ended and peer.incarnation not in (0, batch.incarnation):
+                peer.ended = True
+                self.on_ended(peer)
             peer = self.connect(peer.name, _endpoint(batch) or peer.endpoint)
         peer.incarnation, peer.heard = batch.incarnation, now
         self.on_batch(peer, batch)
         if batch.gone is not None:
+            peer.ended = True
             self._lose(peer, batch.gone or "it has ended", level=logging.INFO)
 
     def _greeted(self, batch: Batch) -> Peer:
