@@ -1,0 +1,123 @@
+"""Frames for the fuzzers: random, mutated and made by the grammar, each from a number.
+
+The frame of a number is always the same, so a failure names all that it takes to see it again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+import msgspec
+
+from pdproto.runtime import wire
+from pdproto.runtime.wire import (
+    Abort,
+    AbortAck,
+    AnyFrame,
+    Broke,
+    Closed,
+    Done,
+    Drained,
+    Drop,
+    Failed,
+    Introduce,
+    Life,
+    Publish,
+    Ready,
+    Request,
+)
+
+STRANGER: Final = "stranger"
+HERE: Final = "tcp://127.0.0.1:1"  # where nobody listens
+U63_MAX: Final = (1 << 63) - 1
+EDGES: Final[Sequence[Any]] = (
+    0, 1, -1, U63_MAX, U63_MAX + 1, 1 << 64, 0.5, float("inf"), None, True, "", "\0", "d0",
+    STRANGER, "x" * wire.NAME_MAX, "x" * (wire.NAME_MAX + 1), b"", b"\xff" * 32, [], [[]], {},
+    {"a": 1}, [0] * 17, msgspec.msgpack.Ext(5, b"ext"),
+)  # fmt: skip
+
+
+def chance(number: int) -> random.Random:
+    """The same chances for the same number."""
+    return random.Random(number)  # noqa: S311 - nothing secret
+
+
+def frame_of(some: random.Random, incarnation: int = 99) -> AnyFrame:
+    """A frame that is well-formed."""
+    life = Life(some.randrange(4), some.choice((incarnation, incarnation, 1)), some.randrange(4))
+    makers: Sequence[Callable[[], AnyFrame]] = (
+        lambda: Introduce(life, (STRANGER,), HERE),
+        lambda: Publish(life, some.randbytes(8), some.randrange(4), (STRANGER, "d1"), HERE),
+        lambda: Abort(life, "why not", HERE),
+        lambda: Done(life, (1, 2), some.randbytes(16)),
+        lambda: Failed(life, "it failed"),
+        lambda: AbortAck(life),
+        lambda: Drained(life),
+        lambda: Request(life, some.randbytes(8)),
+        lambda: Ready(life),
+        lambda: Broke(life, "broken"),
+        lambda: Closed(life),
+        lambda: Drop(life, some.randrange(9), "dropped"),
+    )
+    return some.choice(makers)()
+
+
+def batch_of(some: random.Random) -> bytes:
+    frames = [frame_of(some) for _ in range(some.randrange(4))]
+    return wire.encode(some.choice((STRANGER, "p0", "d0")), 99, some.randrange(3), frames)
+
+
+def _random(some: random.Random) -> bytes:
+    return some.randbytes(some.choice((0, 1, 2, 8, 64, 4_096)))
+
+
+def _mutated(some: random.Random) -> bytes:
+    """A batch with a few bytes changed, left out, put in, or said twice."""
+    data = bytearray(batch_of(some))
+    for _ in range(some.randint(1, 4)):
+        at = some.randrange(len(data) + 1)
+        match some.randrange(5):
+            case 0 if data:
+                data[at % len(data)] = some.randrange(256)
+            case 1:
+                del data[at:at + some.randint(1, 4)]
+            case 2:
+                data[at:at] = some.randbytes(some.randint(1, 4))
+            case 3:
+                data[at:at] = data[at:at + 16]
+            case _:
+                del data[at:]
+    return bytes(data)
+
+
+def _grammatical(some: random.Random) -> bytes:
+    """A batch in its outline, in which some parts are what they should not be."""
+    tree = msgspec.msgpack.decode(batch_of(some))
+    for _ in range(some.randint(1, 3)):
+        parent = tree
+        while True:
+            at = some.randrange(len(parent)) if parent else 0
+            inner = parent[at] if parent else None
+            if not isinstance(inner, list) or not inner or some.random() < 0.3:
+                break
+            parent = inner
+        match some.randrange(4):
+            case 0 if parent:
+                parent[at] = deepcopy(some.choice(EDGES))
+            case 1 if parent:
+                del parent[at]
+            case 2:
+                parent.insert(at, deepcopy(some.choice(EDGES)))
+            case _:
+                parent.append(deepcopy(some.choice(EDGES)))
+    try:
+        return msgspec.msgpack.encode(tree)
+    except (OverflowError, TypeError):  # what no msgpack can hold
+        return b"\xc1"
+
+
+def frame(number: int) -> bytes:
+    """The frame of a number."""
+    some = chance(number)
+    return some.choice((_random, _mutated, _grammatical))(some)

@@ -1,0 +1,133 @@
+"""Wire fuzzing: any bytes are a batch or a RemoteProtocolError, for the decoder and a live node.
+
+A few thousand frames by default. With a million:
+
+    HYPOTHESIS_PROFILE=nightly python -m pytest tests/fuzz
+
+A frame is named by its number (frames.py), which is all that it takes to see a failure again.
+"""
+
+import logging
+from typing import Final
+
+import msgspec
+import psutil
+import pytest
+
+from pdproto.net.node import Node
+from pdproto.net.receiver import Receiver
+from pdproto.net.sender import Sender
+from pdproto.runtime import wire
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.spec.handoff.poll import KVPoll
+from tests.fuzz.frames import HERE, STRANGER, chance, frame, frame_of
+from tests.net.planes import Cluster, cluster, polls, published, until
+from tests.net.test_faults import foreigner
+from tests.property.profiles import NIGHTLY
+
+DECODED: Final = 1_000_000 if NIGHTLY else 6_000
+SENT: Final = 500_000 if NIGHTLY else 3_000  # to each kind of node
+SAID: Final = 50_000 if NIGHTLY else 500
+GROWTH_MAX: Final = 24 << 20  # bytes; the frames of a nightly run are some 700 MB
+
+
+def resident() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def outcome(data: bytes) -> wire.Batch | None:
+    """The batch; None for a RemoteProtocolError. Anything else fails the test."""
+    try:
+        return wire.decode(data)
+    except RemoteProtocolError:
+        return None
+
+
+def test_any_bytes_are_a_batch_or_an_error() -> None:
+    good = 0
+    before = resident()
+    for number in range(DECODED):
+        data = frame(number)
+        batch = outcome(data)
+        if batch is not None:
+            good += 1
+            again = msgspec.msgpack.encode(batch)
+            assert outcome(again) == batch, number
+        if number == DECODED // 10:
+            before = resident()
+    assert resident() - before < GROWTH_MAX
+    assert DECODED // 100 < good < DECODED, "some are batches, and most are not"
+
+
+def would_be_heard(data: bytes) -> bool:
+    """Whether a node takes the bytes as what the stranger has to say: it says where it can be
+    answered, or a farewell, which is nothing from somebody unknown.
+    """
+    batch = outcome(data)
+    return batch is not None and batch.node == STRANGER and (
+        batch.gone is not None or any(hasattr(said, "endpoint") for said in batch.frames))
+
+
+def told(node: Node) -> tuple[object, ...]:
+    """All that foreign bytes must not change."""
+    lives = tuple((life, endpoint.state) for life, endpoint in node.lives.items())
+    return lives, tuple(node.peers), node.turn_errors, node.mistakes
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Every frame is dropped and counted, and a hand-over that is under way goes on."""
+    caplog.set_level(logging.CRITICAL, "pdproto.net")
+    with cluster() as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        node: Node = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
+        before, memory, sent = told(node), resident(), 0
+        with foreigner(node.endpoint) as stranger:
+            for number in range(SENT):
+                data = frame(number)
+                if would_be_heard(data):
+                    continue
+                stranger.say(data)
+                sent += 1
+                if number == SENT // 10:
+                    memory = resident()
+            until(lambda: node.malformed.get(STRANGER) == sent, f"{sent} frames to be dropped")
+        assert resident() - memory < GROWTH_MAX
+        assert told(node) == before
+        assert node.malformed == {STRANGER: sent}
+        _ends_well(nodes, sender, receiver)
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_peer_that_says_anything_harms_nobody_else(
+    side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its frames are well-formed, and about any lives in any order: its own, and others'."""
+    caplog.set_level(logging.CRITICAL, "pdproto.net")
+    with cluster() as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        node: Node = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
+        state = node.lives[receiver.life].state
+        with foreigner(node.endpoint) as stranger:
+            hello = wire.Introduce(wire.Life(0, 99, 0), (STRANGER,), HERE)
+            for number in range(SAID):
+                some = chance(number)
+                stranger.batch(hello, *(frame_of(some) for _ in range(some.randrange(4))))
+            stranger.say(b"the end")
+            until(lambda: node.malformed.get(STRANGER) == 1)
+        assert node.lives[receiver.life].state == state
+        assert node.turn_errors == 0
+        assert len(node.lives) <= 1 + 4 * 4, "its lives are as many as it has named"
+        _ends_well(nodes, sender, receiver, settled=side == "decode")
+
+
+def _ends_well(
+    nodes: Cluster, sender: Sender, receiver: Receiver, *, settled: bool = True
+) -> None:
+    sender.send([1, 2, 3])
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+    receiver.close()
+    if settled:
+        nodes.settled()
