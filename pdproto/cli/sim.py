@@ -102,7 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
     if STANDARD_OUTPUT not in (arguments.json, arguments.html):
         _show(outcomes, result, command)
     if arguments.json is not None:
-        write(json.dumps([as_json(outcome) for outcome in outcomes], indent=2), arguments.json)
+        answers = [as_json(outcome) for outcome in outcomes]
+        if failed:
+            answers[-1]["replay"] = command
+        write(json.dumps(answers, indent=2), arguments.json)
     if arguments.html is not None and result is not None:
         page = import_module("pdproto.check.report.html").render(result)
         write(str(page), arguments.html)

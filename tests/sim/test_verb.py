@@ -39,9 +39,12 @@ def test_all_is_well(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 def test_a_failure_is_made_small_drawn_and_replayed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    page = tmp_path / "failure.html"
-    status, told = run(capsys, *FAILING, "--html", page)
+    page, answers = tmp_path / "failure.html", tmp_path / "failure.json"
+    status, told = run(capsys, *FAILING, "--html", page, "--json", answers)
     assert status == 1
+    (answer,) = json.loads(answers.read_text())
+    assert answer["violation"]["name"] == "S1_no_write_into_anothers_memory"
+    assert f"replay: {answer['replay']} " in told
     assert told.startswith("VIOLATED 1 runs")
     assert "S1_no_write_into_anothers_memory violated for room=" in told
     assert "abort_receive(" in told, "the picture lacks the row that does it"
