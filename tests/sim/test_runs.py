@@ -16,8 +16,8 @@ from pdproto.sim.outcome import Outcome
 from pdproto.sim.plan import Kind, Shape, planned
 from tests.sim.runs import ran, traced, without
 
-# Of all traces of the run below. It changes with the tables, the wire, the trace and the nodes: look
-# at what has changed, and then take what the test says.
+# Of all traces of the run below. It changes with the tables, the wire, the trace and the nodes:
+# look at what has changed, and then take what the test says.
 PINNED = "a55606b6186c7300cde76b75b6de2ac3c8320ff49bb51c33a0a36f2b79ae2083"
 PINNED_FAULTS = (Kind.LOSS, Kind.CRASH, Kind.ABORT, Kind.HANG)
 SAY_DIGEST = """
