@@ -39,9 +39,10 @@ def handoff(*options: str) -> dict[str, Any]:
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--json", "-", *options],
         capture_output=True, text=True, timeout=240, check=False,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout, done.stderr[-2000:]
     numbers: dict[str, Any] = json.loads(done.stdout)
     assert numbers["complaints"] == []
+    assert done.returncode == 0
     return numbers
 
 
