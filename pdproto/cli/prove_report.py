@@ -53,7 +53,9 @@ def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
     rankings = {ranking.leads_to: ranking for ranking in one.rankings}
     parts = _parts(proof)
     base = [o for o in proof.obligations if o.claim.part_of in ("", RATCHETS)]
-    asked_for_all = {claim.name for claim in one.claims} <= {o.claim.name for o in base}
+    # Of an inductive claim at least the start is to be shown.
+    inductive = {claim.name for claim in one.claims if claim.inductive}
+    asked_for_all = inductive <= {o.claim.name for o in base}
     for claim in one.system.properties:
         if not isinstance(claim, LeadsTo):
             continue

@@ -10,6 +10,7 @@ from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.cli.main import main
 from pdproto.cli.prove import subject
+from pdproto.cli.prove_report import promises
 from pdproto.spec.handoff.ends import Claim, can_fence, claim, d, feeds, h, p
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import SINK, UNANSWERED
@@ -133,3 +134,15 @@ def test_the_command_line_tells_what_is_assured(capsys: pytest.CaptureFixture[st
     assert "proved    ratchets: nothing takes them back, for all sizes" in told
     assert "S1_one_life_a_chunk" not in told
     assert "L1_a_source_ends" not in told
+
+
+def test_what_has_no_ranking_is_called_explored(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "lock-server", "--no-cache", "--quiet"]) == 0
+    assert "explored  the_lock_comes_back: it has no ranking" in capsys.readouterr().out
+    one = subject("agreement")
+    nothing = replace(one, rankings=())
+    shown = draining.proof(one.system, [
+        o for o in nothing.obligations() if o.claim.inductive and o.row is None
+    ])
+    assert {p.property for p in promises(nothing, shown) if p.status == "explored"} >= {
+        "L2_a_failure_is_decided", "L3_no_orphan"}
