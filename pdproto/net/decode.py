@@ -157,11 +157,14 @@ class DecodeNode(Node):
         pass unnoticed, and its successor's DRAINED would be taken for the end of its writes.
         """
         for name in receiver.endpoint.peers:
-            peer = self.peers.get(name)
-            if peer is None or not peer.incarnation:
+            if not self._has_spoken(name):
                 self._unmet.setdefault(name, []).append(receiver)
                 return
         self._wanting.append(receiver)
+
+    def _has_spoken(self, source: str) -> bool:
+        peer = self.peers.get(source)
+        return peer is not None and bool(peer.incarnation)
 
     def give_up(self, receiver: Receiver, reason: str) -> None:
         receiver.blame = reason
@@ -277,7 +280,9 @@ class DecodeNode(Node):
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         if name != "heartbeat":
-            endpoint.owner.blame = self.blame(name)
+            silent = [peer for peer in endpoint.peers if not self._has_spoken(peer)]
+            of = f"; nothing was heard of {', '.join(silent)}" if silent else ""
+            endpoint.owner.blame = self.blame(name) + of
 
     # In the loop: what the steps ask for
 

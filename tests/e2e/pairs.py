@@ -42,14 +42,17 @@ def layers() -> list[NDArray[np.uint8]]:
 class Ends:
     """Prefill nodes p0, p1, ... and a decode node d. pools: of each source at either end."""
 
-    def __init__(self, sources: int, waits: Mapping[str, float]) -> None:
+    def __init__(
+        self, sources: int, waits: Mapping[str, float], of_sources: Mapping[str, float]
+    ) -> None:
         names = [f"p{number}" for number in range(sources)]
         self.told = {name: io.BytesIO() for name in (*names, "d")}
         self.pools = {name: (layers(), layers()) for name in names}
         chosen = NEVER | dict(waits)
         self.prefills = [
-            PrefillNode(name, SourcePages(self.pools[name][0], open_source("shm")), waits=chosen,
-                        trace=Trace(name, self.told[name])) for name in names]
+            PrefillNode(name, SourcePages(self.pools[name][0], open_source("shm")),
+                        waits=chosen | dict(of_sources), trace=Trace(name, self.told[name]))
+            for name in names]
         self.decode = DecodeNode(
             "d", SinkPages({name: self.pools[name][1] for name in names}, open_sink("shm")),
             waits=chosen, trace=Trace("d", self.told["d"]))
@@ -99,8 +102,13 @@ class Ends:
 
 
 @contextmanager
-def ends(sources: int = 1, waits: Mapping[str, float] | None = None) -> Iterator[Ends]:
-    nodes = Ends(sources, waits or {})
+def ends(
+    sources: int = 1,
+    waits: Mapping[str, float] | None = None,
+    of_sources: Mapping[str, float] | None = None,
+) -> Iterator[Ends]:
+    """waits: of all nodes. of_sources: of the prefill nodes, where they differ."""
+    nodes = Ends(sources, waits or {}, of_sources or {})
     try:
         yield nodes
         nodes.settled()

@@ -1,0 +1,48 @@
+"""A bootstrap that fails, between real nodes and pages (MISSION rows M1.1, M1.2 and M1.3)."""
+
+import socket
+
+from pdproto.net.decode import DecodeNode
+from pdproto.net.engines import open_source
+from pdproto.net.link import Link
+from pdproto.net.pages import SourcePages
+from pdproto.net.prefill import PrefillNode
+from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.pairs import NEVER, ends, layers, until
+
+NOT_LONG = {"bootstrap_timeout": 0.5}
+LONG = {"bootstrap_timeout": 60.0}
+
+
+def free_endpoint() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def reached(decode: DecodeNode, name: str) -> bool:
+    return name not in decode.lost_peers()
+
+
+def test_m1_1_m1_2_what_failed_stays_failed_when_the_rank_comes_up_after_all() -> None:
+    """One of two ranks cannot be reached. Later it can; only another hand-over has use of that."""
+    with ends(waits=NOT_LONG, of_sources=LONG) as nodes:
+        where = free_endpoint()
+        both = {"p0": nodes.prefills[0].endpoint, "p1": where}
+        (sender,) = nodes.senders(1)
+        receiver = nodes.decode.open(1, both)
+        receiver.publish(range(4))
+        until(lambda: receiver.poll() is KVPoll.FAILED)
+        assert "nothing was heard of p1" in (receiver.failure or "")
+        until(lambda: sender.poll() is KVPoll.FAILED)  # M1.3: one that is missing fails the whole
+        assert (sender.failure or "").startswith("d: ")
+
+        late = PrefillNode("p1", SourcePages(layers(), open_source("shm")), waits=NEVER | LONG,
+                           link=Link(bind=where))
+        nodes.prefills.append(late)
+        early_bird = late.open(1)
+        again = nodes.decode.open(1, both)  # another life of the room
+        until(lambda: early_bird.poll() is not KVPoll.BOOTSTRAPPING or reached(nodes.decode, "p1"))
+        assert (receiver.poll(), sender.poll()) == (KVPoll.FAILED, KVPoll.FAILED)
+        again.abort("enough")
+        until(lambda: again.poll() is KVPoll.FAILED and early_bird.poll() is KVPoll.FAILED)
+        assert (receiver.poll(), sender.poll()) == (KVPoll.FAILED, KVPoll.FAILED)
