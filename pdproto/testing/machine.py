@@ -218,7 +218,10 @@ class Fuzzer:
         """Run the machine. Raises ViolationError for a property that does not hold of some run, or
         ends that do what their tables do not say.
         """
-        return self._run(self.machine(), chosen)
+        try:
+            return self._run(self.machine(), chosen)
+        finally:
+            REPORTS.append(self.report())
 
     def replay(self, blob: str) -> Report:
         """Run once more what failed. blob: as it was printed with the failure, and as it is in
@@ -234,8 +237,6 @@ class Fuzzer:
             if error.blob:  # a replay says it no more
                 error.add_note(f"Fuzzer.replay({error.blob!r}) runs it again.")
             raise
-        finally:
-            REPORTS.append(self.report())
         return self.report()
 
     def report(self) -> Report:
