@@ -28,7 +28,7 @@ from tests.property.profiles import NIGHTLY
 DECODED: Final = 1_000_000 if NIGHTLY else 6_000
 SENT: Final = 500_000 if NIGHTLY else 3_000  # to each kind of node
 SAID: Final = 50_000 if NIGHTLY else 500
-GROWTH_MAX: Final = 24 << 20  # bytes; the frames of a nightly run are some 700 MB
+GROWTH_MAX: Final = 24 << 20  # bytes; what a nightly run decodes is over ten times as much
 
 
 def resident() -> int:
