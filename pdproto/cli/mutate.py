@@ -45,7 +45,10 @@ from pdproto.cli.team import shared_out
 from pdproto.spec.language.properties import Always
 
 # Rows as another system has them, and the parts once more, which are mutated by themselves.
-APART: Final = frozenset({"optimistic-keeping", "whole", "whole-pair"})
+COMPOSED: Final = ("whole", "complete")
+APART: Final = frozenset({
+    "optimistic-keeping", *(name for name in HANDOVER if name.split("-")[0] in COMPOSED),
+})
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {
     "safety": (Kind.ALWAYS,),
