@@ -100,7 +100,7 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("give_up_transfer", on=Timer("transfer_timeout"), at=Receiving.WAITING,
         to=Receiving.FAILED, send=[abort(h)]),
     Row("abort_again", on=Timer("no_answer"), at=Receiving.FAILED,
-        when=claim(h).among(Claim.OUT, Claim.STOPPING), send=[abort(h)]),
+        when=claim(h).among(*THREATENS), send=[abort(h)]),
     Row("note_stopping", on=abort_ack(h), at=Receiving.FAILED, when=claim(h) == Claim.OUT,
         do=[claim(h).to(Claim.STOPPING)], why="it has heard us, and may be writing"),
     Row("note_drained", on=drained(h), at=Receiving.FAILED, when=claim(h).among(*THREATENS),

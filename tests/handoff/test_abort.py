@@ -14,7 +14,7 @@ NAME = "pdproto.spec.handoff.abort:SYSTEM"
 def test_everything_holds_at_the_pinned_counts() -> None:
     found = explored(NAME)
     assert failing(found) == []
-    assert counts(found) == Counts(995, 4_328, 16)
+    assert counts(found) == Counts(995, 4_468, 16)
     assert found.rows_never_fired == ()
     assert lint_errors(SYSTEM) == []
 
