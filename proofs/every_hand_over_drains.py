@@ -9,7 +9,7 @@ of writes_land_in_leased_memory.py too.
 Bound: none, on any sort. Assumes: every timer fires that stays enabled, and so does every row that
 is fair; messages that are there are received; faults, losses among them, happen finitely often;
 finitely many lives. Memory whose writer lives on and cannot be kept out is in quarantine, which
-counts as drained; that a source ends is shown only where every engine can fence.
+counts as drained.
 Not covered: delivery that takes the message off the network, the systems without time-outs, and the
 transfer straight into pages; these are explored.
 Vacuity: in some state in which all claims hold each property pends. Mutants: tables without the

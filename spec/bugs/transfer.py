@@ -18,6 +18,7 @@ from pdproto.spec.handoff.ends import (
     abort_ack,
     b,
     c,
+    can_fence,
     claim,
     d,
     done,
@@ -42,11 +43,12 @@ from pdproto.spec.handoff.ends import (
     write,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNDER_WAY
+from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNANSWERED, UNDER_WAY
 from pdproto.spec.handoff.source import ALL_LANDED, QUIESCENT, QUIET, RUNNING, other, part
 from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, RESTARTED, SYSTEM
 from pdproto.spec.language import (
     ANY,
+    AddClause,
     AddEffect,
     AddRow,
     Configuration,
@@ -57,12 +59,19 @@ from pdproto.spec.language import (
     ReplaceRow,
     Retarget,
     Row,
+    Sizes,
     Timer,
+    Tuples,
     each,
     edited,
     forall,
     implies,
 )
+
+
+def _none(_: Sizes) -> Tuples:
+    return ()
+
 
 ONE: Final = Configuration(
     {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}, dead_bits=True
@@ -268,6 +277,17 @@ TIMERS: Final = (
         note="deferred release without its bound"),
 )
 
+QUARANTINE: Final = (
+    Bug("abort-in-quarantine", "pdproto itself, found by the proof that every hand-over drains",
+        "An abort was lost, its source was called silent, and no engine could keep it out: it was "
+        "never told, and sent for ever.",
+        edited(SYSTEM, "abort-in-quarantine",
+               DropClause("abort_again", claim(d, h, p).among(*UNANSWERED, Claim.FENCING)),
+               AddClause("abort_again", claim(d, h, p).among(*UNANSWERED))),
+        replace(LOSING, given={can_fence: _none}), "L1_a_source_ends",
+        note="the sink had stopped repeating the abort as soon as it asked for a fence"),
+)
+
 RESTARTS: Final = (
     Bug("B57-transfer", "sglang #36029, #31144",
         "After a restart of prefill, decode went on waiting for what it had asked of the old one.",
@@ -301,5 +321,5 @@ RESTARTS: Final = (
 )
 
 BUGS: Final[tuple[Bug, ...]] = (
-    RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS + RESTARTS
+    RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS + QUARANTINE + RESTARTS
 )

@@ -130,8 +130,9 @@ SINK: Final = Table(sink, state=receiving, rows=(
         do=DROP, send=[STOP_ALL], why="a part will never come"),
 
     Row("abort_again", on=Timer("no_answer"), at=Receiving.FAILED, choose=(p,),
-        when=[feeds(p, d), claim(d, h, p).among(*UNANSWERED)], send=[abort(d, h, p)],
-        why="the abort, or what answers it, may have been lost"),
+        when=[feeds(p, d), claim(d, h, p).among(*UNANSWERED, Claim.FENCING)],
+        send=[abort(d, h, p)],
+        why="the abort, or what answers it, may have been lost; a fence tells the source nothing"),
     Row("note_stopping", on=abort_ack(p, h, d), at=Receiving.FAILED,
         when=claim(d, h, p) == Claim.OUT, do=[claim(d, h, p).to(Claim.STOPPING)],
         why="it has heard us, and that is all that this says: it may be writing"),

@@ -90,6 +90,7 @@ TRACE_LENGTHS: Final = {
     "B38": 8,
     "B64": 12,
     "R12": 10,
+    "abort-in-quarantine": 10,
     "B57-transfer": 4,
     "R19-restart": 12,
     "B29-transfer": 8,

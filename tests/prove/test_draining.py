@@ -11,11 +11,11 @@ from pdproto.check.prove.judgement import Status
 from pdproto.cli.main import main
 from pdproto.cli.prove import subject
 from pdproto.cli.prove_report import promises
-from pdproto.spec.handoff.ends import Claim, can_fence, claim, d, feeds, h, p
+from pdproto.spec.bugs.transfer import BUGS
+from pdproto.spec.handoff.ends import can_fence
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.sink import SINK, UNANSWERED
 from pdproto.spec.handoff.transfer import SYSTEM
-from pdproto.spec.language import Configuration, DropRow, ReplaceRow, Sizes, System, edited
+from pdproto.spec.language import Configuration, DropRow, Sizes, System, edited
 from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.lemmas.transfer_ranking import RANKINGS
 from tests.prove import draining
@@ -84,15 +84,8 @@ def test_the_next_chunk_must_be_told_of(ranking: Ranking) -> None:
 
 def lost_in_quarantine() -> System:
     """The transfer where an abort is not repeated to a source that is in quarantine."""
-    (row,) = (row for row in SINK.rows if row.name == "abort_again")
-    when = [feeds(p, d), claim(d, h, p).among(*UNANSWERED)]
-    return edited(SYSTEM, "forgetful", ReplaceRow("abort_again", replace(row, when=when)))
-
-
-def repeated_in_quarantine() -> System:
-    (row,) = (row for row in SINK.rows if row.name == "abort_again")
-    when = [feeds(p, d), claim(d, h, p).among(*UNANSWERED, Claim.FENCING)]
-    return edited(SYSTEM, "insistent", ReplaceRow("abort_again", replace(row, when=when)))
+    (bug,) = (bug for bug in BUGS if bug.id == "abort-in-quarantine")
+    return bug.system
 
 
 def test_a_source_in_quarantine_must_hear_of_the_abort() -> None:
@@ -100,11 +93,10 @@ def test_a_source_in_quarantine_must_hear_of_the_abort() -> None:
     fence where the abort is repeated until it is answered.
     """
     (ranking,) = (r for r in RANKINGS if r.leads_to == "L1_a_source_ends")
-    bare = replace(ranking, assumed={})
-    assert draining.unhelped("transfer", repeated_in_quarantine(), bare) == {}
+    assert draining.unhelped("transfer", SYSTEM, ranking) == {}
     broken = lost_in_quarantine()
-    assert draining.unhelped("transfer", broken, bare) == {"L1_a_source_ends": Status.FAILED}
-    (helped,) = draining.found(subject("transfer"), broken, [bare], helped_only=True)
+    assert draining.unhelped("transfer", broken, ranking) == {"L1_a_source_ends": Status.FAILED}
+    (helped,) = draining.found(subject("transfer"), broken, [ranking], helped_only=True)
     shown = counterexample(broken, helped, draining.LIMIT_S)
     assert shown is not None
     assert shown.given[can_fence] == frozenset()
@@ -121,7 +113,7 @@ def test_the_explorer_finds_the_same_run() -> None:
     verdicts = [
         [f.verdict for f in check(system, configuration, settings).findings
          if f.name == "L1_a_source_ends"]
-        for system in (lost_in_quarantine(), repeated_in_quarantine())
+        for system in (lost_in_quarantine(), SYSTEM)
     ]
     assert verdicts == [["violated"], ["holds"]]
 
