@@ -78,6 +78,7 @@ class DecodeNode(Node):
         self._floor = 0  # below it all are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
         self._wanting: Final[deque[Receiver]] = deque()
+        self._starved = False  # somebody wants memory, and nobody has any to give back
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
         self._pool: Final = Pool()
         self._granted: Final[set[Life]] = set()
@@ -129,6 +130,13 @@ class DecodeNode(Node):
             receiver.on_released = on_released
             self.ask(lambda: self._begin(receiver, sources))
         return receiver
+
+    def health(self) -> str | None:
+        """As of any node; and a decode node needs landing memory, leased or to be had."""
+        if self._starved:
+            return (f"node {self.name}: hand-overs want landing memory, none holds any, and there "
+                    f"is none to be had: fenced writers may still reach it")
+        return super().health()
 
     # In the loop: what the application asks
 
@@ -293,6 +301,7 @@ class DecodeNode(Node):
             if receiver.stage is Receiving.BOOTSTRAPPING and not self._grant(receiver):
                 passed.append(receiver)
         self._wanting.extendleft(reversed(passed))
+        self._starved = bool(passed) and not self._leased
 
     def _grant(self, receiver: Receiver) -> bool:
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""

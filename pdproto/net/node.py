@@ -231,6 +231,8 @@ class Node(Shell):
                         lambda: self.mistakes)
         metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
                         lambda: self.turn_errors)
+        metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
+                      lambda: float(self.health() is None))
         if isinstance(self._plane, Measured):
             self._plane.measure(metrics)
 

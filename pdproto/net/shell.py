@@ -34,6 +34,7 @@ __all__ = ["Curve", "Link", "Peer", "Shell"]
 log = logging.getLogger("pdproto.net")
 
 OUT_FRAMES_MAX: Final = 4_096  # in one batch; the rest goes out in the next
+STANDS_STILL_S: Final = 5.0  # a loop that has not come round for so long serves nobody
 WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
 RECEIVED_MAX: Final = 256  # batches in one turn, so that timers are never starved
 PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more sockets
@@ -85,6 +86,7 @@ class Shell:
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._awake = False  # somebody else wants a turn,
         self._again = False  # or the loop itself does
+        self._turned = monotonic()  # when the loop last came round
         self._closing = threading.Event()
         self._thread: Final = threading.Thread(
             target=self._run, name=f"pdproto-{name}", daemon=True
@@ -109,6 +111,15 @@ class Shell:
         elif not self._awake:
             self._awake = True
             os.eventfd_write(self._wake_fd, 1)
+
+    def health(self) -> str | None:
+        """Why no hand-over can go on here; None while some can (L11). For any thread."""
+        if self._closing.is_set():
+            return f"node {self.name} is closed"
+        still_s = monotonic() - self._turned
+        if still_s > max(STANDS_STILL_S, 3 * self.link.sign_of_life_s):
+            return f"node {self.name}: its loop has stood still for {still_s:.0f} s"
+        return None
 
     def lost_peers(self) -> tuple[str, ...]:
         """The peers that count as gone, for whatever reason `on_lost` was told."""
@@ -193,7 +204,8 @@ class Shell:
             now = monotonic()
             wait = self.link.sign_of_life_s if due is None else due - now
             wait = max(0.0, min(wait, self.link.sign_of_life_s))
-            ready = poller.poll(0 if self._dirty or self._again else ceil(wait * 1000))
+            at_once = self._dirty or self._again or not self._inbox.empty()
+            ready = poller.poll(0 if at_once else ceil(wait * 1000))
             # It is asked for only where there are some: even a system call that does not wait lets
             # other threads take their turn, and that may be a long one.
             due = self._turn(changes=any(file == self._watch.fileno() for file, _ in ready))
@@ -227,7 +239,7 @@ class Shell:
                     os.eventfd_read(self._wake_fd)
                 self._awake = False
             self._serve_inbox()
-            now = monotonic()
+            self._turned = now = monotonic()
             self._receive(now)
             if changes:
                 self._note_connections(now)

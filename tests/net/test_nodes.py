@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from pdproto.net import shell
 from pdproto.net.plane import Outcome
 from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
@@ -504,3 +505,41 @@ def test_many_rooms_are_forgotten(pair: Cluster) -> None:
         most = max(most, *(len(node.lives) for node in pair.nodes))
     pair.settled()
     assert most <= 60
+
+
+def test_what_the_loop_asks_of_itself_is_done_at_once() -> None:
+    """A callback that opens the next hand-over waits for no clock."""
+    with cluster(link=CLOCKLESS, waits=NO_REPEATS) as nodes:
+        (decode,) = nodes.decodes
+        done = threading.Event()
+        decode.ask(lambda: decode.ask(lambda: decode.ask(done.set)))
+        assert done.wait(30)
+
+
+def test_l11_a_node_says_when_no_request_can_go_on() -> None:
+    """There is no landing memory, and nobody holds any that could come back."""
+    with cluster(decode={"leases": 0}) as nodes:
+        (decode,) = nodes.decodes
+        assert decode.health() is None
+        (receiver,) = published(nodes.receivers(1))
+        until(lambda: decode.health() is not None)
+        assert "want landing memory" in (decode.health() or "")
+        assert decode.metrics.read()["healthy"] == 0
+        receiver.abort()
+        until(lambda: decode.health() is None)
+
+
+def test_l11_a_loop_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "STANDS_STILL_S", 0.05)
+    with cluster(link=Link(sign_of_life_s=0.01)) as nodes:
+        (decode,) = nodes.decodes
+        go_on = threading.Event()
+
+        def stand_still() -> None:
+            go_on.wait(30)
+
+        decode.ask(stand_still)
+        until(lambda: "has stood still" in (decode.health() or ""))
+        go_on.set()
+        until(lambda: decode.health() is None)
+    assert "is closed" in (decode.health() or "")
