@@ -35,7 +35,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     assert sys.path == path
     for name in set(sys.modules) - modules:
-        del sys.modules[name]
+        if not name.startswith("pdproto"):
+            del sys.modules[name]
 
 
 def save(name: str, text: str) -> Path:
