@@ -14,6 +14,7 @@ from pdproto.check.explore import INTERRUPTED, Limits, Monitor, Progress
 from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.result import CheckResult, Verdict
+from pdproto.cli.options import DEFAULT
 from pdproto.cli.team import shared_out
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.system import System
@@ -88,16 +89,15 @@ class Suite:
 
 
 def tasks(names: Sequence[str], settings: Settings, *, deep: bool) -> tuple[Task, ...]:
-    """Each system at its named sizes; deep: at its deep size, where it has one."""
+    """Each system at its named sizes; deep: at its deep size for the default, where it has one."""
     return tuple(
         Task(name, size, settings) for name in names for size in _sizes(load(name), deep=deep)
     )
 
 
 def _sizes(system: System, *, deep: bool) -> list[str]:
-    if deep and DEEP in system.configurations:
-        return [DEEP]
-    return [name for name in system.configurations if name != DEEP]
+    left_out = DEFAULT if deep and DEEP in system.configurations else DEEP
+    return [name for name in system.configurations if name != left_out]
 
 
 def run(wanted: Sequence[Task], workers: int, monitor: Monitor) -> Suite:
