@@ -242,5 +242,7 @@ ONCE: Final = edited(
     configurations={
         "default": Configuration({Rank: 2, Life: 1, Slot: 1, Decision: 2},
                                  faults=("lossy", "crash"), symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 3, Life: 1, Slot: 1, Decision: 2},
+                              faults=("crash",), symmetry=True, dead_bits=True),
     },
 )

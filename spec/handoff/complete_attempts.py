@@ -253,5 +253,6 @@ CONTENDED: Final = edited(
     configurations={
         "default": Configuration(sizes(lives=2), dead_bits=True, symmetry=True),
         "one-attempt": Configuration(sizes(lives=2, attempts=1), dead_bits=True, symmetry=True),
+        "deep": Configuration(sizes(lives=3), dead_bits=True, symmetry=True),
     },
 )

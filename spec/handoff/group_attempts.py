@@ -394,5 +394,7 @@ SYSTEM: Final = System(
         # Each attempt is run, gone on with, and yielded; then the request is admitted or fails.
         "default": Configuration({Rank: 2, Life: 1, Attempt: 2, Decision: 7}, faults=("crash",),
                                  symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 3, Life: 1, Attempt: 2, Decision: 7},
+                              symmetry=True, dead_bits=True),
     },
 )

@@ -196,7 +196,10 @@ def _under(*fairness: Fairness) -> ReplaceProperties:
 ONE_ATTEMPT: Final = edited(
     SYSTEM, "optimistic-one-attempt", ReplaceProperties(LIVENESS),
     about="Optimistic prefill with a single attempt: who yields falls back at once.",
-    configurations={"default": _configuration(_sizes(attempts=1))},
+    configurations={
+        "default": _configuration(_sizes(attempts=1)),
+        "deep": _configuration({**_sizes(attempts=1), Life: 3}),
+    },
 )
 
 _ONE: Final[Sizes] = {Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 1}
@@ -213,7 +216,10 @@ LOSING: Final = edited(
 PATIENT: Final = edited(
     LOSING, "optimistic-patient", DropRow("give_up_transfer"),
     about="Optimistic prefill whose sinks never give up: what is lost is made good by resending.",
-    configurations={"default": _configuration(_ONE, "lossy")},
+    configurations={
+        "default": _configuration(_ONE, "lossy"),
+        "deep": _configuration(_sizes(attempts=1), "lossy"),
+    },
 )
 
 ONE_SIDED: Final = edited(
@@ -225,7 +231,10 @@ ONE_SIDED: Final = edited(
         Sometimes("who_reaches_both_may_succeed", receiving(h) == Receiving.SUCCESS),
     )),
     about="Optimistic prefill of requests that may reach one of the two servers only.",
-    configurations={"default": _configuration(_ONE)},
+    configurations={
+        "default": _configuration(_ONE),
+        "deep": _configuration(_sizes(attempts=1)),
+    },
 )
 
 # As SGLang first did: it waits in the bootstrap queue with the slot that it will need.
@@ -243,5 +252,8 @@ KEEPING: Final = edited(
     ReplaceProperties(LIVENESS),
     about="Optimistic prefill in which a request that falls back keeps its slot.",
     # A page for each request: the sink never makes one wait for another.
-    configurations={"default": _configuration(_sizes(pages=2))},
+    configurations={
+        "default": _configuration(_sizes(pages=2)),
+        "deep": _configuration(_sizes(pages=2, attempts=3)),
+    },
 )

@@ -104,5 +104,6 @@ CRASHING: Final[System] = edited(
     configurations={
         "default": Configuration(_sizes(1, 2), faults=("crash",), dead_bits=True),
         "lives": Configuration(_sizes(2, 1), faults=("crash",), symmetry=True, dead_bits=True),
+        "deep": Configuration(_sizes(2, 2), faults=("crash",), symmetry=True, dead_bits=True),
     },
 )

@@ -312,6 +312,8 @@ PATIENT: Final = edited(
         # Memory never comes, so that a failure must be heard of without it.
         "no-memory": Configuration(
             _sizes(landings=0), faults=("lossy", "crash", "restart"), dead_bits=True),
+        "deep": Configuration(
+            _sizes(chunks=2), faults=("lossy", "crash", "restart"), dead_bits=True),
     },
 )
 
@@ -323,6 +325,7 @@ PROMPT: Final = edited(
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
         "sources": Configuration(_sizes(sources=2), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
+        "deep": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
     },
 )
 
@@ -355,6 +358,9 @@ RESTARTED: Final = edited(
     configurations={
         "default": Configuration(
             _sizes(lives=2), faults=("restart", "sink-crash"), dead_bits=True, symmetry=True),
+        "deep": Configuration(
+            _sizes(lives=2, landings=2), faults=("restart", "sink-crash"), dead_bits=True,
+            symmetry=True),
     },
 )
 
@@ -392,5 +398,7 @@ DIRECT: Final = edited(
             _sizes(lives=2), faults=("crash",), dead_bits=True, symmetry=True),
         "sources": Configuration(
             _sizes(sources=2), faults=("crash",), dead_bits=True, symmetry=True),
+        "deep": Configuration(
+            _sizes(lives=2, landings=2), faults=("crash",), dead_bits=True, symmetry=True),
     },
 )
