@@ -22,8 +22,8 @@ every fair run (`pdproto check`). *Runtime* and *simulator*: what no table of st
 what a test of the runtime or of a simulated cluster has to show instead.
 """
 COLUMNS: Final = (
-    "| id | promise | assured | by | check it |",
-    "|---|---|---|---|---|",
+    "| id | promise | assured | assuming that | by | check it |",
+    "|---|---|---|---|---|---|",
 )
 PARTS: Final = (
     ("What never happens", SAFETY),
@@ -59,7 +59,8 @@ def _row(promise: Promise, systems: Mapping[str, list[str]]) -> str:
     by = [f"`{name}` in {_listed(systems[name])}" for name in promise.names]
     by += [f"{kind}: {said}" for kind, said in others.items()]
     command = _command(promise, systems)
-    return f"| {promise.id} | {promise.says} | {', '.join(where)} | {'<br>'.join(by)} | {command} |"
+    cells = (promise.id, promise.says, ", ".join(where), promise.assumes, "<br>".join(by), command)
+    return f"| {' | '.join(cells)} |"
 
 
 def _listed(systems: list[str]) -> str:

@@ -17,6 +17,7 @@ class Promise:
 
     names: the properties that say it, also derived ones (`sending_edges`, `deadlock`). runtime,
     simulator: what a test of the runtime, or a simulated cluster, has to show; empty if nothing.
+    assumes: of what is not in the tables.
     """
 
     id: str
@@ -24,26 +25,34 @@ class Promise:
     names: tuple[str, ...] = ()
     runtime: str = ""
     simulator: str = ""
+    assumes: str = ""
 
 
 _EDGES: Final = (
     "sending_edges", "receiving_edges", "stage_edges", "course_edges", "phase_edges",
 )
 
+_FENCE: Final = "what an engine reports as fenced or ended writes no more"
+_NAMES: Final = "no life, incarnation or decision number is used again"
+_FAIR: Final = "what stays due or enabled happens, what is sent again arrives, faults end"
+_CALM: Final = "what is sent arrives, faults end"
+_DETECTOR: Final = "a death is noticed in the end, and only a death is"
+
 SAFETY: Final = (
     Promise("S1", "A write lands only in memory that is leased to its own life.", (
         "S1_no_write_into_anothers_memory", "S1_one_life_a_chunk", "S1_one_life_a_page",
         "S1_a_write_lands_after_the_failure", "S1_a_chunk_is_free_after_a_failure",
-        "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again")),
+        "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again"), assumes=_FENCE),
     Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (
         "S2_complete_when_committed", "S2_complete_while_it_is_read", "S2_chunks_go_in_order",
         "S2_somebody_commits"),
-        runtime="the digest of what is stored refuses a chunk with one wrong byte"),
+        runtime="the digest of what is stored refuses a chunk with one wrong byte",
+        assumes="equal digests are of equal bytes"),
     Promise("S3", "Failed and Success are for good.", ("S3_failed_stays_failed", *_EDGES)),
     Promise("S4", "Nothing of one life touches another life of the same room.", (
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S6_one_life_a_slot",
         "S2_complete_when_committed", "no_peer_is_at_fault"),
-        runtime="a frame that names another life changes no state"),
+        runtime="a frame that names another life changes no state", assumes=_NAMES),
     Promise("S5", "Ranks that have applied the same decisions hold the same requests.", (
         "S5_same_decisions_same_batch", "S5_same_decisions_same_queue",
         "no_rank_is_a_pass_ahead", "no_rank_computes_what_another_has_dropped",
@@ -51,24 +60,28 @@ SAFETY: Final = (
     Promise("S6", "A metadata slot has at most one owner, and an owner at most one slot.", (
         "S6_slot_has_one_owner", "S6_request_has_one_slot", "S6_one_life_a_slot",
         "S6_slot_only_where_it_is_used", "S6_who_runs_holds_its_slot",
-        "S6_slot_is_kept_across_a_retry", "S6_a_slot_is_free_while_a_write_is_under_way")),
+        "S6_slot_is_kept_across_a_retry", "S6_a_slot_is_free_while_a_write_is_under_way"),
+        assumes=_FENCE),
     Promise("S7", "A request is decided once, and decisions are applied in one order.", (
-        "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided")),
+        "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided"),
+        assumes=_NAMES),
     Promise("S8", "Source pages are held for as long as a write may read or compute them.", (
         "S8_source_pages_are_held", "S8_they_are_held_past_a_failure", "S8_seat_has_one_owner",
         "S8_kv_is_held_while_the_first_chunk_is_computed",
-        "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed")),
+        "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed"),
+        assumes=_FENCE),
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
         "S9_decode_addresses_the_rank_that_runs_it", "S9_who_is_met_runs_it",
         "one_rank_is_addressed")),
     Promise("S10", "Who has said DRAINED writes nothing of this life any more.", (
-        "S10_drained_means_quiescent", "S10_a_write_is_drained")),
+        "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
     Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (
         "S11_no_send_before_finalize", "S11_who_writes_has_not_failed", "S11_somebody_sends",
         "S11_a_failure_skips_a_chunk")),
     Promise("S12", "Only addresses of the peer's current run are used.", (
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
-        "S12_nobody_calls_on_the_dead", "one_current_run_per_rank")),
+        "S12_nobody_calls_on_the_dead", "one_current_run_per_rank"),
+        assumes="a later run of a rank has a greater incarnation"),
     Promise("S13", "Two writes never share bytes of a landing chunk.", (
         "S1_one_life_a_chunk", "S2_chunks_go_in_order"),
         runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
@@ -94,7 +107,7 @@ LIVENESS: Final = (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
         "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_prefill_ends", "L1_decode_ends",
         "L1_who_has_all_parts_commits"),
-        simulator="within the bound that the table of timers gives"),
+        simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
         "L2_a_conflict_reaches_decode", "L2_a_question_is_taken",
@@ -102,32 +115,34 @@ LIVENESS: Final = (
         "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
         "L2_a_sinks_failure_is_decided"),
-        simulator="within one message delay"),
+        simulator="within one message delay", assumes=_CALM),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_what_is_published_is_listed",
         "L3_what_is_retired_is_struck", "L3_entries_are_cleaned_up", "L3_questions_are_closed"),
-        runtime="every gauge returns to 0"),
+        runtime="every gauge returns to 0", assumes=_FAIR),
     Promise("L4", "What an ended request holds comes back, or is in quarantine.", (
         "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
         "L4_an_ended_source_gets_its_pages_back", "L4_slots_come_back", "L4_the_entry_may_forget",
-        "L4_slots_and_seats_come_back", "L4_pages_come_back")),
+        "L4_slots_and_seats_come_back", "L4_pages_come_back"), assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always goes on.", (
-        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed", "deadlock")),
+        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed", "deadlock"), assumes=_FAIR),
     Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
         "L6_recovery", "L6_who_is_up_is_recorded", "L6_who_is_up_is_recorded_at_once",
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
-        "L6_a_life_succeeds_after_a_restart")),
+        "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "A dead peer is noticed.", (
         "L7_a_sink_notices_a_crash", "a_source_notices_a_crash", "L7_registrations_expire"),
-        simulator="within the heartbeat's time-out"),
+        simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),
-        runtime="a timer that guards remote memory is renewed while the other side is heard"),
+        runtime="a timer that guards remote memory is renewed while the other side is heard",
+        assumes=_FENCE),
     Promise("L9", "No message and no error ends a thread.",
             runtime="any bytes are a message or a RemoteProtocolError, and the loop goes on"),
     Promise("L10", "A message that is lost is made good, or the request fails.", (
-        "L1_a_sink_ends", "L1_a_source_ends", "L1_every_request_is_answered", "L3_no_orphan")),
+        "L1_a_sink_ends", "L1_a_source_ends", "L1_every_request_is_answered", "L3_no_orphan"),
+        assumes=_FAIR),
     Promise("L11", "A server in which nothing can go on says that it is unhealthy.",
             runtime="/health fails when the I/O thread stands still, or quarantine is full"),
 )
@@ -142,7 +157,7 @@ MISSION: Final = (
         "M1_3_who_has_met_all_looks_nobody_up", "the_cache_is_whole", "a_rank_is_missing")),
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
         "M1_4_lost_connection", "M1_4_who_lost_a_connection_had_one"),
-        simulator="within the heartbeat's time-out"),
+        simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (
         "one_rank_is_addressed", "a_named_room_is_met", "the_rule_serves",
         "the_rule_serves_a_room_of_its_own", "the_query_serves")),
@@ -161,13 +176,13 @@ MISSION: Final = (
         "L2_a_source_hears_of_a_failure", "who_is_to_hear_of_a_failure_is_told_once")),
     Promise("M3.2", "A source that is told ends the request, acknowledges, and later drains.", (
         "L2_a_source_hears_of_a_failure", "S10_drained_means_quiescent",
-        "L3_every_claim_is_settled", "sending_edges")),
+        "L3_every_claim_is_settled", "sending_edges"), assumes=_FENCE),
     Promise("M3.3", "The state is looked at again before each chunk and each destination.", (
         "S11_who_writes_has_not_failed", "S11_a_failure_skips_a_chunk")),
     Promise("M3.4", "No write lands in memory that has a new owner.", (
         "S1_no_write_into_anothers_memory", "S2_complete_when_committed",
         "S2_complete_while_it_is_read"),
-        simulator="what holding costs, against light notification"),
+        simulator="what holding costs, against light notification", assumes=_FENCE),
     Promise("M3.5", "A malformed frame is dropped and counted.",
             runtime="any bytes are a message or a RemoteProtocolError that names the peer"),
     Promise("M3.6", "What is remembered of acknowledgements is bounded.", (
@@ -182,7 +197,8 @@ MISSION: Final = (
         runtime="status 500 and the reason"),
     Promise("M4.3", "With no traffic every queue is empty on every rank.", (
         "L3_no_orphan", "a_failure_is_reported_once"),
-            runtime="every gauge returns to 0; failures are counted once for each rank"),
+            runtime="every gauge returns to 0; failures are counted once for each rank",
+            assumes=_FAIR),
     Promise("M4.4", "A failure releases what the request held.", (
         "M4_4_nothing_is_kept", "something_is_held")),
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
@@ -201,7 +217,7 @@ MISSION: Final = (
         "M5_3_finalized_once_and_surely", "M5_3_finalized_never_runs_again",
         "S11_no_send_before_finalize")),
     Promise("M5.4", "Slots that run out block nobody, and no cycle across both sides does.", (
-        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed")),
+        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed"), assumes=_FAIR),
     Promise("M5.5", "A forced retry is a sample of the request alone, on its first pass only.", (
         "M5_5_forced_on_the_first_pass_only",), runtime="SHA-256 of the id, as all ranks compute"),
     Promise("M5.6", "A retry corrects the time statistics and the cache hit rate.",
