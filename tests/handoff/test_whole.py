@@ -1,16 +1,16 @@
 """The transfer under the group's decisions: its sizes, its verdicts, and what each row is for."""
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 
 from pdproto.check.checking import Settings, check
-from pdproto.check.lint import Severity, lint, small_sizes
-from pdproto.check.result import CheckResult, Verdict
+from pdproto.check.result import CheckResult
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Course, Stage, course, k, stage
+from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.source import QUIESCENT
 from pdproto.spec.handoff.whole import HOST, PAIR, SYSTEM
 from pdproto.spec.language import (
@@ -22,12 +22,7 @@ from pdproto.spec.language import (
     edited,
 )
 from pdproto.spec.language.edit import RowEdit
-
-
-class Counts(NamedTuple):
-    states: int
-    transitions: int
-    depth: int
+from tests.handoff.exploring import counts, failing
 
 
 def judged(system: System, *properties: str) -> CheckResult:
@@ -36,14 +31,10 @@ def judged(system: System, *properties: str) -> CheckResult:
     return check(system, configuration, settings)
 
 
-def failing(found: CheckResult) -> list[str]:
-    return [f.name for f in found.findings if f.verdict is not Verdict.HOLDS]
-
-
 def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
     found = judged(SYSTEM)
     assert failing(found) == []
-    assert Counts(found.states, found.transitions, found.depth) == Counts(6_976, 52_347, 29)
+    assert counts(found) == PINNED[SYSTEM.name, "default"]
     # More chunks, a spoilt one, and a second rank to follow are in the parts, and in PAIR.
     assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
 
@@ -53,7 +44,7 @@ def test_two_ranks_hand_over_under_decisions() -> None:
     found = judged(PAIR)
     assert failing(found) == []
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
-    assert Counts(found.states, found.transitions, found.depth) == Counts(471_776, 7_202_714, 44)
+    assert counts(found) == PINNED[PAIR.name, "deep"]
 
 
 def test_the_rows_are_those_of_the_parts() -> None:
@@ -61,12 +52,6 @@ def test_the_rows_are_those_of_the_parts() -> None:
     parts = {id(row) for part in (transfer.SYSTEM, agreement.SYSTEM) for _, row in part.rows()}
     own = {id(row) for row in HOST.rows}
     assert {id(row) for table in PAIR.tables for row in table.rows} <= parts | own
-
-
-@pytest.mark.parametrize("system", [SYSTEM, PAIR], ids=str)
-def test_lint_finds_no_error(system: System) -> None:
-    remarks = lint(system, small_sizes(system))
-    assert [remark for remark in remarks if remark.severity is Severity.ERROR] == []
 
 
 (ABORT,) = (row for row in agreement.SYSTEM.tables[1].rows if row.name == "abort")
