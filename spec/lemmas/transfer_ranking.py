@@ -125,7 +125,7 @@ _NEXT_CHUNK: Final = Witness(waiting, all_of(
 RANKINGS: Final = (
     Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has its time-out"),
     Ranking("L1_a_source_ends",
-            (*_SOURCE_ENDS, Help("give_up_transfer"), *_STOPPED, Help("finish_fence")),
+            (*_SOURCE_ENDS, Help("give_up_transfer"), *_STOPPED),
             witnesses=(_NEXT_CHUNK,), using=(Use("who_sends_has_addresses", {d: somewhere}),),
             why="it writes what it was given, and a write that does not end fails its sink"),
     Ranking("who_is_to_hear_of_a_failure_is_told_once", (Help("tell_failure"),),

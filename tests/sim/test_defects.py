@@ -1,7 +1,8 @@
 """Historical defects in the tables that nodes run: the simulator sees each, and says by which seed.
 
 Beside each the same run without the defect, in which nothing is violated. What is not here shows in
-no run of well-behaved callers (B50), or is not a defect of what nodes run (see defects.py).
+no run of well-behaved callers (B50), only with an engine that cannot fence (abort-in-quarantine), or
+is not a defect of what nodes run (see defects.py).
 """
 
 from dataclasses import dataclass, field, replace
@@ -73,7 +74,7 @@ CASES = {
     "B64": _pair(ENDS),
     "R12": Case(ENDS),
 }
-ELSEWHERE = {"B28", "B50"}
+ELSEWHERE = {"B28", "B50", "abort-in-quarantine"}
 BUGS = {bug.id: bug for bug in runnable()}
 
 
