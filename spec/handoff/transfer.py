@@ -312,8 +312,7 @@ PATIENT: Final = edited(
         # Memory never comes, so that a failure must be heard of without it.
         "no-memory": Configuration(
             _sizes(landings=0), faults=("lossy", "crash", "restart"), dead_bits=True),
-        "deep": Configuration(
-            _sizes(chunks=2), faults=("lossy", "crash", "restart"), dead_bits=True),
+        "deep": Configuration(_sizes(chunks=2), faults=("lossy", "crash", "restart"), dead_bits=True),
     },
 )
 
@@ -394,10 +393,7 @@ DIRECT: Final = edited(
     )),
     about="The transfer straight into pages, on engines that can fence a page.",
     configurations={
-        "default": Configuration(
-            _sizes(lives=2), faults=("crash",), dead_bits=True, symmetry=True),
-        "sources": Configuration(
-            _sizes(sources=2), faults=("crash",), dead_bits=True, symmetry=True),
+        **{name: SYSTEM.configurations[name] for name in ("default", "sources")},
         "deep": Configuration(
             _sizes(lives=2, landings=2), faults=("crash",), dead_bits=True, symmetry=True),
     },

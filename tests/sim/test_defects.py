@@ -1,8 +1,8 @@
 """Historical defects in the tables that nodes run: the simulator sees each, and says by which seed.
 
 Beside each the same run without the defect, in which nothing is violated. What is not here shows in
-no run of well-behaved callers (B50), only with an engine that cannot fence (abort-in-quarantine), or
-is not a defect of what nodes run (see defects.py).
+no run of well-behaved callers (B50), shows only with an engine that cannot fence
+(abort-in-quarantine), or is not a defect of what nodes run (see defects.py).
 """
 
 from dataclasses import dataclass, field, replace
