@@ -91,11 +91,11 @@ def subject(name: str, module: str | None = None) -> Subject:
     system = load(name)
     proofs = _held(module or LEMMAS.get(name))
     ranked = proofs if module else _held(RANKINGS.get(name))
-    axioms = {**system.axioms, **proofs.get("ASSUMED", {})}
+    assumed = proofs.get("ASSUMED", {})
     return Subject(
-        replace(system, axioms=axioms),
+        replace(system, axioms={**system.axioms, **assumed}) if assumed else system,
         proofs.get("LEMMAS", ()),
-        proofs.get("ASSUMED", {}),
+        assumed,
         () if module else ranked.get("LEMMAS", ()),
         ranked.get("RATCHETS", ()),
         ranked.get("RANKINGS", ()),

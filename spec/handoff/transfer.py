@@ -202,8 +202,7 @@ def _sizes(
 ) -> Sizes:
     """One page and one slot: a second adds nothing to a landing chunk that comes with it."""
     return {
-        Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
-        Page: 1, Slot: 1,
+        Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks, Page: 1, Slot: 1
     }
 
 
@@ -312,7 +311,8 @@ PATIENT: Final = edited(
         # Memory never comes, so that a failure must be heard of without it.
         "no-memory": Configuration(
             _sizes(landings=0), faults=("lossy", "crash", "restart"), dead_bits=True),
-        "deep": Configuration(_sizes(chunks=2), faults=("lossy", "crash", "restart"), dead_bits=True),
+        "deep": Configuration(
+            _sizes(chunks=2), faults=("lossy", "crash", "restart"), dead_bits=True),
     },
 )
 
