@@ -202,7 +202,8 @@ def _sizes(
 ) -> Sizes:
     """One page and one slot: a second adds nothing to a landing chunk that comes with it."""
     return {
-        Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks, Page: 1, Slot: 1
+        Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
+        Page: 1, Slot: 1,
     }
 
 
@@ -357,9 +358,8 @@ RESTARTED: Final = edited(
     configurations={
         "default": Configuration(
             _sizes(lives=2), faults=("restart", "sink-crash"), dead_bits=True, symmetry=True),
-        "deep": Configuration(
-            _sizes(lives=2, landings=2), faults=("restart", "sink-crash"), dead_bits=True,
-            symmetry=True),
+        "deep": Configuration(_sizes(lives=2, landings=2), faults=("restart", "sink-crash"),
+                              dead_bits=True, symmetry=True),
     },
 )
 
