@@ -45,7 +45,16 @@ def test_every_named_size_is_run_and_deep_ones_apart() -> None:
         plain, deep = ({task.configuration for task in tasks([name], ALL, deep=deep)}
                        for deep in (False, True))
         assert plain == sizes - {"deep"}
-        assert deep == (sizes - {"default"} if "deep" in sizes else sizes)
+        assert sizes - deep <= {"default"}
+        assert (sizes - deep == set()) or "deep" in sizes
+
+
+def test_in_a_deep_run_no_fault_is_left_out() -> None:
+    for name in HANDOVER:
+        found = load(name).configurations
+        run_deep = {task.configuration for task in tasks([name], ALL, deep=True)}
+        assert {fault for size in found.values() for fault in size.faults} == {
+            fault for size in run_deep for fault in found[size].faults}
 
 
 def answers(found: Suite) -> list[tuple[str, int, int, Verdict]]:

@@ -89,15 +89,22 @@ class Suite:
 
 
 def tasks(names: Sequence[str], settings: Settings, *, deep: bool) -> tuple[Task, ...]:
-    """Each system at its named sizes; deep: at its deep size for the default, where it has one."""
+    """Each system at its named sizes; deep: with the one size up, where it has one.
+
+    That stands in for the default, if it has all the faults of that one.
+    """
     return tuple(
         Task(name, size, settings) for name in names for size in _sizes(load(name), deep=deep)
     )
 
 
 def _sizes(system: System, *, deep: bool) -> list[str]:
-    left_out = DEFAULT if deep and DEEP in system.configurations else DEEP
-    return [name for name in system.configurations if name != left_out]
+    sizes = system.configurations
+    if not deep:
+        return [name for name in sizes if name != DEEP]
+    if {DEFAULT, DEEP} <= sizes.keys() and {*sizes[DEFAULT].faults} <= {*sizes[DEEP].faults}:
+        return [name for name in sizes if name != DEFAULT]
+    return list(sizes)
 
 
 def run(wanted: Sequence[Task], workers: int, monitor: Monitor) -> Suite:
