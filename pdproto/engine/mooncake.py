@@ -45,7 +45,7 @@ COMPLETED: Final = 1  # of transfer_check_status; 0 is under way, and the others
 UNDER_WAY: Final = 0
 
 
-def library() -> tuple[Any, str]:
+def load_library() -> tuple[Any, str]:
     """The library's module and version. Raises EngineError if it is not there."""
     os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
     return load(MODULES, engine=ENGINE, command=COMMAND, at_least=AT_LEAST)
@@ -105,7 +105,7 @@ class MooncakeTransport:
     def __init__(self, host: str, protocol: str, device: str, *, registers: bool = True) -> None:
         if protocol not in PROTOCOLS:  # It would take any name, and fail with the first write.
             raise EngineError(f"Mooncake: want a protocol of {PROTOCOLS}, got {protocol!r}")
-        module, self.version = library()
+        module, self.version = load_library()
         self._library: Any = module.TransferEngine()
         self._registers: Final = registers
         self._host: Final = host

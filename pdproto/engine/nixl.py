@@ -52,7 +52,7 @@ PAUSE_SECONDS: Final = 50e-6  # between two steps of the library
 FAILED_SECONDS: Final = 1.0  # after a step that failed, or there would be nothing else in the log
 
 
-def library() -> tuple[Any, str]:
+def load_library() -> tuple[Any, str]:
     """The library's module and version. Raises EngineError if it is not there."""
     os.environ.setdefault("UCX_MODULES", "^efa")
     os.environ.setdefault("NIXL_LOG_LEVEL", "ERROR")
@@ -98,7 +98,7 @@ class NixlTransport:
     engine: Final = ENGINE
 
     def __init__(self) -> None:
-        module, self.version = library()
+        module, self.version = load_library()
         self.name: Final = f"pdproto-{uuid4().hex}"
         config = module.nixl_agent_config(enable_prog_thread=False, backends=[BACKEND])
         try:

@@ -22,7 +22,7 @@ ENGINES: Final[Mapping[str, tuple[Callable[[], SinkEngine], Callable[[], SourceE
     "tcp": (TcpSink, TcpSource),
 }
 LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
-    "mooncake": mooncake.library, "nixl": nixl.library,
+    "mooncake": mooncake.load_library, "nixl": nixl.load_library,
 }
 
 

@@ -138,11 +138,11 @@ def test_success_that_did_not_land_fails_by_its_digest(
     obedient: tuple[Hand, ObedientSource, Fault]
 ) -> None:
     both, source, fault = obedient
-    source.library.rule = fault.lies
+    source.obedient.rule = fault.lies
     _, receiver = both.over(1)
     assert receiver.poll() is KVPoll.FAILED
     assert "the digest of what p wrote does not agree" in str(receiver.failure)
-    source.library.rule = None
+    source.obedient.rule = None
     _, receiver = both.over(2)
     assert receiver.poll() is KVPoll.SUCCESS
     assert both.is_right
@@ -154,13 +154,13 @@ def test_failure_that_lands_later_spoils_nothing(
 ) -> None:
     """The hand-over fails, the memory is given up, and the next one is right."""
     both, source, fault = obedient
-    source.library.rule = fault.is_late
+    source.obedient.rule = fault.is_late
     sender, receiver = both.over(1)
     assert receiver.poll() is sender.poll() is KVPoll.FAILED
     assert "the engine gave up writing to d" in str(sender.failure)
     assert "by obedient to the sink at 127.0.0.1:" in caplog.text
     until(lambda: both.decode.metrics.read()["fences_done"], "the fence")
-    source.library.rule = None
+    source.obedient.rule = None
     _, receiver = both.over(2)
     assert receiver.poll() is KVPoll.SUCCESS
     fault.land()

@@ -31,7 +31,7 @@ class Other:
     def __init__(self, name: str, length: int = LENGTH) -> None:
         if MISSING[name]:
             pytest.skip(MISSING[name])
-        command = [sys.executable, "-m", "tests.engine.library", name, str(length)]
+        command = [sys.executable, "-m", "tests.engine.sink_process", name, str(length)]
         self.process: Final = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -96,8 +96,8 @@ class ObedientSource(OneSidedSource):
     engine = ENGINE
 
     def __init__(self, version: str = "1.2.3", *, writes_max: int = 64) -> None:
-        self.library: Final = Obedient(version)
-        super().__init__(self.library, writes_max=writes_max)
+        self.obedient: Final = Obedient(version)
+        super().__init__(self.obedient, writes_max=writes_max)
 
 
 class Fault:
@@ -128,5 +128,5 @@ class ObedientSink(OneSidedSink):
     """With a library of its own."""
 
     def __init__(self, *, capacity_bytes: int = 64 << 20) -> None:
-        self.library: Final = Obedient()
-        super().__init__(self.library, capacity_bytes=capacity_bytes)
+        self.obedient: Final = Obedient()
+        super().__init__(self.obedient, capacity_bytes=capacity_bytes)

@@ -30,7 +30,7 @@ class Ends:
 
     def __init__(self) -> None:
         self.sink, self.source = ObedientSink(), ObedientSource()
-        self.library: Final = self.source.library
+        self.obedient: Final = self.source.obedient
         self.fault: Final = Fault()
 
     def lease(self, length: int, life: str = "life") -> Lease:
@@ -48,9 +48,9 @@ def ends() -> Iterator[Ends]:
     yield ends
     ends.source.close()
     ends.sink.close()
-    assert ends.library.closed
+    assert ends.obedient.closed
     assert not Obedient.registered
-    assert ends.sink.library.closed
+    assert ends.sink.obedient.closed
 
 
 def test_what_a_library_only_says_has_landed_has_no_digest(ends: Ends) -> None:
@@ -58,10 +58,10 @@ def test_what_a_library_only_says_has_landed_has_no_digest(ends: Ends) -> None:
     layout = register([np.random.default_rng(1).integers(0, 256, (8, 1, 1, 4096), np.uint8)])
     lease = ends.lease(chunk_bytes(layout, 3))
     payload = pack_pages(layout, [4, 5, 6], key=7)
-    ends.library.rule = ends.fault.lies
+    ends.obedient.rule = ends.fault.lies
     assert write(ends.source, lease.address, payload).result is Result.LANDED
     assert not unpack_verified(layout, ends.sink.view(lease), [0, 1, 2], key=7).clean
-    ends.library.rule = None
+    ends.obedient.rule = None
     assert write(ends.source, lease.address, payload).result is Result.LANDED
     assert unpack_verified(layout, ends.sink.view(lease), [0, 1, 2], key=7).clean
 
@@ -77,7 +77,7 @@ def test_what_failed_and_lands_later_lands_in_nobodys_memory(
     if not abandons:
         monkeypatch.setattr(Pool, "abandon", Pool.keep)
     lease = ends.lease(MEGABYTE)
-    ends.library.rule = ends.fault.is_late
+    ends.obedient.rule = ends.fault.is_late
     outcome = write(ends.source, lease.address, np.full(MEGABYTE, OLD, np.uint8))
     assert outcome.result is Result.ERROR, "it may still come"
     for text in (outcome.reason, caplog.text):
@@ -86,7 +86,7 @@ def test_what_failed_and_lands_later_lands_in_nobodys_memory(
     ticket = ends.sink.fence(lease)
     assert ends.sink.fenced(ticket)
     ends.sink.release(lease)
-    ends.library.rule = None
+    ends.obedient.rule = None
     following = ends.lease(MEGABYTE, "following")
     assert write(ends.source, following.address, bytes([NEW]) * MEGABYTE).result is Result.LANDED
     ends.fault.land()
@@ -95,13 +95,13 @@ def test_what_failed_and_lands_later_lands_in_nobodys_memory(
 
 def test_a_connection_with_a_failure_ends_so_that_memory_is_counted_free(ends: Ends) -> None:
     lease = ends.lease(MEGABYTE)
-    ends.library.rule = ends.fault.hangs
+    ends.obedient.rule = ends.fault.hangs
     ends.source.post(lease.address, 0, [bytes(MEGABYTE)])
     until(lambda: ends.fault.late, "the transfer to begin")
-    assert ends.sink.library.expected == 1
+    assert ends.sink.obedient.expected == 1
     ends.sink.fence(lease)
     assert ends.sink.counts().abandoned_bytes == MEGABYTE
-    ends.library.rule = ends.fault.is_late
+    ends.obedient.rule = ends.fault.is_late
     assert write(ends.source, ends.lease(9).address, bytes(9)).result is Result.ERROR
     assert ends.sink.counts().abandoned_bytes == MEGABYTE, "the other write needs the connection"
     assert ends.sink.counts().connections == 1
@@ -109,27 +109,27 @@ def test_a_connection_with_a_failure_ends_so_that_memory_is_counted_free(ends: E
 
 def test_a_failure_alone_ends_the_connection(ends: Ends) -> None:
     lease = ends.lease(MEGABYTE)
-    ends.library.rule = ends.fault.is_late
+    ends.obedient.rule = ends.fault.is_late
     assert write(ends.source, lease.address, bytes(9)).result is Result.ERROR
     until(lambda: ends.sink.counts().connections == 0, "the connection to end")
     assert [one.source for one in ends.sink.departed()] == ["source"]
     ends.sink.fence(lease)
     assert ends.sink.counts().abandoned_bytes == 0
-    ends.library.rule = None
+    ends.obedient.rule = None
     assert write(ends.source, ends.lease(9).address, bytes(9)).result is Result.LANDED
 
 
 def test_a_refused_write_has_its_outcome_when_the_library_has_ended(ends: Ends) -> None:
     """Until then it reads from the caller's memory, which must not change."""
     lease = ends.lease(MEGABYTE)
-    ends.library.rule = ends.fault.hangs
+    ends.obedient.rule = ends.fault.hangs
     ends.source.post(lease.address, 0, [bytes(MEGABYTE)])
-    until(lambda: ends.library.transfers, "the transfer to begin")
+    until(lambda: ends.obedient.transfers, "the transfer to begin")
     ends.sink.fence(lease)
     until(lambda: ends.sink.counts().refused_writes == 1, "the refusal")
     assert ends.source.completed() == []
     assert ends.sink.counts().abandoned_bytes == MEGABYTE
-    ends.library.transfers[0].well = True
+    ends.obedient.transfers[0].well = True
     (outcome,) = finished(ends.source)
     assert outcome.result is Result.REFUSED
     until(lambda: ends.sink.counts().abandoned_bytes == 0, "the source to say that it has ended")
@@ -137,18 +137,18 @@ def test_a_refused_write_has_its_outcome_when_the_library_has_ended(ends: Ends) 
 
 def test_a_refusal_stops_a_write_between_two_transfers(ends: Ends) -> None:
     lease = ends.lease(12 * MEGABYTE)
-    ends.library.rule = ends.fault.hangs
+    ends.obedient.rule = ends.fault.hangs
     ends.source.post(lease.address, 0, [np.zeros(12 * MEGABYTE, np.uint8)])
-    until(lambda: ends.library.transfers, "the first transfer to begin")
+    until(lambda: ends.obedient.transfers, "the first transfer to begin")
     ends.sink.fence(lease)
     until(lambda: ends.sink.counts().refused_writes == 1, "the refusal")
     ends.source.post(ends.lease(0).address, 0, [])
     (outcome,) = finished(ends.source)
     assert outcome.result is Result.LANDED, "and so the refusal has come before it"
-    ends.library.transfers[0].well = True
+    ends.obedient.transfers[0].well = True
     (outcome,) = finished(ends.source)
     assert outcome.result is Result.REFUSED
-    assert [transfer.bytes for transfer in ends.library.transfers] == [4 * MEGABYTE]
+    assert [transfer.bytes for transfer in ends.obedient.transfers] == [4 * MEGABYTE]
 
 
 def test_memory_that_nobody_has_registered_fails_its_write(
@@ -182,7 +182,7 @@ def test_memory_is_registered_for_as_long_as_it_is_read(ends: Ends) -> None:
         ends.source.post(lease.address, offset, [data])
     assert {outcome.result for outcome in finished(ends.source, 2)} == {Result.LANDED}
     place = data.ctypes.data, data.nbytes
-    assert place in ends.library.enlisted
+    assert place in ends.obedient.enlisted
     until(lambda: data.ctypes.data not in Obedient.registered, "the memory to be forgotten")
 
 
@@ -205,7 +205,7 @@ def test_an_address_is_landing_memory_once(ends: Ends) -> None:
 
 def test_what_is_given_up_goes_back_to_the_system(ends: Ends) -> None:
     lease = ends.lease(8 * MEGABYTE)
-    ends.library.rule = ends.fault.hangs
+    ends.obedient.rule = ends.fault.hangs
     np.frombuffer(ends.sink.leases._held[lease.number].view, np.uint8)[:] = OLD
     backing = ends.sink.leases._held[lease.number].backing
     assert backing is not None
@@ -218,7 +218,7 @@ def test_what_is_given_up_goes_back_to_the_system(ends: Ends) -> None:
 
 def test_a_source_that_ends_leaves_the_library_what_it_reads(ends: Ends) -> None:
     lease = ends.lease(4096)
-    ends.library.rule = ends.fault.hangs
+    ends.obedient.rule = ends.fault.hangs
     ends.source.post(lease.address, 0, [bytes(4096)])
     until(lambda: ends.fault.late, "the transfer to begin")
     ends.source.close()
@@ -230,7 +230,7 @@ def test_a_source_that_ends_leaves_the_library_what_it_reads(ends: Ends) -> None
 def test_a_source_takes_no_more_than_is_bounded(ends: Ends) -> None:
     source = ObedientSource(writes_max=1)
     lease = ends.lease(4096)
-    source.library.rule = ends.fault.hangs
+    source.obedient.rule = ends.fault.hangs
     source.post(lease.address, 0, [bytes(9)])
     with pytest.raises(EngineBusy):
         source.post(lease.address, 0, [bytes(9)])
@@ -279,24 +279,24 @@ def test_a_sink_that_grants_nonsense_is_left(ends: Ends, answer: bytes) -> None:
         (outcome,) = finished(ends.source)
         sock.close()
     assert outcome.result is Result.REFUSED
-    assert not ends.library.transfers
+    assert not ends.obedient.transfers
     assert write(ends.source, lease.address, bytes(9)).result is Result.LANDED
 
 
 def test_an_empty_write_is_enough_to_meet_a_sink(ends: Ends) -> None:
     lease = ends.lease(9)
     assert write(ends.source, lease.address, b"").result is Result.LANDED
-    assert ends.library.met == 1
+    assert ends.obedient.met == 1
     assert write(ends.source, lease.address, bytes(9)).result is Result.LANDED
-    assert ends.library.met == 1
+    assert ends.obedient.met == 1
 
 
 def test_a_sink_that_the_library_cannot_meet_is_left(ends: Ends) -> None:
-    ends.sink.library.description = Description("1.2.3", "elsewhere")
+    ends.sink.obedient.description = Description("1.2.3", "elsewhere")
     outcome = write(ends.source, ends.lease(9).address, bytes(9))
     assert outcome.result is Result.REFUSED
     assert "nobody is called 'elsewhere'" in outcome.reason
-    ends.sink.library.description = None
+    ends.sink.obedient.description = None
     assert write(ends.source, ends.lease(9).address, bytes(9)).result is Result.LANDED
 
 
@@ -349,7 +349,7 @@ def test_an_engine_that_is_not_installed_says_how(
 
     monkeypatch.setattr(one_sided, "version", missing)
     with pytest.raises(EngineError, match=r"^engine '(mooncake|nixl)' is not installed: pip inst"):
-        library.library()
+        library.load_library()
 
 
 @pytest.mark.parametrize(("library", "old"), [(mooncake, "0.3.10.post2"), (nixl, "0.7.1")])
@@ -358,7 +358,7 @@ def test_a_release_that_is_too_old_is_named(
 ) -> None:
     monkeypatch.setattr(one_sided, "version", lambda _package: old)
     with pytest.raises(EngineError, match=rf"{old} is installed, and .* or later .*: pip install"):
-        library.library()
+        library.load_library()
 
 
 def test_a_library_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,4 +368,4 @@ def test_a_library_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(one_sided, "version", lambda _package: "99.0.0")
     monkeypatch.setattr(one_sided, "import_module", broken)
     with pytest.raises(EngineError, match=r"does not load: libibverbs.*apt-get install"):
-        mooncake.library()
+        mooncake.load_library()

@@ -1,4 +1,4 @@
-"""A process with a sink that does as it is told: `python -m tests.engine.library ENGINE LENGTH`.
+"""A process with a sink that is told: `python -m tests.engine.sink_process ENGINE LENGTH`.
 
 It prints the address of a lease of LENGTH bytes, in hexadecimal, and where that is in its memory.
 Then it answers each line, and ends with one that it does not know:
