@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_address
 from queue import SimpleQueue
 from time import sleep
 from typing import Final
@@ -31,7 +30,7 @@ from pdproto.engine.one_sided import (
     address_of,
     check_versions,
 )
-from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial
 from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -39,8 +38,6 @@ log = logging.getLogger(__name__)
 SEGMENT_BYTES: Final = 4 << 20  # in one transfer: how late a refusal may stop a write
 MOVES_MAX: Final = 16  # that one connection's library calls are under way for
 PAUSE_SECONDS: Final = 50e-6  # between two questions how transfers stand
-SILENCE_MS: Final = 30_000  # of a peer's host, after which its connection has ended
-CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED})
 
 
@@ -227,14 +224,7 @@ class OneSidedLine:
     """The connection to one sink."""
 
     def __init__(self, source: OneSidedSource, endpoint: str) -> None:
-        host, _, port = endpoint.rpartition(":")
-        try:
-            address = ip_address(host.strip("[]"))
-            where = (str(address), int(port))
-        except ValueError as error:
-            raise OSError(f"no address and port: {error}") from None
-        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-        self.sock: Final = socket.socket(family, socket.SOCK_STREAM)
+        self.sock: Final = dial(endpoint)
         self.open: Final[dict[int, Posted]] = {}
         self._source: Final = source
         self._endpoint: Final = endpoint
@@ -248,16 +238,6 @@ class OneSidedLine:
         self._failed: Final[set[int]] = set()  # that the sink may still refuse
         self._has_failed = False
         self._mover: Mover | None = None
-        try:
-            self.sock.setblocking(False)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, CONNECT_TRIES)
-            with suppress(BlockingIOError):
-                self.sock.connect(where)
-        except (OSError, OverflowError) as error:
-            self.sock.close()
-            raise OSError(str(error)) from error
 
     @property
     def unsent(self) -> bool:

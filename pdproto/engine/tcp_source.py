@@ -4,19 +4,16 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from ipaddress import ip_address
 from typing import Final
 
 from pdproto.engine import tcp_sink
 from pdproto.engine.contract import Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
-from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
+from pdproto.engine.source import BYTES_MAX, SILENCE_MS, WRITES_MAX, Posted, Source, dial
 from pdproto.runtime.errors import RemoteProtocolError
 
 SEGMENT_BYTES: Final = 1 << 20  # how late a refusal may stop a write
 TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
-SILENCE_MS: Final = 30_000  # of a peer's host, after which its connection has ended
-CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
 EXPECTED: Final = frozenset({Kind.LANDED, Kind.REFUSED})
 
 
@@ -47,14 +44,7 @@ class TcpLine:
     """The connection to one sink: its writes go one after the other."""
 
     def __init__(self, source: TcpSource, endpoint: str, silence_ms: int) -> None:
-        host, _, port = endpoint.rpartition(":")
-        try:
-            address = ip_address(host.strip("[]"))
-            where = (str(address), int(port))
-        except ValueError as error:
-            raise OSError(f"no address and port: {error}") from None
-        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-        self.sock: Final = socket.socket(family, socket.SOCK_STREAM)
+        self.sock: Final = dial(endpoint, silence_ms)
         self.open: Final[dict[int, Posted]] = {}
         self._source: Final = source
         self._queue: Final[deque[Posted]] = deque()
@@ -64,16 +54,6 @@ class TcpLine:
         self._rest: list[memoryview] = []  # of a piece that the socket took a part of
         self._frame: Final = bytearray(FRAME_BYTES)
         self._frame_bytes = 0
-        try:
-            self.sock.setblocking(False)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, CONNECT_TRIES)
-            with suppress(BlockingIOError):
-                self.sock.connect(where)
-        except (OSError, OverflowError) as error:
-            self.sock.close()
-            raise OSError(str(error)) from error
 
     @property
     def unsent(self) -> bool:
