@@ -29,7 +29,9 @@ class Link:
 
     sign_of_life_s: how often a silent node says that it is there. silent_s: how long a peer may say
     nothing before it counts as gone. grace_s: how long a connection that has ended may take to come
-    back before the peer counts as gone; in the default ZeroMQ tries three times.
+    back before the peer counts as gone; in the default ZeroMQ tries three times. advertise: the
+    endpoint that peers are told to call, where that is not the bound one: of a container's host, of
+    a proxy, or of one address where all are bound.
     """
 
     bind: str = "tcp://127.0.0.1:0"
@@ -38,6 +40,7 @@ class Link:
     silent_s: float = 5.0
     grace_s: float = 0.5
     curve: Curve | None = None
+    advertise: str | None = None
 
 
 def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link

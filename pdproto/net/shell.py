@@ -82,7 +82,8 @@ class Shell:
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._watch: Final = Watch()
         self._router: Final = self._listening()
-        self.endpoint: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.endpoint: Final = link.advertise or self.bound
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._awake = False  # somebody else wants a turn,
         self._again = False  # or the loop itself does
