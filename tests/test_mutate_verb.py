@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.check.mutate import Judged, Trials
+from pdproto.check.load import load
+from pdproto.check.mutate import Judged, Trials, searches
 from pdproto.check.mutate_edits import Mutant
 from pdproto.cli import mutate as verb
 from pdproto.cli.main import main
@@ -146,6 +147,7 @@ def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
         set(HANDOVER) - verb.APART
     )
     assert all(name.startswith(part[0]) for part in parts for name in part)
+    assert all(list(searches(load(name))) for part in parts for name in part)
 
 
 def test_ctrl_c_keeps_what_was_judged(
