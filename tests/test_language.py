@@ -268,6 +268,18 @@ def test_an_edited_system_may_have_its_own_words_and_sizes() -> None:
     assert (changed.about, changed.configurations) == ("Changed.", larger)
 
 
+def test_an_edit_has_no_part_in_what_was_declared_since() -> None:
+    """Another module's variables of the same machine belong to the edits that speak of them."""
+    a = Parts()
+    first = a.system(worker=[Row("work", at=Phase.IDLE, to=Phase.BUSY)])
+    tired = a.worker.relation("tired")
+    rest = Row("rest", at=Phase.BUSY, to=Phase.IDLE, when=[tired(w)])
+    assert edited(first, "same", DropRow("work")).variables == first.variables
+    claim = ReplaceProperties((Always("awake", ~tired(w)),))
+    for edit in (AddRow(a.worker, rest), claim):
+        assert {*edited(first, "other", edit).variables} == {*first.variables, tired}
+
+
 def refusal(build: Callable[[], System]) -> str | None:
     try:
         build()

@@ -295,7 +295,8 @@ class _Trial:
             lemmas = self.trials.lemmas.get(search.system, ())
             if search.endless or not lemmas:
                 continue
-            asked = replace(self.edited[search.system], properties=lemmas)
+            base = self.edited[search.system]
+            asked = replace(base, properties=lemmas, like=base)
             try:
                 kill = safety(asked, self.chosen(search), WIDE)
             except UndecidedError:

@@ -93,7 +93,7 @@ def subject(name: str, module: str | None = None) -> Subject:
     ranked = proofs if module else _held(RANKINGS.get(name))
     assumed = proofs.get("ASSUMED", {})
     return Subject(
-        replace(system, axioms={**system.axioms, **assumed}) if assumed else system,
+        replace(system, axioms={**system.axioms, **assumed}, like=system),
         proofs.get("LEMMAS", ()),
         assumed,
         () if module else ranked.get("LEMMAS", ()),

@@ -10,7 +10,8 @@ all safety properties are asked, and at the end of a run, which is brought to re
 (judge.py).
 
 Walks by mere chance end early, for a row that gives up can nearly always fire. So rows that could
-fire in few of the states that an exploration met come first in every choice.
+fire in few of the states that an exploration met come first in every choice, and every other run
+begins with the shortest way to one of them (scout.py).
 
 A failure is cut down to what it needs and printed as the checker prints its traces; the blob that
 Hypothesis prints below it replays it.
@@ -32,7 +33,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pdproto.check.explore import Limits, explore
 from pdproto.check.grounding import Ground, GroundRow, Interpretation
 from pdproto.check.result import Finding
 from pdproto.check.rigid import interpretations
@@ -43,6 +43,7 @@ from pdproto.spec.language.system import Configuration, System
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.ends import Pacing
 from pdproto.testing.judge import Judge, ViolationError, is_safety_net
+from pdproto.testing.scout import Scout
 from pdproto.testing.shrink import shrunk
 
 # Cutting a run down is left to shrink.py, which is faster by far: it knows that rows are steps.
@@ -54,9 +55,9 @@ RUN: Final = settings(
     suppress_health_check=list(HealthCheck),
     phases=tuple(phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)),
 )
-SCOUTED_STATES: Final = 50_000  # explored to tell how rare rows are
 STRIDE: Final = 4  # steps onward at a time: to draw a number takes longer than a step
 PICK: Final = st.integers(0, 255)
+HALF: Final = 128  # of what PICK picks
 PICKS: Final = st.integers(0, (1 << 8 * STRIDE) - 1)
 
 Choices: TypeAlias = Mapping[str, Sequence[GroundRow]]
@@ -88,19 +89,14 @@ REPORTS: Final[list[Report]] = []  # of this process, for the summary of a test 
 
 
 class World:
-    """One interpretation of the rigid symbols and one assumption of fairness, with live ends.
+    """One interpretation of the rigid symbols and one assumption of fairness, with live ends."""
 
-    rarity: by row, in how many of the states that were scouted it could fire.
-    """
-
-    def __init__(
-        self, ground: Ground, fairness: Fairness, fuzzer: "Fuzzer", rarity: Mapping[str, int]
-    ) -> None:
+    def __init__(self, ground: Ground, fairness: Fairness, fuzzer: "Fuzzer") -> None:
         self.fairness: Final = fairness
         self.judge: Final = Judge(ground, fuzzer.properties)
         self.cluster: Final = Cluster(
             ground, at_once=fuzzer.at_once, stores=fuzzer.stores, runs=fuzzer.runs_on(ground))
-        self._rarity: Final = rarity
+        self.scout: Final = Scout(ground)
         self._cut: Final[dict[tuple[int, ...], ViolationError]] = {}
         self._known: Final[dict[int, tuple[tuple[GroundRow, ...], int, Choices]]] = {}
 
@@ -127,7 +123,7 @@ class World:
         found: dict[str, list[GroundRow]] = {}
         # Under an assumption without safety nets none of them fires.
         nets = self.fairness is not Fairness.DETECTORS
-        for row in sorted(enabled, key=lambda row: self._rarity[str(row)]):
+        for row in sorted(enabled, key=lambda row: self.scout.rarity[str(row)]):
             if not nets and is_safety_net(row):
                 continue
             if row.action.apply(state) == state:
@@ -200,7 +196,7 @@ class Fuzzer:
                 self.system, self.configuration.sizes, self.configuration.faults,
                 self._given[number], consume=fairness is Fairness.CONSUMED,
                 timers=fairness is not Fairness.NO_TIMERS)
-            known = self._worlds[number, fairness] = World(ground, fairness, self, rarity(ground))
+            known = self._worlds[number, fairness] = World(ground, fairness, self)
         return known
 
     def runs_on(self, ground: Ground) -> Ground | None:
@@ -259,14 +255,6 @@ def _blob(error: ViolationError) -> str:
     return said.group(1) if said else ""
 
 
-def rarity(ground: Ground) -> Mapping[str, int]:
-    """In how many states each ground row could fire, of those that an exploration met first."""
-    found = explore(ground, limits=Limits(states_max=SCOUTED_STATES))
-    counts = {str(row): int(n) for row, n in zip(ground.rows, found.engine.fired, strict=True)}
-    found.engine.close()
-    return counts
-
-
 class ClusterMachine(RuleBasedStateMachine):
     """Any step that the tables allow, at any time. See the top of the file."""
 
@@ -279,14 +267,22 @@ class ClusterMachine(RuleBasedStateMachine):
         self.seen: set[str] = set()
         self.failed = False
 
-    @initialize(topology=PICK, relying=PICK)
-    def begin(self, topology: int, relying: int) -> None:
-        """The topology, and what may be relied on in the end."""
+    @initialize(topology=PICK, relying=PICK, goal=PICK, state=PICK)
+    def begin(self, topology: int, relying: int, goal: int, state: int) -> None:
+        """The topology, what may be relied on in the end, and where chance begins."""
         fuzzer = self.fuzzer
         fairness = fuzzer.assumptions[relying % len(fuzzer.assumptions)]
         self.world = fuzzer.world(topology % fuzzer.topologies, fairness)
         self.world.cluster.begin()
         fuzzer.count += 1
+        if goal < HALF:
+            self.lead(self.world.scout.way(goal * goal / HALF**2, state / (2 * HALF)))
+
+    def lead(self, way: Sequence[GroundRow]) -> None:
+        """Go this way as far as it goes: ends that act at once may be on another already."""
+        for row in way:
+            if row in self.world.cluster.enabled():
+                self.happen(row)
 
     def can(self, kind: str) -> bool:
         return kind in self.world.choices()

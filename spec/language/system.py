@@ -11,7 +11,7 @@ from .place import Place, here
 from .properties import Always, LeadsTo, OnRow, Property, Sometimes
 from .sorts import Sort
 from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
-from .wellformed import check_system
+from .wellformed import check_system, symbols_of_edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class System:
     final: the states in which it is right for nothing more to happen; any other state that only
     faults could change is a deadlock. faults: layers of fault tables, by name. axioms: universal
     formulas over the rigid symbols. configurations: by name; "default" is what `check` explores.
-    like: a system of which this is an edit; the rows they share are not checked again.
+    like: a system of which this is an edit. The rows they share are not checked again, and this
+    one's state is made of the other's variables and of those that its own rows speak of: not of
+    what some module has declared on the same machines since.
     Raises SpecError for a malformed spec (wellformed.py).
     """
 
@@ -48,7 +50,14 @@ class System:
     like: InitVar["System | None"] = field(default=None, kw_only=True)
 
     def __post_init__(self, like: "System | None") -> None:
+        if like is not None:
+            vars(self)["variables"] = self._variables_like(like)
         check_system(self, like)
+
+    def _variables_like(self, other: "System") -> tuple[Symbol, ...]:
+        kept = {*other.variables, *symbols_of_edit(self, other)}
+        return tuple(symbol for machine in self.machines for symbol in machine.symbols
+                     if machine not in other.machines or symbol in kept)
 
     @cached_property
     def machines(self) -> tuple[Machine[*tuple[Any, ...]], ...]:

@@ -6,6 +6,7 @@ What needs sizes or search (totality, overlap, reachability) is the checker's li
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,6 +57,16 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may speak of rigid symbols only")
+
+
+def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
+    """What the properties speak of, and the rows that the other system has not."""
+    for table, row in _fresh(system, like):
+        with suppress(SpecError):  # a malformed row is refused where it is checked
+            yield from _spoken_of(table, row)
+    for claim in system.properties:
+        parts = (claim.premise, claim.goal) if isinstance(claim, LeadsTo) else (claim.claim,)
+        yield from (atom.symbol for part in parts for atom, _ in atoms(part))
 
 
 def _fresh(system: "System", like: "System | None") -> list[tuple[Table, Row]]:

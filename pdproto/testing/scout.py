@@ -1,0 +1,76 @@
+"""What an exploration tells a fuzzer beforehand: which rows are rare, and ways to where they fire.
+
+Walks by chance seldom get deep: of the states of the transfer at its default size, one in two
+thousand lets a sink take part in a completed hand-over, at the end of a dozen steps of which none
+may go wrong. So some runs begin with the way to a rare row, and go on by chance from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pdproto.check.explore import Exploration, Limits, explore
+from pdproto.check.grounding import Ground, GroundRow
+from pdproto.check.story import replay
+
+SCOUTED_STATES: Final = 50_000  # about as many are met first, with faults and again without
+
+
+class Goal(NamedTuple):
+    """A row that could fire in some of the states of an exploration."""
+
+    states: int
+    search: int
+    row: str
+
+
+class Scout:
+    """The first states of a ground system, with its faults and without.
+
+    rarity: by ground row in words, in how many of the states with faults it could fire.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        calm = Ground(ground.system, ground.sizes, (), ground.given, consume=ground.consume,
+                      timers=ground.timers)
+        limits = Limits(states_max=SCOUTED_STATES)
+        self._rows: Final = {str(row): row for row in ground.rows}
+        self._searches: Final = [explore(which, limits=limits) for which in (ground, calm)]
+        fired = [_fired(found) for found in self._searches]
+        self.rarity: Final = fired[0]
+        self._goals: Final = sorted(
+            Goal(count, search, row)
+            for search, counts in enumerate(fired) for row, count in counts.items() if count)
+        self._positions: Final[dict[Goal, np.ndarray[tuple[int], np.dtype[np.intp]]]] = {}
+        self._ways: Final[dict[tuple[int, int], Sequence[GroundRow]]] = {}
+
+    def way(self, goal: float, state: float) -> Sequence[GroundRow]:
+        """The rows on a shortest way from the beginning to a state in which some row can fire.
+
+        goal: which row, from 0 for the rarest to less than 1. state: which of its states, from 0
+        for the first to less than 1.
+        """
+        if not self._goals:
+            return ()
+        chosen = self._goals[int(goal * len(self._goals))]
+        positions = self._where(chosen)
+        key = chosen.search, int(positions[int(state * len(positions))])
+        if key not in self._ways:
+            found = self._searches[chosen.search]
+            moves = replay(found.ground, found.program, found.path(found.engine.identity(key[1])))
+            self._ways[key] = tuple(self._rows[str(move.row)] for move in moves)
+        return self._ways[key]
+
+    def _where(self, goal: Goal) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        if goal not in self._positions:
+            found = self._searches[goal.search]
+            row = next(row for row in found.ground.rows if str(row) == goal.row)
+            self._positions[goal] = np.flatnonzero(found.engine.where(row.action.guard))
+        return self._positions[goal]
+
+
+def _fired(found: Exploration) -> Mapping[str, int]:
+    """In how many of the states that were expanded each ground row could fire."""
+    counts = found.engine.fired
+    return {str(row): int(n) for row, n in zip(found.ground.rows, counts, strict=True)}
