@@ -1,0 +1,253 @@
+"""A network that goes wrong, between real ZeroMQ nodes.
+
+It stands before each node, behind a door of its own: the endpoint that the node advertises. Through
+a door messages arrive late, twice, out of order or never, as they are told; and connections are
+cut, or stand still.
+
+Of ZMTP 3 (ZeroMQ's RFC 23) it knows where a message ends. Only whole messages meet a fate: greeting
+and commands pass as they come, so that both ends keep a sound connection until it is cut. What
+CURVE encrypts travels in commands, and can be cut and held, no more.
+
+It has no thread and no clock: whoever owns it has it take its turns, and calls it in between.
+"""
+
+import selectors
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+GREETING_BYTES: Final = 64
+MORE, LONG, COMMAND = 1, 2, 4  # flags of a frame
+READ_BYTES: Final = 1 << 16
+WAITING_BYTES_MAX: Final = 16 << 20  # on the way to one end; whoever sends more waits
+CONNECT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a message. copies: that arrive. in_order: what comes after it waits for it,
+    as on a slow line; otherwise it is overtaken.
+    """
+
+    copies: int = 1
+    delay_s: float = 0.0
+    in_order: bool = True
+
+
+PASSES: Final = Fate()
+LOST: Final = Fate(copies=0)
+DOUBLED: Final = Fate(copies=2)
+
+
+@dataclass(slots=True)
+class Door:
+    """Where the callers of a node come in. target: where the node listens, or "" for nowhere yet.
+    held: nothing comes through.
+    """
+
+    name: str
+    listener: socket.socket
+    target: str = ""
+    held: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """One end of a connection, and what is on its way there. greeting: bytes that are to come from
+    it. heard: of a message that has not come whole. due: what leaves for it, and when.
+    """
+
+    sock: socket.socket
+    door: Door
+    other: "End | None" = None
+    greeting: int = GREETING_BYTES
+    heard: bytearray = field(default_factory=bytearray)
+    out: bytearray = field(default_factory=bytearray)
+    due: list[tuple[float, int, bytes]] = field(default_factory=list)
+    last: float = 0.0
+
+
+def split(heard: bytearray) -> Iterator[tuple[bytes, bool]]:
+    """Take what is whole out of the bytes: each command or message, and whether it is a message."""
+    while (length := _whole(heard)) is not None:
+        is_message = not heard[0] & COMMAND
+        taken = bytes(heard[:length])
+        del heard[:length]
+        yield taken, is_message
+
+
+def _whole(heard: bytearray) -> int | None:
+    """How long the first command or message is, all its frames; None until it is all there."""
+    place = 0
+    while len(heard) > place + 1:
+        flags = heard[place]
+        wide = 8 if flags & LONG else 1
+        body = place + 1 + wide
+        if len(heard) < body:
+            return None
+        place = body + int.from_bytes(heard[place + 1:body])
+        if not flags & MORE:
+            return place if len(heard) >= place else None
+    return None
+
+
+class Proxy:
+    """See the top of the file. fate: decides for each message that comes through a door, which it
+    is given the name of. counts: what has become of messages and connections, in a word.
+    """
+
+    def __init__(self, fate: Callable[[str], Fate] = lambda _: PASSES) -> None:
+        self.fate = fate
+        self.counts: Final[Counter[str]] = Counter()
+        self._doors: Final[dict[str, Door]] = {}
+        self._ends: Final[set[End]] = set()
+        self._selector: Final = selectors.DefaultSelector()
+        self._number = 0
+
+    def open(self, name: str, target: str = "") -> str:
+        """Make a door. Returns its endpoint, which nobody has had before."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        self._doors[name] = Door(name, listener, target)
+        self._selector.register(listener, selectors.EVENT_READ, self._doors[name])
+        return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+
+    def aim(self, name: str, target: str) -> None:
+        """Say where the node behind a door listens, as a ZeroMQ endpoint."""
+        self._doors[name].target = target
+
+    def cut(self, name: str) -> None:
+        """End every connection through a door; whoever calls again is let in."""
+        for end in [end for end in self._ends if end.door.name == name]:
+            self._end(end)
+
+    def hold(self, name: str, held: bool = True) -> None:
+        """Let nothing through a door, or let it through again. No connection ends by this."""
+        self._doors[name].held = held
+
+    def shut(self, name: str) -> None:
+        """Take a door away, with all its connections."""
+        self.cut(name)
+        listener = self._doors.pop(name).listener
+        self._selector.unregister(listener)
+        listener.close()
+
+    def heal(self) -> None:
+        """Let everything through from now on."""
+        self.fate = lambda _: PASSES
+        for door in self._doors.values():
+            door.held = False
+
+    def close(self) -> None:
+        """Shut every door."""
+        for name in list(self._doors):
+            self.shut(name)
+        self._selector.close()
+
+    def turn(self, now: float, wait_s: float) -> None:
+        """Pass on what has come and is due, or wait so long for something to come."""
+        soonest = min((end.due[0][0] for end in self._ends if end.due), default=now + wait_s)
+        for key, _ in self._selector.select(max(0.0, min(wait_s, soonest - now))):
+            if isinstance(key.data, Door):
+                self._accept(key.data)
+            elif key.data in self._ends:
+                self._receive(key.data, now)
+        for end in list(self._ends):
+            if end in self._ends:
+                self._pass_on(end, now)
+
+    def _accept(self, door: Door) -> None:
+        near, _ = door.listener.accept()
+        host, _, port = door.target.removeprefix("tcp://").rpartition(":")
+        try:
+            far = socket.create_connection((host, int(port or 0)), CONNECT_S)
+        except OSError:
+            near.close()
+            self.counts["unanswered"] += 1
+            return
+        one, two = End(near, door), End(far, door)
+        one.other, two.other = two, one
+        for end in (one, two):
+            end.sock.setblocking(False)
+            self._ends.add(end)
+            self._selector.register(end.sock, selectors.EVENT_READ, end)
+        self.counts["connections"] += 1
+
+    def _receive(self, end: End, now: float) -> None:
+        target = end.other
+        if target is None:
+            raise AssertionError("an end without another")
+        try:
+            data = end.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._end(end)
+            return
+        greeting, rest = data[:end.greeting], data[end.greeting:]
+        end.greeting -= len(greeting)
+        target.out += greeting
+        end.heard += rest
+        for part, is_message in split(end.heard):
+            if is_message:
+                self._send(target, part, self.fate(end.door.name), now)
+            else:
+                target.out += part
+
+    def _send(self, target: End, message: bytes, fate: Fate, now: float) -> None:
+        self.counts["messages"] += 1
+        self.counts["lost"] += fate.copies == 0
+        self.counts["doubled"] += fate.copies > 1
+        self.counts["late"] += fate.delay_s > 0
+        due = now + fate.delay_s
+        if fate.in_order:
+            target.last = due = max(due, target.last)
+        for _ in range(fate.copies):
+            self._number += 1
+            heappush(target.due, (due, self._number, message))
+
+    def _pass_on(self, end: End, now: float) -> None:
+        """Write what is due at an end, as far as it takes it, and listen to whom there is room for.
+        """
+        while end.due and end.due[0][0] <= now:
+            end.out += heappop(end.due)[2]
+        held = end.door.held
+        if end.out and not held:
+            try:
+                del end.out[:end.sock.send(end.out)]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._end(end)
+                return
+        room = end.other is not None and len(end.other.out) < WAITING_BYTES_MAX
+        events = (selectors.EVENT_READ if room and not held else 0) | (
+            selectors.EVENT_WRITE if end.out and not held else 0)
+        self._listen(end, events)
+
+    def _listen(self, end: End, events: int) -> None:
+        """Have the selector look for these events, and none where there are none."""
+        known = self._selector.get_map().get(end.sock)
+        if known is None and events:
+            self._selector.register(end.sock, events, end)
+        elif known is not None and not events:
+            self._selector.unregister(end.sock)
+        elif known is not None and known.events != events:
+            self._selector.modify(end.sock, events, end)
+
+    def _end(self, end: End) -> None:
+        """End the connection, both ends of it, and all that is on its way."""
+        if end not in self._ends:
+            return
+        self.counts["ended"] += 1
+        for one in filter(None, (end, end.other)):
+            self._ends.remove(one)
+            with suppress(KeyError):
+                self._selector.unregister(one.sock)
+            one.sock.close()
