@@ -10,7 +10,6 @@ writes nothing more. One whose library has failed says nothing: its bytes may st
 """
 
 import socket
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,10 +17,11 @@ from ipaddress import ip_address
 from typing import Final
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.one_sided import Piece, Transport, pieces_of
 from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
 
 WRITES_MAX: Final = 4096  # that one source may have open
@@ -92,19 +92,13 @@ class Open:
     stopped: bool = False
 
 
-class OneSidedLine:
+class OneSidedLine(SinkLine):
     """One source's connection."""
 
     def __init__(self, sink: OneSidedSink, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock: Final = sock
-        self.peer = "{}:{}".format(*sock.getpeername()[:2])
-        self.source: str | None = None
-        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        super().__init__(sock)
         self._sink: Final = sink
         self._leases: Final = sink.leases
-        self._frame: Final = bytearray(FRAME_BYTES)
-        self._frame_bytes = 0  # that have come
         self._described: Final[set[int]] = set()  # regions
         self._writes: Final[dict[int, Open]] = {}
         self._numbered = 0
@@ -113,27 +107,13 @@ class OneSidedLine:
         """Take a turn's frames, as far as they have come."""
         with suppress(BlockingIOError):
             for _ in range(FRAMES_A_TURN):
-                count = self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :])
-                if not count:
-                    raise ConnectionResetError("it has closed the connection")
-                self._frame_bytes += count
-                if self._frame_bytes == FRAME_BYTES:
-                    self._frame_bytes = 0
-                    frame = decode(self._frame, EXPECTED)
-                    if frame.kind is Kind.WRITE:
-                        self._begin(frame)
-                    else:
-                        self._end(frame.write)
-
-    def flush(self) -> None:
-        with suppress(BlockingIOError):
-            while self.outbox:
-                frame, _ = self.outbox[0]
-                sent = self.sock.send(frame)
-                if sent < len(frame):
-                    self.outbox[0] = frame[sent:], None
-                    return
-                self.outbox.popleft()
+                _, frame = self.receive_frame(EXPECTED)
+                if frame is None:
+                    continue
+                if frame.kind is Kind.WRITE:
+                    self._begin(frame)
+                else:
+                    self._end(frame.write)
 
     def stop(self, held: Held) -> None:
         """The memory has been given up: the source need not go on."""
@@ -168,9 +148,7 @@ class OneSidedLine:
             return
         self._writes[frame.write] = Open(held, piece, frame.length)
         self._sink.transport.expect(1)
-        if self.source is None:
-            self.source = held.lease.source
-            self.peer = f"{self.source} at {self.peer}"
+        self.name(held.lease.source)
         self._grant(frame.write, piece)
 
     def _grant(self, number: int, piece: Piece) -> None:

@@ -8,16 +8,16 @@ has returned, and what comes later is read and thrown away.
 """
 
 import socket
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
 
 ENGINE: Final = "tcp"
@@ -83,19 +83,13 @@ class Arriving:
     left: int  # bytes that no segment has brought
 
 
-class TcpLine:
+class TcpLine(SinkLine):
     """One source's connection."""
 
     def __init__(self, sink: TcpSink, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock: Final = sock
-        self.peer = "{}:{}".format(*sock.getpeername()[:2])
-        self.source: str | None = None
-        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        super().__init__(sock)
         self._sink: Final = sink
         self._leases: Final = sink.leases
-        self._frame: Final = bytearray(FRAME_BYTES)
-        self._frame_bytes = 0  # that have come
         self._write: Arriving | None = None
         self._segment_left = 0
         self._numbered = 0
@@ -111,25 +105,12 @@ class TcpLine:
                 else:
                     left -= self._receive_frame()
 
-    def flush(self) -> None:
-        with suppress(BlockingIOError):
-            while self.outbox:
-                frame, _ = self.outbox[0]
-                sent = self.sock.send(frame)
-                if sent < len(frame):
-                    self.outbox[0] = frame[sent:], None
-                    return
-                self.outbox.popleft()
-
     def ended(self) -> None:
         self._write = None
 
     def _receive_frame(self) -> int:
-        count = self._took(self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
-        self._frame_bytes += count
-        if self._frame_bytes == FRAME_BYTES:
-            self._frame_bytes = 0
-            frame = decode(self._frame, EXPECTED)
+        count, frame = self.receive_frame(EXPECTED)
+        if frame is not None:
             if frame.kind is Kind.WRITE:
                 self._begin(frame)
             else:
@@ -144,9 +125,8 @@ class TcpLine:
         self._numbered = frame.write
         with self._leases.lock:
             held = self._leases.redeem(frame.token, frame.offset, frame.length)
-        if held is not None and self.source is None:
-            self.source = held.lease.source
-            self.peer = f"{self.source} at {self.peer}"
+        if held is not None:
+            self.name(held.lease.source)
         self._write = Arriving(frame.write, held, frame.length, frame.offset, frame.length)
         if held is None:
             self._refuse(self._write)
@@ -200,7 +180,7 @@ class TcpLine:
         """Receive into landing memory. A fence that comes meanwhile is done afterwards."""
         try:
             place = held.view[write.position : write.position + length]
-            return self._took(self.sock.recv_into(place))
+            return self.took(self.sock.recv_into(place))
         finally:
             with self._leases.lock:
                 done = self._leases.leave(held)
@@ -210,9 +190,4 @@ class TcpLine:
     def _throw_away(self, length: int) -> int:
         if self._waste is None:
             self._waste = bytearray(RECEIVE_BYTES)
-        return self._took(self.sock.recv_into(memoryview(self._waste)[:length]))
-
-    def _took(self, count: int) -> int:
-        if not count:
-            raise ConnectionResetError("it has closed the connection")
-        return count
+        return self.took(self.sock.recv_into(memoryview(self._waste)[:length]))
