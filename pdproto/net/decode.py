@@ -255,7 +255,7 @@ class DecodeNode(Node):
                 (ends.content, (0, 0, 0, index, 0), True)))
         else:
             self.metrics.add("spoilt_chunks")
-            receiver.blame = f"the digest of what {source} wrote does not agree"
+            receiver.blame = report.reason or f"the digest of what {source} wrote does not agree"
         self._hear(endpoint, done, source)
 
     def _fenced(self, endpoint: Endpoint | None, source: str) -> None:

@@ -104,7 +104,7 @@ class SourcePages:
         self._lock: Final = Lock()
         self._packed: Final[deque[tuple[int, Address, int, Buffer]]] = deque()
         self._posted: Final[dict[int, tuple[int, Buffer]]] = {}
-        self._ended: Final[deque[tuple[int, Outcome]]] = deque()
+        self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
         self._buffers: Final[dict[int, list[Buffer]]] = {}
         self._staged = 0
         self._wake: Callable[[], None] = lambda: None
@@ -130,7 +130,7 @@ class SourcePages:
         self._staged += length
         self._worker.submit(self._pack, number, life, address, chunks, length)
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome]]:
+    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
         for outcome in self.engine.completed():
             with self._lock:
                 number, buffer = self._posted.pop(outcome.write)
@@ -138,7 +138,7 @@ class SourcePages:
                 # What an engine has given up on it may still read: such a buffer is not used again.
                 if outcome.result is not Result.ERROR:
                     self._keep(buffer)
-            self._ended.append((number, OUTCOMES[outcome.result]))
+            self._ended.append((number, OUTCOMES[outcome.result], outcome.reason))
         self._post_packed()
         while self._ended:
             yield self._ended.popleft()
@@ -183,7 +183,7 @@ class SourcePages:
         """What a sink has published cannot be written to: nothing has been, and nothing will be."""
         log.warning("write %d has nowhere to go: %s", number, error)
         self._staged -= length
-        self._ended.append((number, Outcome.REFUSED))
+        self._ended.append((number, Outcome.REFUSED, str(error)))
         self._wake()
 
     def _buffer(self, length: int) -> Buffer:
@@ -281,13 +281,14 @@ class SinkPages:
     def _verify(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> None:
-        clean = False
+        clean, reason = False, ""
         try:
             if life not in self._settled:
                 clean = self._unpack(life, source, chunks, pages)
         except (EngineError, KeyError, ValueError) as error:
-            log.warning("%s: what %s wrote cannot be taken: %s", life, source, error)
-        self._report(Verified(life, source, clean))
+            reason = f"what {source} wrote cannot be taken: {error}"
+            log.warning("%s: %s", life, reason)
+        self._report(Verified(life, source, clean, reason))
 
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]

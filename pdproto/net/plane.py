@@ -35,19 +35,24 @@ class SourcePlane(Protocol):
     ) -> None:
         """Pack the pages of the last chunk, and write them behind those of the earlier ones."""
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome]]:
-        """The writes that have ended since the last call, by number."""
+    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+        """The writes that have ended since the last call, by number, and why they did not land, as
+        the engine says: empty if it says nothing.
+        """
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a source wrote has been copied into the pages. clean: every digest agreed."""
+    """What a source wrote has been copied into the pages. clean: every digest agreed. reason: why
+    it could not be copied at all, if so.
+    """
 
     life: Life
     source: str
     clean: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

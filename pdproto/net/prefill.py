@@ -7,6 +7,7 @@ Rule 2: a sender belongs to a room, and is bound to the first life of that room 
 Rule 3: a life that has ended is remembered until all its sinks say that nothing more will come.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -36,6 +37,8 @@ from pdproto.spec.handoff import ends, roles
 from pdproto.spec.handoff.ends import Sending, Write
 from pdproto.spec.handoff.poll import SENDING_POLL
 from pdproto.spec.language.symbols import State
+
+log = logging.getLogger("pdproto.net")
 
 SIDE: Final = Side(
     "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,
@@ -246,31 +249,35 @@ class PrefillNode(Node):
                         sender.chunks[:chunk + 1])
 
     def on_device(self) -> None:
-        for number, outcome in self.plane.outcomes():
+        for number, outcome, reason in self.plane.outcomes():
             if number not in self._writes:
                 continue  # the engine had given up on it, and it has been counted as refused
             if outcome is Outcome.ERROR:
-                self._give_up_write(number)
+                self._give_up_write(number, reason)
             else:
                 self._end_write(
-                    number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED)
+                    number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED, reason)
 
-    def _give_up_write(self, number: int) -> None:
+    def _give_up_write(self, number: int, reason: str) -> None:
         """The hand-over fails at once; its pages are held for as long as the write may land."""
         endpoint, sink, chunk = self._writes[number]
         name = endpoint.peers[sink]
         life = self.life(endpoint)
-        endpoint.owner.blame = f"the engine gave up writing to {name}"
+        endpoint.owner.blame = _gave_up(name, reason)
         self._given_up.setdefault((life, name), []).append(number)
         self.take(endpoint, endpoint.automaton.completion("error", (sink, chunk)))
         peer = self.peers.get(name)
         if peer is not None and peer.ended:
             self._cannot_land(name, life.incarnation, NEVER)
+        else:
+            log.warning("node %s: %s: the pages of %s are held until it is done with that life, "
+                        "or known to be gone", self.name, _gave_up(name, reason), life,
+                        extra={**self.fields(life), "peer": name})
 
-    def _end_write(self, number: int, value: Write) -> None:
+    def _end_write(self, number: int, value: Write, reason: str = "") -> None:
         endpoint, sink, chunk = self._writes.pop(number)
         if value is Write.REFUSED:
-            endpoint.owner.blame = f"{endpoint.peers[sink]} has fenced this hand-over"
+            endpoint.owner.blame = _refusal(endpoint.peers[sink], reason)
             self.metrics.add("refused_writes")
         self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, chunk), value)))
         self._want_room(endpoint)
@@ -305,3 +312,13 @@ class PrefillNode(Node):
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         endpoint.owner.blame = self.blame(name)
+
+
+def _gave_up(sink: str, reason: str) -> str:
+    """Why a write nobody knows the end of fails its hand-over. reason: as the engine says."""
+    return f"the engine gave up writing to {sink}" + (f": {reason}" if reason else "")
+
+
+def _refusal(sink: str, reason: str) -> str:
+    """Why a write that did not land fails its hand-over. reason: as the engine says, if it does."""
+    return f"a write to {sink} was refused: {reason or 'it has fenced this hand-over'}"

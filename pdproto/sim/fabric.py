@@ -111,7 +111,7 @@ class SimulatedSource:
         self.pages: Final = pages
         self._stream: Final = stream
         self._under_way: Final[dict[int, Write]] = {}
-        self._ended: Final[deque[tuple[int, Outcome]]] = deque()
+        self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -175,10 +175,10 @@ class SimulatedSource:
             self._report(write, Outcome.ERROR)
 
     def _report(self, write: Write, outcome: Outcome) -> None:
-        self._ended.append((write.number, outcome))
+        self._ended.append((write.number, outcome, ""))
         self._wake()
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome]]:
+    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
         while self._ended:
             yield self._ended.popleft()
 

@@ -78,7 +78,7 @@ class NoBytes:
     outcomes = reports
 
     def post(self, number: int, *_: object) -> None:
-        self._end((number, Outcome.LANDED))
+        self._end((number, Outcome.LANDED, ""))
 
     def lease(self, _: Life, pages: Iterable[str]) -> dict[str, bytes]:
         return dict.fromkeys(pages, b"where the pages go")

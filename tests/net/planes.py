@@ -64,7 +64,7 @@ class SourcePlane:
         self.name, self.fabric, self.at_once, self.room = name, fabric, at_once, room
         self.under_way: deque[Write] = deque()
         self.most = 0
-        self._ended: deque[tuple[int, Outcome]] = deque()
+        self._ended: deque[tuple[int, Outcome, str]] = deque()
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -82,7 +82,9 @@ class SourcePlane:
         if self.at_once:
             self.end()
 
-    def end(self, outcome: Outcome | None = None, most: int = 1 << 30) -> int:
+    def end(
+        self, outcome: Outcome | None = None, reason: str = "", most: int = 1 << 30
+    ) -> int:
         """End writes, the oldest first: as the fabric says, or as given. Returns how many.
 
         After an ERROR a write is still under way, as with an engine that has lost track of it:
@@ -97,12 +99,12 @@ class SourcePlane:
             if outcome is Outcome.ERROR:
                 lost.append(write)
             ended = outcome or self.fabric.land((life, self.name), address, chunks)
-            self._ended.append((number, ended))
+            self._ended.append((number, ended, reason))
             self._wake()
         self.under_way.extend(lost)
         return count
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome]]:
+    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
         while self._ended:
             yield self._ended.popleft()
 

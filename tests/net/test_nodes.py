@@ -418,7 +418,7 @@ def test_a_write_that_is_refused() -> None:
         until(lambda: nodes.writing.under_way)
         nodes.writing.end(Outcome.REFUSED)
         until(polls([sender, receiver], KVPoll.FAILED))
-        assert sender.failure == "d0 has fenced this hand-over"
+        assert sender.failure == "a write to d0 was refused: it has fenced this hand-over"
         nodes.settled()
         assert nodes.prefills[0].metrics.read()["refused_writes"] == 1
 

@@ -136,7 +136,7 @@ class Engines:
 
     def ends(self) -> list[Ended]:
         self.agenda.run(self.agenda.now + 1.0)
-        return [outcome for _, outcome in self.source.outcomes()]
+        return [outcome for _, outcome, _ in self.source.outcomes()]
 
 
 def leased(engines: Engines, life: Life) -> bytes:
