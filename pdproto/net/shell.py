@@ -36,6 +36,7 @@ log = logging.getLogger("pdproto.net")
 OUT_FRAMES_MAX: Final = 4_096  # in one batch; the rest goes out in the next
 STANDS_STILL_S: Final = 5.0  # a loop that has not come round for so long serves nobody
 WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
+READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
 RECEIVED_MAX: Final = 256  # batches in one turn, so that timers are never starved
 PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more sockets
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
@@ -206,10 +207,10 @@ class Shell:
             wait = self.link.sign_of_life_s if due is None else due - now
             wait = max(0.0, min(wait, self.link.sign_of_life_s))
             at_once = self._dirty or self._again or not self._inbox.empty()
-            ready = poller.poll(0 if at_once else ceil(wait * 1000))
-            # It is asked for only where there are some: even a system call that does not wait lets
-            # other threads take their turn, and that may be a long one.
-            due = self._turn(changes=any(file == self._watch.fileno() for file, _ in ready))
+            ready = [source for source, _ in poller.poll(0 if at_once else ceil(wait * 1000))]
+            # They are asked for only where there are some: even a system call that does not wait
+            # lets other threads take their turn, and that may be a long one.
+            due = self._turn(batches=self._router in ready, changes=self._watch.fileno() in ready)
         try:
             self._serve_inbox()
             self.on_end()
@@ -229,8 +230,8 @@ class Shell:
         with suppress(zmq.Again):
             peer.socket.send(data, zmq.NOBLOCK)
 
-    def _turn(self, *, changes: bool) -> float | None:
-        """Once round. changes: connections have ended or come back."""
+    def _turn(self, *, batches: bool, changes: bool) -> float | None:
+        """Once round. batches: some have come. changes: connections have ended or come back."""
         due: float | None = None
         self._again = False
         try:
@@ -241,7 +242,8 @@ class Shell:
                 self._awake = False
             self._serve_inbox()
             self._turned = now = monotonic()
-            self._receive(now)
+            if batches:
+                self._receive(now)
             if changes:
                 self._note_connections(now)
             due = self.on_turn(now)
@@ -271,9 +273,10 @@ class Shell:
 
     def _receive(self, now: float) -> None:
         for _ in range(RECEIVED_MAX):
-            if not int(self._router.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
                 return
-            frames = self._router.recv_multipart(zmq.NOBLOCK)
             who = frames[0].decode("utf-8", "replace")[:NAME_MAX]
             try:
                 self._take(who, frames, now)
@@ -283,6 +286,8 @@ class Shell:
                 self.on_malformed(who)
                 log.warning("node %s: dropped what %r sent: %s", self.name, who, error,
                             extra={"rank": self.name, "peer": who})
+            if not int(self._router.getsockopt(zmq.EVENTS)) & READABLE:
+                return
 
     def _take(self, who: str, frames: list[bytes], now: float) -> None:
         if len(frames) != 2:

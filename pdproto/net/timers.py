@@ -7,6 +7,7 @@ How long a wait lasts is policy: the tables ask only that what may have been los
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Final
 
 from pdproto.runtime.endpoint import Endpoint
@@ -33,6 +34,7 @@ class Timers:
         # Of the waits ever started, by how often they have been doubled.
         self._queues: dict[str, dict[int, deque[tuple[float, Endpoint]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
+        self._quiet_until = 0.0  # no wait ends before
 
     def follow(self, endpoint: Endpoint, now: float) -> None:
         """Start the timers that the endpoint's state has come to wait for, and stop the others."""
@@ -52,6 +54,8 @@ class Timers:
 
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
         """The waits that have ended. One that goes on (a repeat) starts again."""
+        if now < self._quiet_until:
+            return
         for name, queues in tuple(self._queues.items()):
             for queue in tuple(queues.values()):
                 for _ in range(len(queue)):
@@ -85,6 +89,7 @@ class Timers:
                     self._cancelled[name] -= 1
                 if queue and (first is None or queue[0][0] < first):
                     first = queue[0][0]
+        self._quiet_until = inf if first is None else first
         return first
 
     def _cancel(self, name: str) -> None:
@@ -102,5 +107,6 @@ class Timers:
         doublings = min(endpoint.repeats, DOUBLINGS_MAX) if WAITS[name].again else 0
         deadline = now + self.seconds[name] * (1 << doublings)
         endpoint.armed[name] = deadline
+        self._quiet_until = min(self._quiet_until, deadline)
         queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
         queue.append((deadline, endpoint))
