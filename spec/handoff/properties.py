@@ -72,7 +72,7 @@ SAFETY: Final = (
         assumes=_FENCE),
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
         "S9_decode_addresses_the_rank_that_runs_it", "S9_who_is_met_runs_it",
-        "one_rank_is_addressed")),
+        "S9_who_is_met_was_asked", "one_rank_is_addressed")),
     Promise("S10", "Who has said DRAINED writes nothing of this life any more.", (
         "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
     Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (
@@ -105,12 +105,12 @@ SAFETY: Final = (
 LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
-        "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_prefill_ends", "L1_decode_ends",
-        "L1_who_has_all_parts_commits"),
+        "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_who_enrolls_is_heard",
+        "L1_prefill_ends", "L1_decode_ends", "L1_who_has_all_parts_commits"),
         simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
-        "L2_a_conflict_reaches_decode", "L2_a_question_is_taken",
+        "L2_a_conflict_reaches_decode", "L2_decode_is_turned_away", "L2_a_question_is_taken",
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
         "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
@@ -162,14 +162,16 @@ MISSION: Final = (
         "one_rank_is_addressed", "a_named_room_is_met", "the_rule_serves",
         "the_rule_serves_a_room_of_its_own", "the_query_serves")),
     Promise("M2.2", "The source detects that it was routed a room that the rule gives another.", (
-        "a_conflict_is_found", "who_serves_agrees")),
+        "a_conflict_is_found", "M2_2_a_conflict_is_noted", "who_serves_agrees")),
     Promise("M2.3", "Where queries are forced every room is found; else a conflict fails at once.",
             ("M2_3_the_query_finds_it", "M2_3_nobody_routes_before_the_mode_is_known",
              "M2_3_nobody_routes_by_name_before_the_mode_is_known",
-             "L2_a_conflict_reaches_decode", "the_mode_is_everybodys", "the_mode_is_said_once"),
+             "L2_a_conflict_reaches_decode", "the_mode_is_everybodys", "the_mode_is_said_once",
+             "M2_3_ranks_at_odds_are_refused"),
             runtime="the error names both ranks and the switch"),
     Promise("M2.4", "Without a conflict the rule costs neither a registration nor a query.", (
-        "M2_4_the_rule_costs_nothing",), runtime="the cost of forced queries is measured"),
+        "M2_4_the_rule_costs_nothing", "M2_4_the_only_rank_costs_nothing"),
+        runtime="the cost of forced queries is measured"),
     Promise("M2.5", "Other methods always register; entries and questions are cleaned up.", (
         "L3_entries_are_cleaned_up", "L3_questions_are_closed"), runtime="queries go in batches"),
     Promise("M3.1", "A sink's failure, whatever its cause, is told to every source.", (
