@@ -1,0 +1,91 @@
+"""The transfer straight into pages, as it is run: no landing chunk, and nothing is copied.
+
+All else is as in transfer.py. A chunk of landing memory stands here for the right to write into the
+pages of the life that leases it, and an engine has to keep a living source out of single pages.
+
+Rule 1: pages and slot belong to their life until its lease has ended. A failure frees none of them:
+        a source may still be writing there.
+Rule 2: the sink compares the digests of the bytes as they lie in its pages, and commits if they
+        agree. The lease ends with that: nothing is written there while the answer is generated.
+
+transfer.DIRECT is the same without digests, so that its lease lasts as long as the answer does.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Write,
+    address,
+    b,
+    c,
+    can_fence,
+    content,
+    d,
+    feeds,
+    g,
+    h,
+    p,
+    page,
+    slot,
+    write,
+)
+from pdproto.spec.handoff.light import FAILURES
+from pdproto.spec.handoff.transfer import (
+    COMMITTED,
+    GIVEN_UP,
+    LIVENESS,
+    PAGES,
+    SAFETY,
+    SYSTEM,
+)
+from pdproto.spec.language import (
+    ANY,
+    AddClause,
+    AddEffect,
+    Always,
+    DropEffect,
+    OnRow,
+    ReplaceProperties,
+    Sometimes,
+    System,
+    all_of,
+    edited,
+    exists,
+    implies,
+)
+
+FREE_PAGES: Final = page(d, h, ANY).to(False)
+FREE_SLOTS: Final = slot(d, h, ANY).to(False)
+# Pages that are free while a write is under way: what must not come about here.
+_OF_COPIES: Final = (
+    "S1_a_page_is_free_while_a_write_is_under_way", "S6_a_slot_is_free_while_a_write_is_under_way",
+)
+
+PROPERTIES: Final = (
+    *SAFETY,
+    *(claim for claim in PAGES if claim.name not in _OF_COPIES),
+    OnRow("S1_no_write_into_anothers_page", "land", exists(g, page(d, h, g)),
+          why="a write lands only where its own life still has the pages"),
+    Sometimes("S1_pages_are_held_past_a_failure", all_of(
+        GIVEN_UP, write(p, h, d, c) == Write.POSTED, page(d, h, g))),
+    Always("S2_complete_while_it_is_read",
+           implies(all_of(COMMITTED, page(d, h, g), address(d, h, b), feeds(p, d)),
+                   content(d, h, b, p, c)),
+           why="what an answer is generated from is every part of this life, and nothing else"),
+    *LIVENESS,
+)
+
+IN_PLACE: Final[System] = edited(
+    SYSTEM, "transfer-in-place",
+    AddClause("grant", can_fence(d)),
+    *(DropEffect(row, effect) for row in FAILURES for effect in (FREE_PAGES, FREE_SLOTS)),
+    AddEffect("end_lease", FREE_PAGES),
+    AddEffect("end_lease", FREE_SLOTS),
+    ReplaceProperties(PROPERTIES),
+    about="The transfer straight into pages that are held until nobody can write there.",
+    configurations={
+        **{name: SYSTEM.configurations[name] for name in ("default", "sources")},
+        "deep": replace(SYSTEM.configurations["deep"], faults=("crash",)),
+    },
+)

@@ -1,0 +1,60 @@
+"""The transfer straight into pages: what holds, and what each of its precautions is for."""
+
+from typing import Final
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.result import Verdict
+from pdproto.spec.handoff.direct import FREE_PAGES, IN_PLACE
+from pdproto.spec.handoff.ends import can_fence, d
+from pdproto.spec.handoff.pinned import Counts
+from pdproto.spec.handoff.sink import INTACT
+from pdproto.spec.handoff.transfer import SYSTEM
+from pdproto.spec.language import AddEffect, DropClause, DropEffect, System, edited
+from tests.handoff.exploring import counts, failing, judged, lint_errors, name_of
+
+# As many as of `transfer`: when the pages are free is a matter of the same few moments.
+PINNED: Final = {
+    "default": Counts(86_866, 887_955, 32),
+    "sources": Counts(53_422, 618_096, 27),
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_everything_holds_at_the_pinned_counts(name: str) -> None:
+    found = check(IN_PLACE, IN_PLACE.configurations[name], Settings(keep_going=True))
+    assert failing(found) == []
+    assert counts(found) == PINNED[name]
+    assert [f.name for f in found.findings if "vacuous" in f.note] == []
+
+
+def test_lint_has_nothing_against_it() -> None:
+    assert lint_errors(IN_PLACE) == []
+
+
+BROKEN: Final = (
+    (edited(IN_PLACE, "failure-frees-pages", AddEffect("abort_receive", FREE_PAGES)),
+     "default", "S1_no_write_into_anothers_page"),
+    (edited(IN_PLACE, "timeout-frees-pages", AddEffect("give_up_transfer", FREE_PAGES)),
+     "default", "S1_no_write_into_anothers_page"),
+    (edited(IN_PLACE, "pages-are-kept", DropEffect("end_lease", FREE_PAGES)),
+     "default", "L4_every_page_comes_back"),
+    (edited(IN_PLACE, "digests-are-not-read", DropClause("commit", INTACT)),
+     "stray", "S2_complete_when_committed"),
+    (edited(IN_PLACE, "any-engine-may", DropClause("grant", can_fence(d))),
+     "no-fence", "L4_every_page_comes_back"),
+)
+
+
+@pytest.mark.parametrize(("system", "size", "claim"), BROKEN, ids=name_of)
+def test_each_precaution_is_needed(system: System, size: str, claim: str) -> None:
+    """Without it the claim is refuted, with it the claim holds."""
+    configuration = SYSTEM.configurations[size]
+    assert judged(system, claim, configuration).verdict is Verdict.VIOLATED
+    assert judged(IN_PLACE, claim, configuration).verdict is Verdict.HOLDS
+
+
+def test_without_a_page_fence_nothing_is_granted() -> None:
+    found = judged(IN_PLACE, "S2_somebody_commits", SYSTEM.configurations["no-fence"])
+    assert found.verdict is Verdict.VIOLATED
