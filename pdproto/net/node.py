@@ -184,6 +184,27 @@ class Node(Shell):
     def on_room(self) -> None:
         """Begin what has waited for room in the data plane."""
 
+    def declare_gone(self, name: str) -> None:
+        """Say that the process is no more which a peer of that name has run until now.
+
+        A node itself knows only that a peer is silent, and that proves nothing: memory that it may
+        still reach waits for its successor. Whoever has waited for the end of the process, or has
+        taken its power away, knows. Said of a process that runs on, this breaks S1 and S8.
+        """
+        self.ask(lambda: self._bury(name))
+
+    def _bury(self, name: str) -> None:
+        peer = self.peers.get(name)
+        if peer is None:
+            raise LocalProtocolError(f"{name} has been declared gone, and was never known here")
+        if peer.ended:
+            return
+        peer.ended = True
+        if peer.lost:
+            self.on_ended(peer)
+        else:
+            self._lose(peer, "it has been declared gone")
+
     # Where the ends of this node stand, and what is said of it
 
     def enrol(self, owner: Any) -> None:

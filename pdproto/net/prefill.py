@@ -10,9 +10,11 @@ Rule 3: a life that has ended is remembered until all its sinks say that nothing
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from typing import Final
 
 from pdproto.check.layout import Indices
+from pdproto.net.held import Held, HeldPages
 from pdproto.net.memory import NEVER, Memory
 from pdproto.net.node import Node, Side
 from pdproto.net.plane import Outcome, SourcePlane
@@ -26,6 +28,7 @@ from pdproto.runtime.wire import (
     Abort,
     AbortAck,
     AnyFrame,
+    Batch,
     Done,
     Drained,
     Failed,
@@ -40,6 +43,7 @@ from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.net")
 
+NAMED_MAX: Final = 8  # hand-overs in one line of the log
 SIDE: Final = Side(
     "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,
     under_way=(Sending.TRANSFERRING,), polls=SENDING_POLL, queues=(
@@ -76,11 +80,15 @@ class PrefillNode(Node):
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
         self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
-        self._given_up: Final[dict[tuple[Life, str], list[int]]] = {}  # by the engine, to a sink
+        self._held: Final = HeldPages()
         self._number = 0
         self._memory: Final = Memory(self.lives)
         self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
                            lambda: len(self._writes))
+        self.metrics.gauge("num_prefill_held_pages", "Pages that wait until a write can land no "
+                           "more that the engine has given up on", self._held.count)
+        self.metrics.gauge("prefill_held_seconds", "For how long the first of them has waited",
+                           lambda: self._held.longest_s(monotonic()))
         self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
                            lambda: len(self.lives))
         self.writers.update({
@@ -105,6 +113,12 @@ class PrefillNode(Node):
         sender.on_released = on_released
         self.ask(lambda: self._open(sender))
         return sender
+
+    def held(self) -> tuple[Held, ...]:
+        """Which pages wait for which sink, after a write that the engine has given up on. They come
+        back by themselves while the sink lives, and with its successor; see `declare_gone`.
+        """
+        return self._held.all()
 
     # In the loop: what the application asks
 
@@ -138,6 +152,12 @@ class PrefillNode(Node):
         self.take(sender.endpoint, sender.endpoint.automaton.call("abort_sender"))
 
     # In the loop: what sinks say
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        if self._held:
+            for incarnation in self._held.incarnations(peer.name) - {peer.incarnation}:
+                self._cannot_land(peer.name, incarnation, NEVER)  # its successor speaks
+        super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
         if not isinstance(frame, Introduce | Publish | Abort):
@@ -191,6 +211,10 @@ class PrefillNode(Node):
             self._forget_early(life)
         if peer.ended:  # silence is no proof: the sink may live, and lease the memory anew
             self.on_ended(peer)
+        elif waiting := [str(held) for held in self._held.all() if held.sink == peer.name]:
+            log.warning("node %s: until a successor of %s speaks, or somebody declares it gone, it "
+                        "holds %s", self.name, peer.name, "; ".join(waiting[:NAMED_MAX]),
+                        extra={"rank": self.name, "peer": peer.name})
 
     def on_ended(self, peer: Peer) -> None:
         self._cannot_land(peer.name, peer.incarnation, NEVER)
@@ -213,11 +237,8 @@ class PrefillNode(Node):
         """Writes that the engine has given up on end with a sink that is gone, or that is done with
         the life, and so has fenced us: that is when the tables' engine refuses them (engine.py).
         """
-        for life, sink in tuple(self._given_up):
-            if (sink, life.incarnation) == (name, incarnation) and life.generation < floor:
-                for number in self._given_up.pop((life, sink)):
-                    if number in self._writes:
-                        self._end_write(number, Write.REFUSED)
+        for number in self._held.take(name, incarnation, floor):
+            self._end_write(number, Write.REFUSED)
 
     # In the loop: what the steps ask for
 
@@ -264,7 +285,8 @@ class PrefillNode(Node):
         name = endpoint.peers[sink]
         life = self.life(endpoint)
         endpoint.owner.blame = _gave_up(name, reason)
-        self._given_up.setdefault((life, name), []).append(number)
+        pages = tuple(page for pages in endpoint.owner.chunks for page in pages)
+        self._held.add(name, life, number, pages=pages, now=self._now)
         self.take(endpoint, endpoint.automaton.completion("error", (sink, chunk)))
         peer = self.peers.get(name)
         if peer is not None and peer.ended:
@@ -276,6 +298,8 @@ class PrefillNode(Node):
 
     def _end_write(self, number: int, value: Write, reason: str = "") -> None:
         endpoint, sink, chunk = self._writes.pop(number)
+        if self._held:
+            self._held.drop(endpoint.peers[sink], self.life(endpoint), number)
         if value is Write.REFUSED:
             endpoint.owner.blame = _refusal(endpoint.peers[sink], reason)
             self.metrics.add("refused_writes")
