@@ -33,8 +33,17 @@ def key_of(*identity: int | str) -> int:
 
 
 def chunk_bytes(layout: KVLayout, pages: int) -> int:
-    """What so many pages take in a lease, digests included. Chunks lie back to back."""
+    """What so many pages take in a lease, digests included; 0 for none."""
     return plan_for(layout, pages).only.bytes
+
+
+def chunk_offset(layout: KVLayout, page: int) -> int:
+    """Where in a lease a chunk begins whose first page is this one of all that its source writes.
+
+    A page a chunk is the most that padding can take, so chunks never overlap; and either end knows
+    it without knowing into what chunks the pages before have been cut.
+    """
+    return page * chunk_bytes(layout, 1)
 
 
 def pack_pages(
@@ -44,7 +53,7 @@ def pack_pages(
 
     Raises ValueError for a page that there is not, or memory that is too small.
     """
-    _check_host(layout)
+    host_only(layout)
     length = chunk_bytes(layout, len(pages))
     if into is None:
         into = np.empty(length, np.uint8)
@@ -65,7 +74,7 @@ def unpack_verified(layout: KVLayout, landed: Buffer, pages: Sequence[int], key:
     `mismatched` are the positions of pages, within the chunk, that are not what was packed for
     this life. Raises ValueError for a page that there is not, or is given twice.
     """
-    _check_host(layout)
+    host_only(layout)
     plan = plan_for(layout, len(pages)).only
     report = new_report(layout)
     expected = digests_in(plan, landed)
@@ -73,6 +82,7 @@ def unpack_verified(layout: KVLayout, landed: Buffer, pages: Sequence[int], key:
     return report.read()
 
 
-def _check_host(layout: KVLayout) -> None:
+def host_only(layout: KVLayout) -> None:
+    """Raise ValueError for pools in memory that engines do not reach."""
     if layout.device != "cpu":
         raise ValueError(f"pools are on {layout.device}; engines move bytes of host memory")

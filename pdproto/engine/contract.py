@@ -1,7 +1,8 @@
 """What any engine of the data plane promises, whatever moves its bytes.
 
 The sink owns landing memory and leases it, a piece for each (life, source). The address of a lease
-travels to that source, which writes there with an engine of the same kind.
+travels to that source, which writes there with an engine of the same kind. An engine that can fence
+memory in place leases what is not its own as well: a *target*, such as pages of a KV cache.
 
 Rule 1: a write ends in exactly one outcome. LANDED: all its bytes are in the sink's memory.
         REFUSED: not all of them are, and no more will come. ERROR: nobody knows, they may still.
@@ -90,9 +91,20 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Address)
 
 
+class Target(Protocol):
+    """Memory of the caller's own, in place of landing memory: where the writes of one lease go."""
+
+    def places(self, offset: int, length: int) -> Sequence[memoryview]:
+        """Where the bytes of this write go, back to back: writable, `length` bytes in all.
+
+        Asked on the engine's thread as each write begins, within the lease. RemoteProtocolError if
+        no honest write has these bounds.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Landing memory for what one source writes in one life. length: in bytes."""
+    """Memory for what one source writes in one life. length: in bytes."""
 
     number: int
     life: Hashable
@@ -131,6 +143,7 @@ class SinkCounts:
 
     leases: int = 0
     leased_bytes: int = 0
+    target_bytes: int = 0  # of memory that is not the engine's own, leased
     pooled_bytes: int = 0  # free, kept for the next lease
     abandoned_bytes: int = 0  # nobody's, and still in the reach of a fenced writer
     fences: int = 0
@@ -159,16 +172,28 @@ class SinkEngine(Protocol):
     """Decode's side. Any thread may call; `wake` is called from any thread."""
 
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """Of a fence on landing memory, which can be given up for another piece."""
+
+    @property
+    def target_scope(self) -> Scope:
+        """Of a fence on a target, which cannot: NONE where a write runs on in what was given up."""
 
     def attach(self, wake: Callable[[], None]) -> None:
         """Have `wake` called when a fence is done, memory is free again or a source departs."""
 
-    def lease(self, life: Hashable, source: str, length: int) -> Lease | None:
-        """Memory for `length` bytes; None while there is none. ValueError if there never will."""
+    def lease(
+        self, life: Hashable, source: str, length: int, target: Target | None = None
+    ) -> Lease | None:
+        """Memory for `length` bytes; None while there is none. ValueError if there never will.
+
+        target: lease this memory instead. EngineError unless `target_scope` is PAGE.
+        """
 
     def view(self, lease: Lease) -> memoryview:
-        """What has landed, uint8 [byte], read-only. EngineError once fenced or released."""
+        """What has landed, uint8 [byte], read-only. EngineError once fenced or released, and for a
+        target, which its owner can look at.
+        """
 
     def fence(self, lease: Lease) -> Ticket:
         """Begin to keep the source out of the lease's memory. Again: the same ticket."""

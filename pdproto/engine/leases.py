@@ -10,26 +10,37 @@ Rule 3: a fence is done when the lease's memory is not busy. An engine that *aba
 """
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.engine.contract import Address, EngineError, Lease, SinkCounts, Ticket
+from pdproto.engine.contract import Address, EngineError, Lease, SinkCounts, Target, Ticket
 from pdproto.engine.frames import Mint
 from pdproto.engine.memory import Backing, Pool
 from pdproto.runtime.errors import RemoteProtocolError
 
+NO_REGION: Final = 0  # of a target: no piece of landing memory has this name
+
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A lease that has not ended. backing: None once it was given up. busy: how many write."""
+    """A lease that has not ended. backing: None once it was given up, and where a target is in its
+    stead. busy: how many write.
+    """
 
     lease: Lease
     backing: Backing | None
     view: memoryview = field(repr=False)
+    target: Target | None = None
     busy: int = 0
     fenced: bool = False
     released: bool = False
+
+    def places(self, offset: int, length: int) -> Sequence[memoryview]:
+        """Where the bytes of a write go; see contract.Target. The caller has the lock."""
+        if self.target is not None:
+            return self.target.places(offset, length)
+        return [self.view[offset : offset + length]] if length else []
 
 
 class Leases:
@@ -48,6 +59,7 @@ class Leases:
         make: Callable[[int, int], Backing] | None = None,
     ) -> None:
         self.pool: Final = Pool(capacity_bytes, shared=abandons, make=make)
+        self.target_bytes = 0
         self.lock: Final = threading.Lock()
         self.landed_writes = self.landed_bytes = self.refused_writes = 0
         self.endpoint: Final = endpoint
@@ -58,21 +70,27 @@ class Leases:
         self._granted = 0
         self._fences = 0
 
-    def grant(self, life: Hashable, source: str, length: int) -> Lease | None:
+    def grant(
+        self, life: Hashable, source: str, length: int, target: Target | None = None
+    ) -> Lease | None:
         if length < 0:
             raise ValueError(f"lease: want 0 bytes or more, got {length}")
         with self.lock:
-            backing = self.pool.take(length)
-            if backing is None:
-                return None
+            backing, region, view = None, NO_REGION, memoryview(b"")
+            if target is None:
+                backing = self.pool.take(length)
+                if backing is None:
+                    return None
+                region, view = backing.region, memoryview(backing.memory)[:length]
+            else:
+                self.target_bytes += length
             self._granted += 1
             number = self._granted
             address = Address(
-                self._engine, self.endpoint, backing.region, 0, length, self._mint.token(number)
+                self._engine, self.endpoint, region, 0, length, self._mint.token(number)
             )
             lease = Lease(number, life, source, length, address)
-            view = memoryview(backing.memory)[:length]
-            self._held[number] = Held(lease, backing, view)
+            self._held[number] = Held(lease, backing, view, target)
             return lease
 
     def view(self, lease: Lease) -> memoryview:
@@ -80,6 +98,8 @@ class Leases:
             held = self._held.get(lease.number)
             if held is None or held.fenced or held.released:
                 raise EngineError(f"lease {lease.number} of {lease.life} is fenced or released")
+            if held.target is not None:
+                raise EngineError(f"lease {lease.number} of {lease.life} is of its owner's memory")
             return held.view.toreadonly()
 
     def fence(self, lease: Lease) -> tuple[Ticket, Held | None]:
@@ -162,6 +182,7 @@ class Leases:
             return SinkCounts(
                 leases=sum(1 for held in self._held.values() if not held.released),
                 leased_bytes=self.pool.leased_bytes,
+                target_bytes=self.target_bytes,
                 pooled_bytes=self.pool.kept_bytes,
                 abandoned_bytes=self.pool.abandoned_bytes,
                 fences=self._fences,
@@ -180,7 +201,7 @@ class Leases:
                 if held.backing is not None:
                     held.backing.close()
             self._held.clear()
-            self.pool.leased_bytes = 0
+            self.pool.leased_bytes = self.target_bytes = 0
             self.pool.close()
 
     def _abandon(self, held: Held) -> None:
@@ -194,6 +215,8 @@ class Leases:
         """A released lease ends when nobody writes any more."""
         if held.released and not held.busy:
             del self._held[held.lease.number]
+            if held.target is not None:
+                self.target_bytes -= held.lease.length
             if held.backing is not None:
                 held.view.release()
                 self.pool.keep(held.backing)

@@ -24,7 +24,7 @@ from secrets import token_hex
 from struct import Struct
 from typing import Final
 
-from pdproto.engine.contract import Lease
+from pdproto.engine.contract import Lease, Target
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import Backing
@@ -60,8 +60,10 @@ class SharedSink(Sink["SharedLine"]):
             connections_max=connections_max,
         )
 
-    def lease(self, life: Hashable, source: str, length: int) -> Lease | None:
-        lease = super().lease(life, source, length)
+    def lease(
+        self, life: Hashable, source: str, length: int, target: Target | None = None
+    ) -> Lease | None:
+        lease = super().lease(life, source, length, target)
         if self.leases.pool.retired:
             self.loop.call(self._retire)
         return lease

@@ -13,7 +13,15 @@ from collections.abc import Callable, Hashable
 from time import sleep
 from typing import Final, Generic, Protocol, TypeVar
 
-from pdproto.engine.contract import Departed, Lease, Scope, SinkCounts, Ticket
+from pdproto.engine.contract import (
+    Departed,
+    EngineError,
+    Lease,
+    Scope,
+    SinkCounts,
+    Target,
+    Ticket,
+)
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
@@ -54,6 +62,7 @@ class Sink(Generic[AnyLine]):
     """A sink engine, but for how its connections speak."""
 
     scope: Final = Scope.PAGE
+    target_scope: Scope = Scope.NONE
 
     def __init__(
         self,
@@ -83,9 +92,16 @@ class Sink(Generic[AnyLine]):
     def attach(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def lease(self, life: Hashable, source: str, length: int) -> Lease | None:
+    def lease(
+        self, life: Hashable, source: str, length: int, target: Target | None = None
+    ) -> Lease | None:
         self.loop.check()
-        return self.leases.grant(life, source, length)
+        if target is not None and self.target_scope is not Scope.PAGE:
+            raise EngineError(
+                f"lease: this engine cannot keep a writer out of memory that is not its own;"
+                f" its fence there has the scope {self.target_scope.value!r}"
+            )
+        return self.leases.grant(life, source, length, target)
 
     def view(self, lease: Lease) -> memoryview:
         self.loop.check()

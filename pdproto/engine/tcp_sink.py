@@ -1,19 +1,22 @@
 """The TCP engine's sink: our own thread puts the bytes in place, asking the lease every time.
 
 So a fence needs nothing of the writer: it is done as soon as the one receive that may be running
-has returned, and what comes later is read and thrown away.
+has returned, and what comes later is read and thrown away. That holds wherever the bytes go: into
+landing memory, or straight into pages.
 
     source: WRITE, then SEGMENTs with their bytes, one write after the other
     sink:   LANDED or REFUSED for each, as soon as it is known
 """
 
 import socket
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import islice
 from typing import Final
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineError, Scope
 from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
@@ -23,15 +26,18 @@ from pdproto.runtime.errors import RemoteProtocolError
 ENGINE: Final = "tcp"
 RECEIVE_BYTES: Final = 1 << 20  # in one call: how long a fence may have to wait
 TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
+PIECES_MAX: Final = 256  # of one receive; the system takes 1024
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.SEGMENT})
 
 
 class TcpSink(Sink["TcpLine"]):
-    """Landing memory that sources on other hosts write to over TCP.
+    """Landing memory, or targets, that sources on other hosts write to over TCP.
 
     host, port: where to listen; port 0 picks one. advertised: the address that sources connect to,
     if it is not `host`. Raises EngineError if it cannot listen there.
     """
+
+    target_scope = Scope.PAGE
 
     def __init__(
         self,
@@ -74,12 +80,13 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @dataclass(slots=True)
 class Arriving:
-    """The write that a source is sending. held: None once it is refused."""
+    """The write that a source is sending. held: None once it is refused. places: of what is left.
+    """
 
     number: int
     held: Held | None
     bytes: int
-    position: int  # in the lease, of the next byte
+    places: deque[memoryview]
     left: int  # bytes that no segment has brought
 
 
@@ -123,11 +130,13 @@ class TcpLine(SinkLine):
         if self._write is not None and self._write.held is not None:
             raise RemoteProtocolError(f"write {frame.write} begins inside {self._write.number}")
         self._numbered = frame.write
+        places: deque[memoryview] = deque()
         with self._leases.lock:
             held = self._leases.redeem(frame.token, frame.offset, frame.length)
-        if held is not None:
-            self.name(held.lease.source)
-        self._write = Arriving(frame.write, held, frame.length, frame.offset, frame.length)
+            if held is not None:
+                self.name(held.lease.source)
+                places.extend(filter(len, held.places(frame.offset, frame.length)))
+        self._write = Arriving(frame.write, held, frame.length, places, frame.length)
         if held is None:
             self._refuse(self._write)
         elif not frame.length:
@@ -147,6 +156,7 @@ class TcpLine(SinkLine):
         with self._leases.lock:
             self._leases.refused_writes += 1
         write.held = None
+        write.places.clear()
         self._sink.send(self, Frame(Kind.REFUSED, write.number).encode())
 
     def _begin_segment(self, frame: Frame) -> None:
@@ -169,7 +179,6 @@ class TcpLine(SinkLine):
                 self._refuse(write)
                 held = None
         count = self._throw_away(length) if held is None else self._place(write, held, length)
-        write.position += count
         write.left -= count
         self._segment_left -= count
         if held is not None and not write.left:
@@ -177,15 +186,29 @@ class TcpLine(SinkLine):
         return count
 
     def _place(self, write: Arriving, held: Held, length: int) -> int:
-        """Receive into landing memory. A fence that comes meanwhile is done afterwards."""
+        """Receive where the bytes belong. A fence that comes meanwhile is done afterwards."""
         try:
-            place = held.view[write.position : write.position + length]
-            return self.took(self.sock.recv_into(place))
+            return self._receive_into(write.places, length)
         finally:
             with self._leases.lock:
                 done = self._leases.leave(held)
             if done:
                 self._sink.wake()
+
+    def _receive_into(self, places: deque[memoryview], length: int) -> int:
+        """Fill the places in order, up to so many bytes; what is full is taken out of them."""
+        pieces, room = [], length
+        for place in islice(places, PIECES_MAX):
+            pieces.append(place[:room])
+            room -= pieces[-1].nbytes
+            if not room:
+                break
+        count = left = self.took(self.sock.recvmsg_into(pieces)[0])
+        while left and left >= places[0].nbytes:
+            left -= places.popleft().nbytes
+        if left:
+            places[0] = places[0][left:]
+        return count
 
     def _throw_away(self, length: int) -> int:
         if self._waste is None:

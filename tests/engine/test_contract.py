@@ -55,8 +55,7 @@ def landed(sink: SinkEngine, lease: Lease) -> np.ndarray:
 
 def writing(pair: Pair, lease: Lease, how: str) -> subprocess.Popen[str]:
     """A process that fills the lease with OLD."""
-    (name,) = (name for name, engine in ENGINES.items() if engine is pair.engine)
-    told = [name, lease.address.encode().hex(), str(OLD), how]
+    told = [pair.engine.name, lease.address.encode().hex(), str(OLD), how]
     command = [sys.executable, "-m", "tests.engine.writer", *told]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 

@@ -1,0 +1,147 @@
+"""Pages of a KV cache as a target: what a source writes lands where it is to be used.
+
+    places = PagePlaces(layout)                       # once
+    target = places.target(pages)                     # for what one source writes in one life
+    lease = sink.lease(life, source, target.length, target)
+    target.intact(chunks, key)                        # when the source says that all has landed
+
+The chunks are those of chunks.py, each at its `chunk_offset`. Their payload goes into the pages,
+their digests into memory beside them; nothing is copied afterwards.
+
+Pools in host memory only, in which the bytes of a page lie in one piece.
+"""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, host_only
+from pdproto.kernels.chunk import KVLayout, Order, coalesce_runs, digest_pages, plan_for
+from pdproto.kernels.layout import Geometry
+from pdproto.kernels.plan import ALIGNMENT_BYTES
+from pdproto.runtime.errors import RemoteProtocolError
+
+
+class PagePlaces:
+    """Where each page of some pools lies.
+
+    Raises ValueError for pools whose pages lie in several pieces, or not in host memory.
+    """
+
+    def __init__(self, layout: KVLayout) -> None:
+        host_only(layout)
+        for group in layout.groups:
+            if not _in_one_piece(group.geometry, layout.order):
+                raise ValueError(
+                    f"pools[{group.first}]: the bytes of a page lie in several pieces: it cannot"
+                    f" be written to in place"
+                )
+        self.layout: Final = layout
+        self._pools: Final = [
+            (_memory(address, group.geometry.extent(layout.pages)), group.geometry.page_stride,
+             group.geometry.shape.page_bytes)
+            for group in layout.groups for address in group.addresses
+        ]
+
+    def target(self, pages: Sequence[int]) -> "PageTarget":
+        """These pages, in the order in which the source sends them.
+
+        Raises ValueError for a page that there is not, or is given twice.
+        """
+        return PageTarget(self, pages)
+
+    def places(self, pages: Sequence[int]) -> Iterator[memoryview]:
+        """Where the payload of a chunk of these pages goes, entry by entry."""
+        runs = coalesce_runs(pages).tolist()
+        for memory, stride, length in self._pools:
+            for first, _, count in runs:
+                if stride == length:
+                    yield memory[first * stride : (first + count) * stride]
+                    continue
+                for page in range(first, first + count):
+                    yield memory[page * stride : page * stride + length]
+
+
+def _memory(address: int, length: int) -> memoryview:
+    """Memory that a layout keeps alive, as bytes."""
+    return memoryview((ctypes.c_uint8 * length).from_address(address)).cast("B")
+
+
+def _in_one_piece(geometry: Geometry, order: Order) -> bool:
+    """Whether the bytes of a page lie in memory as they lie in a chunk."""
+    shape = geometry.shape
+    axes = [(shape.tokens, geometry.token_stride), (shape.heads, geometry.head_stride)]
+    run = shape.row_bytes
+    for count, stride in reversed(axes) if order is Order.NHD else axes:
+        if count > 1 and stride != run:
+            return False
+        run *= count
+    return True
+
+
+def _pages_in(layout: KVLayout, length: int) -> int:
+    """How many pages a chunk of this length is of; 0 if there is no such chunk."""
+    one = plan_for(layout, 1).only
+    unit = one.payload_bytes + 8 * one.entries  # without the padding, which is of any length below
+    fewest = max(0, length - ALIGNMENT_BYTES) // unit
+    likely = range(fewest, length // unit + 1)
+    return next((pages for pages in likely if chunk_bytes(layout, pages) == length), 0)
+
+
+class PageTarget:
+    """See contract.Target, and above. length: of the lease, in bytes."""
+
+    def __init__(self, places: PagePlaces, pages: Sequence[int]) -> None:
+        known = places.layout.pages
+        for page in pages:
+            if not 0 <= page < known:
+                raise ValueError(f"page {page} of {known}")
+        if len(set(pages)) != len(pages):
+            raise ValueError("pages: one is given more than once")
+        self.length: Final = chunk_offset(places.layout, len(pages))
+        self._places: Final = places
+        self._pages: Final = list(pages)
+        self._digests: Final[dict[int, NDArray[np.uint64]]] = {}  # that came, by first page
+
+    def places(self, offset: int, length: int) -> Sequence[memoryview]:
+        """See contract.Target: a write is one whole chunk."""
+        if not length:
+            return ()
+        layout = self._places.layout
+        first, inside = divmod(offset, chunk_bytes(layout, 1))
+        count = _pages_in(layout, length)
+        if inside or not count or first + count > len(self._pages):
+            raise RemoteProtocolError(
+                f"write: {length} bytes at {offset} are no chunk of {len(self._pages)} pages"
+            )
+        plan = plan_for(layout, count).only
+        behind = bytearray(plan.bytes - plan.payload_bytes)  # padding and digests
+        self._digests[first] = np.frombuffer(
+            behind, "<u8", offset=plan.digest_offset - plan.payload_bytes
+        )
+        return (
+            *self._places.places(self._pages[first : first + count]),
+            memoryview(behind),
+        )
+
+    def intact(self, chunks: Sequence[int], key: int) -> bool:
+        """Whether the pages hold what was packed for this life. chunks: pages of each.
+
+        Reads every page where it lies: nobody may write there any more.
+        """
+        firsts = accumulate(chunks, initial=0)
+        return all(self._agrees(first, count, key)
+                   for first, count in zip(firsts, chunks, strict=False) if count)
+
+    def _agrees(self, first: int, count: int, key: int) -> bool:
+        came = self._digests.get(first)
+        layout = self._places.layout
+        found = np.empty(layout.entries * count, "<u8")
+        if came is None or came.size != found.size:
+            return False
+        digest_pages(layout, self._pages[first : first + count], found, key=key)
+        return bool(np.array_equal(found, came))
