@@ -146,7 +146,7 @@ def told(outcome: Outcome, seeded: Seeded, roles: Roles, command: str) -> CheckR
     finding = Finding(
         name=violation.name, kind=Kind.ALWAYS, claim=_claim(violation), verdict=Verdict.VIOLATED,
         assurance=f"seed {outcome.plan.seed}", place=SYSTEM.place,
-        trace=_trace(recording, violation),
+        trace=trace_of(recording, violation),
         instance="" if violation.room < 0 else f"room={violation.room}")
     shape = outcome.plan.shape
     return CheckResult(
@@ -171,7 +171,8 @@ def _claim(violation: Violation) -> str:
     return f"{why}At {violation.at:.4f} s: {violation.about}"
 
 
-def _trace(recording: Recording, violation: Violation) -> Trace:
+def trace_of(recording: Recording, violation: Violation) -> Trace:
+    """The steps up to the violation, as reports take them."""
     steps = recording.steps[-STEPS_MAX:]
     if steps:
         last = steps[-1]
