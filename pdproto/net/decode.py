@@ -66,6 +66,7 @@ class DecodeNode(Node):
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
         role: SinkRole = SINK_ROLE,
+        pool: Pool | None = None,
     ) -> None:
         super().__init__(name, link or Link(), side=SIDE, plane=plane, incarnation=incarnation,
                          waits=waits, trace=trace)
@@ -80,7 +81,7 @@ class DecodeNode(Node):
         self._wanting: Final[deque[Receiver]] = deque()
         self._starved = False  # somebody wants memory, and nobody has any to give back
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
-        self._pool: Final = Pool()
+        self._pool: Final = pool or Pool()
         self._granted: Final[set[Life]] = set()
         self._leased: Final[dict[Life, float]] = {}
         self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
@@ -307,9 +308,8 @@ class DecodeNode(Node):
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
         slot = receiver.slot or 0
-        counts = {source: len(of) for source, of in (receiver.pages or {}).items()}
         try:
-            addresses = self.plane.lease(life, counts)
+            addresses = self.plane.lease(life, receiver.pages or {})
         except ValueError as error:
             self.give_up(receiver, str(error))
             return True

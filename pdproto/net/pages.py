@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.engine.chunks import chunk_bytes, key_of, pack_pages, unpack_verified
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of, pack_pages, unpack_verified
 from pdproto.engine.contract import (
     Address,
     EngineBusy,
@@ -78,10 +78,6 @@ def key_of_life(life: Life) -> int:
     return key_of(life.room, life.incarnation, life.generation)
 
 
-def _bytes(layout: KVLayout, pages: int) -> int:
-    return chunk_bytes(layout, pages) if pages else 0
-
-
 def _measured(metrics: Metrics, engine: SourceEngine | SinkEngine, counts: Counts) -> None:
     """Have what the engine counts read among the node's numbers."""
     for field, (name, about, grows) in counts.items():
@@ -126,7 +122,7 @@ class SourcePages:
     def post(
         self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
     ) -> None:
-        length = _bytes(self.layout, len(chunks[-1]))
+        length = chunk_bytes(self.layout, len(chunks[-1]))
         self._staged += length
         self._worker.submit(self._pack, number, life, address, chunks, length)
 
@@ -160,7 +156,7 @@ class SourcePages:
         buffer = self._buffer(length)
         if pages:
             pack_pages(self.layout, pages, key_of_life(life), buffer)
-        offset = sum(_bytes(self.layout, len(chunk)) for chunk in earlier)
+        offset = chunk_offset(self.layout, sum(map(len, earlier)))
         with self._lock:
             self._packed.append((number, address, offset, buffer))
         self._post_packed()
@@ -228,12 +224,11 @@ class SinkPages:
     def _of(self, source: str) -> KVLayout:
         return self._layout or self._layouts[source]
 
-    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
-        """See plane.py. A page a chunk is the most that digests and padding can take."""
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        """See plane.py."""
         leases: dict[str, Lease] = {}
-        for source, count in pages.items():
-            lease = self.engine.lease(life, source,
-                                      count * _bytes(self._of(source), 1))
+        for source, of in pages.items():
+            lease = self._lease(life, source, of)
             if lease is None:
                 for taken in leases.values():
                     self.engine.release(taken)
@@ -241,6 +236,9 @@ class SinkPages:
             leases[source] = lease
         self._leases[life] = leases
         return {source: lease.address.encode() for source, lease in leases.items()}
+
+    def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
+        return self.engine.lease(life, source, chunk_offset(self._of(source), len(pages)))
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         self._worker.submit(self._verify, life, source, chunks, pages)
@@ -296,13 +294,12 @@ class SinkPages:
         """In the worker: every chunk into its pages. Returns whether all digests agree."""
         layout, lease = self._of(source), self._leases[life][source]
         landed = np.frombuffer(self.engine.view(lease), np.uint8)
-        offset = first = 0
-        clean = True
+        first, clean = 0, True
         for count in filter(None, chunks):
-            outcome = unpack_verified(layout, landed[offset:offset + _bytes(layout, count)],
+            outcome = unpack_verified(layout, landed[chunk_offset(layout, first):],
                                       pages[first:first + count], key_of_life(life))
             clean = clean and outcome.clean
-            offset, first = offset + _bytes(layout, count), first + count
+            first += count
         return clean
 
     def _settle(self, life: Life) -> None:

@@ -75,8 +75,9 @@ class SinkPlane(Protocol):
 
     def attach(self, wake: Callable[[], None]) -> None: ...
 
-    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
-        """Memory for so many pages from each source: the addresses, or None while there is none.
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        """Memory for what is to end in these pages, by source: where to write, or None while there
+        is none.
 
         Raises ValueError for more than there will ever be.
         """

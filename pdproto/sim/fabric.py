@@ -42,7 +42,7 @@ class Pages:
         """So many pages for the room, or None while there are not as many."""
         if count > len(self._free):
             return None
-        pages = tuple(self._free.pop() for _ in range(count))
+        pages = tuple([self._free.pop() for _ in range(count)])
         self.owner.update(dict.fromkeys(pages, room))
         return pages
 
@@ -219,7 +219,7 @@ class SimulatedSink:
     def attach(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         if len(pages) > len(self._free):
             return None
         addresses = {source: self._free.pop() for source in pages}

@@ -11,7 +11,7 @@ those of the pairs, with the least and the greatest of them, so that a busy mach
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median, quantiles
@@ -55,7 +55,7 @@ class Timed(SinkPages):
         self.held: list[float] = []
         self._began: dict[Life, float] = {}
 
-    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         addresses = super().lease(life, pages)
         if addresses is not None:
             self._began[life] = perf_counter()

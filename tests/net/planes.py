@@ -133,7 +133,7 @@ class SinkPlane:
     def attach(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def lease(self, life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         if len(self._held) >= self.leases:
             return None
         given = {}

@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -287,8 +287,8 @@ def test_who_finds_no_memory_does_not_hold_up_who_does(pair: Cluster) -> None:
     """A request that is too large for what is free lets smaller ones pass."""
     lease, free = pair.landing.lease, 2
 
-    def small_only(life: Life, pages: Mapping[str, int]) -> dict[str, bytes] | None:
-        return lease(life, pages) if sum(pages.values()) <= free else None
+    def small_only(life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        return lease(life, pages) if sum(map(len, pages.values())) <= free else None
 
     pair.landing.lease = small_only  # type: ignore[method-assign]
     large = published(pair.receivers(1), 3)

@@ -140,7 +140,7 @@ class Engines:
 
 
 def leased(engines: Engines, life: Life) -> bytes:
-    addresses = engines.sink.lease(life, {"p0": 1})
+    addresses = engines.sink.lease(life, {"p0": [1]})
     assert addresses is not None
     return addresses["p0"]
 
@@ -150,7 +150,7 @@ def test_a_write_lands_where_it_was_told_to() -> None:
     engines = Engines()
     address = leased(engines, OURS)
     engines.post(OURS, address)
-    assert engines.sink.lease(OTHERS, {"p0": 1}) is None
+    assert engines.sink.lease(OTHERS, {"p0": [1]}) is None
     engines.sink.release(OURS)
     engines.agenda.run(0.0)
     assert leased(engines, OTHERS) == address, "the chunk is not given out at once"
