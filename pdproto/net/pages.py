@@ -62,6 +62,7 @@ _SINK_COUNTS: Final[Counts] = {
     "fences_pending": ("engine_pending_fences", "Fences that are not up yet", False),
     "leases": ("engine_leases", "Parts of landing memory that are leased to a source", False),
     "leased_bytes": ("engine_leased_bytes", "Landing memory that is leased", False),
+    "target_bytes": ("engine_page_bytes", "Pages that are leased to a source as they lie", False),
     "pooled_bytes": ("engine_pooled_bytes", "Landing memory that is free, and kept", False),
     "abandoned_bytes": ("engine_abandoned_bytes", "Memory in the reach of fenced writers", False),
     "connections": ("engine_connections", "Connections of sources", False),
@@ -220,6 +221,11 @@ class SinkPages:
     def measure(self, metrics: Metrics) -> None:
         """See node.py."""
         _measured(metrics, self.engine, _SINK_COUNTS)
+
+    @property
+    def layouts(self) -> tuple[KVLayout, ...]:
+        """Of the pools of every source, or of those that all of them fill."""
+        return tuple(self._layouts.values()) if self._layout is None else (self._layout,)
 
     def _of(self, source: str) -> KVLayout:
         return self._layout or self._layouts[source]

@@ -12,20 +12,26 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends, roles
 from pdproto.spec.handoff.ends import Memory
 from pdproto.spec.handoff.sink import POOL
+from pdproto.spec.language.machine import Table
 
 _ASKING, _OTHERS = 0, 1
 _SIZES: Final = {roles.Sink: 1, roles.Life: 2, roles.Landing: 1, roles.Page: 1, roles.Slot: 1}
-_AUTOMATON: Final = Automaton(POOL, _SIZES, paced=("grant",))
-_GRANT: Final = _AUTOMATON.pace("grant")
-_ASKED: Final = _AUTOMATON.bits(ends.memory, (0, _ASKING), Memory.ASKED)
-_PAGE_TAKEN: Final = _AUTOMATON.bits(ends.page, (0, _OTHERS, 0))
-_SLOT_TAKEN: Final = _AUTOMATON.bits(ends.slot, (0, _OTHERS, 0))
+_PACED: Final = "grant"
+_AUTOMATON: Final = Automaton(POOL, _SIZES, paced=(_PACED,))
 
 
 class Pool:
-    """See above. pages, slots: by number, the life that has it."""
+    """See above. table: the pool's, where another variant is run. pages, slots: by number, the life
+    that has it.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table = POOL) -> None:
+        self._automaton: Final = (
+            _AUTOMATON if table is POOL else Automaton(table, _SIZES, paced=(_PACED,)))
+        bits = self._automaton.bits
+        self._asked: Final = bits(ends.memory, (0, _ASKING), Memory.ASKED)
+        self._page_taken: Final = bits(ends.page, (0, _OTHERS, 0))
+        self._slot_taken: Final = bits(ends.slot, (0, _OTHERS, 0))
         self.pages: Final[dict[int, Life]] = {}
         self.slots: Final[dict[int, Life]] = {}
 
@@ -34,12 +40,12 @@ class Pool:
 
         Returns what the table writes into the life's variables; nothing if it does not allow it.
         """
-        state = _ASKED
+        state = self._asked
         if not self.pages.keys().isdisjoint(pages):
-            state |= _PAGE_TAKEN
+            state |= self._page_taken
         if slot in self.slots:
-            state |= _SLOT_TAKEN
-        granted = _AUTOMATON.take(_GRANT, state).changed
+            state |= self._slot_taken
+        granted = self._automaton.take(self._automaton.pace(_PACED), state).changed
         if granted:
             self.pages.update(dict.fromkeys(pages, life))
             self.slots[slot] = life

@@ -1,0 +1,256 @@
+"""Direct page writes, end to end: real nodes and sockets, and no memory between wire and pages."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from pdproto.check.load import load
+from pdproto.check.result import Verdict
+from pdproto.check.trace_story import verify
+from pdproto.engine.chunks import pack_pages
+from pdproto.engine.contract import Address, EngineError, Result
+from pdproto.engine.page_target import PageTarget
+from pdproto.engine.shared_sink import SharedSink
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpLine, TcpSource
+from pdproto.net import pages as packing
+from pdproto.net.decode import DecodeNode
+from pdproto.net.direct import DirectDecodeNode, DirectPages
+from pdproto.net.pages import SourcePages
+from pdproto.net.prefill import PrefillNode
+from pdproto.runtime.trace import Trace
+from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
+from tests.engine.engines import write
+from tests.net.planes import polls
+
+FAILED, SUCCESS, WAITING = KVPoll.FAILED, KVPoll.SUCCESS, KVPoll.WAITING_FOR_INPUT
+TABLES = "pdproto.spec.handoff.direct:IN_PLACE"
+
+
+class DirectEnds(Ends):
+    """Ends whose bytes go over TCP, from the pages of one into the pages of the other."""
+
+    def __init__(self, sources: int, waits: dict[str, float]) -> None:
+        names = [f"p{number}" for number in range(sources)]
+        self.told = {name: io.BytesIO() for name in (*names, "d")}
+        self.pools = {name: (layers(), layers()) for name in names}
+        self.engine = TcpSink()
+        chosen = NEVER | waits
+        self.prefills = [
+            PrefillNode(name, SourcePages(self.pools[name][0], TcpSource()), waits=chosen,
+                        trace=Trace(name, self.told[name]))
+            for name in names]
+        plane = DirectPages({name: self.pools[name][1] for name in names}, self.engine)
+        self.decode: DecodeNode = DirectDecodeNode(
+            "d", plane, waits=chosen, trace=Trace("d", self.told["d"]))
+
+    def fill(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for ours, _ in self.pools.values():
+            for layer in ours:
+                layer[:] = rng.integers(0, 256, layer.shape, np.uint8)
+
+    def same(self, ours: list[int], theirs: list[int]) -> bool:
+        return all(np.array_equal(mine[ours], yours[theirs])
+                   for pools in self.pools.values() for mine, yours in zip(*pools, strict=True))
+
+    def conforms(self, folder: Path) -> None:
+        """What all nodes have told is what the tables of this variant allow."""
+        for name, told in self.told.items():
+            (folder / f"{name}.jsonl").write_bytes(told.getvalue())
+        verified = verify(load(TABLES), sorted(folder.glob("*.jsonl")))
+        assert verified.verdict is Verdict.HOLDS, verified
+
+
+@contextmanager
+def direct(tmp_path: Path, sources: int = 1, **waits: float) -> Iterator[DirectEnds]:
+    nodes = DirectEnds(sources, waits)
+    try:
+        yield nodes
+        nodes.settled()
+        assert nodes.engine.counts().target_bytes == 0
+        nodes.conforms(tmp_path)
+    finally:
+        for node in nodes.nodes:
+            node.close()
+
+
+def test_pages_are_written_where_they_are_used(tmp_path: Path) -> None:
+    with direct(tmp_path, sources=2) as nodes:
+        for room in range(3):
+            nodes.hand_over(room)
+        counts = nodes.engine.counts()
+        assert counts.landed_bytes > 3 * 2 * 2 * 4 * 4096
+        assert counts.leased_bytes == counts.pooled_bytes == 0, "there is no landing memory"
+
+
+def test_chunks_may_be_cut_as_the_source_likes(tmp_path: Path) -> None:
+    """Scattered pages, chunks of one page, of none, and of many."""
+    ours, theirs = [5, 6, 7, 1, 9, 30], [8, 3, 4, 60, 61, 0]
+    with direct(tmp_path) as nodes:
+        nodes.fill(1)
+        (sender,), receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish(theirs)
+        until(polls([sender], WAITING))
+        sender.send(ours[:1], last=False)
+        sender.send([], last=False)
+        sender.send(ours[1:5], last=False)
+        sender.send(ours[5:], metadata=b"row")
+        until(polls([sender, receiver], SUCCESS))
+        assert nodes.same(ours, theirs)
+        assert receiver.metadata == {"p0": b"row"}
+        receiver.close()
+
+
+def test_after_the_commit_nothing_is_written_while_the_answer_is_generated(tmp_path: Path) -> None:
+    with direct(tmp_path) as nodes:
+        nodes.fill(1)
+        (sender,), receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish([0, 1])
+        until(polls([sender], WAITING))
+        address = Address.decode(sender.addresses[0])
+        sender.send([2, 3])
+        until(polls([sender, receiver], SUCCESS))
+        assert not receiver.released, "the answer is generated from these pages"
+        again = TcpSource()
+        assert write(again, address, bytes(address.length)).result is Result.REFUSED
+        again.close()
+        assert nodes.same([2, 3], [0, 1])
+        assert nodes.decode.metrics.read()["num_decode_pages"] == 2
+        receiver.close()
+        until(lambda: receiver.released)
+
+
+def test_pages_that_hold_other_bytes_than_were_packed_are_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def spoiling(*arguments: object) -> object:
+        packed = pack_pages(*arguments)  # type: ignore[arg-type]
+        packed[4096 + 7] ^= 1
+        return packed
+
+    with direct(tmp_path) as nodes:
+        monkeypatch.setattr(packing, "pack_pages", spoiling)
+        (sender,), receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish([0, 1])
+        until(polls([sender], WAITING))
+        sender.send([2, 3])
+        until(polls([receiver], FAILED))
+        assert receiver.failure == "the digest of what p0 wrote does not agree"
+        until(lambda: receiver.released)
+
+
+class Stuck:
+    """Sources that stop in the middle of a write, until they may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        self.may_go_on, self.has_stopped = Event(), Event()
+        flush = TcpLine.flush
+
+        def stopping(line: TcpLine) -> None:
+            if self.may_go_on.is_set() or not line.open:
+                flush(line)
+            elif not self.has_stopped.is_set() and line._connected and line._next():
+                line._took(line.sock.send(b"".join(line._rest)[:after]))
+                self.has_stopped.set()
+            elif not line._connected:
+                flush(line)
+
+        monkeypatch.setattr(TcpLine, "flush", stopping)
+
+
+@pytest.mark.parametrize("after", [0, 72 * 2 + 5000])
+def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """A write that has begun, or is to begin, when its hand-over fails; then it goes on."""
+    theirs = list(range(8))
+    with direct(tmp_path, no_drain=0.4) as nodes:
+        nodes.fill(1)
+        nodes.hand_over(0)  # so that there is a connection
+        stuck = Stuck(monkeypatch, after)
+        (sender,), receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish(theirs)
+        until(polls([sender], WAITING))
+        sender.send(theirs)
+        until(stuck.has_stopped.is_set)
+        receiver.abort("the client has left")
+        until(polls([sender, receiver], FAILED))
+        assert not receiver.released, "the writer may go on at any moment"
+        eager = nodes.receiver(2)
+        eager.publish([7, 9])
+        until(polls([eager], FAILED))
+        assert "page 7 belongs to" in (eager.failure or "")
+        until(lambda: receiver.released)
+        assert nodes.decode.metrics.read()["fences_done"] == 1
+
+        following = nodes.receiver(3)
+        following.publish(theirs)
+        (late,) = nodes.senders(3)
+        until(polls([late], WAITING))
+        before = [layer.copy() for layer in nodes.pools["p0"][1]]
+        stuck.may_go_on.set()
+        nodes.prefills[0].plane.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
+        until(lambda: nodes.prefills[0].metrics.read().get("refused_writes"))
+        for layer, old in zip(nodes.pools["p0"][1], before, strict=True):
+            assert np.array_equal(layer, old), "a byte of the dead life has landed"
+        nodes.fill(2)
+        late.send(list(range(8, 16)))
+        until(polls([late, following], SUCCESS))
+        assert nodes.same(list(range(8, 16)), theirs)
+        following.close()
+
+
+def test_digests_are_of_the_bytes_as_they_lie_in_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes a page between the last byte and the commit is found."""
+    intact = PageTarget.intact
+    with direct(tmp_path) as nodes:
+        def spoilt(target: PageTarget, chunks: list[int], key: int) -> bool:
+            nodes.pools["p0"][1][1][5] ^= 1
+            return intact(target, chunks, key)
+
+        monkeypatch.setattr(PageTarget, "intact", spoilt)
+        (sender,), receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish([4, 5])
+        until(polls([sender], WAITING))
+        sender.send([2, 3])
+        until(polls([receiver], FAILED))
+        assert "digest" in (receiver.failure or "")
+        until(lambda: receiver.released)
+
+
+def test_an_abort_before_anything_is_written_gives_the_pages_back(tmp_path: Path) -> None:
+    with direct(tmp_path, sources=2) as nodes:
+        senders, receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish(range(8))
+        until(polls(senders, WAITING))
+        receiver.abort("the client has left")
+        until(polls([*senders, receiver], FAILED))
+        until(lambda: receiver.released)
+        nodes.hand_over(2)
+
+
+def test_a_page_that_there_is_not_fails_its_own_hand_over(tmp_path: Path) -> None:
+    with direct(tmp_path) as nodes:
+        (sender,), receiver = nodes.senders(1), nodes.receiver(1)
+        receiver.publish([64])
+        until(lambda: receiver.poll() in ENDED)
+        assert receiver.failure == "page 64 of 64"
+        until(polls([sender], FAILED))
+        nodes.hand_over(2)
+
+
+def test_an_engine_without_a_page_fence_is_refused_at_the_start() -> None:
+    engine = SharedSink()
+    with pytest.raises(EngineError, match="SharedSink declares no page fence"):
+        DirectPages(layers(), engine)
+    engine.close()
