@@ -39,15 +39,19 @@ class Held:
 
 
 class OptimisticSenders:
-    """See above. It ends when every request has come to its end."""
+    """See above. It ends when every request has come to its end.
 
-    def __init__(self, work: Work) -> None:
+    settings: of the optimistic prefill, if not those that follow from the load.
+    """
+
+    def __init__(self, work: Work, settings: Settings | None = None) -> None:
         load = work.rank.load
         self.rank, self.node, self.report = work.rank, work.node, work.report
         self.pools, self.pool = work.pools, work.pool
         self.prefill: Final = OptimisticPrefill(
-            Settings(slots=load.in_flight, seats=max(1, load.in_flight // 2),
-                     retries=load.retries or 0, force_retry_probability=load.force_retry),
+            settings or Settings(slots=load.in_flight, seats=max(1, load.in_flight // 2),
+                                 retries=load.retries or 0,
+                                 force_retry_probability=load.force_retry),
             trace=work.trace)
         self.held: Final[dict[Running, Held]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
@@ -60,20 +64,25 @@ class OptimisticSenders:
                 room += 1
             now = monotonic()
             self._have_aborted(now)
-            self.prefill.turn(now)
-            while self.prefill.start(now) is not None:
-                pass
-            for ordered in self.prefill.orders():
-                self._carry_out(ordered)
+            self._turn(now)
             self._compute()
             yield
             sleep(POLL_S)
 
-    def _begin(self, request: Request) -> None:
+    def _turn(self, now: float) -> None:
+        """Have everything decided that can be, and do what was."""
+        self.prefill.turn(now)
+        while self.prefill.start(now) is not None:
+            pass
+        for ordered in self.prefill.orders():
+            self._carry_out(ordered)
+
+    def _begin(self, request: Request) -> Sender:
         sender, now = self.node.open(request.room), monotonic()
         running = self.prefill.create_sender(f"r{request.room}", [sender], chunks=request.chunks,
                                              now=now)
         self.held[running] = Held(request, running, sender, now)
+        return sender
 
     def _have_aborted(self, now: float) -> None:
         for held in self.held.values():
@@ -88,8 +97,7 @@ class OptimisticSenders:
                 if not held.pages:
                     # A seat is room for the KV of one request, so there are pages for each seat.
                     held.pages = self.pool.take(held.request.pages) or ()
-                begins = max(monotonic(), self.device[-1][0] if self.device else 0.0)
-                self.device.append((begins + self.rank.load.forward_s, ordered))
+                self._launch(ordered)
             case Order.SEND:
                 self._send(held, ordered.chunks, last=ordered.last)
             case Order.DROP:
@@ -98,16 +106,24 @@ class OptimisticSenders:
             case Order.END:
                 self._end(held)
 
+    def _launch(self, ordered: Ordered) -> None:
+        """The device: one more chunk, after those that it has to compute already."""
+        begins = max(monotonic(), self.device[-1][0] if self.device else 0.0)
+        self.device.append((begins + self.rank.load.forward_s, ordered))
+
     def _compute(self) -> None:
         """The device: what it has finished by now."""
         while self.device and self.device[0][0] <= monotonic():
             _, ordered = self.device.popleft()
-            held = self.held[ordered.request]
-            places = np.array_split(range(held.request.pages), held.request.chunks)
-            for page, place in zip(held.chunk(ordered.chunk), places[ordered.chunk], strict=True):
-                self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name,
-                                                          int(place))
-            self.prefill.chunk_done(held.running, monotonic())
+            self._finish(ordered)
+
+    def _finish(self, ordered: Ordered) -> None:
+        """The device has computed a chunk: its pages hold what they should."""
+        held = self.held[ordered.request]
+        places = np.array_split(range(held.request.pages), held.request.chunks)
+        for page, place in zip(held.chunk(ordered.chunk), places[ordered.chunk], strict=True):
+            self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name, int(place))
+        self.prefill.chunk_done(held.running, monotonic())
 
     def _send(self, held: Held, chunks: Sequence[int], *, last: bool) -> None:
         metadata = self.rank.load.metadata(held.request.room, self.rank.name)

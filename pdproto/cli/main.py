@@ -20,6 +20,7 @@ VERBS: Final = {
     "mutate": "change the tables, one thing at a time, and see whether a property notices",
     "handoff": "hand over real pages between real processes, and verify every byte",
     "sim": "run the nodes in a simulated cluster, where one seed replays a run",
+    "study": "measure between real processes what a feature buys, beside the simulator",
     "trace": "replay traces of real runs against the tables",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "prove": "prove the properties of a system for all sizes",

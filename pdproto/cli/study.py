@@ -1,0 +1,101 @@
+"""Measure between real processes what a feature buys, beside what the simulator says of it.
+
+`optimistic`: the time to the first token with optimistic prefill and without, over arrival skew,
+allocation delay and handshake latency, as a table in Markdown. Two processes a server, real
+sockets, forward passes that take their time; each setting is run both ways at once, on the same
+requests. It ends after about five minutes. A row whose `late` is more than a few milliseconds was
+disturbed by whatever else the machine did. Exit status: 0 measured, 2 not.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from time import monotonic
+from typing import Final
+
+from pdproto.cli import study_plan
+from pdproto.cli.handoff_cluster import RankDiedError
+from pdproto.cli.options import (
+    STANDARD_OUTPUT,
+    UsageError,
+    check_targets,
+    standard_output,
+    whole_number,
+    write,
+)
+from pdproto.cli.progress import Reporter
+from pdproto.cli.study_chart import chart
+from pdproto.cli.study_lanes import measure
+from pdproto.cli.study_plan import Cell, planned, simulated
+from pdproto.cli.study_report import Row, StudyError, as_json, as_markdown, row
+from pdproto.sim.study import Arm
+
+STUDIES: Final = ("optimistic",)
+REQUESTS: Final = 600
+AT_ONCE: Final = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("study", choices=STUDIES, help="what is measured")
+    parser.add_argument("--requests", type=whole_number, default=REQUESTS, metavar="N",
+                        help=f"of each setting (default: {REQUESTS})")
+    parser.add_argument("--at-once", type=whole_number, default=AT_ONCE, metavar="N",
+                        help="settings that are measured side by side, in four processes each: "
+                             f"fewer take longer, and disturb each other less (default: {AT_ONCE})")
+    parser.add_argument("--only", metavar="NAME",
+                        help="vary this alone, as the table calls it: `arrival skew`")
+    parser.add_argument("--seed", type=int, default=0, metavar="S",
+                        help="of the requests and their delays (default: 0)")
+    parser.add_argument("--plot", metavar="FILE", help="draw both halves as SVG")
+    parser.add_argument("--json", metavar="FILE|-", help="write the numbers")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry the study out, and print it; returns the exit status."""
+    check_targets([arguments.json, arguments.plot])
+    cells = _cells(arguments.only)
+    try:
+        rows = _rows(cells, arguments)
+    except (RankDiedError, TimeoutError, StudyError) as error:
+        raise UsageError(str(error)) from error
+    if arguments.json != STANDARD_OUTPUT:
+        with standard_output() as stream:
+            stream.write(as_markdown(rows))
+    if arguments.json is not None:
+        write(json.dumps(as_json(rows, arguments.seed, arguments.requests), indent=2),
+              arguments.json)
+    if arguments.plot is not None:
+        write(chart(rows) + "\n", arguments.plot)
+    return 0
+
+
+def _cells(only: str | None) -> tuple[Cell, ...]:
+    found = tuple(cell for cell in study_plan.CELLS if only in (None, cell.varied))
+    if not found:
+        names = ", ".join(dict.fromkeys(cell.varied for cell in study_plan.CELLS))
+        raise UsageError(f"--only {only}: nothing of that name is varied; give one of: {names}")
+    return found
+
+
+def _rows(cells: tuple[Cell, ...], arguments: argparse.Namespace) -> list[Row]:
+    """Each setting once, though it may stand in several places of the table."""
+    seed, count, began = arguments.seed, arguments.requests, monotonic()
+    different = list(dict.fromkeys(replace(cell, varied="", value="") for cell in cells))
+    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
+        def show(done: int) -> None:
+            reporter.line(f"{done} of {len(different)} settings measured", monotonic() - began)
+
+        measured = dict(zip(different, measure(different, seed, count, arguments.at_once, show),
+                            strict=True))
+        rows = []
+        known: dict[Cell, tuple[Arm, Arm]] = {}
+        for cell in cells:
+            key = replace(cell, varied="", value="")
+            requests = planned(cell.setting, seed, count)
+            known[key] = known.get(key) or simulated(cell, requests, seed)
+            rows.append(row(cell, known[key], measured[key], count))
+            reporter.line(f"{len(rows)} of {len(cells)} settings simulated", monotonic() - began)
+    return rows

@@ -1,0 +1,279 @@
+"""The processes of a study: a prefill rank and a decode rank, each with its scheduler.
+
+They are what `pdproto handoff --optimistic` starts, but for three things. Requests come when they
+are due, and not when there is room. The forward pass takes its time on the scheduler's own loop,
+as a step of a GPU would, one chunk after another. And what arrives at a node can be made to wait,
+as if the other were far away.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from random import Random
+from threading import Event
+from time import monotonic, sleep
+from typing import Any, Final
+
+import numpy as np
+
+from pdproto.cli.handoff_load import Load, Pages, Topology
+from pdproto.cli.handoff_load import Request as Carried
+from pdproto.cli.handoff_optimistic import OptimisticSenders
+from pdproto.cli.handoff_rank import Pool, Rank, Report, Work
+from pdproto.cli.study_distant import DistantDecode, DistantPrefill
+from pdproto.cli.study_plan import PAGES, SLOTS
+from pdproto.net.engines import open_sink, open_source
+from pdproto.net.optimistic_record import Ordered, Settings
+from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.receiver import Receiver
+from pdproto.sim.chance import Stream
+from pdproto.sim.plan import Request
+from pdproto.sim.study import Setting
+from pdproto.spec.handoff.poll import KVPoll
+
+PREFILL: Final = "prefill-0-0-0"
+DECODE: Final = "decode-0"
+ENGINE: Final = "shm"
+TICK_S: Final = 0.5  # after which a scheduler turns though nobody has woken it
+LOAD: Final = Load(
+    seed=0, requests=0, layers=2, page_bytes=4096, request_pages_max=PAGES, pool_pages=PAGES,
+    abort_rate=0.0, abort_within_s=0.0, in_flight=SLOTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What both processes are told: which requests come, from when on, and how they are run.
+
+    begins: on the clock of this machine that all its processes share. rooms: the number of the
+    first; the others follow. where: the endpoint of the prefill rank.
+    """
+
+    setting: Setting
+    overlapped: bool
+    requests: tuple[Request, ...]
+    retries: int
+    begins: float
+    rooms: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a prefill process says of a job. reruns: passes that it has dropped."""
+
+    reruns: int
+    reasons: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a decode process says of a job.
+
+    first_token_s: by room, since the request was due at prefill. late_s: how late this process was
+    with what it had to do itself. corrupt: rooms whose pages hold other bytes than were sent.
+    """
+
+    first_token_s: Mapping[int, float]
+    late_s: tuple[float, ...]
+    reasons: Mapping[int, str]
+    corrupt: tuple[int, ...]
+
+
+def prefill_process(pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a prefill rank's process: job after job, until it is told None."""
+    pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
+    node = DistantPrefill(PREFILL, SourcePages(_layers(pools), open_source(ENGINE)))
+    pipe.send(node.endpoint)
+    rank = Rank(PREFILL, Topology(1, 1, 1), LOAD, ENGINE, "", 0)
+    while (job := pipe.recv()) is not None:
+        node.distance.delay_s = _delay(job, "prefill")
+        report = Report(PREFILL)
+        senders = TimedSenders(Work(rank, node, pools, Pool(PAGES), report), job)
+        for _ in senders.run():
+            pass
+        reruns = int(senders.prefill.metrics.read()["prefill_retries"])
+        pipe.send(Computed(reruns, report.reasons))
+    node.close()
+
+
+def decode_process(pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a decode rank's process: job after job, until it is told None."""
+    pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
+    node = DistantDecode(DECODE, SinkPages({PREFILL: _layers(pools)}, open_sink(ENGINE)))
+    pipe.send(node.endpoint)
+    while (job := pipe.recv()) is not None:
+        node.distance.delay_s = _delay(job, "decode")
+        receivers = TimedReceivers(node, pools, job)
+        receivers.run()
+        pipe.send(receivers.answered())
+    node.close()
+
+
+def _layers(pools: Pages) -> list[Pages]:
+    """Pools as the kernels want them: one [page, token, head, byte] for each layer."""
+    layers, pages, page_bytes = pools.shape
+    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
+
+
+def _delay(job: Job, side: str) -> Callable[[], float]:
+    stream = Stream(Random, f"{job.rooms}/{side}")
+    return lambda: job.setting.delay(stream, job.setting.latency_s)
+
+
+class TimedSenders(OptimisticSenders):
+    """The scheduler of a prefill rank to which requests come at their times."""
+
+    def __init__(self, work: Work, job: Job) -> None:
+        super().__init__(work, Settings(slots=SLOTS, seats=job.setting.seats, retries=job.retries))
+        self._job: Final = job
+        self._queue: Final[deque[Ordered]] = deque()
+        self._step_ends: float | None = None
+        self._woken: Final = Event()
+
+    def run(self) -> Iterator[None]:
+        upcoming = deque(self._job.requests)
+        while upcoming or self.held:
+            self._woken.clear()
+            now = monotonic()
+            while upcoming and self._job.begins + upcoming[0].prefill_at <= now:
+                self._arrive(upcoming.popleft())
+            self._turn(now)
+            yield
+            if not self._step():
+                due = self._job.begins + upcoming[0].prefill_at if upcoming else now + TICK_S
+                self._woken.wait(max(0.0, min(due, self._step_ends or due) - monotonic()))
+
+    def _arrive(self, request: Request) -> None:
+        carried = Carried(self._job.rooms + request.room, request.pages, len(request.chunks), None,
+                          0.0)
+        self._begin(carried).watchers = (self._woken.set,)
+
+    def _launch(self, ordered: Ordered) -> None:
+        self._queue.append(ordered)
+
+    def _step(self) -> bool:
+        """The device: begin the next step, and end it when its time is over. Whether it has."""
+        if self._step_ends is None:
+            if not self._queue:
+                return False
+            forward_s = self._job.setting.forward_s
+            self._step_ends = monotonic() + forward_s / self._queue[0].request.chunks
+        if not self._job.overlapped:
+            sleep(max(0.0, self._step_ends - monotonic()))
+        if monotonic() < self._step_ends:
+            return False
+        self._step_ends = None
+        self._finish(self._queue.popleft())
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A request at decode. answered: when its KV and first token were there."""
+
+    request: Request
+    receiver: Receiver
+    pages: tuple[int, ...] = ()
+    answered: float | None = None
+    ended: bool = False
+
+
+@dataclass(order=True, slots=True)
+class Due:
+    """Something that a scheduler does at a time; of two at one time, what was asked for first."""
+
+    at: float
+    number: int
+    act: Callable[[], None] = field(compare=False)
+
+
+class TimedReceivers:
+    """The scheduler of a decode rank to which requests come at their times. It takes its time to
+    allocate pages, compares every byte that it gets, and keeps them while it generates.
+    """
+
+    def __init__(self, node: DistantDecode, pools: Pages, job: Job) -> None:
+        self._node: Final = node
+        self._pools: Final = pools
+        self._job: Final = job
+        self._pool: Final = Pool(PAGES)
+        self._agenda: Final[list[Due]] = []
+        self._numbers: Final = count()
+        self._ended: Final[SimpleQueue[Held]] = SimpleQueue()
+        self._woken: Final = Event()
+        self._left = len(job.requests)  # that hold anything, or will
+        self._first_token_s: Final[dict[int, float]] = {}
+        self._late_s: Final[list[float]] = []
+        self._reasons: Final[dict[int, str]] = {}
+        self._corrupt: Final[list[int]] = []
+
+    def run(self) -> None:
+        """Until everything has been given back."""
+        for request in self._job.requests:
+            self._at(self._job.begins + request.decode_at, partial(self._arrive, request))
+        while self._left:
+            self._woken.clear()
+            while not self._ended.empty():
+                self._look(self._ended.get())
+            while self._agenda and self._agenda[0].at <= monotonic():
+                due = heappop(self._agenda)
+                self._late_s.append(monotonic() - due.at)
+                due.act()
+            wait = self._agenda[0].at - monotonic() if self._agenda else TICK_S
+            self._woken.wait(max(0.0, wait))
+
+    def answered(self) -> Answered:
+        """What has become of the job."""
+        return Answered(self._first_token_s, tuple(self._late_s), self._reasons,
+                        tuple(self._corrupt))
+
+    def _at(self, when: float, act: Callable[[], None]) -> None:
+        heappush(self._agenda, Due(when, next(self._numbers), act))
+
+    def _arrive(self, request: Request) -> None:
+        receiver = self._node.open(self._job.rooms + request.room, {PREFILL: self._job.where})
+        held = Held(request, receiver)
+        receiver.watchers = (partial(self._stepped, held),)
+        receiver.on_released = partial(self._released, held)
+        self._at(self._job.begins + request.decode_at + request.allocation_s,
+                 partial(self._publish, held))
+
+    def _publish(self, held: Held) -> None:
+        pages = self._pool.take(held.request.pages)
+        if pages is None:
+            raise RuntimeError(f"room {held.receiver.room}: the pool of {PAGES:,} pages is empty")
+        held.pages = pages
+        held.receiver.publish(pages, slot=held.receiver.room)
+
+    def _stepped(self, held: Held) -> None:
+        """In the node's loop: note the time of the answer, before anything else is done."""
+        if not held.ended and held.receiver.stands in (KVPoll.SUCCESS, KVPoll.FAILED):
+            held.ended = True
+            if held.receiver.stands is KVPoll.SUCCESS:
+                held.answered = monotonic()
+            self._ended.put(held)
+            self._woken.set()
+
+    def _look(self, held: Held) -> None:
+        if held.answered is None:
+            self._reasons[held.request.room] = held.receiver.failure or ""
+            return
+        due = self._job.begins + held.request.prefill_at
+        self._first_token_s[held.request.room] = held.answered - due
+        room = held.receiver.room
+        if held.receiver.metadata[PREFILL] != LOAD.metadata(room, PREFILL) or not all(
+                np.array_equal(self._pools[:, page], LOAD.page(room, PREFILL, index))
+                for index, page in enumerate(held.pages)):
+            self._corrupt.append(held.request.room)
+        self._at(held.answered + held.request.generates_s, held.receiver.close)
+
+    def _released(self, held: Held) -> None:
+        """In the node's loop."""
+        self._pool.give(held.pages)
+        self._left -= 1
+        self._woken.set()

@@ -1,0 +1,150 @@
+"""`pdproto study`: its settings, arithmetic, table and picture. No process is started."""
+
+from dataclasses import replace
+from itertools import pairwise
+from statistics import fmean, pstdev
+from typing import cast
+from xml.etree import ElementTree
+
+import pytest
+
+from pdproto.cli.main import main
+from pdproto.cli.study_chart import LINES, chart
+from pdproto.cli.study_distant import Distance
+from pdproto.cli.study_lanes import Measured, Ran
+from pdproto.cli.study_plan import BASE, CELLS, Cell, arm, planned, simulated
+from pdproto.cli.study_ranks import Answered, Computed
+from pdproto.cli.study_report import (
+    Row,
+    StudyError,
+    Ways,
+    as_json,
+    as_markdown,
+    row,
+)
+from pdproto.net.shell import Peer
+from pdproto.runtime.wire import Batch
+from pdproto.sim.study import MS, Arm
+
+CELL = Cell("arrival skew", "20 ms")
+
+
+def ran(*seconds: float, reruns: int = 0) -> Ran:
+    return Ran(Computed(reruns, {}), Answered(dict(enumerate(seconds)), (0.001, 0.002), {}, ()))
+
+
+def test_the_settings_vary_one_thing_each() -> None:
+    """Of all that is asked for: skew, allocation and latency; and each has the base among them."""
+    by_name: dict[str, list[Cell]] = {}
+    for cell in CELLS:
+        by_name.setdefault(cell.varied, []).append(cell)
+    assert {"arrival skew", "allocation delay", "handshake latency"} <= by_name.keys()
+    for varied, cells in by_name.items():
+        assert len({(cell.setting, cell.overlapped) for cell in cells}) == len(cells)
+        if varied != "seats at 80 % load":
+            assert any(cell.setting == BASE and not cell.overlapped for cell in cells)
+
+
+def test_requests_are_a_poisson_process_that_the_seed_decides() -> None:
+    requests = planned(BASE, 7, 4_000)
+    assert requests == planned(BASE, 7, 4_000) != planned(BASE, 8, 4_000)
+    times = [0.0, *(request.prefill_at for request in requests)]
+    between = [after - before for before, after in pairwise(times)]
+    mean = BASE.forward_s / BASE.load
+    assert fmean(between) == pytest.approx(mean, rel=0.05)
+    assert pstdev(between) == pytest.approx(mean, rel=0.05), "an exponential's is its mean"
+
+
+def test_what_is_varied_leaves_the_rest_as_it_was() -> None:
+    base = planned(BASE, 0, 50)
+    for other in (planned(replace(BASE, allocation_s=1.0), 0, 50),
+                  planned(replace(BASE, seats=1), 0, 50)):
+        assert [r.prefill_at for r in other] == [r.prefill_at for r in base]
+        assert [r.decode_at for r in other] == [r.decode_at for r in base]
+    busy = planned(replace(BASE, load=0.8), 0, 50)
+    assert busy[-1].prefill_at == pytest.approx(base[-1].prefill_at / 2)
+
+
+def test_the_simulator_is_asked_of_the_same_requests() -> None:
+    setting = replace(BASE, tails=False)
+    requests = planned(setting, 0, 60)
+    without, optimistic = simulated(Cell("", "", setting), requests, 0)
+    least = sorted(r.decode_at - r.prefill_at + r.allocation_s for r in requests)[30]
+    assert without.median_s > least + setting.forward_s
+    assert max(least, setting.forward_s) < optimistic.median_s < without.median_s
+    assert without.reruns == 0.0
+
+
+def test_the_arithmetic_of_one_way() -> None:
+    """The 99th percentile of a hundred is the last but one; order does not matter."""
+    found = arm([value / 100 for value in range(100, 0, -1)], reruns=25)
+    assert found == Arm(median_s=0.5, p99_s=0.99, reruns=0.25)
+    with pytest.raises(ValueError, match="no request has been answered"):
+        arm([], 0)
+
+
+def test_a_row_is_both_halves() -> None:
+    both = Measured(ran(0.1, 0.2, 0.4), ran(0.1, 0.1, 0.1, reruns=3))
+    found = row(CELL, (Arm(0.08, 0.2, 0.0), Arm(0.06, 0.1, 0.0)), both, 3)
+    assert found.measured == Ways(Arm(0.2, 0.4, 0.0), Arm(0.1, 0.1, 1.0))
+    assert found.measured.median_change == pytest.approx(-0.5)
+    assert found.measured.p99_change == pytest.approx(-0.75)
+    assert found.simulated.p99_change == pytest.approx(-0.5)
+    assert found.late_s == 0.002
+    assert as_markdown([found]).splitlines()[2:] == [
+        "| arrival skew | 20 ms | simulator | 80 | 60 | -25% | 200 | 100 | -50% | 0.00 |  |",
+        "| arrival skew | 20 ms | processes | 200 | 100 | -50% | 400 | 100 | -75% | 1.00 | 2.0 |",
+    ]
+    numbers = as_json([found], 5, 3)
+    assert (numbers["seed"], numbers["requests"]) == (5, 3)
+    assert numbers["rows"][0]["measured"]["optimistic"]["reruns"] == 1.0
+    assert numbers["rows"][0]["cell"]["setting"]["skew_s"] == 20 * MS
+
+
+@pytest.mark.parametrize(("spoilt", "complaint"), [
+    (replace(ran(0.1, 0.2), computed=Computed(0, {1: "no room"})),
+     "arrival skew 20 ms: request 1 has failed: no room"),
+    (replace(ran(0.1, 0.2), answered=replace(ran(0.1, 0.2).answered, corrupt=(0,))),
+     "request 0: its pages hold other bytes than were sent"),
+    (ran(0.1), "1 of 2 requests have been answered"),
+])
+def test_times_of_requests_that_fail_are_not_compared(spoilt: Ran, complaint: str) -> None:
+    simulated_arms = Arm(0.1, 0.1, 0.0), Arm(0.1, 0.1, 0.0)
+    for both in (Measured(spoilt, ran(0.1, 0.2)), Measured(ran(0.1, 0.2), spoilt)):
+        with pytest.raises(StudyError, match=complaint):
+            row(CELL, simulated_arms, both, 2)
+
+
+def test_the_picture_has_a_panel_for_each_parameter() -> None:
+    ways = Ways(Arm(0.1, 0.2, 0.0), Arm(0.05, 0.25, 0.0))
+    rows = [Row(Cell(varied, value), ways, ways, 0.0)
+            for varied in ("arrival skew", "load") for value in ("low & slow", "high")]
+    picture = ElementTree.fromstring(chart(rows))  # noqa: S314 - of our own
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(picture.findall(f".//{space}polyline")) == 3 * (len(LINES) + 1)  # and the legend
+    assert len(picture.findall(f".//{space}circle")) == len(rows) * len(LINES)
+    told = [text.text for text in picture.iter(f"{space}text")]
+    assert told.count("low & slow") == 2
+    assert "+40%" in told, "what gets worse is drawn as well"
+
+
+def test_what_is_held_back_arrives_in_order_and_no_sooner() -> None:
+    delays = iter((0.5, 0.1, 2.0))
+    distance = Distance(lambda: next(delays))
+    peer = cast("Peer", "a peer")
+    first, second, third = (cast("Batch", number) for number in range(3))
+    assert distance.arrived(10.0) is None
+    assert (distance.due(None), distance.due(3.0)) == (None, 3.0)
+    for batch in (first, second, third):
+        distance.hold(peer, batch, 1.0)
+    assert distance.arrived(1.4) is None
+    assert (distance.due(None), distance.due(1.2), distance.due(9.0)) == (1.5, 1.2, 1.5)
+    assert [distance.arrived(1.5) for _ in range(3)] == [(peer, first), (peer, second), None]
+    assert distance.arrived(3.0) == (peer, third)
+
+
+def test_a_name_that_is_not_varied_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "optimistic", "--only", "colour"]) == 2
+    told = capsys.readouterr().err
+    assert "--only colour" in told
+    assert "arrival skew, allocation delay, handshake latency" in told
