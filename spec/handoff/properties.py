@@ -167,7 +167,7 @@ MISSION: Final = (
             ("M2_3_the_query_finds_it", "M2_3_nobody_routes_before_the_mode_is_known",
              "M2_3_nobody_routes_by_name_before_the_mode_is_known",
              "L2_a_conflict_reaches_decode", "the_mode_is_everybodys", "the_mode_is_said_once",
-             "M2_3_ranks_at_odds_are_refused"),
+             "M2_3_ranks_at_odds_are_refused", "M2_3_a_conflict_fails_the_room"),
             runtime="the error names both ranks and the switch"),
     Promise("M2.4", "Without a conflict the rule costs neither a registration nor a query.", (
         "M2_4_the_rule_costs_nothing", "M2_4_the_only_rank_costs_nothing"),
