@@ -1,0 +1,271 @@
+"""SGLang's own managers of a prefill and of decode ranks in this process, each with its trace.
+
+Real are the managers, senders, receivers and the bootstrap server, their ZeroMQ and their HTTP, and
+the engine that moves the bytes. There is no model, and of the scheduler only what Decode says. A
+script may hold back a frame or a write: a slow network, or a slow adapter.
+"""
+
+import logging
+import os
+import socket
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from time import monotonic, sleep
+from typing import Any, Final
+
+from examples.sglang_handoff import without_torchvision
+
+os.environ.update(
+    SGLANG_HOST_IP="127.0.0.1", MOONCAKE_PROTOCOL="tcp", MC_FORCE_TCP="1", GLOG_minloglevel="3")
+warnings.simplefilter("ignore")
+logging.disable(logging.CRITICAL)
+without_torchvision.install()
+
+import numpy as np  # noqa: E402 - SGLang reads the settings above when it is imported
+import torch  # noqa: E402
+from sglang.srt.disaggregation import utils  # noqa: E402
+from sglang.srt.disaggregation.base.conn import KVArgs  # noqa: E402
+from sglang.srt.distributed.device_communicators import (  # noqa: E402
+    mooncake_transfer_engine as mooncake,
+)
+from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish  # noqa: E402
+from sglang.srt.server_args import ServerArgs  # noqa: E402
+
+from pdproto.sglang.peer import attach  # noqa: E402
+from pdproto.sglang.peer_ledger import word, wrap  # noqa: E402
+
+HOST: Final = "127.0.0.1"
+LAYERS: Final = 2
+PAGE_BYTES: Final = 512
+POOL: Final = 16  # pages, and metadata slots
+SOON_S: Final = 10.0
+ABORT: Final = b"ABORT"
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
+
+
+def wait(holds: Callable[[], Any], seconds: float = SOON_S) -> bool:
+    """Whether it holds within that time."""
+    deadline = monotonic() + seconds
+    while not holds():
+        if monotonic() > deadline:
+            return False
+        sleep(0.002)
+    return True
+
+
+class Gate:
+    """What comes to a gate that is shut waits there. reached: something has come."""
+
+    def __init__(self) -> None:
+        self._open: Final = threading.Event()
+        self.reached: Final = threading.Event()
+        self._open.set()
+
+    def shut(self) -> None:
+        self.reached.clear()
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def around(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        self.reached.set()
+        self._open.wait(3 * SOON_S)
+        return original(*given, **named)
+
+
+class Mail:
+    """Frames on their way, which may be held back, and then let go or lost."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.held: Final[list[Callable[[], Any]]] = []
+
+    def around(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if not self.is_held:
+            return original(*given, **named)
+        self.held.append(partial(original, *given, **named))
+        return True
+
+    def aborts(self, original: Callable[..., Any], frames: Any) -> Any:
+        return self.around(original, frames) if frames[0] == ABORT else original(frames)
+
+    def let_go(self) -> None:
+        self.is_held = False
+        while self.held:
+            self.held.pop(0)()
+
+
+class World:
+    """The settings of this process, a bootstrap server, and where traces go."""
+
+    def __init__(self, backend: str = "mooncake", *, traced: bool = True) -> None:
+        torch.set_num_threads(1)
+        port = free_port()
+        self.traced: Final = traced
+        self.backend: Final = backend
+        self.folder: Final = Path(mkdtemp(prefix="pdproto-peer-"))
+        self.address: Final = f"{HOST}:{port}"
+        self.arguments: Final = ServerArgs(
+            model_path="dummy", device="cpu", host=HOST, port=port + 1, page_size=16,
+            disaggregation_mode="prefill", disaggregation_bootstrap_port=port,
+            disaggregation_transfer_backend=backend)
+        publish(self.arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
+        get_parallel().override_permanently(pp_group=types.SimpleNamespace(
+            world_size=1, rank_in_group=0, is_first_rank=True, is_last_rank=True))
+        kind = utils.TransferBackend(backend)
+        self.classes: Final = {one: utils.get_kv_class(kind, one) for one in utils.KVClassType}
+        self.server: Final = self.classes[utils.KVClassType.BOOTSTRAP_SERVER](HOST, port)
+        self.ranks: Final[list[Rank]] = []  # alive for as long as threads write into their pools
+        wait(lambda: _listens(port))
+
+    def traces(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"))
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex((HOST, port)) == 0
+
+
+class Rank:
+    """One manager, with pools of its own, and an engine of its own as in a process of its own."""
+
+    def __init__(self, world: World, mode: str, *, is_mla: bool = False) -> None:
+        self.world: Final = world
+        world.ranks.append(self)
+        self.buffers: Final = [
+            torch.zeros((POOL, PAGE_BYTES), dtype=torch.uint8) for _ in range(2 * LAYERS)]
+        self.metadata: Final = utils.MetadataBuffers(
+            POOL, hidden_size=64, hidden_states_dtype=torch.float16, max_sampling_mask_tokens=0)
+        if world.backend == "mooncake":
+            mooncake._mooncake_transfer_engine = None
+            mooncake.init_mooncake_transfer_engine(hostname=HOST, gpu_id=0)
+        self.manager: Final = world.classes[utils.KVClassType.MANAGER](
+            _arguments(self.buffers, self.metadata), utils.DisaggregationMode(mode),
+            world.arguments, is_mla)
+        self._slow_down()
+        if world.traced:
+            trace = world.folder / f"{mode}-{self.manager.rank_port}.jsonl"
+            attach(self.manager, trace.open("ab", buffering=0))
+
+    def _slow_down(self) -> None:
+        """Put in what holds back, inside of what is traced."""
+
+    def status(self, room: int) -> str:
+        """What SGLang's own table says of the room."""
+        return word(self.manager.request_status.get(room))
+
+    def page(self, number: int) -> int:
+        """The byte that fills a page. Raises ValueError where several are in it."""
+        found = {int(byte) for buffer in self.buffers for byte in buffer[number].unique()}
+        if len(found) > 1:
+            raise ValueError(f"page {number} is a mixture of {sorted(found)}")
+        return found.pop()
+
+
+class Prefill(Rank):
+    """writes: where each write of KV comes by. sent: its frames. aborts: those that come to it."""
+
+    def __init__(self, world: World, *, is_mla: bool = False) -> None:
+        super().__init__(world, "prefill", is_mla=is_mla)
+
+    def _slow_down(self) -> None:
+        self.writes = Gate()
+        self.sent = Mail()
+        self.aborts = Mail()
+        wrap(self.manager, "send_kvcache", self.writes.around)
+        wrap(self.manager, "_send_multipart_locked", self.sent.around)
+        wrap(self.manager, "_handle_abort_notification", self.aborts.aborts)
+
+    def sender(self, room: int, *, pages: int = 1, slot: int = 0) -> Any:
+        found = self.world.classes[utils.KVClassType.SENDER](
+            self.manager, self.world.address, room)
+        found.init(pages, slot)
+        return found
+
+    def computed(self, room: int, page: int, byte: int, *, slot: int = 0) -> Any:
+        """What the forward pass leaves: KV in a page, and a row of metadata."""
+        for buffer in self.buffers:
+            buffer[page] = byte
+        self.metadata.bootstrap_room[slot, 0] = room
+        return np.array([page], np.int32)
+
+
+class Decode(Rank):
+    """With what a scheduler does of a request that failed: tell prefill, then hold the pages."""
+
+    def __init__(self, world: World, *, is_mla: bool = False) -> None:
+        super().__init__(world, "decode", is_mla=is_mla)
+        if not wait(lambda: self.manager.try_ensure_parallel_info(world.address)):
+            raise TimeoutError("the bootstrap server does not answer")
+
+    def receiver(self, room: int) -> Any:
+        found = self.world.classes[utils.KVClassType.RECEIVER](
+            self.manager, self.world.address, room)
+        found.init(0)
+        return found
+
+    def publish(self, receiver: Any, page: int, *, slot: int = 0) -> None:
+        self.metadata.clear_slot(slot)
+        receiver.send_metadata(np.array([page], np.int32), slot)
+
+    def fail(self, receiver: Any) -> str:
+        """As in pop_transferred: take the failure, and see that prefill is told. Returns why."""
+        why = ""
+        try:
+            receiver.failure_exception()
+        except Exception as error:
+            why = str(error)
+        receiver.ensure_abort_notified(force_arm=True)
+        return why
+
+    def may_release(self, receiver: Any) -> bool:
+        """As in resolve_deferred_releases, but for its clock."""
+        return bool(self.manager.is_abort_release_safe(
+            receiver.bootstrap_room, len(receiver.bootstrap_infos)))
+
+    def release(self, receiver: Any) -> None:
+        """As in _do_release: the pages may be given to another request."""
+        self.manager.clear_deferred_abort_state(receiver.bootstrap_room)
+
+
+def _arguments(buffers: list[Any], metadata: Any) -> Any:
+    args = KVArgs()
+    args.engine_rank = args.pp_rank = args.system_dp_rank = args.gpu_id = 0
+    args.rust_http_port = args.ib_device = args.kv_layout = None
+    args.kv_cache_dtype_str = "bfloat16"
+    args.prefill_start_layer, args.prefill_end_layer = 0, LAYERS
+    args.kv_data_ptrs = [buffer.data_ptr() for buffer in buffers]
+    args.kv_data_lens = [buffer.nbytes for buffer in buffers]
+    args.kv_item_lens = [buffer[0].nbytes for buffer in buffers]
+    args.kv_data_mem_kinds = ["DRAM"] * len(buffers)
+    args.kv_layer_ids = list(range(LAYERS)) * 2
+    args.num_draft_entries = 0
+    args.kv_head_num = args.total_kv_head_num = 8
+    args.page_size = 16
+    args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = metadata.get_buf_infos()
+    for name in ("types", "data_ptrs", "data_lens", "item_lens", "layer_ids", "dim_per_tensor",
+                 "slice_outer_counts", "conv_shard_groups"):
+        setattr(args, f"state_{name}", [])
+    args.is_hybrid_mla_backend = False
+    args.swa_kv_cache_layout = args.mla_compression_ratios = None
+    return args
+
+
+def leave(status: int) -> None:
+    """End the process at once: SGLang's threads never end, and NIXL does not survive the end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,29 @@
+"""R4: an abort that comes before its request is forgotten, and the request waits for a time-out.
+
+Decode aborts before prefill's copy of the request has arrived. Prefill looks for the room, has
+none, and keeps nothing. The request then comes, and waits for metadata that nobody will send.
+"""
+
+from time import sleep
+
+from examples.peer_defects.pair import Decode, Prefill, World
+from examples.peer_defects.script import Seen, play
+
+SECONDS = 2.0
+
+
+def scene(world: World) -> Seen:
+    prefill, decode = Prefill(world), Decode(world)
+    receiver = decode.receiver(4)
+    receiver.abort()
+    decode.fail(receiver)
+    sleep(0.3)  # the abort is on its way for as long as that
+    sender = prefill.sender(4)
+    sleep(SECONDS)
+    status = prefill.status(4)
+    return Seen(sender.poll() == 1, f"{SECONDS:.0f} s later the room is {status} on prefill, and "
+                f"would be for {prefill.manager.bootstrap_timeout} s")
+
+
+if __name__ == "__main__":
+    play(scene, race="R4", expected="the request fails on prefill as soon as it comes")

@@ -1,0 +1,32 @@
+"""R5: metadata for a room that prefill has given up opens the room again, and nobody owns it.
+
+Prefill gives a request up, and clears it, before decode has had memory for it. Decode publishes its
+pages; prefill makes a room of it, in which nothing will ever happen, and decode is not told.
+"""
+
+from time import sleep
+
+from examples.peer_defects.pair import Decode, Prefill, World
+from examples.peer_defects.script import Seen, play
+from examples.peer_defects.steps import fail, must
+
+SECONDS = 2.0
+
+
+def scene(world: World) -> Seen:
+    prefill, decode = Prefill(world), Decode(world)
+    sender, receiver = prefill.sender(5), decode.receiver(5)
+    sender.abort()
+    fail(sender)
+    decode.publish(receiver, 1)
+    must(lambda: 5 in prefill.manager.transfer_infos, "the metadata has come")
+    sleep(SECONDS)
+    return Seen(
+        receiver.poll() == 2 and prefill.status(5) == "waiting",
+        f"{SECONDS:.0f} s later the room is {prefill.status(5)} on prefill, without a sender, and "
+        f"{decode.status(5)} on decode, which holds its pages for {decode.manager.waiting_timeout}"
+        " s")
+
+
+if __name__ == "__main__":
+    play(scene, race="R5", expected="decode is told that the room is over; prefill keeps nothing")

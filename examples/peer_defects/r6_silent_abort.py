@@ -1,0 +1,27 @@
+"""R6: prefill aborts, and decode is not told.
+
+Decode has published its pages, and prefill ends the request. Nothing is sent: decode keeps the
+pages until its own time-out.
+"""
+
+from time import sleep
+
+from examples.peer_defects.pair import Decode, Prefill, World
+from examples.peer_defects.script import Seen, play
+from examples.peer_defects.steps import fail, ready
+
+SECONDS = 2.0
+
+
+def scene(world: World) -> Seen:
+    prefill, decode = Prefill(world), Decode(world)
+    sender, receiver = ready(prefill, decode, 6)
+    sender.abort()
+    fail(sender)
+    sleep(SECONDS)
+    return Seen(receiver.poll() == 2, f"{SECONDS:.0f} s later decode polls {decode.status(6)}, and "
+                f"would for {decode.manager.waiting_timeout} s")
+
+
+if __name__ == "__main__":
+    play(scene, race="R6", expected="decode fails the room at once")

@@ -1,0 +1,120 @@
+"""A decode rank of SGLang 0.5.23: the receiver, the thread that hears, and the release of pages."""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Source
+from pdproto.spec.language import (
+    ANY,
+    Call,
+    Ignore,
+    Row,
+    Table,
+    Timer,
+    each,
+    exists,
+    forall,
+)
+from pdproto.spec.peers.sglang_ends import (
+    OPEN,
+    READY,
+    Generation,
+    Status,
+    abort,
+    abort_ack,
+    acked,
+    armed,
+    arrived,
+    content,
+    d,
+    early_abort,
+    failed,
+    found,
+    invited,
+    k,
+    metadata,
+    p,
+    page,
+    published,
+    r,
+    receiving,
+    sink,
+    spent,
+    success,
+)
+
+q, other = Source("q"), Generation("other")
+
+ENDED: Final = (Status.SUCCESS, Status.FAILED)
+OTHERS_ARRIVED: Final = forall(q, q.same(p) | arrived(d, r, q))
+SOME_MISSING: Final = exists(q, q.differs(p) & ~arrived(d, r, q))
+UNARMED: Final = forall(other, ~armed(d, r, other))
+FRESH: Final = [UNARMED, ~spent(d, r, k)]
+ARM: Final = (armed(d, r, k).to(True), spent(d, r, k).to(True))
+ABORT_ALL: Final = each(q, abort(d, r, q, k))
+ALL_ACKED: Final = forall(q, acked(d, r, k, q))
+AFRESH: Final = (
+    invited(d, r).to(True), found(d, r).to(False), published(d, r).to(False),
+)
+PUBLISHED: Final = (
+    published(d, r).to(True), page(d, r).to(True), content(d, r, ANY, ANY).to(False),
+)
+
+RECEIVER: Final = (
+    Row("open_receiver", on=Call("open_receiver"), at=Status.ABSENT, to=Status.BOOTSTRAPPING,
+        when=~invited(d, r), do=AFRESH),
+    Row("reopen_receiver", on=Call("reopen_receiver"), at=Status.ABSENT,
+        to=Status.BOOTSTRAPPING, when=invited(d, r), do=AFRESH, why="the number is used again"),
+    Row("reopen_receiver_abandoned", on=Call("reopen_receiver"), at=Status.FAILED,
+        why="the one before has failed and was never cleared"),
+    Row("find_ranks", on=Call("init"), at=Status.BOOTSTRAPPING, to=Status.WAITING,
+        do=[found(d, r).to(True)], fair=True),
+    Row("miss_ranks", on=Call("init_in_vain"), at=Status.BOOTSTRAPPING, to=Status.FAILED,
+        why="the look-up, or the registration of the pages, has failed"),
+    Row("publish", on=Call("send_metadata"), at=READY, when=[found(d, r), ~published(d, r)],
+        do=PUBLISHED, send=[each(q, metadata(d, r, q))]),
+    Ignore(Call("send_metadata"), at=Status.FAILED, why="the receiver has concluded"),
+    Row("abort_unfound", on=Call("abort_receiver"), at=OPEN, to=Status.FAILED, when=~found(d, r),
+        why="no prefill rank is known that could be told"),
+    Row("abort_unpublished", on=Call("abort_receiver"), at=READY, to=Status.FAILED,
+        when=[found(d, r), ~published(d, r)], send=[each(q, early_abort(d, r, q))]),
+    Row("abort_published", on=Call("abort_receiver"), at=(*READY, Status.SUCCESS),
+        to=Status.FAILED, choose=(k,), when=[published(d, r), *FRESH], do=ARM, send=[ABORT_ALL]),
+    Row("give_up", on=Timer("waiting_timeout"), at=Status.WAITING, to=Status.FAILED, choose=(k,),
+        when=[published(d, r), *FRESH], do=ARM, send=[ABORT_ALL], why="300 s"),
+    Row("notify", on=Call("ensure_abort_notified"), at=Status.FAILED, choose=(k,),
+        when=[found(d, r), page(d, r), *FRESH], do=ARM, send=[ABORT_ALL], fair=True,
+        why="a failure of somebody else: its siblings may be writing"),
+    Row("lose_prefill", on=Timer("heartbeat", detector=True), at=OPEN, to=Status.FAILED,
+        why="/health has not answered twice"),
+    Row("clear_receiver", on=Call("clear"), at=ENDED, to=Status.ABSENT,
+        do=[arrived(d, r, ANY).to(False)], fair=True),
+    Row("keep_pages", on=Call("commit"), at=Status.SUCCESS, when=page(d, r),
+        do=[page(d, r).to(False)], why="the pages are the running request's"),
+)
+
+HEARING: Final = (
+    Row("take_part", on=success(p, r, d), at=(*OPEN, Status.SUCCESS), when=SOME_MISSING,
+        do=[arrived(d, r, p).to(True)]),
+    Row("take_last_part", on=success(p, r, d), at=(*OPEN, Status.SUCCESS), to=Status.SUCCESS,
+        when=OTHERS_ARRIVED, do=[arrived(d, r, p).to(True)]),
+    Row("take_part_late", on=success(p, r, d), at=Status.FAILED, do=[arrived(d, r, p).to(True)]),
+    Ignore(success(p, r, d), at=Status.ABSENT, why="there is no such room"),
+    Row("hear_failure", on=failed(p, r, d), at=(*OPEN, Status.SUCCESS), to=Status.FAILED,
+        why="Failed replaces whatever there is"),
+    Ignore(failed(p, r, d), at=(Status.ABSENT, Status.FAILED), why="it is over here too"),
+    Row("note_ack", on=abort_ack(p, r, d, k), when=armed(d, r, k),
+        do=[acked(d, r, k, p).to(True)]),
+    Ignore(abort_ack(p, r, d, k), when=~armed(d, r, k), why="it answers an earlier abort"),
+)
+
+HELD: Final = (Status.ABSENT, Status.FAILED)
+RELEASE: Final = (page(d, r).to(False), armed(d, r, ANY).to(False))
+
+HOLDING: Final = (
+    Row("release_drained", on=Call("release"), at=HELD, choose=(k,),
+        when=[armed(d, r, k), ALL_ACKED], do=RELEASE, fair=True),
+    Row("release_by_clock", on=Timer("deferred_release"), at=HELD, choose=(k,),
+        when=[armed(d, r, k), page(d, r)], do=RELEASE, fair=True, why="30 s"),
+)
+
+SINK: Final = Table(sink, state=receiving, rows=(*RECEIVER, *HEARING, *HOLDING))

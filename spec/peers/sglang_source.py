@@ -1,0 +1,179 @@
+"""A prefill rank of SGLang 0.5.23: the sender, the control thread and the transfer worker.
+
+Rule 1: a row is what one thread does at one go; the three share the tables of the manager.
+Rule 2: a row says what the code does, also where that is a mistake. defects.py says which are.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Chunk, Sink
+from pdproto.spec.language import (
+    ANY,
+    Call,
+    Completion,
+    Ignore,
+    Row,
+    Table,
+    Timer,
+    each,
+    exists,
+    forall,
+)
+from pdproto.spec.peers.sglang_ends import (
+    ACTIVE,
+    OPEN,
+    READY,
+    Generation,
+    Status,
+    Write,
+    abort,
+    abort_ack,
+    ack_due,
+    begun,
+    c,
+    came,
+    counted,
+    d,
+    debt,
+    early_abort,
+    failed,
+    info,
+    k,
+    metadata,
+    owes,
+    owner,
+    p,
+    poisoned,
+    queued,
+    r,
+    sending,
+    source,
+    success,
+    write,
+)
+
+other, part, number = Sink("other"), Chunk("part"), Generation("number")
+
+LAST: Final = forall(part, part.same(c) | part.before(c))
+MORE_TO_COME: Final = exists(part, c.before(part) & part.differs(c))
+SOME_MISSING: Final = exists(other, other.differs(d) & ~info(p, r, other))
+NONE_MISSING: Final = forall(other, other.same(d) | info(p, r, other))
+ALL_LANDED: Final = forall(other, write(p, r, other, c) == Write.LANDED)
+# As soon as an entry is made for a room, what is left of the one before is dropped: also the count
+# of chunks that a worker is about.
+ANEW: Final = (
+    counted(p, r, ANY).to(False), debt(p, r).to(False), poisoned(p, r).to(False),
+    ack_due(p, r, ANY, ANY).to(False),
+)
+OPENED: Final = (came(p, r).to(True), owner(p, r).to(True))
+IS_OVER: Final = ~begun(p, r, c) | (ALL_LANDED & LAST)
+NOT_BUSY: Final = forall(part, ~begun(p, r, part))
+TAKEN: Final = (
+    queued(p, r, c).to(False), begun(p, r, c).to(True), owes(p, r, c).to(True),
+    write(p, r, ANY, c).to(Write.NONE),
+)
+TELL_SUCCESS: Final = each(d, success(p, r, d))
+TELL_FAILURE: Final = each(d, failed(p, r, d))
+
+SENDER: Final = (
+    Row("open_sender", on=Call("open_sender"), at=Status.ABSENT, to=Status.BOOTSTRAPPING,
+        when=~came(p, r), do=[*OPENED, *ANEW], fair=True, why="every request comes some time"),
+    Row("open_sender_late", on=Call("open_sender"), at=(*READY, Status.FAILED),
+        when=~came(p, r), do=OPENED, fair=True,
+        why="the metadata came before the request: that is how it waits for it"),
+    Row("reopen_sender", on=Call("reopen_sender"), at=Status.ABSENT, to=Status.BOOTSTRAPPING,
+        when=[came(p, r), ~owner(p, r)], do=[*OPENED, *ANEW], why="the number is used again"),
+    Row("reopen_sender_late", on=Call("reopen_sender"), at=(*READY, Status.FAILED),
+        when=[came(p, r), ~owner(p, r)], do=OPENED, why="what is there counts for the new use"),
+    Row("reopen_sender_abandoned", on=Call("reopen_sender"), at=Status.FAILED,
+        when=owner(p, r), why="the one before was aborted and never cleared"),
+    Row("send", on=Call("send", c), at=READY, when=[~queued(p, r, c), exists(d, info(p, r, d))],
+        do=[queued(p, r, c).to(True)]),
+    Ignore(Call("send", c), at=(Status.ABSENT, Status.FAILED), why="the chunk is dropped silently"),
+    Row("abort_sender", on=Call("abort_sender"), at=(*OPEN, Status.SUCCESS), to=Status.FAILED,
+        why="nobody is told"),
+    Ignore(Call("abort_sender"), at=(Status.ABSENT, Status.FAILED), why="it is over"),
+    Row("give_up_waiting", on=Timer("bootstrap_timeout"), at=Status.BOOTSTRAPPING,
+        to=Status.FAILED, when=owner(p, r), why="nobody is told"),
+    Row("clear", on=Call("clear"), at=(Status.SUCCESS, Status.FAILED), to=Status.ABSENT,
+        do=[owner(p, r).to(False)], fair=True, why="the scheduler clears what it has polled"),
+    Row("forget_addresses", choose=(d,), at=(Status.ABSENT, Status.SUCCESS, Status.FAILED),
+        when=info(p, r, d), do=[info(p, r, ANY).to(False)], fair=False,
+        why="after the room is cleared, or its last chunk is done"),
+)
+
+CONTROL: Final = (
+    Row("learn", on=metadata(d, r, p), when=SOME_MISSING, do=[info(p, r, d).to(True)],
+        why="nobody asks whether the room is known, or over"),
+    Row("learn_last", on=metadata(d, r, p), at=(Status.BOOTSTRAPPING, *READY), to=Status.WAITING,
+        when=NONE_MISSING, do=[info(p, r, d).to(True)]),
+    Row("learn_last_early", on=metadata(d, r, p), at=Status.ABSENT, to=Status.WAITING,
+        when=NONE_MISSING, do=[info(p, r, d).to(True), *ANEW],
+        why="the request has not come yet, or is over: that looks the same"),
+    Row("learn_last_late", on=metadata(d, r, p), at=(Status.SUCCESS, Status.FAILED),
+        when=NONE_MISSING, do=[info(p, r, d).to(True)]),
+    Row("hear_abort", on=abort(d, r, p, k), at=ACTIVE, to=Status.FAILED, when=~poisoned(p, r),
+        do=[ack_due(p, r, d, k).to(True)]),
+    Row("hear_abort_late", on=abort(d, r, p, k), at=(Status.ABSENT, Status.SUCCESS),
+        when=~poisoned(p, r), do=[ack_due(p, r, d, k).to(True)],
+        why="answered, and not remembered: also if the request is yet to come"),
+    Row("hear_abort_poisoned", on=abort(d, r, p, k), at=ACTIVE, to=Status.FAILED,
+        when=poisoned(p, r), why="no answer can be given any more"),
+    Ignore(abort(d, r, p, k), at=(Status.ABSENT, Status.SUCCESS), when=poisoned(p, r),
+           why="no answer can be given any more"),
+    Row("hear_early_abort", on=early_abort(d, r, p), at=ACTIVE, to=Status.FAILED),
+    Ignore(early_abort(d, r, p), at=(Status.ABSENT, Status.SUCCESS), why="there is no such room"),
+    Row("say_ack", choose=(d, k), when=[ack_due(p, r, d, k), ~poisoned(p, r),
+                                        forall(part, ~counted(p, r, part))],
+        do=[ack_due(p, r, d, k).to(False)], send=[abort_ack(p, r, d, k)],
+        why="the count of chunks under way is zero"),
+)
+
+WORKER: Final = (
+    Row("dequeue", choose=(c,), when=[queued(p, r, c), NOT_BUSY, ~debt(p, r)],
+        do=[*TAKEN, counted(p, r, c).to(True)],
+        why="one worker has all chunks of a room, and counts before it looks at the status"),
+    Row("dequeue_in_debt", choose=(c,), when=[queued(p, r, c), NOT_BUSY, debt(p, r)],
+        do=[*TAKEN, debt(p, r).to(False)], why="one more than minus one is zero"),
+    Row("skip", at=(Status.ABSENT, Status.FAILED), choose=(c,),
+        when=[begun(p, r, c), forall(other, write(p, r, other, c) == Write.NONE)],
+        do=[begun(p, r, c).to(False), owes(p, r, c).to(False), counted(p, r, ANY).to(False)],
+        why="the room has failed meanwhile"),
+    Row("mark_transferring", at=READY, to=Status.TRANSFERRING, choose=(c,), when=begun(p, r, c),
+        fair=False, why="NIXL"),
+    Row("post", at=(*READY, Status.FAILED, Status.SUCCESS), choose=(d, c),
+        when=[begun(p, r, c), info(p, r, d), write(p, r, d, c) == Write.NONE],
+        do=[write(p, r, d, c).to(Write.POSTED)],
+        why="the status is not looked at again between the destinations of a chunk"),
+    Row("finish", choose=(c,), when=[begun(p, r, c), ALL_LANDED, MORE_TO_COME],
+        do=[begun(p, r, c).to(False)]),
+    Row("uncount", choose=(c,), when=[owes(p, r, c), counted(p, r, c), IS_OVER],
+        do=[owes(p, r, c).to(False), counted(p, r, c).to(False)],
+        why="Mooncake concludes before that, NIXL after"),
+    Row("uncount_below_zero", choose=(c,), when=[owes(p, r, c), ~counted(p, r, c), IS_OVER],
+        do=[owes(p, r, c).to(False), debt(p, r).to(True)],
+        why="its entry has been made anew meanwhile, and the count dropped"),
+    Row("succeed", at=(*READY, Status.SUCCESS), to=Status.SUCCESS, choose=(c,),
+        when=[begun(p, r, c), ALL_LANDED, LAST], do=[begun(p, r, c).to(False)],
+        send=[TELL_SUCCESS]),
+    Row("succeed_anyway", at=Status.FAILED, choose=(c,),
+        when=[begun(p, r, c), ALL_LANDED, LAST], do=[begun(p, r, c).to(False)],
+        send=[TELL_SUCCESS], fair=False,
+        why="the room has failed between the look at its status and the message"),
+    Row("conclude_failed", at=Status.FAILED, choose=(c,),
+        when=[begun(p, r, c), ALL_LANDED, LAST], do=[begun(p, r, c).to(False)],
+        send=[TELL_FAILURE]),
+    Row("conclude_nothing", at=Status.ABSENT, choose=(c,),
+        when=[begun(p, r, c), ALL_LANDED, LAST], do=[begun(p, r, c).to(False)],
+        why="the room has been cleared"),
+    Row("poison", choose=(d, c), when=[begun(p, r, c), write(p, r, d, c) == Write.POSTED],
+        do=[poisoned(p, r).to(True), ack_due(p, r, ANY, ANY).to(False)], fair=False,
+        why="the engine has given a write up, which may still land"),
+    Row("meet_error", on=Completion("error", c), at=(*OPEN, Status.SUCCESS, Status.FAILED),
+        to=Status.FAILED, when=begun(p, r, c), do=[begun(p, r, c).to(False)],
+        send=[TELL_FAILURE]),
+    Row("meet_error_late", on=Completion("error", c), at=Status.ABSENT, when=begun(p, r, c),
+        do=[begun(p, r, c).to(False)], why="the room has been cleared"),
+)
+
+SOURCE: Final = Table(source, state=sending, rows=(*SENDER, *CONTROL, *WORKER))
