@@ -41,7 +41,7 @@ class Endpoint:
         return step
 
     def value(self, symbol: Symbol, indices: Indices) -> Value:
-        return self.automaton.value(self.state, symbol, indices)
+        return self.automaton.layout.value(self.state, symbol, indices)
 
     def move(self, automaton: Automaton) -> None:
         """Go on in an automaton for another number of peers or chunks."""

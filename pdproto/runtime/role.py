@@ -23,15 +23,14 @@ class Role:
         self.table: Final = table
         self._fixed: Final = dict(fixed)
         self._paced: Final = tuple(paced)
-        self._automata: Final[dict[tuple[int, ...], Automaton]] = {}
+        self._automata: Final[dict[tuple[tuple[type[Sort], int], ...], Automaton]] = {}
 
     def automaton(self, *sizes: tuple[type[Sort], int]) -> Automaton:
         """The automaton for so many elements of the sorts that are open."""
-        key = tuple(count for _, count in sizes)
-        known = self._automata.get(key)
+        known = self._automata.get(sizes)
         if known is None:
             known = Automaton(self.table, {**self._fixed, **dict(sizes)}, self._paced)
-            self._automata[key] = known
+            self._automata[sizes] = known
         return known
 
 

@@ -2,29 +2,48 @@
 down. Nothing here takes time, and nothing happens beside it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+Entry: TypeAlias = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 
 
 class Agenda:
     """now: in seconds since the run began. done: how many entries have happened."""
 
-    __slots__ = ("_entries", "_number", "done", "now")
+    __slots__ = ("_entries", "_foreseen", "_number", "done", "now")
 
     def __init__(self) -> None:
         self.now = 0.0
         self.done = 0
         self._number = 0
-        self._entries: Final[list[tuple[float, int, Callable[..., None], tuple[Any, ...]]]] = []
+        self._entries: Final[list[Entry]] = []
+        self._foreseen: list[Entry] = []  # the last one first
 
     def at(self, when: float, do: Callable[..., None], *arguments: Any) -> None:
         """Have it done then, or now if that is past."""
-        self._number += 1
-        heappush(self._entries, (max(when, self.now), self._number, do, arguments))
+        now = self.now
+        self._number = number = self._number + 1
+        heappush(self._entries, (max(now, when), number, do, arguments))
 
     def after(self, seconds: float, do: Callable[..., None], *arguments: Any) -> None:
-        self.at(self.now + seconds, do, *arguments)
+        """Have it done so many seconds from now."""
+        self._number = number = self._number + 1
+        heappush(self._entries, (self.now + seconds, number, do, arguments))
+
+    def foresee(
+        self, entries: Iterable[tuple[float, Callable[..., None], tuple[Any, ...]]]
+    ) -> None:
+        """Have all of it done, each at its time, with its arguments; once, before the first `run`.
+
+        Only the next of them is among the entries, which are therefore few, and soon found.
+        """
+        first = self._number
+        self._foreseen = sorted(((when, number, do, arguments) for number, (when, do, arguments)
+                                 in enumerate(entries, first + 1)), reverse=True)
+        self._number = first + len(self._foreseen)
+        self._await()
 
     def run(self, until: float) -> None:
         """Let everything happen up to this time."""
@@ -34,3 +53,15 @@ class Agenda:
             self.done += 1
             do(*arguments)
         self.now = max(self.now, until)
+
+    def _await(self) -> None:
+        """Put the next of what is foreseen among the entries."""
+        if self._foreseen:
+            when, number, _, _ = self._foreseen[-1]
+            heappush(self._entries, (when, number, self._come, ()))
+
+    def _come(self) -> None:
+        """What was foreseen for now happens."""
+        _, _, do, arguments = self._foreseen.pop()
+        self._await()
+        do(*arguments)

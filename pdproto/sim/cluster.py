@@ -8,7 +8,7 @@ Rule 2: the run ends at the first violation; otherwise when everything has been 
         the waits of the tables must have ended and it has not been.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
@@ -31,8 +31,9 @@ from pdproto.sim.outcome import (
     Violation,
 )
 from pdproto.sim.plan import NETWORK, Fault, Kind, Plan, Request
-from pdproto.sim.prefill import PrefillServer, Rank
-from pdproto.sim.watch import Recorder, Watch, Witness
+from pdproto.sim.prefill import PrefillServer
+from pdproto.sim.server import Rank
+from pdproto.sim.watch import Recorder, Telling, Watch, Witness
 
 SETTLE_S: Final = 120.0  # after the last arrival and fault: longer than all waits in a row
 LOOK_S: Final = 0.5  # how often it is asked whether everything is over
@@ -97,9 +98,9 @@ class Cluster:
             self._start_prefill(name)
         for name in self.plan.servers(lambda request: request.decode):
             self._start_decode(name)
-        for request in self.plan.requests:
-            self.agenda.at(request.prefill_at, self._arrive, "prefill", request)
-            self.agenda.at(request.decode_at, self._arrive, "decode", request)
+        self.agenda.foresee(
+            (at, self._arrive, (side, request)) for request in self.plan.requests
+            for side, at in (("prefill", request.prefill_at), ("decode", request.decode_at)))
         for fault in self.plan.faults:
             self.agenda.at(fault.at, self._break, fault)
             self.agenda.at(fault.until, self._mend, fault)
@@ -115,12 +116,14 @@ class Cluster:
         return host
 
     def _witness(self, host: Host) -> Witness:
+        if self._targets is None and self._recorder is None:
+            return Witness(host.name, self._watch)
         trace = None
         if self._targets is not None:
             process = f"{host.name}-{self._deaths.get(host.server, 0)}"
             target = self._traces[host.name] = FailingTarget(self._targets(process))
             trace = Trace(host.name, target)
-        return Witness(host.name, self._watch, trace, self._recorder)
+        return Telling(host.name, self._watch, trace, self._recorder)
 
     def _start_prefill(self, name: str) -> None:
         shape = self.plan.shape
@@ -161,8 +164,8 @@ class Cluster:
     def _sources(self, request: Request) -> tuple[str, ...]:
         return _ranks(request.prefill, self.plan.shape.pp)
 
-    def _addresses(self, request: Request) -> dict[str, str]:
-        return {name: name for name in self._sources(request)}
+    def _addresses(self, request: Request) -> Mapping[str, str]:
+        return _endpoints(request.prefill, self.plan.shape.pp)
 
     # How it goes on
 
@@ -338,6 +341,12 @@ class FailingTarget:
 @cache
 def _ranks(server: str, pp: int) -> tuple[str, ...]:
     return tuple(f"{server}.{stage}" for stage in range(pp))
+
+
+@cache
+def _endpoints(server: str, pp: int) -> Mapping[str, str]:
+    """Where the ranks listen: a simulated process is called by its name."""
+    return {name: name for name in _ranks(server, pp)}
 
 
 def simulate(

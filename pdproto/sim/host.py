@@ -15,7 +15,7 @@ from pdproto.net.decode import DecodeNode
 from pdproto.net.plane import SinkPlane, SourcePlane
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.shell import Link, Peer, Shell
-from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.role import SinkRole, SourceRole
 from pdproto.runtime.trace import Trace
 from pdproto.sim.agenda import Agenda
@@ -63,7 +63,9 @@ class Host:
 
     def wake(self) -> None:
         """Have a turn as soon as it may be."""
-        self._turn_at(self.agenda.now)
+        now, due = self.agenda.now, self._due
+        if due is None or (due > now and due > self._free_at):
+            self._turn_at(now)
 
     def resume(self) -> None:
         """Go on after a pause."""
@@ -131,9 +133,17 @@ class SimulatedShell(Shell):
         self.host: Final = link.host
         self._look_at = 0.0
         self._known = 0
+        self._asked: list[Callable[[], None]] = []
         super().__init__(name, link, incarnation or link.host.incarnation)
 
     def start(self) -> None:
+        self.host.wake()
+
+    def ask(self, request: Callable[[], None]) -> None:
+        """As the shell's, without its lock: there is nobody else."""
+        if self._closing.is_set():
+            raise LocalProtocolError(f"node {self.name} is closed")
+        self._asked.append(request)
         self.host.wake()
 
     def wake(self) -> None:
@@ -166,6 +176,14 @@ class SimulatedShell(Shell):
         if self.peers:
             due = self._look_at if due is None else min(due, self._look_at)
         return due
+
+    def _serve_inbox(self) -> None:
+        asked, self._asked = self._asked, []
+        for request in asked:
+            try:
+                request()
+            except LocalProtocolError:
+                self.mistakes += 1
 
     def _listening(self) -> "zmq.Socket[bytes]":
         return cast("zmq.Socket[bytes]", Wire(self.host, self.host.name))

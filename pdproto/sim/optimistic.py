@@ -5,7 +5,7 @@ attempts. Here it is given a device, which computes one chunk at a time in the o
 and turns: after whatever may have changed something.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,9 +15,8 @@ from pdproto.net.optimistic_record import Request as Running
 from pdproto.net.sender import Sender
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.fabric import Pages
-from pdproto.sim.host import Host, SimulatedPrefill
 from pdproto.sim.plan import Request, Shape
-from pdproto.sim.prefill import Rank
+from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
 TURN_S: Final = 0.0005  # from one turn of the scheduler to the next, at the least
@@ -33,79 +32,58 @@ class Held:
     pages: tuple[int, ...] = ()
 
 
-class OptimisticServer:
-    """One server from its start to its death. ended: is told of every request that is over."""
+class OptimisticServer(RankedServer):
+    """A server whose scheduler may compute before anybody has said where the bytes are to go."""
 
     def __init__(
         self, name: str, agenda: Agenda, shape: Shape, pages: Pages,
         ended: Callable[[Request, bool], None],
     ) -> None:
-        self.name: Final = name
-        self.pages: Final = pages
-        self.ranks: Final[list[Rank]] = []
-        self.dead = False
+        super().__init__(name, agenda, shape, pages, ended)
         self.prefill: Final = OptimisticPrefill(Settings(
             slots=shape.slots, seats=shape.seats, retries=shape.retries or 0,
             bootstrap_timeout_s=shape.waits.get("bootstrap_timeout", 120.0)))
-        self._agenda: Final = agenda
-        self._shape: Final = shape
-        self._ended: Final = ended
         self._held: Final[dict[int, Held]] = {}
         self._of: Final[dict[Running, Held]] = {}
-        self._device_free_at = 0.0
         self._turned_at = -TURN_S
         self._turning = False
 
-    @property
-    def hosts(self) -> list[Host]:
-        return [rank.host for rank in self.ranks]
-
-    @property
-    def nodes(self) -> list[SimulatedPrefill]:
-        return [rank.node for rank in self.ranks]
-
     def held(self) -> str:
-        """What has not been given back, in words; "" if everything has."""
         gauges = self.prefill.metrics.read().items()
         counted = [f"{name} is {value:g}" for name, value in gauges
                    if name.startswith("num_") and value]
-        return (counted or [f"{len(self.pages.owner)} pages" if self.pages.owner else ""])[0]
+        return counted[0] if counted else super().held()
 
     def arrive(self, request: Request) -> None:
-        """A client's request has come."""
         senders = [rank.node.open(request.room, self._wake) for rank in self.ranks]
         for sender in senders:
             sender.watchers = (self._wake,)
         running = self.prefill.create_sender(
-            f"r{request.room}", senders, chunks=len(request.chunks), now=self._agenda.now)
+            f"r{request.room}", senders, chunks=len(request.chunks), now=self.agenda.now)
         held = Held(request, running, senders)
         self._held[request.room] = self._of[running] = held
         self._wake()
 
     def abort(self, room: int) -> None:
-        """The client has left."""
         held = self._held.get(room)
         if held is not None:
             self.prefill.abort(held.running, "the client has left")
             self._wake()
 
-    def die(self) -> None:
-        """Nothing more happens here. What was here has ended, as far as anybody can tell."""
-        self.dead = True
-        for held in list(self._held.values()):
-            self._ended(held.request, False)
+    def open_requests(self) -> Iterator[Request]:
+        return (held.request for held in self._held.values())
 
     def _wake(self) -> None:
         """Have the scheduler take a turn soon."""
         if not self._turning and not self.dead:
             self._turning = True
-            self._agenda.at(self._turned_at + TURN_S, self._turn)
+            self.agenda.at(self._turned_at + TURN_S, self._turn)
 
     def _turn(self) -> None:
         self._turning = False
         if self.dead:
             return
-        now = self._turned_at = self._agenda.now
+        now = self._turned_at = self.agenda.now
         self.prefill.turn(now)
         while self.prefill.start(now) is not None:
             pass
@@ -127,8 +105,8 @@ class OptimisticServer:
             case Order.END:
                 self._give_back(held)
                 del self._held[held.request.room], self._of[held.running]
-                self._ended(held.request,
-                            all(sender.stands is KVPoll.SUCCESS for sender in held.senders))
+                self.ended(held.request,
+                           all(sender.stands is KVPoll.SUCCESS for sender in held.senders))
 
     def _compute(self, held: Held, ordered: Ordered) -> None:
         if not held.pages:
@@ -136,14 +114,12 @@ class OptimisticServer:
             if pages is None:
                 raise AssertionError(f"{self.name}: a seat without pages")
             held.pages = pages
-        begins = max(self._agenda.now, self._device_free_at)
-        self._device_free_at = begins + self._shape.forward_s
-        self._agenda.at(self._device_free_at, self._computed, ordered)
+        self.compute(self._computed, ordered)
 
     def _computed(self, ordered: Ordered) -> None:
         if self.dead:
             return
-        self.prefill.chunk_done(ordered.request, self._agenda.now)
+        self.prefill.chunk_done(ordered.request, self.agenda.now)
         self._obey()
         self._wake()
 

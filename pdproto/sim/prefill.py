@@ -1,4 +1,4 @@
-"""A simulated prefill server: a queue, a pool of pages, a device, and a node for each rank.
+"""A simulated prefill server: a queue, and what every prefill server has.
 
 A request is begun when every rank's sender knows where its pages are to go, and its chunks are
 computed one after the other; each is handed over as soon as it is there. All ranks of a server do
@@ -6,16 +6,16 @@ the same, as one process decides for them: how ranks agree is not simulated here
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from pdproto.net.sender import Sender
 from pdproto.sim.agenda import Agenda
-from pdproto.sim.fabric import Pages, SimulatedSource
-from pdproto.sim.host import Host, SimulatedPrefill
+from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import Request, Shape
+from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
 
@@ -34,47 +34,18 @@ class Job:
     ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """One rank: its process, its node and its engine."""
-
-    host: Host
-    node: SimulatedPrefill
-    engine: SimulatedSource
-
-
-class PrefillServer:
-    """One server from its start to its death. ended: is told of every request that is over."""
+class PrefillServer(RankedServer):
+    """A server that computes what every rank knows the place of, first come first served."""
 
     def __init__(
         self, name: str, agenda: Agenda, shape: Shape, pages: Pages,
         ended: Callable[[Request, bool], None],
     ) -> None:
-        self.name: Final = name
-        self.pages: Final = pages
-        self.ranks: Final[list[Rank]] = []
+        super().__init__(name, agenda, shape, pages, ended)
         self.jobs: Final[dict[int, Job]] = {}
-        self.dead = False
-        self._agenda: Final = agenda
-        self._shape: Final = shape
-        self._ended: Final = ended
         self._queue: Final[deque[Job]] = deque()
-        self._device_free_at = 0.0
-
-    @property
-    def hosts(self) -> list[Host]:
-        return [rank.host for rank in self.ranks]
-
-    @property
-    def nodes(self) -> list[SimulatedPrefill]:
-        return [rank.node for rank in self.ranks]
-
-    def held(self) -> str:
-        """What has not been given back, in words; "" if everything has."""
-        return f"{len(self.pages.owner)} pages" if self.pages.owner else ""
 
     def arrive(self, request: Request) -> None:
-        """A client's request has come."""
         job = self.jobs[request.room] = Job(request, held=len(self.ranks))
         for rank in self.ranks:
             sender = rank.node.open(request.room, partial(self._released, job))
@@ -82,24 +53,20 @@ class PrefillServer:
             job.senders.append(sender)
 
     def abort(self, room: int) -> None:
-        """The client has left."""
         job = self.jobs.get(room)
         if job is not None:
             self._give_up(job, "the client has left")
 
-    def die(self) -> None:
-        """Nothing more happens here. What was here has ended, as far as anybody can tell."""
-        self.dead = True
-        for job in list(self.jobs.values()):
-            self._ended(job.request, False)
+    def open_requests(self) -> Iterator[Request]:
+        return (job.request for job in self.jobs.values())
 
     def _stepped(self, job: Job) -> None:
         if self.dead or job.ended:
             return
-        least = min(sender.stands for sender in job.senders)
+        least = min([sender.stands for sender in job.senders])
         if least is KVPoll.FAILED and not job.failed:
             self._give_up(job, "another rank has failed")
-        elif least >= KVPoll.WAITING_FOR_INPUT and not job.ready:
+        elif not job.ready and least >= KVPoll.WAITING_FOR_INPUT:
             job.ready = True
             self._queue.append(job)
             self._admit()
@@ -123,9 +90,7 @@ class PrefillServer:
 
     def _compute(self, job: Job) -> None:
         job.computing = True
-        begins = max(self._agenda.now, self._device_free_at)
-        self._device_free_at = begins + self._shape.forward_s
-        self._agenda.at(self._device_free_at, self._computed, job)
+        self.compute(self._computed, job)
 
     def _computed(self, job: Job) -> None:
         """The device has ended a chunk: it is handed over, and the next is computed."""
@@ -156,5 +121,5 @@ class PrefillServer:
         job.ended = True
         self.pages.give(job.pages)
         del self.jobs[job.request.room]
-        self._ended(job.request, all(s.stands is KVPoll.SUCCESS for s in job.senders))
+        self.ended(job.request, all(s.stands is KVPoll.SUCCESS for s in job.senders))
         self._admit()

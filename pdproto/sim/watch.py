@@ -5,6 +5,8 @@ have of it: an instance of the transfer with this life's sources, its sink and i
 safety property of the tables is then looked for in that state by the explorer's own patterns.
 States come again and again, so what has been judged once is one look-up.
 
+What a step adds to that state depends on the step alone, so it too is worked out once.
+
 Rule 1: an end adds the cells that its own machine owns; a life counts as one at each end.
 Rule 2: a process that dies takes its ends with it: they are *gone*, as in the tables, and what its
         successor does under their name is not counted as theirs.
@@ -45,8 +47,8 @@ _STATES: Final = (ends.sending, ends.receiving)
 
 
 class Form:
-    """The transfer of one life at given sizes. judged: the name of the property that a state
-    violates, or "" if it violates none.
+    """The transfer of one life at given sizes. sound: the states that have been looked at, and
+    violate nothing.
     """
 
     def __init__(self, system: System, sources: int, chunks: int) -> None:
@@ -58,7 +60,7 @@ class Form:
         self.sources: Final = sources
         self.chunks: Final = chunks
         self.layout: Final = ground.layout
-        self.judged: Final[dict[int, str]] = {}
+        self.sound: Final[set[int]] = set()
         self._patterns: Final[list[tuple[str, Guard]]] = [
             (question.name, pattern.guard) for question in questions(ground)
             if question.kind is Kind.ALWAYS for pattern in question.patterns
@@ -75,16 +77,18 @@ class Form:
     def judge(self, state: int) -> str:
         """The first property that the state violates, or ""."""
         broken = next((name for name, guard in self._patterns if guard.holds(state)), "")
-        self.judged[state] = broken
+        if not broken:
+            self.sound.add(state)
         return broken
 
 
 class Translation:
-    """From the states of one automaton to bits of a form. place: which source this is."""
+    """From the steps of one automaton to bits of a form. place: which source this is. known: the
+    bits of the steps that have been taken.
+    """
 
     def __init__(self, form: Form, automaton: Automaton, place: int) -> None:
-        self.known: Final[dict[int, int]] = {}
-        self.told: Final[dict[Step, int]] = {}  # the bits of what a step sends
+        self.known: Final[dict[Step, int]] = {}
         self._form: Final = form
         self._automaton: Final = automaton
         machine = automaton.table.machine
@@ -98,25 +102,25 @@ class Translation:
         ]
         self.mask: Final = self._mask()
 
-    def bits(self, state: int) -> int:
-        """What this end contributes in this state of its own."""
+    def learn(self, step: Step) -> int:
+        """What an end contributes after this step: its own state, and what it has just sent."""
+        bits = self.known[step] = self._bits(step.state) | self._sent(step)
+        return bits
+
+    def _bits(self, state: int) -> int:
         layout, bits = self._form.layout, 0
         for (symbol, indices), there in self._cells:
             value = self._automaton.value(state, symbol, indices)
             if value is not symbol.values[0]:
                 bits |= layout.literal(symbol, there, value).value
-        self.known[state] = bits
         return bits
 
-    def sent(self, step: Step) -> int:
-        """The bits of the messages that the step sends."""
+    def _sent(self, step: Step) -> int:
         bits = 0
         for message, indices in step.sent:
             there = self._renamed(message, indices)
             bits |= self._form.layout.literal(message, there, True).value
-        bits &= self._form.read
-        self.told[step] = bits
-        return bits
+        return bits & self._form.read
 
     def gone(self, bits: int) -> int:
         """What remains of this end's bits when its process dies."""
@@ -172,7 +176,9 @@ class View:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One end's share in a view. automaton, state: of the end when it was last seen."""
+    """One end's share in a view. keep: the bits that are not its own. automaton, state: of the end
+    when it was last seen.
+    """
 
     view: View
     place: int
@@ -207,28 +213,21 @@ class Watch:
         """A step has been taken by this end; the end stands where the step leads."""
         self.steps += 1
         part = self._parts.get(endpoint)
-        if step not in self._sound:
-            self._check_edges(endpoint, step, part)
-        if part is None:
-            part = self._met(name, endpoint)
+        if part is None or part.automaton is not endpoint.automaton:
+            part = self._placed(name, endpoint, step, part)
             if part is None:
                 return
-        elif part.automaton is not endpoint.automaton:
-            self._move(part, endpoint.automaton)
-        part.state = state = endpoint.state
-        view, translation = part.view, part.translation
-        bits = translation.known.get(state)
+        view = part.view
+        bits = part.translation.known.get(step)
         if bits is None:
-            bits = translation.bits(state)
-        if step.sent:
-            told = translation.told.get(step)
-            bits |= translation.sent(step) if told is None else told
+            self._check_edges(endpoint, step, part)
+            bits = part.translation.learn(step)
+        part.state = step.state
         view.state = whole = view.state & part.keep | bits
-        broken = view.form.judged.get(whole)
-        if broken is None:
+        if whole not in view.form.sound:
             broken = view.form.judge(whole)
-        if broken:
-            self.blame(broken, self.words(view), view.request.room)
+            if broken:
+                self.blame(broken, self.words(view), view.request.room)
 
     def die(self, name: str) -> None:
         """A process dies, and with it every end that it had."""
@@ -240,12 +239,6 @@ class Watch:
                 part.keep = ~0  # what the end does after its death is nobody's
                 del self._parts[endpoint]
 
-    def forget(self, life: Life) -> None:
-        """Neither end will take another step of this life."""
-        view = self._views.pop(life, None)
-        for endpoint in () if view is None else view.ends.values():
-            self._parts.pop(endpoint, None)
-
     def words(self, view: View) -> str:
         """The state of a life in the words of the tables."""
         layout = view.form.layout
@@ -254,6 +247,18 @@ class Watch:
             for (symbol, indices), value in layout.decode(view.state).items()
             if value != symbol.values[0] and isinstance(symbol, Variable)
         )
+
+    def _placed(
+        self, name: str, endpoint: Endpoint, step: Step, part: Part | None
+    ) -> Part | None:
+        """The share of an end that has none yet, or that counts other peers or chunks than before;
+        None while it cannot have one.
+        """
+        self._check_edges(endpoint, step, part)
+        if part is None:
+            return self._met(name, endpoint)
+        self._move(part, endpoint.automaton)
+        return part
 
     def _met(self, name: str, endpoint: Endpoint) -> Part | None:
         """The end's share in the view of its life; None before it has one, or for a successor."""
@@ -295,6 +300,8 @@ class Watch:
         """Variables move along their declared edges. A step is the same object when it is the
         same event in the same state, so it is looked at once.
         """
+        if step in self._sound:
+            return
         automaton = endpoint.automaton
         before = automaton.initial if part is None else part.state
         if part is not None and part.automaton is not automaton:
@@ -316,13 +323,23 @@ class Watch:
 
 
 class Witness(Trace):
-    """What a node takes for its trace: every step passes here, and on to what is kept."""
+    """What a node takes for its trace: every step passes here."""
+
+    def __init__(self, name: str, watch: Watch) -> None:
+        self._name: Final = name
+        self._see: Final = watch.see
+
+    def write(self, endpoint: Endpoint, _event: Event, step: Step) -> None:
+        self._see(self._name, endpoint, step)
+
+
+class Telling(Witness):
+    """A witness that has a trace kept, or a recorder told, or both."""
 
     def __init__(
         self, name: str, watch: Watch, kept: Trace | None, recorder: Recorder | None
     ) -> None:
-        self._name: Final = name
-        self._see: Final = watch.see
+        super().__init__(name, watch)
         self._clock: Final = watch.clock
         self._kept: Final = kept
         self._recorder: Final = recorder
@@ -332,7 +349,7 @@ class Witness(Trace):
             self._kept.write(endpoint, event, step)
         if self._recorder is not None:
             self._recorder(self._clock(), self._name, endpoint, event, step)
-        self._see(self._name, endpoint, step)
+        super().write(endpoint, event, step)
 
 
 def watched(source: Table, sink: Table) -> System:

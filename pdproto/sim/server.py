@@ -1,0 +1,74 @@
+"""What both kinds of simulated prefill server have in common: their ranks, a pool of pages, and a
+device that computes one chunk at a time, in the order in which it is asked.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pdproto.sim.agenda import Agenda
+from pdproto.sim.fabric import Pages, SimulatedSource
+from pdproto.sim.host import Host, SimulatedPrefill
+from pdproto.sim.plan import Request, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank: its process, its node and its engine."""
+
+    host: Host
+    node: SimulatedPrefill
+    engine: SimulatedSource
+
+
+class RankedServer:
+    """One from its start to its death. ended: is told of every request that is over."""
+
+    def __init__(
+        self, name: str, agenda: Agenda, shape: Shape, pages: Pages,
+        ended: Callable[[Request, bool], None],
+    ) -> None:
+        self.name: Final = name
+        self.pages: Final = pages
+        self.ranks: Final[list[Rank]] = []
+        self.dead = False
+        self.agenda: Final = agenda
+        self.shape: Final = shape
+        self.ended: Final = ended
+        self._device_free_at = 0.0
+
+    @property
+    def hosts(self) -> list[Host]:
+        return [rank.host for rank in self.ranks]
+
+    @property
+    def nodes(self) -> list[SimulatedPrefill]:
+        return [rank.node for rank in self.ranks]
+
+    def held(self) -> str:
+        """What has not been given back, in words; "" if everything has."""
+        return f"{len(self.pages.owner)} pages" if self.pages.owner else ""
+
+    def arrive(self, request: Request) -> None:
+        """A client's request has come."""
+        raise NotImplementedError
+
+    def abort(self, room: int) -> None:
+        """The client has left."""
+        raise NotImplementedError
+
+    def open_requests(self) -> Iterable[Request]:
+        """Those that have come and have not ended."""
+        raise NotImplementedError
+
+    def die(self) -> None:
+        """Nothing more happens here. What was here has ended, as far as anybody can tell."""
+        self.dead = True
+        for request in list(self.open_requests()):
+            self.ended(request, False)
+
+    def compute(self, then: Callable[..., None], *arguments: Any) -> None:
+        """Have the device compute a chunk after all that it was asked for before."""
+        begins = max(self.agenda.now, self._device_free_at)
+        self._device_free_at = begins + self.shape.forward_s
+        self.agenda.at(self._device_free_at, then, *arguments)
