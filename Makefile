@@ -12,7 +12,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 # Without a C compiler the installation still works, and says that exploring will be slow.
-$(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native/*.[ch])
+$(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native/*.[ch] kernels/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "pdproto needs Python 3.11 or later: make PYTHON=python3.11 run"; exit 1; }
 	@command -v $${CC:-cc} >/dev/null \

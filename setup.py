@@ -1,8 +1,8 @@
-"""The native search engine, built when the machine has a C compiler.
+"""The native search engine and the native copies, built when the machine has a C compiler.
 
 Everything else about the package is in pyproject.toml. `optional` lets an installation without
-a compiler succeed: `pdproto check` then says so and runs its portable engine, which gives the
-same answers more slowly.
+a compiler succeed: `pdproto check` then says so and runs its portable engine, and pages are copied
+by numpy, with the same answers and more slowly.
 """
 
 from setuptools import Extension, setup
@@ -18,6 +18,12 @@ setup(
             extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,
-        )
+        ),
+        Extension(
+            "pdproto.kernels._copy",
+            sources=["kernels/copy.c"],
+            extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra"],
+            optional=True,
+        ),
     ]
 )

@@ -1,8 +1,9 @@
-"""The CPU path: numpy over the pools' own memory, byte by byte whatever the element type.
+"""The CPU path: rows of the pools' own memory, byte by byte whatever the element type.
 
-Every copy is rows of equal length taken from, or put at, computed row numbers. `np.take` into
-the chunk with mode="clip", and `pool[rows] = chunk`, are the two numpy forms that run near the
-speed of memcpy; "clip" never clips here, because page numbers are checked before.
+Every copy is rows of equal length taken from, or put at, computed row numbers: by copy.c where it
+was compiled (native.py), else by numpy. `np.take` into the chunk with mode="clip", and
+`pool[rows] = chunk`, are the two numpy forms that run near the speed of memcpy; "clip" never clips
+here, because page numbers are checked before.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.kernels import native
 from pdproto.kernels.digest import BLOCK_BYTES, page_digests
 from pdproto.kernels.layout import Group, KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, Part, PeerPlan
@@ -47,6 +49,7 @@ class Route:
     pools: tuple[Bytes, ...]
     joined: Bytes | None
     entry_starts: Index  # [entry, 1]
+    compiled: native.NativeRoute
 
     @property
     def row_bytes(self) -> int:
@@ -102,12 +105,15 @@ def _route(layout: KVLayout, group: Group, part: Part, order: Order) -> Route:
     if spacing and spacing % length == 0:
         span = (group.entries - 1) * spacing + extent
         joined = _memory(group.addresses[0], span // length, length)
+    pattern, page_rows = offsets // length, group.geometry.page_stride // length
+    pools = tuple(_memory(at, extent // length, length) for at in group.addresses)
     return Route(
-        pattern=offsets // length,
-        page_rows=group.geometry.page_stride // length,
-        pools=tuple(_memory(at, extent // length, length) for at in group.addresses),
+        pattern=pattern,
+        page_rows=page_rows,
+        pools=pools,
         joined=joined,
         entry_starts=np.arange(group.entries, dtype=np.int64)[:, None] * (spacing // length),
+        compiled=native.NativeRoute(pools, pattern, page_rows),
     )
 
 
@@ -146,8 +152,28 @@ def _run_start(rows: Index) -> int | None:
     return start
 
 
-def gather(route: Route, pages: Index, target: Bytes) -> None:
-    """Copy pages into `target`, the part's contiguous uint8 bytes."""
+def gather(
+    route: Route, pages: Index, target: Bytes, key: int | None = None
+) -> NDArray[np.uint64] | None:
+    """Copy pages into `target`, the part's contiguous uint8 bytes. Returns their digests, uint64
+    [entry * page], under `key`, unless that is None.
+    """
+    digests = _sums(route, pages, key)
+    if native.available():
+        native.gather(route.compiled, pages, target, digests, key or 0)
+    else:
+        _gather(route, pages, target)
+        if digests is not None:
+            digests[...] = page_digests(target.reshape(digests.size, -1), key or 0)
+    return digests
+
+
+def _sums(route: Route, pages: Index, key: int | None) -> NDArray[np.uint64] | None:
+    """Where digests go, if they are asked for."""
+    return None if key is None else np.empty(len(route.pools) * pages.size, np.uint64)
+
+
+def _gather(route: Route, pages: Index, target: Bytes) -> None:
     rows = rows_of(route, pages)
     joined = _joined_rows(route, rows)
     if joined is not None and route.joined is not None:
@@ -163,8 +189,21 @@ def gather(route: Route, pages: Index, target: Bytes) -> None:
             np.take(pool, rows, axis=0, out=out, mode="clip")
 
 
-def scatter(route: Route, pages: Index, source: Bytes) -> None:
-    """Copy `source`, the part's contiguous uint8 bytes, into pages. No page may repeat."""
+def scatter(
+    route: Route, pages: Index, source: Bytes, key: int | None = None
+) -> NDArray[np.uint64] | None:
+    """Copy `source`, the part's contiguous uint8 bytes, into pages. No page may repeat. Returns the
+    digests of what the pages then hold, uint64 [entry * page], under `key`, unless that is None.
+    """
+    if native.available():
+        digests = _sums(route, pages, key)
+        native.scatter(route.compiled, pages, source, digests, key or 0)
+        return digests
+    _scatter(route, pages, source)
+    return None if key is None else pool_digests(route, pages, key)
+
+
+def _scatter(route: Route, pages: Index, source: Bytes) -> None:
     rows = rows_of(route, pages)
     joined = _joined_rows(route, rows)
     if joined is not None and route.joined is not None:
@@ -185,21 +224,26 @@ def part_bytes(chunk: Bytes, peer: PeerPlan, part: Part) -> Bytes:
     return chunk[start : start + peer.pages * part.entries * part.page_bytes]
 
 
-def pool_digests(route: Route, part: Part, pages: Index, key: int) -> NDArray[np.uint64]:
-    """Digest pages where they lie in the pools: uint64 [entries * pages]."""
-    total = part.entries * pages.size * part.page_bytes
+def pool_digests(route: Route, pages: Index, key: int) -> NDArray[np.uint64]:
+    """Digest pages where they lie in the pools: uint64 [entry * page]."""
+    if native.available():
+        sums = np.empty(len(route.pools) * pages.size, np.uint64)
+        native.digest(route.compiled, pages, sums, key)
+        return sums
+    entries, page_bytes = len(route.pools), route.pattern.size * route.row_bytes
+    total = entries * pages.size * page_bytes
     if total <= GATHERED_BYTES_MAX:
         scratch = np.empty(total, np.uint8)
-        gather(route, pages, scratch)
-        return page_digests(scratch.reshape(-1, part.page_bytes), key)
-    digests = np.empty((part.entries, pages.size), np.uint64)
-    step = max(1, BLOCK_BYTES // part.page_bytes)
+        _gather(route, pages, scratch)
+        return page_digests(scratch.reshape(-1, page_bytes), key)
+    digests = np.empty((entries, pages.size), np.uint64)
+    step = max(1, BLOCK_BYTES // page_bytes)
     for start in range(0, pages.size, step):
         rows = rows_of(route, pages[start : start + step])
         scratch = np.empty((rows.size, route.row_bytes), np.uint8)
         for entry, pool in enumerate(route.pools):
             np.take(pool, rows, axis=0, out=scratch, mode="clip")
-            block = page_digests(scratch.reshape(-1, part.page_bytes), key)
+            block = page_digests(scratch.reshape(-1, page_bytes), key)
             digests[entry, start : start + step] = block
     return digests.ravel()
 
@@ -216,10 +260,9 @@ def pack(
     for peer, chunk, out in zip(plan.peers, chunks, digests, strict=True):
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             data = part_bytes(chunk, peer, part)
-            gather(route, pages, data)
-            if out is not None:
+            block = gather(route, pages, data, None if out is None else key)
+            if out is not None and block is not None:
                 first = part.first * peer.pages
-                block = page_digests(data.reshape(-1, part.page_bytes), key)
                 out[first : first + block.size] = block
 
 
@@ -239,9 +282,9 @@ def unpack(
     """
     for peer, chunk, wanted in zip(plan.peers, chunks, expected, strict=True):
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
-            scatter(route, pages, part_bytes(chunk, peer, part))
-            if wanted is not None and report is not None:
-                stored = pool_digests(route, part, pages, key)
+            data = part_bytes(chunk, peer, part)
+            stored = scatter(route, pages, data, None if wanted is None else key)
+            if wanted is not None and stored is not None and report is not None:
                 first = part.first * peer.pages
                 differs = np.flatnonzero(stored != wanted[first : first + stored.size])
                 if differs.size:
@@ -253,7 +296,7 @@ def digest_pages(
 ) -> None:
     """Digest pages where they lie, as if packed for the one peer of `plan`."""
     for part, route in zip(plan.only.parts, routes_of(layout, plan, plan.only), strict=True):
-        block = pool_digests(route, part, pages, key)
+        block = pool_digests(route, pages, key)
         first = part.first * plan.pages
         digests[first : first + block.size] = block
 
@@ -263,4 +306,14 @@ def digest_chunk(peer: PeerPlan, chunk: Bytes, digests: NDArray[np.uint64], key:
     for part in peer.parts:
         data = part_bytes(chunk, peer, part).reshape(-1, part.page_bytes)
         first = part.first * peer.pages
-        digests[first : first + len(data)] = page_digests(data, key)
+        digests[first : first + len(data)] = _digests_of(data, key)
+
+
+def _digests_of(data: Bytes, key: int) -> NDArray[np.uint64]:
+    if not native.available():
+        return page_digests(data, key)
+    pages = np.arange(len(data), dtype=np.int64)
+    route = native.NativeRoute((data,), np.zeros(1, np.int64), 1)
+    sums = np.empty(len(data), np.uint64)
+    native.digest(route, pages, sums, key)
+    return sums

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from pdproto.kernels import native
 from tests.kernels.paths import PATHS
 
 try:
@@ -18,9 +19,14 @@ if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
-@pytest.fixture(params=["numpy", "interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
-def path(request: pytest.FixtureRequest) -> object:
+@pytest.fixture(
+    params=["native", "numpy", "interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
     """Each way a copy can run; what this machine lacks is skipped by name."""
+    if request.param == "native" and not native.available():
+        pytest.skip("the native copies were not compiled: no C compiler at install")
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "available", lambda: False)
     if request.param == "cuda" and not CUDA:
         pytest.skip("no CUDA device here")
     if request.param == "interpreter" and (CUDA or not TORCH):

@@ -62,6 +62,7 @@ def _to_cuda(tensor: Any) -> Any:
 
 
 PATHS: Final = {
+    "native": Path("native", triton=False),
     "numpy": Path("numpy", triton=False),
     "interpreter": Path("interpreter", triton=True),
     "cuda": Path("cuda", triton=True),

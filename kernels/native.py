@@ -1,0 +1,122 @@
+"""copy.c behind the forms of host.py: the same copies, with the digest of a page taken while it is
+in the cache. setup.py compiles it where there is a C compiler; `available` tells whether it did.
+
+Whoever calls has checked every page number, for copy.c trusts its caller. No call holds Python's
+global lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.kernels.digest import KEY_MASK, multipliers
+
+Bytes = NDArray[np.uint8]
+Index = NDArray[np.int64]
+Digests = NDArray[np.uint64]
+
+_pointer: Final = ctypes.c_void_p
+
+
+class NativeRoute(ctypes.Structure):
+    """Where the rows of one part lie, as copy.c wants it; it keeps what it points at."""
+
+    _fields_ = (
+        ("pools", _pointer), ("entries", ctypes.c_uint64), ("pattern", _pointer),
+        ("rows", ctypes.c_uint64), ("row_bytes", ctypes.c_uint64), ("page_rows", ctypes.c_uint64),
+    )
+
+    def __init__(self, pools: tuple[Bytes, ...], pattern: Index, page_rows: int) -> None:
+        self._pools: Final = np.array([pool.ctypes.data for pool in pools], np.uint64)
+        self._pattern: Final = pattern
+        super().__init__(
+            self._pools.ctypes.data, len(pools), pattern.ctypes.data, pattern.size,
+            pools[0].shape[1], page_rows,
+        )  # fmt: skip
+
+    @property
+    def page_bytes(self) -> int:
+        return int(self.rows * self.row_bytes)
+
+
+class _Digest(ctypes.Structure):
+    _fields_ = (
+        ("multipliers", _pointer), ("key", ctypes.c_uint64), ("scratch", _pointer),
+        ("digests", _pointer),
+    )
+
+
+@cache
+def available() -> bool:
+    """Whether the copies were compiled when the package was installed."""
+    spec = find_spec("pdproto.kernels._copy")
+    return spec is not None and spec.origin is not None
+
+
+def gather(
+    route: NativeRoute, pages: Index, target: Bytes, digests: Digests | None, key: int
+) -> None:
+    """Copy pages into `target`, contiguous uint8, and their digests, if asked for, into uint64
+    [entry * page].
+    """
+    told = _Told(route, pages, digests, key)
+    _library().kv_gather(
+        ctypes.byref(route), told.pages, pages.size, target.ctypes.data, told.digest)
+
+
+def scatter(
+    route: NativeRoute, pages: Index, source: Bytes, digests: Digests | None, key: int
+) -> None:
+    """Copy contiguous uint8 `source` into pages, and the digests of what the pages then hold, if
+    asked for, into uint64 [entry * page].
+    """
+    told = _Told(route, pages, digests, key)
+    _library().kv_scatter(
+        ctypes.byref(route), told.pages, pages.size, source.ctypes.data, told.digest)
+
+
+def digest(route: NativeRoute, pages: Index, digests: Digests, key: int) -> None:
+    """Digest pages where they lie, into uint64 [entry * page]."""
+    told = _Told(route, pages, digests, key)
+    _library().kv_digest(ctypes.byref(route), told.pages, pages.size, told.digest)
+
+
+class _Told:
+    """What a call gets besides its route, kept until it returns."""
+
+    def __init__(
+        self, route: NativeRoute, pages: Index, digests: Digests | None, key: int
+    ) -> None:
+        self._pages: Final = np.ascontiguousarray(pages)
+        self.pages: Final = self._pages.ctypes.data
+        form = _Digest()
+        if digests is not None:
+            self._scratch: Final = np.empty(route.page_bytes, np.uint8)
+            self._multipliers: Final = multipliers(-(-route.page_bytes // 8))
+            form = _Digest(
+                self._multipliers.ctypes.data, key & KEY_MASK, self._scratch.ctypes.data,
+                digests.ctypes.data)
+        self.digest: Final = ctypes.byref(form)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    spec = find_spec("pdproto.kernels._copy")
+    if spec is None or spec.origin is None:
+        raise ImportError("the copies were not compiled: reinstall with a C compiler at hand")
+    library = ctypes.CDLL(spec.origin)
+    size = ctypes.c_uint64
+    for name, arguments in {
+        "kv_gather": (_pointer, _pointer, size, _pointer, _pointer),
+        "kv_scatter": (_pointer, _pointer, size, _pointer, _pointer),
+        "kv_digest": (_pointer, _pointer, size, _pointer),
+    }.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = None, arguments
+    return library
