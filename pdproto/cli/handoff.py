@@ -18,7 +18,7 @@ from pdproto.cli.handoff_verdict import Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
 from pdproto.cli.progress import Reporter
 from pdproto.engine.contract import EngineError
-from pdproto.net.engines import ENGINES, require
+from pdproto.net.engines import ENGINES, require, require_page_fence
 
 # Shorter than a server's: nobody here is slow for a good reason.
 WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}
@@ -39,6 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "requests, and start its server anew")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
+    parser.add_argument("--direct", action="store_true",
+                        help="write straight into decode's pages, with an engine that can fence "
+                             "them (--engine tcp)")
     parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N",
                         help="open at once at a rank (default: 32)")
     parser.add_argument("--layers", type=whole_number, default=4, metavar="N",
@@ -82,11 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         require(arguments.engine)
+        if arguments.direct:
+            require_page_fence(arguments.engine)
     except EngineError as error:
         raise UsageError(str(error)) from error
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(topology, load, engine=arguments.engine, waits=WAITS, trace=arguments.trace)
+    cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
+                      waits=WAITS, trace=arguments.trace)
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     kill = (victim, load.requests // 3) if arguments.kill else None
     try:

@@ -49,6 +49,7 @@ class Cluster:
         load: Load,
         *,
         engine: str,
+        direct: bool = False,
         waits: Mapping[str, float],
         trace: str | None,
     ) -> None:
@@ -67,7 +68,7 @@ class Cluster:
         group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
             self._start(Rank(name, topology, load, engine, where, incarnation, waits=waits,
-                             trace=trace, group=group))
+                             trace=trace, group=group, direct=direct))
 
     def begin(self) -> None:
         """Wait until every process is there, and let all begin.

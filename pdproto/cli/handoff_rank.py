@@ -20,7 +20,7 @@ class Rank:
     """What a process is told: who it is, and what to do.
 
     first: the room to begin with. group: where the prefill ranks listen to each other, if there is
-    more than one.
+    more than one. direct: whether they write straight into the pages of decode.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Rank:
     waits: Mapping[str, float] = field(default_factory=dict)
     trace: str | None = None
     group: tuple[str, ...] = ()
+    direct: bool = False
 
     def run_forward(self, request: Request, pages: tuple[int, ...], pools: Pages) -> None:
         """What a model would do: fill the pages of this rank's share."""

@@ -26,6 +26,7 @@ from pdproto.cli.handoff_rank import Pool, Rank, Report, Work
 from pdproto.cli.handoff_receivers import Receivers
 from pdproto.cli.handoff_senders import Senders
 from pdproto.net.decode import DecodeNode
+from pdproto.net.direct import DirectDecodeNode, DirectPages
 from pdproto.net.engines import open_sink, open_source
 from pdproto.net.group import Group
 from pdproto.net.metrics import Metrics
@@ -141,10 +142,7 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
     pools = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
              for source in sources}
     with _traced(rank) as trace:
-        plane = SinkPages({name: _layers(of) for name, of in pools.items()},
-                          open_sink(rank.engine))
-        node = DecodeNode(rank.name, plane, link=Link(), incarnation=rank.incarnation,
-                          waits=rank.waits, trace=trace)
+        node = _decode_node(rank, pools, trace)
         directory = Directory(rank.registry, sources)
         pipe.send(rank.name)
         pipe.recv()  # every process is there
@@ -160,6 +158,16 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         _settle(report, Used(node, pool, load.pool_pages), pipe)
         directory.close()
         _end(node, pipe)
+
+
+def _decode_node(rank: Rank, pools: Mapping[str, Pages], trace: Trace | None) -> DecodeNode:
+    layers = {name: _layers(of) for name, of in pools.items()}
+    engine, link = open_sink(rank.engine), Link()
+    if rank.direct:
+        return DirectDecodeNode(rank.name, DirectPages(layers, engine), link=link,
+                                incarnation=rank.incarnation, waits=rank.waits, trace=trace)
+    return DecodeNode(rank.name, SinkPages(layers, engine), link=link,
+                      incarnation=rank.incarnation, waits=rank.waits, trace=trace)
 
 
 def _layers(pools: Pages) -> list[Pages]:

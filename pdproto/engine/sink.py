@@ -11,7 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Hashable
 from time import sleep
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from pdproto.engine.contract import (
     Departed,
@@ -62,7 +62,7 @@ class Sink(Generic[AnyLine]):
     """A sink engine, but for how its connections speak."""
 
     scope: Final = Scope.PAGE
-    target_scope: Scope = Scope.NONE
+    target_scope: ClassVar[Scope] = Scope.NONE
 
     def __init__(
         self,

@@ -4,10 +4,10 @@
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from pdproto.engine import mooncake, nixl
-from pdproto.engine.contract import SinkEngine, SourceEngine
+from pdproto.engine.contract import EngineError, Scope, SinkEngine, SourceEngine
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
@@ -15,7 +15,16 @@ from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 
-ENGINES: Final[Mapping[str, tuple[Callable[[], SinkEngine], Callable[[], SourceEngine]]]] = {
+
+class SinkKind(Protocol):
+    """A class of sinks, which says before there is one what its fences keep out of targets."""
+
+    target_scope: Scope
+
+    def __call__(self) -> SinkEngine: ...
+
+
+ENGINES: Final[Mapping[str, tuple[SinkKind, Callable[[], SourceEngine]]]] = {
     "mooncake": (MooncakeSink, MooncakeSource),
     "nixl": (NixlSink, NixlSource),
     "shm": (SharedSink, SharedSource),
@@ -33,6 +42,16 @@ def require(name: str) -> None:
     """
     if name in LIBRARIES:
         LIBRARIES[name]()
+
+
+def require_page_fence(name: str) -> None:
+    """Raise EngineError, in one line, if sources may not write straight into pages with it."""
+    if ENGINES[name][0].target_scope is not Scope.PAGE:
+        able = [other for other, (sink, _) in ENGINES.items() if sink.target_scope is Scope.PAGE]
+        raise EngineError(
+            f"engine {name} declares no page fence, so a writer could not be kept out of pages:"
+            f" direct writes need {' or '.join(able)}"
+        )
 
 
 def open_sink(name: str) -> SinkEngine:

@@ -1,6 +1,8 @@
 """Direct page writes, end to end: real nodes and sockets, and no memory between wire and pages."""
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ from pdproto.net.pages import SourcePages
 from pdproto.net.prefill import PrefillNode
 from pdproto.runtime.trace import Trace
 from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.drill import Drill, handoff
 from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
 from tests.engine.engines import write
 from tests.net.planes import polls
@@ -254,3 +257,41 @@ def test_an_engine_without_a_page_fence_is_refused_at_the_start() -> None:
     with pytest.raises(EngineError, match="SharedSink declares no page fence"):
         DirectPages(layers(), engine)
     engine.close()
+
+
+def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted(tmp_path: Path) -> None:
+    """Real processes: every byte verified, everything given back, the traces are the tables'."""
+    drill = Drill(tmp_path, "--direct", "--engine", "tcp", "--requests", "120",
+                  "--abort-rate", "0.2")
+    assert 0 < drill.numbers["failed"] < 60
+    rank = drill.numbers["ranks"]["decode-0"]
+    assert rank["landed_chunks"] > 0
+    assert rank["engine_pooled_bytes"] == 0, "no landing memory has been used"
+    verified = verify(load(TABLES), sorted(tmp_path.glob("*.jsonl")))
+    assert verified.verdict is Verdict.HOLDS, verified
+
+
+@pytest.mark.slow
+def test_m1_4_a_rank_that_is_killed_in_mid_write_leaves_nothing_in_pages() -> None:
+    numbers = handoff("--direct", "--engine", "tcp", "--requests", "300", "--abort-rate", "0.1",
+                      "--kill")
+    assert numbers["restarted"] == ["prefill-0-0-0"]
+    assert numbers["succeeded"] > 100
+
+
+@pytest.mark.slow
+def test_m1_3_ranks_write_their_own_parts_straight_into_pages() -> None:
+    numbers = handoff("--direct", "--engine", "tcp", "--requests", "60", "--pp", "2", "--tp", "2",
+                      "--abort-rate", "0.2")
+    assert numbers["succeeded"] > 30
+
+
+def test_the_command_says_which_engine_can_when_one_cannot() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--direct", "--engine", "shm"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "engine shm declares no page fence" in done.stderr
+    assert "tcp" in done.stderr
