@@ -4,7 +4,6 @@ It is the router as well: while the prefill server is down, it has decode begin 
 """
 
 import multiprocessing
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -16,6 +15,7 @@ from typing import Any, Final
 from pdproto.cli.handoff_load import Load, Topology
 from pdproto.cli.handoff_rank import GoOn, Hold, Rank, Reached, Report
 from pdproto.cli.handoff_ranks import decode_rank, prefill_rank, registry
+from pdproto.net.incarnation import new_incarnation
 
 START_S: Final = 60.0
 END_S: Final = 30.0
@@ -54,7 +54,7 @@ class Cluster:
         trace: str | None,
     ) -> None:
         self._context: Final = multiprocessing.get_context("spawn")
-        incarnation = secrets.randbits(62) | 1  # of the decode ranks as a group
+        incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, Member]] = {}
         self.survivors: Final[list[Member]] = []  # of a server that was taken down, all but one
         self.restarts = 0

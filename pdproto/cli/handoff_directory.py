@@ -3,20 +3,16 @@
 Calls to the registry wait, so they run on threads of their own, beside the scheduler.
 """
 
-import threading
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from time import monotonic, sleep, time_ns
+from time import monotonic, sleep
 from typing import Final, TypeAlias
 
 from pdproto.cli.handoff_load import Topology
-from pdproto.net.registry_client import (
-    NotFoundError,
-    Registrar,
-    RegistryClient,
-    UnreachableError,
-)
-from pdproto.net.registry_wire import RefusedError, Registration
-from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.net.incarnation import new_incarnation
+from pdproto.net.registry_client import Registrar
+from pdproto.net.registry_finder import Finder
+from pdproto.net.registry_wire import Address, Rank, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.timers import WAITS
@@ -25,20 +21,21 @@ Endpoints: TypeAlias = Mapping[str, str]  # where each rank listens, by name
 
 SIGN_OF_LIFE_S: Final = 0.5
 RETRY_S: Final = 0.2
+ANSWERS_KEPT: Final = 16  # so that a loss that is noticed late is said of the answer it is about
 
 
 def registrar(
     registry: str, name: str, topology: Topology, endpoint: str, trace: SharedTrace | None
 ) -> Registrar:
     """Keeps a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
-    stage, tensor, context = map(int, name.split("-")[1:])
+    rank = _rank(name)
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     return Registrar(
         registry,
         Registration(
-            attn_tp_size=topology.tp, attn_tp_rank=tensor, attn_cp_size=topology.cp,
-            attn_cp_rank=context, pp_size=topology.pp, pp_rank=stage, rank_ip=host,
-            rank_port=int(port), incarnation=time_ns(), version=VERSION,
+            attn_tp_size=topology.tp, attn_tp_rank=rank.tp, attn_cp_size=topology.cp,
+            attn_cp_rank=rank.cp, pp_size=topology.pp, pp_rank=rank.pp, rank_ip=host,
+            rank_port=int(port), incarnation=new_incarnation(), version=VERSION,
         ),
         sign_of_life_s=SIGN_OF_LIFE_S,
         retry_s=RETRY_S,
@@ -49,72 +46,59 @@ def registrar(
 class Directory:
     """The prefill ranks that a decode rank needs, looked up again when one has been lost.
 
-    endpoints: by name; None while they are being looked for, and then nothing can be opened. Each
-    look-up is an answer of its own. problem: why the last one has failed.
+    needed: their names. sink: the name of the decode rank. The rows of the sink decide which
+    answers of the registry are of use (registry_sink.py). One thread, the scheduler's, calls.
     """
 
     def __init__(
-        self, registry: str, needed: Sequence[str],
-        *, patience_s: float = WAITS["no_sign_of_life"].seconds + SIGN_OF_LIFE_S,
+        self,
+        registry: str,
+        needed: Sequence[str],
+        *,
+        sink: str = "decode",
+        patience_s: float = WAITS["no_sign_of_life"].seconds + SIGN_OF_LIFE_S,
+        trace: SharedTrace | None = None,
     ) -> None:
-        self.endpoints: Endpoints | None = None
-        self.problem = ""
-        self._needed: Final = tuple(needed)
-        self._patience_s: Final = patience_s
-        self._client: Final = RegistryClient(registry)
-        self._stale: Final[dict[str, str]] = {}
-        self._look: Final = threading.Event()
-        self._closing = threading.Event()
-        self._thread: Final = threading.Thread(target=self._run, name="directory", daemon=True)
-        self._look.set()
-        self._thread.start()
+        self._ranks: Final = {name: _rank(name) for name in needed}
+        self._answers: Final[deque[tuple[Endpoints, Mapping[Rank, Address]]]] = deque(
+            maxlen=ANSWERS_KEPT)
+        self._finder: Final = Finder(registry, sink, self._ranks.values(), retry_s=RETRY_S,
+                                     patience_s=patience_s, trace=trace)
+        self._finder.start()
+
+    @property
+    def endpoints(self) -> Endpoints | None:
+        """By name; None while they are being looked for, and then nothing can be opened. Each
+        look-up is an answer of its own.
+        """
+        found = self._finder.found
+        if found is None:
+            return None
+        if not self._answers or self._answers[-1][1] is not found:
+            where = {name: f"tcp://{found[rank].rank_ip}:{found[rank].rank_port}"
+                     for name, rank in self._ranks.items()}
+            self._answers.append((where, found))
+        return self._answers[-1][0]
+
+    @property
+    def problem(self) -> str:
+        """Why the last look-up has failed."""
+        return self._finder.problem
 
     def lost(self, names: Collection[str], answer: Endpoints) -> None:
-        """These ranks, where that answer said they are, have gone: look for other runs of them.
-
-        Several hand-overs notice the same loss, some of them after the next look-up: what they say
-        of the answer before is not said of the new one.
-        """
-        if self.endpoints is answer and names:
-            self._stale.update((name, answer[name]) for name in names if name in answer)
-            self.endpoints = None
-            self._look.set()
+        """These ranks, where that answer said they are, have gone: look for other runs of them."""
+        for where, found in self._answers:
+            if where is answer:
+                self._finder.lose([self._ranks[n] for n in names if n in self._ranks], found)
 
     def close(self) -> None:
-        self._closing.set()
-        self._look.set()
-        self._thread.join()
-        self._client.close()
+        self._finder.stop()
 
-    def _run(self) -> None:
-        while True:
-            self._look.wait()
-            if self._closing.is_set():
-                return
-            self._look.clear()
-            self._search()
 
-    def _search(self) -> None:
-        """Until every rank is there, and those that were lost are somewhere else.
-
-        A rank that was only silent is still where it was. The registry would have struck it out by
-        the end of our patience if it were gone.
-        """
-        patient = monotonic() + self._patience_s
-        while not self._closing.is_set():
-            try:
-                found = {f"prefill-{one.pp}-{one.tp}-{one.cp}":
-                         f"tcp://{one.address.rank_ip}:{one.address.rank_port}"
-                         for one in self._client.look_up_all().ranks}
-            except (NotFoundError, UnreachableError, RefusedError, RemoteProtocolError) as error:
-                self.problem = str(error)
-            else:
-                moved = all(found[name] != where for name, where in self._stale.items())
-                if moved or monotonic() > patient:
-                    self._stale.clear()
-                    self.endpoints = {name: found[name] for name in self._needed}
-                    return
-            self._closing.wait(RETRY_S)
+def _rank(name: str) -> Rank:
+    """The coordinates of a prefill rank, by its name in a drill."""
+    stage, tensor, context = map(int, name.split("-")[1:])
+    return Rank(dp=0, cp=context, tp=tensor, pp=stage)
 
 
 def wait_for(directory: Directory, seconds: float) -> bool:

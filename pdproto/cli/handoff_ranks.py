@@ -42,7 +42,9 @@ from pdproto.spec.handoff import registry as registry_tables
 
 REPORT_S: Final = 0.2
 START_S: Final = 60.0
-SETTLE_S: Final = 20.0  # for everything to be given back after the last request
+# For everything to be given back after the last request: longer than a transfer takes to time out
+# (handoff.py), which is how long decode waits for a life that a killed server has never begun.
+SETTLE_S: Final = 60.0
 
 
 @contextmanager
@@ -141,9 +143,10 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
     sources = rank.topology.sources(rank.name)
     pools = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
              for source in sources}
-    with _traced(rank) as trace:
+    with (_traced(rank) as trace,
+          _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as looking_up):
         node = _decode_node(rank, pools, trace)
-        directory = Directory(rank.registry, sources)
+        directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up)
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         if not wait_for(directory, START_S):

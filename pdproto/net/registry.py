@@ -20,6 +20,7 @@ from pdproto.net.registry_rooms import Fired, Limits, RoomBook, fired, taken
 from pdproto.net.registry_wire import (
     Address,
     Located,
+    Lookup,
     Rank,
     RefusedError,
     Registration,
@@ -154,13 +155,19 @@ class Registry:
 
     def look_up(self, rank: Rank) -> Address:
         """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
-        server = self._known(rank)
-        step = taken(server.ranks, self.rows, bootstrap.lookup, None, None, rank)
+        address = self._looked_up(self._known(rank), rank, None)
+        if address is None:
+            raise RefusedError(503, self.missing())
+        return address
+
+    def _looked_up(self, server: Server, rank: Rank, question: Lookup | None) -> Address | None:
+        sink, handover = (None, None) if question is None else (question.sink, question.handover)
+        step = taken(server.ranks, self.rows, bootstrap.lookup, sink, handover, rank)
         for message, arguments in step.sent:
             if message is bootstrap.located:
                 number, _ = arguments[3]
                 return server.runs[rank][number].address
-        raise RefusedError(503, self.missing())
+        return None
 
     def info(self) -> dict[str, Any]:
         """What decode wants to know of the server, in SGLang's fields and no others, for its client
@@ -176,12 +183,23 @@ class Registry:
             "follow_bootstrap_room": server.rooms.keeps_rule,
         }
 
-    def directory(self) -> dict[str, Any]:
-        """The server and where all its ranks are. Raises RefusedError (503) if any is missing."""
-        info, server = self.info(), self._known_server()
+    def directory(self, question: Lookup | None = None) -> dict[str, Any]:
+        """The server, and where its ranks are: all, or those that are asked for. Raises
+        RefusedError: 503 if any rank of the server is missing, 404 if one that is asked for is none
+        of it, 425 if nobody has registered, or they do not agree.
+        """
+        server = self._server
+        if server is None or server.rooms.at_odds:
+            raise RefusedError(425, self.missing())
+        asked = dict.fromkeys(server.runs if question is None else question.ranks)
+        for rank in asked.keys() - server.runs.keys():
+            raise RefusedError(404, f"there is no {rank}")
+        found = {rank: self._looked_up(server, rank, question) for rank in asked}
+        ranks = [Located(*rank, address) for rank, address in found.items() if address is not None]
+        if len(ranks) < len(found):
+            raise RefusedError(503, self.missing())
         ours = {name: getattr(server.topology, name) for name in OURS}
-        ranks = [Located(*rank, self.look_up(rank)) for rank in server.runs]
-        return {"server": {**info, **ours}, "ranks": ranks}
+        return {"server": {**self.info(), **ours}, "ranks": ranks}
 
     @property
     def rooms(self) -> RoomBook:

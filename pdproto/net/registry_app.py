@@ -1,7 +1,7 @@
 """The registry as an HTTP server in a thread of its own: routes, metrics, health.
 
     PUT /route              a rank registers             DELETE /route, POST /keepalive     (ours)
-    GET /route              one rank, or the server      GET /ranks                         (ours)
+    GET /route              one rank, or the server      GET /ranks, POST /ranks            (ours)
     POST /register_dp_rank  a room's rank                POST /retire_dp_rank               (ours)
     POST /query_dp_ranks    which ranks run rooms        POST /withdraw_dp_ranks            (ours)
     GET /health             200 only if the server can be served from here; else 503 and why
@@ -28,6 +28,7 @@ from pdproto.net.registry import Registry
 from pdproto.net.registry_rooms import Limits
 from pdproto.net.registry_wire import (
     BODY_BYTES_MAX,
+    Lookup,
     Rank,
     RefusedError,
     Registration,
@@ -64,6 +65,7 @@ class RegistryApp:
             web.delete("/route", self._deregister),
             web.get("/route", self._route, allow_head=False),
             web.get("/ranks", self._ranks, allow_head=False),
+            web.post("/ranks", self._look_up),
             web.post("/keepalive", self._keep_alive),
             web.post("/register_dp_rank", self._publish),
             web.post("/retire_dp_rank", self._retire),
@@ -145,6 +147,9 @@ class RegistryApp:
 
     async def _ranks(self, _: web.Request) -> web.Response:
         return _json(self.registry.directory())
+
+    async def _look_up(self, request: web.Request) -> web.Response:
+        return _json(self.registry.directory(read(await request.read(), Lookup)))
 
     async def _publish(self, request: web.Request) -> web.Response:
         room = read(await request.read(), Room)

@@ -18,6 +18,7 @@ from pdproto.net.registry_wire import (
     Address,
     FullAnswer,
     Located,
+    Lookup,
     Rank,
     RefusedError,
     Registration,
@@ -44,6 +45,10 @@ T = TypeVar("T")
 
 class NotFoundError(Exception):
     """The registry answers, and what was looked for is not there: a rank is missing, for one."""
+
+
+class MissingError(NotFoundError):
+    """The registry has looked for the ranks of a server, and one is missing."""
 
 
 class UnreachableError(Exception):
@@ -96,14 +101,25 @@ class RegistryClient:
         self._done("DELETE", "/route", run)
 
     def look_up_all(self) -> Directory:
-        """The server and all its ranks. Raises NotFoundError, with the reason, if any is missing,
-        and RefusedError if it speaks another version, or is another kind of registry.
+        """The server and all its ranks. Raises MissingError, with the reason, if any is missing,
+        NotFoundError if nobody has registered, or they do not agree, and RefusedError if the server
+        speaks another version, or the registry is of another kind.
         """
         status, answer = self._ask("GET", "/ranks", None)
         if status == 404:
             raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
                                     f"of pdproto's: start `pdproto serve` there")
-        found = self._read(self._answer(status, answer), Directory)
+        return self._directory(self._answer(status, answer))
+
+    def look_up(self, question: Lookup) -> Directory:
+        """The server and the ranks that are asked for. Raises what `look_up_all` raises."""
+        found = self._directory(self._done("POST", "/ranks", question))
+        for rank in set(question.ranks) - found.addresses().keys():
+            raise RemoteProtocolError(f"registry at {self.address}: its answer lacks {rank}")
+        return found
+
+    def _directory(self, answer: bytes) -> Directory:
+        found = self._read(answer, Directory)
         theirs = found.server.version
         if theirs is not None and theirs != VERSION:
             raise RefusedError(
@@ -147,8 +163,9 @@ class RegistryClient:
         if status == 200:
             return answer
         reason = answer[:1_000].decode(errors="replace")
-        if status in (404, 503):
-            raise NotFoundError(f"registry at {self.address}: {reason}")
+        if status in (404, 425, 503):
+            kind = MissingError if status == 503 else NotFoundError
+            raise kind(f"registry at {self.address}: {reason}")
         raise RefusedError(status, f"registry at {self.address}: {reason}")
 
     def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:

@@ -214,6 +214,14 @@ class Rooms(Struct, frozen=True):
         return list(zip(self.bootstrap_rooms, self.generations, strict=True))
 
 
+class Lookup(Struct, frozen=True):
+    """A sink asks for one of its hand-overs where these ranks are (ours)."""
+
+    sink: Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
+    handover: U63
+    ranks: Annotated[tuple[Rank, ...], Meta(min_length=1, max_length=RANKS_MAX)]
+
+
 class Address(Struct, frozen=True):
     """Where one run of a rank is found: the answer of GET /route, and an item of GET /ranks."""
 
