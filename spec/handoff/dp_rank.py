@@ -294,8 +294,6 @@ PROPERTIES: Final = (
           why="a rank says once how its rooms are found"),
     OnRow("a_rank_enrolls_once_for_the_list", "enroll_for_list", ~enrolled(g),
           why="a rank says once how its rooms are found"),
-    OnRow("decode_asks_once", "ask", ~queried(h),
-          why="the registry keeps the question, and need not be asked again"),
     Always("the_mode_is_said_once", implies(serves(), settled()),
            why="the registry notes that it has opened the server, and does not open it again"),
     Always("rooms_are_routed", implies(runs(g, h) != Runs.ABSENT, routing(h) == Routing.ROUTED),
