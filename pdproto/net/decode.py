@@ -254,7 +254,7 @@ class DecodeNode(Node):
             index = endpoint.peers.index(source)
             self.take(endpoint, endpoint.automaton.device(
                 (ends.content, (0, 0, 0, index, 0), True)))
-        else:
+        elif report.life not in self._settling:  # else it has failed, and nothing was compared
             self.metrics.add("spoilt_chunks")
             receiver.blame = report.reason or f"the digest of what {source} wrote does not agree"
         self._hear(endpoint, done, source)

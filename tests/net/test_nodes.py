@@ -355,6 +355,21 @@ def test_a_digest_that_does_not_agree() -> None:
         assert nodes.decodes[0].metrics.read()["spoilt_chunks"] == 1
 
 
+def test_what_is_not_compared_any_more_is_not_called_spoilt() -> None:
+    """A copy that waits when its hand-over is given up is not made, and no digest is to blame."""
+    with cluster(decode={"at_once": False, "clean": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: receiver.unverified)
+        receiver.abort()
+        until(polls([receiver], KVPoll.FAILED))
+        until(nodes.landing.end)
+        nodes.settled()
+        assert receiver.failure == "aborted by decode"
+        assert nodes.decodes[0].metrics.read()["spoilt_chunks"] == 0
+
+
 def test_pages_are_held_while_they_are_copied() -> None:
     """An abort frees no page that a copy is still writing to."""
     with cluster(decode={"at_once": False}) as nodes:
