@@ -1,99 +1,62 @@
-"""SGLang's own classes hand over real pages between two processes, through any of its backends.
+"""SGLang's own classes hand over real pages between processes, through any of its backends.
 
     python -m examples.sglang_handoff --requests 500 --in-flight 32              # pdproto
     python -m examples.sglang_handoff --requests 500 --in-flight 32 --backend mooncake
+    python -m examples.sglang_handoff --pp 2 --prefill-tp 2 --states swa --prefix 2
 
 There is no model: a forward pass fills pages with words that no other page has, and each byte is
-compared where it arrives. Needs the `sglang` extra, and no GPU. For SGLang's own Mooncake backend
-set MOONCAKE_PROTOCOL=tcp MC_FORCE_TCP=1 SGLANG_HOST_IP=127.0.0.1.
+compared where it arrives. Needs the `sglang` extra, and no GPU.
 """
 
 import argparse
 import json
-import multiprocessing
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from examples.sglang_handoff.load import START_S, Load, Outcome, live
+from examples.sglang_handoff.cluster import run
+from examples.sglang_handoff.load import HEADS, TOKENS, Load, Outcome
 
-
-def run(load: Load, seconds: float) -> dict[str, Outcome]:
-    """Both processes to their end. Raises TimeoutError."""
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = {}, {}
-    for name in ("prefill", "decode"):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=live, args=(name, load, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        pipes[name], processes[name] = ours, process
-        try:
-            started = ours.poll(START_S) and ours.recv() == "ready"
-        except EOFError:
-            started = False
-        if not started:
-            raise TimeoutError(f"{name} did not start: what it said is above")
-    try:
-        _route(load, pipes, seconds)
-        return {name: _outcome(name, pipe) for name, pipe in pipes.items()}
-    finally:
-        for process in processes.values():
-            process.join(5)
-            process.kill()
-
-
-def _route(load: Load, pipes: dict[str, Any], seconds: float) -> None:
-    """What a router does: name each room to both servers, so many at once."""
-    upcoming, flying, done = 1, 0, 0
-    while done < load.requests:
-        fresh = list(range(upcoming, min(upcoming + load.in_flight - flying, load.requests + 1)))
-        if fresh:
-            for pipe in pipes.values():
-                pipe.send(fresh)
-            upcoming, flying = upcoming + len(fresh), flying + len(fresh)
-        if not pipes["decode"].poll(seconds):
-            raise TimeoutError(f"{done} of {load.requests} requests ended, and no other "
-                               f"within {seconds:g} s")
-        pipes["decode"].recv()
-        done, flying = done + 1, flying - 1
-    for pipe in pipes.values():
-        pipe.send(None)
-
-
-def _outcome(name: str, pipe: Any) -> Outcome:
-    if not pipe.poll(60):
-        raise TimeoutError(f"{name} did not end")
-    outcome = pipe.recv()
-    assert isinstance(outcome, Outcome)  # noqa: S101 - what ranks send last
-    return outcome
+COUNTS = (
+    ("requests", 200, "hand-overs"), ("in-flight", 16, "of them at once"),
+    ("layers", 4, "of the cache"), ("page-bytes", 4096, "bytes of a page of K, and of V"),
+    ("pages", 4, "of a request"), ("chunks", 2, "in which they are sent"),
+    ("prefix", 0, "pages of a request, at most, that decode has cached"),
+    ("abort-every", 0, "n: each n-th request is aborted by one of the sides"),
+    ("prefill-tp", 1, "ranks of prefill's tensor parallelism"),
+    ("decode-tp", 1, "ranks of decode's tensor parallelism"),
+    ("pp", 1, "stages of prefill's pipeline"), ("dp", 1, "data-parallel ranks of prefill"),
+    ("cp", 1, "ranks of prefill's context parallelism"),
+    ("port", 18_800, "of the bootstrap server"),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="pdproto", help="of SGLang (default: pdproto)")
-    for flag, default, what in (
-        ("requests", 200, "hand-overs"), ("in-flight", 16, "of them at once"),
-        ("layers", 4, "of the cache"), ("page-bytes", 4096, "bytes of a page of K, and of V"),
-        ("pages", 4, "of a request"), ("chunks", 2, "in which they are sent"),
-        ("abort-every", 0, "n: each n-th request is aborted by one of the sides"),
-        ("port", 18_800, "of the bootstrap server"),
-    ):
+    parser.add_argument("--engine", default="tcp", help="of pdproto (default: tcp)")
+    for flag, default, what in COUNTS:
         parser.add_argument(f"--{flag}", type=int, default=default, help=what)
+    parser.add_argument("--states", nargs="*", default=(), choices=("swa", "mamba", "dsa"),
+                        help="beside the KV cache")
+    parser.add_argument("--latent", action="store_true", help="KV as under MLA")
+    parser.add_argument("--query", action="store_true",
+                        help="rooms run on data-parallel ranks that only the registry knows")
+    parser.add_argument("--pinned", action="store_true", help="one processor for each side")
     parser.add_argument("--json", metavar="FILE", help="write the numbers there")
     told = vars(parser.parse_args())
     target = told.pop("json")
-    load = Load(**told)
-    if load.page_bytes % 8:
-        parser.error(f"--page-bytes {load.page_bytes}: want a multiple of 8")
+    load = Load(**told | {"states": tuple(told["states"])})
+    if load.page_bytes % (8 * HEADS * TOKENS):
+        parser.error(f"--page-bytes {load.page_bytes}: want a multiple of {8 * HEADS * TOKENS}")
     try:
         found = run(load, seconds=60.0)
     except TimeoutError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    numbers = _numbers(load, found)
+    numbers = summary(load, found)
     for name, value in numbers.items():
         sys.stdout.write(f"{name:>20}  {value}\n")
     if target:
@@ -101,19 +64,22 @@ def main() -> int:
     return 0 if not numbers["wrong"] and not numbers["left"] else 1
 
 
-def _numbers(load: Load, found: dict[str, Outcome]) -> dict[str, Any]:
-    decode = found["decode"]
-    done = len(decode.succeeded)
-    millis = np.array(decode.latencies or [0.0]) * 1e3
-    reasons = sorted({why.partition(": ")[2] for why in decode.failed.values()})
+def summary(load: Load, found: dict[str, Outcome]) -> dict[str, Any]:
+    """The numbers of a run: of all decode ranks, whose seconds are the longest."""
+    decode = [outcome for name, outcome in found.items() if name.startswith("decode")]
+    succeeded = set.intersection(*(set(outcome.succeeded) for outcome in decode))
+    failed = set().union(*(outcome.failed for outcome in decode))
+    millis = np.array([s for outcome in decode for s in outcome.latencies] or [0.0]) * 1e3
+    reasons = sorted({why.partition(": ")[2]
+                      for outcome in found.values() for why in outcome.failed.values()})
     return {
         "backend": load.backend,
-        "succeeded": done,
-        "failed": len(decode.failed),
+        "succeeded": len(succeeded),
+        "failed": len(failed),
         "reasons": reasons,
-        "wrong": decode.wrong,
+        "wrong": sorted({room for outcome in decode for room in outcome.wrong}),
         "left": {name: outcome.left for name, outcome in found.items() if outcome.left},
-        "hand-overs/s": round(done / max(decode.seconds, 1e-9), 1),
+        "hand-overs/s": round(len(succeeded) / max(*(o.seconds for o in decode), 1e-9), 1),
         "p50 ms": round(float(np.percentile(millis, 50)), 3),
         "p99 ms": round(float(np.percentile(millis, 99)), 3),
     }

@@ -1,40 +1,87 @@
-"""What is handed over, what each process has seen of it, and how a process begins."""
+"""What is handed over between whom, what each rank has seen of it, and how its process begins."""
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import product
 from multiprocessing.connection import Connection
 from typing import Any, Final
-
-import numpy as np
 
 from examples.sglang_handoff import without_torchvision
 
 START_S: Final = 120.0
+HEADS: Final = 8  # of the model
+TOKENS: Final = 16  # of a page
+# What SGLang's own backends need to be told on one machine without a GPU.
+ENVIRONMENT: Final = {
+    "SGLANG_HOST_IP": "127.0.0.1", "MOONCAKE_PROTOCOL": "tcp", "MC_FORCE_TCP": "1",
+    "MC_LOG_LEVEL": "ERROR",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A rank of one of the servers. number: within its server."""
+
+    side: str
+    number: int = 0
+    dp: int = 0
+    cp: int = 0
+    tp: int = 0
+    pp: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.side}{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is handed over. abort_every: each n-th room is aborted by one of the sides."""
+    """What is handed over. abort_every: each n-th room is aborted by one of the sides.
 
-    backend: str
-    requests: int
-    in_flight: int
-    layers: int
-    page_bytes: int
-    pages: int  # of a request
-    port: int
+    prefix: up to so many pages of a request decode has cached. latent: every rank of a tensor
+    parallelism holds the same KV, as under MLA. query: rooms run on ranks that only the registry
+    knows.
+    """
+
+    backend: str = "pdproto"
+    requests: int = 60
+    in_flight: int = 8
+    layers: int = 4
+    page_bytes: int = 4_096
+    pages: int = 4  # of a request
+    port: int = 18_800
     abort_every: int = 0
     chunks: int = 1
+    prefix: int = 0
+    states: tuple[str, ...] = ()
+    latent: bool = False
+    query: bool = False
+    prefill_tp: int = 1
+    decode_tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    engine: str = "tcp"
+    pinned: bool = False
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        places = product(range(self.dp), range(self.cp), range(self.prefill_tp), range(self.pp))
+        prefill = [Seat("prefill", n, *place) for n, place in enumerate(places)]
+        return *prefill, *(Seat("decode", tp, tp=tp) for tp in range(self.decode_tp))
 
     @property
     def pool_pages(self) -> int:
         return self.pages * self.in_flight * 2
 
-    def page(self, room: int, buffer: int, index: int) -> Any:
-        """What the forward pass leaves in a page: words that no other page has."""
-        word = room << 32 | buffer << 16 | index
-        return np.full(self.page_bytes // 8, word, np.uint64).view(np.uint8)
+    def cached(self, room: int) -> int:
+        """Pages of the room that decode has."""
+        return room % (self.prefix + 1)
+
+    def runs(self, room: int) -> int:
+        """The data-parallel rank of prefill that the router has chosen."""
+        return (room + 1 if self.query else room) % self.dp
 
     def who_aborts(self, room: int) -> str:
         if not self.abort_every or room % self.abort_every:
@@ -54,8 +101,14 @@ class Outcome:
     left: dict[str, float] = field(default_factory=dict)
 
 
-def live(name: str, load: Load, pipe: "Connection[Any, Any]") -> None:
-    """The life of the process of that name. SGLang, which takes long to import, only it imports."""
+def live(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
+    """The life of one rank's process. SGLang, which takes long to import, only these import."""
+    for name, value in {**ENVIRONMENT, "PDPROTO_ENGINE": load.engine}.items():
+        os.environ[name] = value
+    if load.query:
+        os.environ["SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"] = "1"
+    if load.pinned:
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[seat.side == "decode"]})
     without_torchvision.install()
     with suppress(KeyboardInterrupt):
-        getattr(import_module("examples.sglang_handoff.ranks"), name)(load, pipe)
+        getattr(import_module("examples.sglang_handoff.ranks"), seat.side)(seat, load, pipe)

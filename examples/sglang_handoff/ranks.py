@@ -1,15 +1,16 @@
-"""A prefill and a decode rank of SGLang without a model: its managers, senders and receivers."""
+"""Prefill and decode ranks of SGLang without a model: its managers, senders and receivers."""
 
-import types
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from time import monotonic, perf_counter, sleep
 from typing import Any, Final
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from sglang.srt.disaggregation import utils
-from sglang.srt.disaggregation.base.conn import KVArgs
+from sglang.srt.disaggregation.common.conn import CommonKVReceiver
 from sglang.srt.distributed.device_communicators.mooncake_transfer_engine import (
     init_mooncake_transfer_engine,
 )
@@ -17,42 +18,86 @@ from sglang.srt.plugins import load_plugins
 from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
 from sglang.srt.server_args import ServerArgs
 
-from examples.sglang_handoff.load import START_S, Load, Outcome
+from examples.sglang_handoff.load import START_S, TOKENS, Load, Outcome, Seat
+from examples.sglang_handoff.model import STATE_ITEMS, arguments, pools
 
 POLL_S: Final = 0.0002
+
+
+class Group:
+    """As much of SGLang's groups of ranks as its transfer backends use."""
+
+    def __init__(self, numbers: list[int], number: int) -> None:
+        self._group = dist.new_group(numbers) if len(numbers) > 1 else None
+        self._first = numbers[0]
+        self.world_size, self.rank_in_group = len(numbers), numbers.index(number)
+        self.is_first_rank = self.rank_in_group == 0
+        self.is_last_rank = self.rank_in_group == self.world_size - 1
+
+    def broadcast_object(self, told: Any, src: int = 0) -> Any:
+        assert src == 0  # noqa: S101 - nothing else is asked for
+        listed = [told]
+        if self._group is not None:
+            dist.broadcast_object_list(listed, self._first, group=self._group)
+        return listed[0]
+
+
+def _join(seat: Seat, load: Load) -> None:
+    """Tell SGLang which rank this is, as its launcher would."""
+    mine = [one for one in load.seats if one.side == seat.side]
+    if len(mine) > 1:
+        port = load.port + (50 if seat.side == "prefill" else 51)
+        dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=seat.number,
+                                world_size=len(mine))
+    stages = [[one.number for one in mine if (one.dp, one.cp, one.tp) == place]
+              for place in sorted({(one.dp, one.cp, one.tp) for one in mine})]
+    groups = {numbers[0]: Group(numbers, seat.number) if seat.number in numbers
+              else len(numbers) > 1 and dist.new_group(numbers) for numbers in stages}
+    stage = next(groups[numbers[0]] for numbers in stages if seat.number in numbers)
+    is_prefill = seat.side == "prefill"
+    width = load.prefill_tp * load.dp * load.cp if is_prefill else load.decode_tp
+    get_parallel().override_permanently(
+        tp_size=width, moe_tp_size=width,
+        tp_rank=(seat.dp * load.cp + seat.cp) * load.prefill_tp + seat.tp,
+        pp_group=stage, pp_size=load.pp if is_prefill else 1, pp_rank=seat.pp,
+        world_group=Group([one.number for one in mine], seat.number),
+        attn_tp_size=load.prefill_tp if is_prefill else load.decode_tp, attn_tp_rank=seat.tp,
+        attn_dp_size=load.dp if is_prefill else 1, attn_dp_rank=seat.dp,
+        attn_cp_size=load.cp if is_prefill else 1, attn_cp_rank=seat.cp,
+        num_dp_ranks=load.dp if is_prefill else 1, load_balance_method="follow_bootstrap_room",
+    )
 
 
 class Rank:
     """SGLang's runtime in this process, as far as its transfer backends look at it."""
 
-    def __init__(self, load: Load, mode: str) -> None:
+    def __init__(self, load: Load, seat: Seat) -> None:
         torch.set_num_threads(1)
         load_plugins()
-        arguments = ServerArgs(
-            model_path="dummy", device="cpu", host="127.0.0.1", port=load.port + 1, page_size=16,
-            disaggregation_mode=mode, disaggregation_bootstrap_port=load.port,
-            disaggregation_transfer_backend=load.backend,
+        described = ServerArgs(
+            model_path="dummy", device="cpu", host="127.0.0.1", port=load.port + 1,
+            page_size=TOKENS, disaggregation_mode=seat.side,
+            disaggregation_bootstrap_port=load.port, disaggregation_transfer_backend=load.backend,
         )
-        publish(arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
-        get_parallel().override_permanently(pp_group=types.SimpleNamespace(
-            world_size=1, rank_in_group=0, is_first_rank=True, is_last_rank=True))
+        publish(described, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
+        _join(seat, load)
         backend = utils.TransferBackend(load.backend)
         if load.backend == "mooncake":  # a scheduler does this, for this backend
             init_mooncake_transfer_engine(hostname="127.0.0.1", gpu_id=0)
-        self.load = load
+        self.load, self.seat = load, seat
         self.classes = {kind: utils.get_kv_class(backend, kind) for kind in utils.KVClassType}
         self.server = None
-        if mode == "prefill":
+        if str(seat) == "prefill0":
             self.server = self.classes[utils.KVClassType.BOOTSTRAP_SERVER]("127.0.0.1", load.port)
             sleep(0.5)
-        self.buffers = [torch.zeros((load.pool_pages, load.page_bytes), dtype=torch.uint8)
-                        for _ in range(2 * load.layers)]
+        self.kv = pools(load, seat, "kv")
+        self.states = [pools(load, seat, name) for name in load.states]
         self.metadata = utils.MetadataBuffers(
             2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
             max_sampling_mask_tokens=0)
-        args = _arguments(KVArgs(), load, self.buffers, self.metadata)
+        args = arguments(seat, self.kv, self.states, self.metadata)
         self.manager = self.classes[utils.KVClassType.MANAGER](
-            args, utils.DisaggregationMode(mode), arguments, False)
+            args, utils.DisaggregationMode(seat.side), described, load.latent)
         self.sender = self.classes[utils.KVClassType.SENDER]
         self.receiver = self.classes[utils.KVClassType.RECEIVER]
         self.pages = list(range(load.pool_pages))
@@ -62,14 +107,18 @@ class Rank:
     def address(self) -> str:
         return f"127.0.0.1:{self.load.port}"
 
-    def take(self) -> tuple[Any, int]:
-        count = self.load.pages
+    def take(self, count: int) -> tuple[list[int], int]:
         taken, self.pages = self.pages[:count], self.pages[count:]
-        return np.array(taken, np.int32), self.slots.pop()
+        return taken, self.slots.pop()
 
-    def give(self, pages: Any, slot: int) -> None:
-        self.pages += pages.tolist()
+    def give(self, pages: list[int], slot: int) -> None:
+        self.pages += pages
         self.slots.append(slot)
+
+    def state_items(self, slot: int) -> list[Any]:
+        """Those of a request, of each state."""
+        return [np.arange(slot * count, (slot + 1) * count, dtype=np.int32)
+                for count in (STATE_ITEMS[of.name] for of in self.states)]
 
     def end(self) -> dict[str, float]:
         """What the node still counts, and then its end; other backends have no such thing."""
@@ -88,69 +137,98 @@ class Rank:
         return left
 
 
-def _arguments(args: Any, load: Load, buffers: list[Any], metadata: Any) -> Any:
-    args.engine_rank = args.pp_rank = args.system_dp_rank = args.gpu_id = 0
-    args.rust_http_port = args.ib_device = args.kv_layout = None
-    args.kv_cache_dtype_str = "bfloat16"
-    args.prefill_start_layer, args.prefill_end_layer = 0, load.layers
-    args.kv_data_ptrs = [buffer.data_ptr() for buffer in buffers]
-    args.kv_data_lens = [buffer.nbytes for buffer in buffers]
-    args.kv_item_lens = [buffer[0].nbytes for buffer in buffers]
-    args.kv_data_mem_kinds = ["DRAM"] * len(buffers)
-    args.kv_layer_ids = list(range(load.layers)) * 2
-    args.num_draft_entries = 0
-    args.kv_head_num = args.total_kv_head_num = 8
-    args.page_size = 16
-    args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = metadata.get_buf_infos()
-    for name in ("types", "data_ptrs", "data_lens", "item_lens", "layer_ids", "dim_per_tensor",
-                 "slice_outer_counts", "conv_shard_groups"):
-        setattr(args, f"state_{name}", [])
-    args.is_hybrid_mla_backend = False
-    args.swa_kv_cache_layout = args.mla_compression_ratios = None
-    return args
+@dataclass(slots=True)
+class Running:
+    """A request that runs on this prefill rank. chunks: pages that are to be sent."""
+
+    sender: Any
+    pages: list[int]
+    slot: int
+    chunks: list[Any] = field(default_factory=list)
+    agreed: bool = False
+    begun: bool = False
 
 
-def prefill(load: Load, pipe: "Connection[Any, Any]") -> None:
-    """The whole life of the prefill process. The parent says which rooms there are."""
-    rank = Rank(load, "prefill")
+def prefill(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a prefill process. The parent says which rooms there are."""
+    rank = Rank(load, seat)
     pipe.send("ready")
     outcome = Outcome()
-    live: dict[int, tuple[Any, Any, int, list[Any]]] = {}
+    live: dict[int, Running] = {}
     for rooms in _told(pipe, live):
         for room in rooms:
-            live[room] = _begin(rank, room)
-        for room, (sender, pages, slot, chunks) in list(live.items()):
-            poll = sender.poll()
-            if poll == 2 and chunks:
-                sender.send(chunks.pop(0))
-                if load.who_aborts(room) == "prefill":
-                    sender.abort()
+            if room > 0:
+                live[room] = _begin(rank, room)
+            elif -room in live:
+                live[-room].agreed = True  # the first stage has said so
+        for room, request in list(live.items()):
+            poll = int(request.sender.poll())
+            if poll == 2 and not request.begun and _agree(rank, room, request, pipe):
+                _meet(rank, room, request)
+            if poll in (2, 3) and request.chunks:
+                _send(rank, room, request)
             elif poll in (0, 4):
-                _note(outcome, room, sender, poll)
+                _note(outcome, room, request.sender, poll)
                 del live[room]
-                rank.give(pages, slot)
-            elif poll == 3 and chunks:
-                sender.send(chunks.pop(0))
+                rank.give(request.pages, request.slot)
     outcome.left = rank.end()
     pipe.send(outcome)
 
 
-def _begin(rank: Rank, room: int) -> tuple[Any, Any, int, list[Any]]:
+def _begin(rank: Rank, room: int) -> Running:
     load = rank.load
-    pages, slot = rank.take()
-    for number, buffer in enumerate(rank.buffers):
-        for index, page in enumerate(pages.tolist()):
-            buffer.numpy()[page] = load.page(room, number, index)
+    pages, slot = rank.take(load.pages)
+    rank.kv.fill(load, room, pages)
+    for of, items in zip(rank.states, rank.state_items(slot), strict=True):
+        of.fill(load, room, items.tolist())
     rank.metadata.bootstrap_room[slot, 0] = room
     rank.metadata.output_ids[slot, 0] = room & 0x7FFFFFFF
-    sender = rank.sender(rank.manager, rank.address, room)
-    sender.init(len(pages), slot)
-    return sender, pages, slot, np.array_split(pages, load.chunks)
+    return Running(rank.sender(rank.manager, rank.address, room), pages, slot)
 
 
-def decode(load: Load, pipe: "Connection[Any, Any]") -> None:
-    """The whole life of the decode process: it says which rooms are done."""
-    rank = Rank(load, "decode")
+def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]") -> bool:
+    """The first stage of a pipeline waits for all, and then tells them, as SGLang's scheduler does.
+    """
+    if rank.load.pp == 1 or request.agreed:
+        return True
+    if rank.seat.pp == 0 and int(request.sender.poll_pp_consensus()) == 2:
+        request.agreed = True
+        pipe.send(room)
+    return request.agreed
+
+
+def _meet(rank: Rank, room: int, request: Running) -> None:
+    """Decode has come: what it has not cached will be sent."""
+    cached = request.sender.pop_decode_prefix_len() // TOKENS
+    assert cached == rank.load.cached(room)  # noqa: S101 - what decode has said
+    pages = np.array(request.pages[cached:], np.int32)
+    request.sender.init(len(pages), request.slot)
+    request.chunks = np.array_split(pages, min(rank.load.chunks, max(1, len(pages))))
+    request.begun = True
+
+
+def _send(rank: Rank, room: int, request: Running) -> None:
+    chunk = request.chunks.pop(0)
+    states = rank.state_items(request.slot) if not request.chunks and rank.states else None
+    request.sender.send(chunk, states)
+    if rank.load.who_aborts(room) == "prefill" and not request.chunks:
+        request.sender.abort()
+
+
+@dataclass(slots=True)
+class Receiving:
+    """A request that this decode rank waits for."""
+
+    receiver: Any
+    pages: list[int]
+    slot: int
+    opened: float
+    begun: bool = False
+
+
+def decode(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a decode process: it says which rooms are done."""
+    rank = Rank(load, seat)
     deadline = monotonic() + START_S
     while not rank.manager.try_ensure_parallel_info(rank.address):
         if monotonic() > deadline:
@@ -158,36 +236,56 @@ def decode(load: Load, pipe: "Connection[Any, Any]") -> None:
         sleep(0.1)
     pipe.send("ready")
     outcome = Outcome()
-    live: dict[int, tuple[Any, Any, int, float]] = {}
+    live: dict[int, Receiving] = {}
     began = perf_counter()
     for rooms in _told(pipe, live):
         for room in rooms:
-            pages, slot = rank.take()
+            pages, slot = rank.take(load.pages - load.cached(room))
             rank.metadata.clear_slot(slot)
             receiver = rank.receiver(rank.manager, rank.address, room)
-            receiver.init(0)
-            receiver.send_metadata(pages, slot)
-            live[room] = receiver, pages, slot, perf_counter()
-            if load.who_aborts(room) == "decode":
-                receiver.abort()
-        for room, (receiver, pages, slot, opened) in list(live.items()):
-            poll = receiver.poll()
+            live[room] = Receiving(receiver, pages, slot, perf_counter())
+        _resolve(rank, live)
+        for room, request in list(live.items()):
+            poll = int(request.receiver.poll())
             if poll not in (0, 4):
                 continue
             if poll == 4:
-                outcome.latencies.append(perf_counter() - opened)
-                _verify(rank, room, pages, slot, outcome)
-            _note(outcome, room, receiver, poll)
+                outcome.latencies.append(perf_counter() - request.opened)
+                _verify(rank, room, request, outcome)
+            _note(outcome, room, request.receiver, poll)
             del live[room]
-            rank.give(pages, slot)
+            rank.give(request.pages, request.slot)
             outcome.seconds = perf_counter() - began
             pipe.send(room)
     outcome.left = rank.end()
     pipe.send(outcome)
 
 
+def _resolve(rank: Rank, live: dict[int, Receiving]) -> None:
+    """Begin what has not begun, where it is known which data-parallel rank runs it."""
+    load = rank.load
+    fresh = [room for room, request in live.items() if not request.begun]
+    known = {str(room): load.runs(room) for room in fresh}
+    if load.query and fresh:
+        known = CommonKVReceiver.query_prefill_dp_ranks(rank.address, fresh)
+    for room in fresh:
+        if str(room) not in known:
+            continue
+        request = live[room]
+        request.begun = True
+        request.receiver.init(known[str(room)])
+        states = rank.state_items(request.slot) if rank.states else None
+        request.receiver.send_metadata(np.array(request.pages, np.int32), request.slot, states,
+                                       load.cached(room) * TOKENS)
+        if load.who_aborts(room) == "decode":
+            request.receiver.abort()
+
+
 def _told(pipe: "Connection[Any, Any]", live: dict[int, Any]) -> Iterator[list[int]]:
-    """The rooms that the parent names, as they come, until it says that these were all."""
+    """The rooms that the parent names, as they come, until it says that these were all.
+
+    A negative one is a room that the first stage of the pipeline has begun.
+    """
     is_last = False
     while live or not is_last:
         rooms: list[int] = []
@@ -210,12 +308,12 @@ def _note(outcome: Outcome, room: int, end: Any, poll: int) -> None:
         outcome.failed[room] = str(error)
 
 
-def _verify(rank: Rank, room: int, pages: Any, slot: int, outcome: Outcome) -> None:
+def _verify(rank: Rank, room: int, request: Receiving, outcome: Outcome) -> None:
+    load, slot = rank.load, request.slot
     right = int(rank.metadata.bootstrap_room[slot, 0]) == room
     right = right and int(rank.metadata.output_ids[slot, 0]) == room & 0x7FFFFFFF
-    for number, buffer in enumerate(rank.buffers):
-        for index, page in enumerate(pages.tolist()):
-            want = rank.load.page(room, number, index)
-            right = right and np.array_equal(buffer.numpy()[page], want)
+    right = right and rank.kv.holds(load, room, request.pages, load.cached(room))
+    for of, items in zip(rank.states, rank.state_items(slot), strict=True):
+        right = right and of.holds(load, room, items.tolist())
     if not right:
         outcome.wrong.append(room)

@@ -7,41 +7,50 @@ Rule 2: a prefill server that does not fit fails the requests that are sent to i
 
 import logging
 import os
-from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Any, Final
 
 from sglang.srt.disaggregation.base.conn import BaseKVManager
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
+from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.disaggregation.utils import DisaggregationMode
+from sglang.srt.environ import envs
 from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving
-from sglang.srt.utils.network import get_local_ip_auto
+from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 
 from pdproto.net.decode import DecodeNode
 from pdproto.net.engines import ENGINES, open_sink, open_source
+from pdproto.net.incarnation import new_incarnation
 from pdproto.net.link import Link
-from pdproto.net.pages import SinkPages, SourcePages
 from pdproto.net.prefill import PrefillNode
-from pdproto.net.registry_client import (
-    Directory,
-    NotFoundError,
-    Registrar,
-    RegistryClient,
-    UnreachableError,
-)
-from pdproto.net.registry_wire import Rank, RefusedError, Registration
-from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.net.registry_client import Registrar
+from pdproto.net.registry_wire import Registration
 from pdproto.runtime.wire import VERSION
-from pdproto.sglang.pools import MetadataRows, kv_pools
+from pdproto.sglang.plane import SinkItems, SourceItems
+from pdproto.sglang.pools import MetadataRows, kv_component, state_components
+from pdproto.sglang.prefills import Prefills
+from pdproto.sglang.routing import Rooms
+from pdproto.sglang.shares import Place
+from pdproto.sglang.turns import Turns
 
 log = logging.getLogger("pdproto.sglang")
 
 ENGINE: Final = "PDPROTO_ENGINE"  # which engine moves the bytes, by its name in net/engines.py
-PROBLEMS: Final = (NotFoundError, UnreachableError, RefusedError, RemoteProtocolError)
 
 
 class PdprotoKVManager(BaseKVManager):
     """See the rules above. Raises ValueError for what rule 1 refuses."""
+
+    enable_all_cp_ranks_for_transfer = False
+    node: PrefillNode | DecodeNode
+    source_plane: SourceItems  # of prefill, as are
+    statuses: PPConsensusStore | None = None
+    rooms: Rooms | None = None
+    sink_plane: SinkItems  # of decode, as are
+    turns: Turns | None
+    prefills: Prefills
+    prefill_info_table: dict[str, PrefillServerInfo]
 
     def __init__(
         self,
@@ -54,27 +63,56 @@ class PdprotoKVManager(BaseKVManager):
         self.server_args = server_args
         self.is_mla_backend = bool(is_mla_backend)
         self.disaggregation_mode = disaggregation_mode
-        self.parallel = get_parallel()
-        _refuse(args, server_args, self.parallel)
+        self.parallel = parallel = get_parallel()
+        is_prefill = disaggregation_mode == DisaggregationMode.PREFILL
+        _refuse(args, server_args, parallel, is_prefill=is_prefill)
+        self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
+        is_latent = self.is_mla_backend or bool(args.is_hybrid_mla_backend)
+        components = [kv_component(args, is_latent=is_latent),
+                      *state_components(args, is_latent=is_latent)]
+        self.item_bytes: Final = [component.item_bytes for component in components]
+        self.rows: Final = MetadataRows(args)
+        self.place: Final = Place(parallel.attn_tp_size, parallel.attn_tp_rank)
+        self._registrar: Registrar | None = None
+        self._queries: ThreadPoolExecutor | None = None
+        self._host: Final = get_local_ip_auto()
+        self._link: Final = Link(f"tcp://{self._host}:0")
         engine = os.environ.get(ENGINE, "tcp")
         if engine not in ENGINES:
             raise ValueError(f"{ENGINE}={engine}: want one of {', '.join(ENGINES)}")
-        pools = kv_pools(args)
-        self.rows: Final = MetadataRows(args)
-        self.page_bytes: Final = sum(args.kv_item_lens)
-        self.prefill_info_table: Final[dict[str, PrefillServerInfo]] = {}
-        self._directories: Final[dict[str, Directory]] = {}
-        self._registrar: Registrar | None = None
-        host = get_local_ip_auto()
-        link = Link(f"tcp://{host}:0")
-        # Names tell the ranks of all servers apart that one decode rank talks to.
-        name = f"{disaggregation_mode.value}-{host}-{os.getpid()}-{time_ns()}"
-        if disaggregation_mode == DisaggregationMode.PREFILL:
-            plane = SourcePages(pools, open_source(engine))
-            self.node: PrefillNode | DecodeNode = PrefillNode(name, plane, link=link)
-            self.register_to_bootstrap()
+        if is_prefill:
+            self._begin_prefill(SourceItems(components, self.place, open_source(engine)))
         else:
-            self.node = DecodeNode(name, SinkPages(pools, open_sink(engine)), link=link)
+            self._begin_decode(SinkItems(components, self.place, open_sink(engine)))
+
+    def _begin_prefill(self, plane: SourceItems) -> None:
+        parallel = self.parallel
+        # Names tell the ranks of all servers apart that one decode rank talks to.
+        name = f"prefill-{self._host}-{os.getpid()}-{time_ns()}"
+        self.source_plane = plane
+        self.node = PrefillNode(name, plane, link=self._link)
+        if parallel.pp_size > 1:
+            self.statuses = PPConsensusStore(
+                parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
+        self.register_to_bootstrap()
+
+    def _begin_decode(self, plane: SinkItems) -> None:
+        """Ranks of one group share an incarnation, for a source may send to several of them."""
+        parallel, incarnation = self.parallel, new_incarnation()
+        if parallel.attn_tp_size > 1:
+            incarnation = parallel.world_group.broadcast_object(incarnation, src=0)
+            incarnation += parallel.attn_dp_rank
+        self._group = f"decode-{incarnation}"
+        self.sink_plane = plane
+        self.turns = Turns() if parallel.attn_tp_size > 1 else None
+        self.node = DecodeNode(self.name_of(self.place.rank), plane, link=self._link,
+                               incarnation=incarnation)
+        self.prefills = Prefills(self.kv_args, self.place, self.node.lost_peers)
+        self.prefill_info_table = self.prefills.table
+
+    def name_of(self, rank: int) -> str:
+        """Of a decode rank of this group, by its place in the tensor parallelism."""
+        return f"{self._group}-tp{rank}"
 
     @property
     def prefill(self) -> PrefillNode:
@@ -90,96 +128,70 @@ class PdprotoKVManager(BaseKVManager):
         """Begin to register, and stay registered for as long as the manager lives."""
         host, _, port = self.node.endpoint.removeprefix("tcp://").rpartition(":")
         parallel, args = self.parallel, self.kv_args
-        serving, disagg = get_serving(), get_disagg()
-        self._registrar = Registrar(
-            f"{serving.host}:{disagg.disaggregation_bootstrap_port}",
-            Registration(
-                attn_tp_size=parallel.attn_tp_size, attn_tp_rank=parallel.attn_tp_rank,
-                rank_ip=host, rank_port=int(port), page_size=args.page_size,
-                kv_cache_dtype=args.kv_cache_dtype_str, kv_layout=args.kv_layout,
-                incarnation=self.node.incarnation, version=VERSION, name=self.node.name,
-            ),
-            on_refused=lambda reason: log.error("%s: %s", self.node.name, reason),
+        registration = Registration(
+            attn_tp_size=parallel.attn_tp_size, attn_tp_rank=parallel.attn_tp_rank,
+            attn_cp_size=parallel.attn_cp_size, attn_cp_rank=parallel.attn_cp_rank,
+            attn_dp_size=parallel.attn_dp_size, attn_dp_rank=parallel.attn_dp_rank,
+            pp_size=parallel.pp_size, pp_rank=args.pp_rank,
+            system_dp_size=parallel.dp_size, system_dp_rank=args.system_dp_rank or 0,
+            rank_ip=host, rank_port=int(port), page_size=args.page_size,
+            kv_cache_dtype=args.kv_cache_dtype_str, kv_layout=args.kv_layout,
+            load_balance_method=parallel.load_balance_method,
+            force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
+            incarnation=self.node.incarnation, version=VERSION, name=self.node.name,
         )
+        registry = f"{_registry_host(parallel)}:{get_disagg().disaggregation_bootstrap_port}"
+        self.rooms = Rooms(registry, registration)
+        self._registrar = Registrar(
+            registry, registration,
+            on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))
         self._registrar.start()
 
     def try_ensure_parallel_info(self, bootstrap_addr: str) -> bool:
         """Whether the prefill server at this address is known, or has just become so."""
-        if bootstrap_addr in self.prefill_info_table:
-            return True
-        try:
-            directory = self._look_up(bootstrap_addr)
-        except PROBLEMS as error:
-            log.warning("prefill server %s: %s", bootstrap_addr, error)
-            return False
-        server = directory.server
-        self.prefill_info_table[bootstrap_addr] = PrefillServerInfo(
-            attn_tp_size=server.attn_tp_size, attn_cp_size=server.attn_cp_size,
-            dp_size=server.dp_size, pp_size=server.pp_size, page_size=server.page_size,
-            kv_cache_dtype=server.kv_cache_dtype,
-            follow_bootstrap_room=server.follow_bootstrap_room, kv_layout=server.kv_layout,
-            prefill_http_port=server.prefill_http_port,
-        )
-        return True
+        return self.prefills.ensure(bootstrap_addr)
 
-    def sources_of(self, bootstrap_addr: str, dp_rank: int) -> Mapping[str, str]:
-        """Where the rank listens that sends to this one, by name. Raises LookupError with why."""
-        lost = set(self.node.lost_peers())
-        known = self._directories.get(bootstrap_addr)
-        if known is not None and any(rank.address.name in lost for rank in known.ranks):
-            known = None  # it may be another run by now
-        try:
-            directory = known or self._look_up(bootstrap_addr)
-        except PROBLEMS as error:
-            raise LookupError(str(error)) from None
-        misfit = self._misfit(directory)
-        if misfit:
-            raise LookupError(f"prefill server {bootstrap_addr}: {misfit}")
-        wanted = Rank(dp_rank, 0, self.parallel.attn_tp_rank, 0)
-        found = directory.addresses().get(wanted)
-        if found is None:
-            raise LookupError(f"prefill server {bootstrap_addr} has no {wanted}")
-        return {found.name: f"tcp://{found.rank_ip}:{found.rank_port}"}
-
-    def _look_up(self, bootstrap_addr: str) -> Directory:
-        client = RegistryClient(bootstrap_addr)
-        try:
-            self._directories[bootstrap_addr] = found = client.look_up_all()
-        finally:
-            client.close()
-        return found
-
-    def _misfit(self, directory: Directory) -> str | None:
-        """In what the prefill server differs from this one that has to be alike."""
-        theirs, args = directory.server, self.kv_args
-        pairs = {
-            "page_size": (theirs.page_size, args.page_size),
-            "kv_cache_dtype": (theirs.kv_cache_dtype, args.kv_cache_dtype_str),
-            "kv_layout": (theirs.kv_layout, args.kv_layout),
-            "attn_tp_size": (theirs.attn_tp_size, self.parallel.attn_tp_size),
-            "attn_cp_size": (theirs.attn_cp_size, 1),
-            "pp_size": (theirs.pp_size, 1),
-        }
-        for name, (there, here) in pairs.items():
-            if there is not None and here is not None and there != here:
-                return f"{name} is {there} there and {here} here"
-        return None
+    def _ensure_prefill_recompute_executor(self) -> ThreadPoolExecutor:
+        """SGLang asks in it which data-parallel ranks run its rooms."""
+        if self._queries is None:
+            self._queries = ThreadPoolExecutor(1, "pdproto-queries")
+        return self._queries
 
     def teardown(self) -> None:
         """Say goodbye to the registry, end what is under way, and give everything back."""
         if self._registrar is not None:
             self._registrar.stop()
+        if self.rooms is not None:
+            self.rooms.close()
+        if self._queries is not None:
+            self._queries.shutdown(cancel_futures=True)
         self.node.close()
+        if self.statuses is not None:
+            self.statuses.close()
 
 
-def _refuse(args: Any, server_args: Any, parallel: Any) -> None:
+def _registry_host(parallel: Any) -> str:
+    """The leader's, where prefill runs on several machines."""
+    if parallel.nnodes > 1:
+        return str(NetworkAddress.parse(parallel.dist_init_addr).resolved().host)
+    return str(get_serving().host)
+
+
+def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> None:
+    policy = get_disagg().disaggregation_decode_allocation_policy
+    splits_context = (parallel.enable_dsa_cache_layer_split or parallel.enable_kv_cache_sharding
+                      or parallel.enable_cp_tp_group_sharing
+                      or envs.SGLANG_DISAGGREGATION_ALL_CP_RANKS_TRANSFER.get()
+                      or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
     refused = {
         "a KV cache on a GPU": server_args.device != "cpu",
-        f"state buffers ({', '.join(map(str, args.state_types))})": bool(args.state_types),
-        f"pipeline parallelism ({parallel.pp_size})": parallel.pp_size > 1,
-        f"context parallelism ({parallel.attn_cp_size})": parallel.attn_cp_size > 1,
-        f"data-parallel attention ({parallel.attn_dp_size})": parallel.attn_dp_size > 1,
-        f"several servers ({parallel.dp_size})": parallel.dp_size > 1,
+        "a KV cache that context-parallel ranks have shares of": splits_context,
+        f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
+            not is_prefill and parallel.attn_cp_size > 1,
+        f"to decode ranks of a pipeline parallelism ({parallel.pp_size})":
+            not is_prefill and parallel.pp_size > 1,
+        f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,
+        f"under --disaggregation-decode-allocation-policy {policy}": policy != "early",
     }
     for what, is_asked in refused.items():
         if is_asked:

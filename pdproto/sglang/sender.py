@@ -12,12 +12,35 @@ from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
+from pdproto.net.sender import Sender
+from pdproto.sglang.plane import placement_in
 from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
 
 ENDED = (KVPoll.FAILED, KVPoll.SUCCESS)
+
+
+class Absent:
+    """The hand-over of a context-parallel rank whose peer sends what both hold: no part in it."""
+
+    released = True
+    addresses: dict[int, bytes] = {}  # noqa: RUF012 - of nobody, and nobody writes to it
+
+    def __init__(self) -> None:
+        self._stands = KVPoll.WAITING_FOR_INPUT
+        self.failure: str | None = None
+
+    def poll(self) -> KVPoll:
+        return self._stands
+
+    def send(self, _: Sequence[int], *, last: bool, metadata: bytes) -> None:  # noqa: ARG002
+        if last:
+            self._stands = KVPoll.SUCCESS
+
+    def abort(self, reason: str) -> None:
+        self._stands, self.failure = KVPoll.FAILED, reason
 
 
 class PdprotoKVSender(BaseKVSender):
@@ -28,33 +51,59 @@ class PdprotoKVSender(BaseKVSender):
         mgr: "PdprotoKVManager",
         bootstrap_addr: str,
         bootstrap_room: int,
-        req_has_disagg_prefill_dp_rank: bool = False,  # noqa: ARG002 - one rank, so never asked
+        req_has_disagg_prefill_dp_rank: bool = False,
     ) -> None:
         self.kv_mgr = mgr
         self.bootstrap_server_url = bootstrap_addr
         self.bootstrap_room = bootstrap_room
-        self.sender = mgr.prefill.open(bootstrap_room)
         self._before = KVPoll.BOOTSTRAPPING
-        self._pages = self._sent = self._slot = 0
+        self._pages = self._sent = self._slot = self._bytes = 0
         self._began: float | None = None
         self._metric = KVTransferMetric()
+        self._is_published = False
+        self.sender: Sender | Absent = (
+            Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(bootstrap_room))
+        if mgr.rooms is not None and not req_has_disagg_prefill_dp_rank:
+            conflict = mgr.rooms.conflict(bootstrap_room)
+            if conflict is not None:
+                self.sender.abort(conflict)
+            self._is_published = mgr.rooms.publish(bootstrap_room, self.sender.abort)
+        if mgr.statuses is not None and isinstance(self.sender, Sender):
+            self.sender.watchers = (*self.sender.watchers, self._tell)
+            while mgr.statuses.get(bootstrap_room) != self.poll():
+                self._tell()
 
     def init(self, num_kv_indices: int, aux_index: int | None = None) -> None:
         """How many pages there will be, and the slot of the request's metadata."""
         self._pages, self._slot = num_kv_indices, aux_index or 0
 
+    def pop_decode_prefix_len(self) -> int:
+        """How many tokens of the prompt decode has: their pages are not sent."""
+        return max((placement_in(data).prefix for data in self.sender.addresses.values()),
+                   default=0)
+
+    def get_max_transfer_tokens(self) -> int | None:
+        return None
+
     def send(
         self,
         kv_indices: NDArray[np.int32],
-        state_indices: Sequence[Any] | None = None,  # noqa: ARG002 - refused at start-up
+        state_indices: Sequence[Any] | None = None,
         num_kv_tokens: int | None = None,  # noqa: ARG002 - pages say it
     ) -> None:
-        """The next pages; with the last of them goes the metadata row."""
+        """The next pages; with the last of them go the states, and the metadata row."""
         self._began = self._began or monotonic()
         self._sent += len(kv_indices)
-        last = self._sent >= self._pages
-        row = self.kv_mgr.rows.read(self._slot) if last else b""
-        self.sender.send(kv_indices.tolist(), last=last, metadata=row)
+        is_last = self._sent >= self._pages
+        numbering, sizes = self.kv_mgr.source_plane.numbering, self.kv_mgr.item_bytes
+        chunks = [numbering.numbers(0, kv_indices)]
+        if is_last:
+            chunks = [*filter(None, (*chunks, *numbering.chunks(state_indices)))] or [[]]
+        for place, items in enumerate(chunks, 1):
+            self._bytes += len(items) * sizes[numbering.component(items[0])] if items else 0
+            last = is_last and place == len(chunks)
+            row = self.kv_mgr.rows.read(self._slot) if last else b""
+            self.sender.send(items, last=last, metadata=row)
 
     def poll(self) -> KVPoll:
         stands = self.sender.poll()
@@ -62,12 +111,28 @@ class PdprotoKVSender(BaseKVSender):
             return self._before
         if stands is KVPoll.SUCCESS and self._metric.transfer_latency_s is None:
             self._metric.transfer_latency_s = monotonic() - (self._began or monotonic())
-            self._metric.transfer_total_bytes = self._sent * self.kv_mgr.page_bytes
+            self._metric.transfer_total_bytes = self._bytes
+        if stands in ENDED:
+            self._retire()
         self._before = stands
         return stands
 
     def poll_pp_consensus(self) -> KVPoll:
-        return self.poll()
+        """The least that any stage of the pipeline has come to, asked of the first one."""
+        if self.kv_mgr.statuses is None:
+            return self.poll()
+        told = self.kv_mgr.statuses.collect(self.bootstrap_room)
+        return KVPoll.BOOTSTRAPPING if None in told else KVPoll(min(told))
+
+    def _tell(self) -> None:
+        """Let the first stage know where this one stands."""
+        if self.kv_mgr.statuses is not None:
+            self.kv_mgr.statuses[self.bootstrap_room] = int(self.poll())
+
+    def _retire(self) -> None:
+        if self._is_published and self.kv_mgr.rooms is not None:
+            self._is_published = False
+            self.kv_mgr.rooms.retire(self.bootstrap_room)
 
     def should_send_kv_chunk(self, num_pages: int, last_chunk: bool) -> bool:
         return num_pages > 0 or last_chunk
@@ -78,8 +143,16 @@ class PdprotoKVSender(BaseKVSender):
     def get_transfer_metric(self) -> KVTransferMetric:
         return self._metric
 
+    def clear(self) -> None:
+        """The request is over."""
+        self._retire()
+        if self.kv_mgr.statuses is not None:
+            self.kv_mgr.statuses.pop(self.bootstrap_room)
+
     def failure_exception(self) -> None:
-        raise KVTransferError(self.bootstrap_room, self.sender.failure or "the scheduler gave up")
+        why = self.sender.failure or "the scheduler gave up"
+        self.clear()
+        raise KVTransferError(self.bootstrap_room, why)
 
     def abort(self) -> None:
         self.sender.abort("aborted by the prefill scheduler")

@@ -2,6 +2,8 @@
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,7 +78,11 @@ def theirs() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = int(listening.getsockname()[1])
     conn.CommonKVBootstrapServer("127.0.0.1", port)  # it has no end: a daemon of this process
-    return f"127.0.0.1:{port}"
+    for _ in range(600):  # its thread begins to listen when it has come to that
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return f"127.0.0.1:{port}"
+        sleep(0.05)
+    raise TimeoutError("SGLang's bootstrap server does not listen")
 
 
 def test_our_client_speaks_to_sglangs_server(theirs: str) -> None:

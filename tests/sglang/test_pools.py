@@ -6,30 +6,63 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdproto.kernels.chunk import register
-from pdproto.sglang.pools import MetadataRows, kv_pools
+from pdproto.sglang.pools import MetadataRows, Numbering, kv_component, state_components
 
 
-def arguments(kv: list[Any], aux: list[Any]) -> SimpleNamespace:
+def described(buffers: list[Any]) -> tuple[list[int], list[int], list[int]]:
+    return ([a.ctypes.data for a in buffers], [a.nbytes for a in buffers],
+            [a[0].nbytes for a in buffers])
+
+
+def arguments(
+    kv: list[Any], aux: list[Any], states: dict[str, list[Any]] | None = None
+) -> SimpleNamespace:
     """As SGLang fills them in from tensors [item, ...]."""
-    return SimpleNamespace(
-        kv_data_ptrs=[a.ctypes.data for a in kv], kv_data_lens=[a.nbytes for a in kv],
-        kv_item_lens=[a[0].nbytes for a in kv],
-        aux_data_ptrs=[a.ctypes.data for a in aux], aux_data_lens=[a.nbytes for a in aux],
-        aux_item_lens=[a[0].nbytes for a in aux],
-    )
+    args = SimpleNamespace(page_size=4, total_kv_head_num=2, kv_layer_ids=[],
+                           state_types=list(states or {}), state_layer_ids=[],
+                           swa_kv_cache_layout=None)
+    args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens = described(kv)
+    args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = described(aux)
+    listed = [described(buffers) for buffers in (states or {}).values()]
+    args.state_data_ptrs = [pointers for pointers, _, _ in listed]
+    args.state_data_lens = [lengths for _, lengths, _ in listed]
+    args.state_item_lens = [widths for _, _, widths in listed]
+    return args
 
 
 def test_pools_are_the_very_memory() -> None:
     kv: list[Any] = [np.zeros((6, 2, 8), np.float32), np.zeros((6, 4), np.float64)]
-    pools = kv_pools(arguments(kv, []))
-    assert [pool.shape for pool in pools] == [(6, 1, 1, 64), (6, 1, 1, 32)]
-    pools[0][3] = 0xFF
+    component = kv_component(arguments(kv, []), is_latent=False)
+    assert [pool.shape for pool in component.buffers] == [(6, 64), (6, 32)]
+    assert (component.items, component.item_bytes) == (6, 96)
+    component.buffers[0][3] = 0xFF
     assert np.isnan(kv[0][3]).all()
     assert not kv[0][[0, 1, 2, 4, 5]].any()
     kv[1][5] = 1.0
-    assert pools[1][5].any()
-    assert register(pools).pages == 6
+    assert component.buffers[1][5].any()
+
+
+def test_items_of_all_components_are_numbered_through() -> None:
+    kv, window = [np.zeros((6, 8), np.uint8)], [np.zeros((3, 4), np.uint8)]
+    args = arguments(kv, [], {"swa": window, "mamba": [np.zeros((2, 16), np.uint8)]})
+    components = [kv_component(args, is_latent=False), *state_components(args, is_latent=False)]
+    assert [(one.name, one.items) for one in components] == [("kv", 6), ("swa", 3), ("mamba", 2)]
+    numbering = Numbering(components)
+    assert numbering.numbers(0, np.array([5, 0], np.int32)) == [5, 0]
+    assert numbering.chunks([np.array([2, 0]), [np.array([1])]]) == [[8, 6], [10]]
+    assert numbering.chunks([None, []]) == numbering.chunks(None) == []
+    assert numbering.split([8, 6]) == (1, [2, 0])
+    assert numbering.split([10]) == (2, [1])
+    with pytest.raises(ValueError, match="swa: items 0 to 3 of 3"):
+        numbering.numbers(1, [0, 3])
+    with pytest.raises(ValueError, match="2 items that are not all kv"):
+        numbering.split([5, 6])
+
+
+def test_a_state_whose_indices_are_no_items_is_refused() -> None:
+    args = arguments([np.zeros((6, 8), np.uint8)], [], {"dsa_tail": []})
+    with pytest.raises(ValueError, match="state buffers of type dsa_tail yet"):
+        state_components(args, is_latent=True)
 
 
 def test_a_row_of_metadata_goes_from_slot_to_slot() -> None:
@@ -53,7 +86,9 @@ def test_a_row_of_other_buffers_is_refused_and_writes_nothing() -> None:
 
 
 def test_lengths_that_do_not_fit_name_the_buffer() -> None:
-    args = arguments([np.zeros((3, 8), np.uint8)], [])
-    args.kv_item_lens = [7]
+    args = arguments([np.zeros((3, 8), np.uint8)], [], {"swa": [np.zeros((3, 8), np.uint8)]})
+    args.kv_item_lens, args.state_item_lens = [7], [[5]]
     with pytest.raises(ValueError, match=r"kv_data_ptrs\[0\]: 24 bytes .* 7 bytes"):
-        kv_pools(args)
+        kv_component(args, is_latent=False)
+    with pytest.raises(ValueError, match=r"swa state_data_ptrs\[0\]\[0\]: 24 bytes .* 5 bytes"):
+        state_components(args, is_latent=False)

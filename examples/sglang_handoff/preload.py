@@ -1,0 +1,7 @@
+"""What every rank imports, imported once: the server that ranks are forked from begins with it."""
+
+from examples.sglang_handoff import without_torchvision
+
+without_torchvision.install()
+
+import examples.sglang_handoff.ranks  # noqa: E402, F401 - needs what is installed above

@@ -1,0 +1,254 @@
+"""The data plane under SGLang: items of several components, of which a rank has its share.
+
+A lease holds the source's header (shares.py), and then its chunks, each of items of one component.
+What a sink publishes says, beside where the lease is, which rank it is of its tensor parallelism
+and how much of the prompt it has in its cache.
+
+Rule 1: a sink takes what a source wrote only if the header says so, the digests agree, which are
+        keyed by the life and the header, and all its sources together have covered its buffers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from threading import Lock
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from pdproto.engine.chunks import key_of, pack_pages, unpack_verified
+from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
+from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.plane import Idle
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
+from pdproto.sglang.pools import Component, Numbering
+from pdproto.sglang.shares import (
+    Place,
+    Share,
+    everything,
+    header_bytes_max,
+    header_in,
+    share_for,
+    share_of,
+)
+
+SHARES_KEPT: Final = 256
+Rank = Annotated[int, Meta(ge=0, lt=4_096)]
+
+
+class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a sink publishes to a source. prefix: tokens that decode has cached already."""
+
+    address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
+    size: Annotated[int, Meta(ge=1, le=4_096)]
+    rank: Rank
+    prefix: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+
+    @property
+    def place(self) -> Place:
+        return Place(self.size, self.rank)
+
+
+def placement_in(data: bytes) -> Placement:
+    """Raises RemoteProtocolError for bytes that are none."""
+    try:
+        return msgspec.msgpack.decode(data, type=Placement)
+    except msgspec.DecodeError as error:
+        raise RemoteProtocolError(f"a placement: {error}") from None
+
+
+def _key(life: Life, share: Share) -> int:
+    return key_of(life.room, life.incarnation, life.generation, share.signature)
+
+
+class SourceItems(SourcePages):
+    """A prefill rank's plane; see net/pages.py. place: in its tensor parallelism."""
+
+    def __init__(
+        self, components: Sequence[Component], place: Place, engine: SourceEngine
+    ) -> None:
+        super().__init__([b[:, None, None, :] for b in components[0].buffers], engine)
+        self.numbering: Final = Numbering(components)
+        self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
+            lambda sink: share_for(components, place, sink))
+
+    def post(
+        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
+    ) -> None:
+        try:
+            placement = placement_in(address)
+            share = self._share(placement.place)
+            sizes = [self._bytes(share, chunk) for chunk in chunks]
+            where = Address.decode(placement.address)
+        except (RemoteProtocolError, ValueError) as error:
+            self._refuse(number, 0, error)
+            return
+        head = share.header if len(chunks) == 1 else b""
+        offset = len(share.header) - len(head) + sum(sizes[:-1])
+        length = len(head) + sizes[-1]
+        self._staged += length
+        self._worker.submit(self._pack_items, number, where, offset, length,
+                            lambda buffer: self._fill(buffer, head, life, share, chunks[-1]))
+
+    def _bytes(self, share: Share, items: Sequence[int]) -> int:
+        return share.parts[self.numbering.component(items[0])].bytes(len(items)) if items else 0
+
+    def _pack_items(
+        self, number: int, where: Address, offset: int, length: int,
+        fill: Callable[[np.ndarray[tuple[int], np.dtype[np.uint8]]], None],
+    ) -> None:
+        """In the worker: see SourcePages."""
+        buffer = self._buffer(length)
+        try:
+            fill(buffer)
+        except ValueError as error:
+            self._refuse(number, length, error)
+            return
+        with self._lock:
+            self._packed.append((number, where, offset, buffer))
+        self._post_packed()
+
+    def _fill(
+        self, buffer: np.ndarray[tuple[int], np.dtype[np.uint8]], head: bytes, life: Life,
+        share: Share, items: Sequence[int],
+    ) -> None:
+        buffer[:len(head)] = np.frombuffer(head, np.uint8)
+        if not items:
+            return
+        component, indices = self.numbering.split(items)
+        layout = share.parts[component].layout
+        if layout is not None:
+            pack_pages(layout, indices, _key(life, share), buffer[len(head):])
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What the sources of a life have brought. missing: how many of them have not been taken."""
+
+    missing: int
+    covered: set[tuple[int, int, int]] = field(default_factory=set)
+
+
+class SinkItems(SinkPages):
+    """A decode rank's plane; see net/pages.py. place: in its tensor parallelism."""
+
+    def __init__(
+        self, components: Sequence[Component], place: Place, engine: SinkEngine
+    ) -> None:
+        super().__init__([b[:, None, None, :] for b in components[0].buffers], engine)
+        self.numbering: Final = Numbering(components)
+        self._place: Final = place
+        self._components: Final = components
+        self._everything: Final = everything(components, place)
+        self._header_bytes: Final = header_bytes_max(components)
+        self._whole: Final = share_for(components, place, place)
+        self._share: Final = lru_cache(SHARES_KEPT)(
+            lambda header: share_of(components, place, header))
+        self._known: Final[dict[str, Share]] = {}  # by source, once it has written
+        self._prefixes: Final[dict[Life, int]] = {}
+        self._coverage: Final[dict[Life, Coverage]] = {}
+        self._counting: Final = Lock()
+        self._copies: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
+
+    def expect(self, life: Life, prefix: int) -> None:
+        """Say how many tokens decode has: before the life is published, and until `forget`."""
+        self._prefixes[life] = prefix
+
+    def forget(self, life: Life) -> None:
+        self._prefixes.pop(life, None)
+
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        addresses = super().lease(life, pages)
+        if addresses is None:
+            return None
+        self._coverage[life] = Coverage(len(addresses))
+        place, prefix = self._place, self._prefixes.get(life, 0)
+        return {source: msgspec.msgpack.encode(Placement(address, place.size, place.rank, prefix))
+                for source, address in addresses.items()}
+
+    def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
+        """A source is given memory for all layers until it has said which of them it has."""
+        parts = self._known.get(source, self._whole).parts
+        counts = self.numbering.counts(pages)
+        length = sum(count * parts[component].bytes(1) for component, count in counts.items())
+        return self.engine.lease(life, source, self._header_bytes + length)
+
+    def release(self, life: Life) -> None:
+        self._coverage.pop(life, None)
+        super().release(life)
+
+    def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        with self._counting:
+            self._copies.setdefault(life, set()).add(source)
+        super().verify(life, source, chunks, pages)
+
+    def _verify(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> None:
+        super()._verify(life, source, chunks, pages)
+        self._copied(life, source)
+
+    def _copied(self, life: Life, source: str) -> None:
+        with self._counting:
+            left = self._copies.get(life, set())
+            left.discard(source)
+            if not left:
+                self._copies.pop(life, None)
+
+    def settle(self, life: Life) -> None:
+        """See plane.py of net. SGLang may use the items of a request that has ended for the next
+        one at once: where nothing is copied, they do not wait for the copies of others.
+        """
+        with self._counting:
+            waits = life in self._copies
+        if waits:
+            super().settle(life)
+        else:
+            self._report(Idle(life))
+
+    def _unpack(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> bool:
+        """In the worker: every chunk into its items. Returns whether all digests agree."""
+        try:
+            return self._take(self._coverage[life], life, source, chunks, pages)
+        finally:
+            self._copied(life, source)  # before anybody hears of it; see `settle`
+
+    def _take(
+        self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
+        pages: Sequence[int],
+    ) -> bool:
+        landed = np.frombuffer(self.engine.view(self._leases[life][source]), np.uint8)
+        share, covered = self._share(header_in(landed, self._header_bytes))
+        self._known[source] = share
+        offset, first = len(share.header), 0
+        clean = True
+        for count in filter(None, chunks):
+            component, indices = self.numbering.split(pages[first:first + count])
+            part = share.parts[component]
+            length = part.bytes(count)
+            if part.layout is not None:
+                outcome = unpack_verified(part.layout, landed[offset:offset + length], indices,
+                                          _key(life, share))
+                clean = clean and outcome.clean
+            offset, first = offset + length, first + count
+        self._cover(coverage, covered)
+        return clean
+
+    def _cover(self, coverage: Coverage, brought: frozenset[tuple[int, int, int]]) -> None:
+        """Count what a source has brought. Raises ValueError if nobody brings the rest."""
+        coverage.missing -= 1
+        if brought == self._everything:
+            return
+        coverage.covered |= brought
+        left = self._everything - coverage.covered
+        if left and not coverage.missing:
+            component, entry, _ = min(left)
+            of = self._components[component]
+            layer = of.layers[entry] if of.layers else entry
+            raise ValueError(f"nobody sends {of.name} of layer {layer}: want the layers of all "
+                             f"pipeline stages to be those of decode")

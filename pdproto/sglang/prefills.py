@@ -1,0 +1,116 @@
+"""The prefill servers that a decode rank knows, and which of their ranks send to it.
+
+Rule 1: a server that does not fit is an answer with the reason, for the requests that are sent
+        there, and never the end of the scheduler.
+Rule 2: an answer is used again until one of the ranks that it names is lost.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sglang.srt.disaggregation.common.conn import PrefillServerInfo
+
+from pdproto.net.registry_client import (
+    Directory,
+    NotFoundError,
+    RegistryClient,
+    UnreachableError,
+)
+from pdproto.net.registry_wire import Rank, RefusedError
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.sglang.shares import Place
+
+log = logging.getLogger("pdproto.sglang")
+
+PROBLEMS: Final = (NotFoundError, UnreachableError, RefusedError, RemoteProtocolError)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Who sends to this rank: where each listens, by name, and first whose metadata row counts.
+
+    sinks: the ranks of this group that the same sources send to, by their place.
+    """
+
+    sources: dict[str, str]
+    sinks: range
+
+
+class Prefills:
+    """See the rules above. args: SGLang's of this rank. lost: names of peers that are gone."""
+
+    def __init__(self, args: Any, place: Place, lost: Callable[[], Iterable[str]]) -> None:
+        self.table: Final[dict[str, PrefillServerInfo]] = {}
+        self._args: Final = args
+        self._place: Final = place
+        self._lost: Final = lost
+        self._directories: Final[dict[str, Directory]] = {}
+        self._feeds: Final[dict[tuple[str, int], Feed]] = {}
+
+    def ensure(self, address: str) -> bool:
+        """Whether the server at this address is known, or has just become so."""
+        if address in self.table:
+            return True
+        try:
+            server = self._look_up(address).server
+        except PROBLEMS as error:
+            log.warning("prefill server %s: %s", address, error)
+            return False
+        self.table[address] = PrefillServerInfo(
+            attn_tp_size=server.attn_tp_size, attn_cp_size=server.attn_cp_size,
+            dp_size=server.dp_size, pp_size=server.pp_size, page_size=server.page_size,
+            kv_cache_dtype=server.kv_cache_dtype,
+            follow_bootstrap_room=server.follow_bootstrap_room, kv_layout=server.kv_layout,
+            prefill_http_port=server.prefill_http_port,
+        )
+        return True
+
+    def feed(self, address: str, dp_rank: int) -> Feed:
+        """Who sends the rooms of this data-parallel rank. Raises LookupError with why nobody."""
+        found = self._feeds.get((address, dp_rank))
+        if found is not None and found.sources.keys().isdisjoint(self._lost()):
+            return found
+        if found is not None:
+            self._directories.pop(address, None)  # they may be other runs by now
+        try:
+            directory = self._directories.get(address) or self._look_up(address)
+            found = self._feeds[address, dp_rank] = self._feed(directory, dp_rank)
+        except (*PROBLEMS, ValueError) as error:
+            raise LookupError(f"prefill server {address}: {error}") from None
+        return found
+
+    def _look_up(self, address: str) -> Directory:
+        client = RegistryClient(address)
+        try:
+            self._directories[address] = found = client.look_up_all()
+        finally:
+            client.close()
+        return found
+
+    def _feed(self, directory: Directory, dp_rank: int) -> Feed:
+        """Raises ValueError for a server that does not fit, or has no such rank."""
+        server = directory.server
+        self._check(server)
+        addresses = directory.addresses()
+        sources = {}
+        ranks = self._place.partners(server.attn_tp_size)
+        for pp in reversed(range(server.pp_size)):  # the last stage has the request's output
+            for tp in ranks:
+                address = addresses.get(Rank(dp_rank, 0, tp, pp))
+                if address is None:
+                    raise ValueError(f"it has no {Rank(dp_rank, 0, tp, pp)}")
+                sources[address.name] = f"tcp://{address.rank_ip}:{address.rank_port}"
+        source = Place(server.attn_tp_size, ranks[0])
+        return Feed(sources, source.partners(self._place.size))
+
+    def _check(self, server: Any) -> None:
+        pairs = {
+            "page_size": (server.page_size, self._args.page_size),
+            "kv_cache_dtype": (server.kv_cache_dtype, self._args.kv_cache_dtype_str),
+            "kv_layout": (server.kv_layout, self._args.kv_layout),
+        }
+        for name, (there, here) in pairs.items():
+            if there is not None and here is not None and there != here:
+                raise ValueError(f"{name} is {there} there and {here} here")
