@@ -78,7 +78,8 @@ class Group(Shell):
             raise ValueError(f"group {name}: rank {me} and entry {entry}: want two of {[*ranks]}")
         if slots < 1:
             raise ValueError(f"group {name}: {slots} slots: nothing could ever be admitted")
-        rank_waits, entry_waits = Waits(RANK_TIMERS, waits), Waits(ENTRY_TIMERS, waits)
+        self._rank_waits: Final = Waits(RANK_TIMERS, waits)
+        self._entry_waits: Final = Waits(ENTRY_TIMERS, waits)
         super().__init__(f"{name}.{me}", replace(link or Link(), bind=ranks[me]))
         self.me: Final = me
         self.entry: Final = entry
@@ -88,9 +89,9 @@ class Group(Shell):
         self._index: Final = {name: index for index, name in self._names.items()}
         self._own: Final[deque[GroupFrame]] = deque()
         self._rank: Final = RankPart(me, [*ranks], say=lambda vote: self._tell(entry, vote),
-                                     stop=stop, waits=rank_waits, metrics=self.metrics,
+                                     stop=stop, waits=self._rank_waits, metrics=self.metrics,
                                      trace=trace)
-        self._entry: Final = EntryPart([*ranks], slots, say=self._tell, waits=entry_waits,
+        self._entry: Final = EntryPart([*ranks], slots, say=self._tell, waits=self._entry_waits,
                                        metrics=self.metrics, trace=trace,
                                        ) if me == entry else None
         self._lock: Final = threading.Lock()
@@ -255,6 +256,12 @@ class Group(Shell):
         self._rank.lose(index)
         if self._entry is not None:
             self._entry.lose(index, why)
+
+    def on_returned(self, peer: Peer) -> None:
+        """What was under way to it may be lost, and so may what it said: ask again at once."""
+        self._entry_waits.hasten(monotonic())
+        if self._index[peer.name] == self.entry:
+            self._rank_waits.hasten(monotonic())
 
     def on_turn(self, now: float) -> float | None:
         if self._entry is not None:

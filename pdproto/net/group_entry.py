@@ -250,7 +250,7 @@ class EntryPart:
             self._say(arguments[0], WRITERS[message](opened, arguments))
         if entered is not None:
             self._enter(opened, entered)
-            self._arm(opened, now)
+            self._arm(opened, now, further=True)
 
     def _enter(self, opened: Open, course: Course) -> None:
         opened.course = course
@@ -276,14 +276,14 @@ class EntryPart:
         del self._open[opened.life.generation]
         self.floor = next(iter(self._open), self._generation)
 
-    def _arm(self, opened: Open, now: float) -> None:
+    def _arm(self, opened: Open, now: float, *, further: bool = False) -> None:
         """Run the timers of which some row could fire. A row stays enabled until a change of the
         course, or until all ranks have confirmed, so that nothing else starts one.
         """
         names = [name for name, rows in TIMERS.items() if any(
             self._machine.enabled(row.name, **parameters)
             for row in rows for parameters in self._choices(row, opened))]
-        self._waits.follow(opened.life, names, now)
+        self._waits.follow(opened.life, names, now, further=further)
 
     def _describe(self) -> None:
         for name, about, read in (

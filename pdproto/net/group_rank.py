@@ -278,7 +278,7 @@ class RankPart:
             reason = self._known[life].reason if kind in (Dead, Broke) else ""
             self._say(kind(life, reason))
         if entered:
-            self._arm(life, now)
+            self._arm(life, now, further=True)
 
     def _enter(self, life: Life, stage: Stage) -> None:
         known = self._meet(life)
@@ -295,11 +295,11 @@ class RankPart:
         self._lives[life.generation] = life
         return self._known.setdefault(life, Known())
 
-    def _arm(self, life: Life, now: float) -> None:
+    def _arm(self, life: Life, now: float, *, further: bool = False) -> None:
         enabled = self._machine.enabled
         names = [name for name, rows in TIMERS.items()
                  if any(enabled(row.name, h=life) for row in rows)]
-        self._waits.follow(life, names, now)
+        self._waits.follow(life, names, now, further=further)
 
     def _forgotten(self, life: Life) -> bool:
         if life.generation < self._floor:
