@@ -41,10 +41,11 @@ class PagePlaces:
                     f" be written to in place"
                 )
         self.layout: Final = layout
+        # By group, for its pools have their pages at the same places.
         self._pools: Final = [
-            (_memory(address, group.geometry.extent(layout.pages)), group.geometry.page_stride,
-             group.geometry.shape.page_bytes)
-            for group in layout.groups for address in group.addresses
+            (group.geometry, [_memory(address, group.geometry.extent(layout.pages))
+                              for address in group.addresses])
+            for group in layout.groups
         ]
 
     def target(self, pages: Sequence[int]) -> "PageTarget":
@@ -56,14 +57,19 @@ class PagePlaces:
 
     def places(self, pages: Sequence[int]) -> Iterator[memoryview]:
         """Where the payload of a chunk of these pages goes, entry by entry."""
-        runs = coalesce_runs(pages).tolist()
-        for memory, stride, length in self._pools:
-            for first, _, count in runs:
-                if stride == length:
-                    yield memory[first * stride : (first + count) * stride]
-                    continue
-                for page in range(first, first + count):
-                    yield memory[page * stride : page * stride + length]
+        for geometry, pools in self._pools:
+            spans = _spans(geometry, pages)
+            for memory in pools:
+                yield from [memory[span] for span in spans]
+
+
+def _spans(geometry: Geometry, pages: Sequence[int]) -> list[slice]:
+    """Where pages lie in a pool, in bytes: those that are side by side in one piece."""
+    stride, length = geometry.page_stride, geometry.shape.page_bytes
+    if stride != length:
+        return [slice(page * stride, page * stride + length) for page in pages]
+    return [slice(first * length, (first + count) * length)
+            for first, _, count in coalesce_runs(pages).tolist()]
 
 
 def _memory(address: int, length: int) -> memoryview:

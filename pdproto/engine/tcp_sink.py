@@ -11,7 +11,7 @@ landing memory, or straight into pages.
 import socket
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import islice
 from typing import Final
@@ -26,7 +26,7 @@ from pdproto.runtime.errors import RemoteProtocolError
 ENGINE: Final = "tcp"
 RECEIVE_BYTES: Final = 1 << 20  # in one call: how long a fence may have to wait
 TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
-PIECES_MAX: Final = 256  # of one receive; the system takes 1024
+PIECES_MAX: Final = 128  # of one receive; the system takes 1024
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.SEGMENT})
 
 
@@ -80,7 +80,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @dataclass(slots=True)
 class Arriving:
-    """The write that a source is sending. held: None once it is refused. places: of what is left.
+    """The write that a source is sending. held: None once it is refused. places: of what is left,
+    in order; those that the next receives fill are in the window.
     """
 
     number: int
@@ -88,6 +89,32 @@ class Arriving:
     bytes: int
     places: deque[memoryview]
     left: int  # bytes that no segment has brought
+    window: deque[memoryview] = field(default_factory=deque)
+
+    def pieces(self, length: int) -> list[memoryview]:
+        """Where the next bytes go: `length` of them, or fewer."""
+        if not self.window:
+            while length:
+                place = self.places.popleft()
+                if place.nbytes > length:
+                    self.places.appendleft(place[length:])
+                    place = place[:length]
+                self.window.append(place)
+                length -= place.nbytes
+        return list(islice(self.window, PIECES_MAX))
+
+    def filled(self, count: int) -> None:
+        """So many bytes have come."""
+        while count and count >= self.window[0].nbytes:
+            count -= self.window.popleft().nbytes
+        if count:
+            self.window[0] = self.window[0][count:]
+
+    def refuse(self) -> None:
+        """Nothing more of it has a place."""
+        self.held = None
+        self.places.clear()
+        self.window.clear()
 
 
 class TcpLine(SinkLine):
@@ -155,8 +182,7 @@ class TcpLine(SinkLine):
         """Say so at once; what has been sent meanwhile is thrown away."""
         with self._leases.lock:
             self._leases.refused_writes += 1
-        write.held = None
-        write.places.clear()
+        write.refuse()
         self._sink.send(self, Frame(Kind.REFUSED, write.number).encode())
 
     def _begin_segment(self, frame: Frame) -> None:
@@ -188,27 +214,14 @@ class TcpLine(SinkLine):
     def _place(self, write: Arriving, held: Held, length: int) -> int:
         """Receive where the bytes belong. A fence that comes meanwhile is done afterwards."""
         try:
-            return self._receive_into(write.places, length)
+            count = self.took(self.sock.recvmsg_into(write.pieces(length))[0])
+            write.filled(count)
+            return count
         finally:
             with self._leases.lock:
                 done = self._leases.leave(held)
             if done:
                 self._sink.wake()
-
-    def _receive_into(self, places: deque[memoryview], length: int) -> int:
-        """Fill the places in order, up to so many bytes; what is full is taken out of them."""
-        pieces, room = [], length
-        for place in islice(places, PIECES_MAX):
-            pieces.append(place[:room])
-            room -= pieces[-1].nbytes
-            if not room:
-                break
-        count = left = self.took(self.sock.recvmsg_into(pieces)[0])
-        while left and left >= places[0].nbytes:
-            left -= places.popleft().nbytes
-        if left:
-            places[0] = places[0][left:]
-        return count
 
     def _throw_away(self, length: int) -> int:
         if self._waste is None:
