@@ -39,6 +39,7 @@ from sglang.srt.server_args import ServerArgs  # noqa: E402
 
 from pdproto.sglang.peer import attach  # noqa: E402
 from pdproto.sglang.peer_ledger import word, wrap  # noqa: E402
+from pdproto.sglang.peer_registry import RegistryTrace  # noqa: E402
 
 HOST: Final = "127.0.0.1"
 LAYERS: Final = 2
@@ -127,11 +128,17 @@ class World:
         kind = utils.TransferBackend(backend)
         self.classes: Final = {one: utils.get_kv_class(kind, one) for one in utils.KVClassType}
         self.server: Final = self.classes[utils.KVClassType.BOOTSTRAP_SERVER](HOST, port)
+        if traced:
+            RegistryTrace(self.server, (self.folder / "registry.jsonl").open("ab", buffering=0))
         self.ranks: Final[list[Rank]] = []  # alive for as long as threads write into their pools
         wait(lambda: _listens(port))
 
     def traces(self) -> list[Path]:
-        return sorted(self.folder.glob("*.jsonl"))
+        """Those of the ranks."""
+        return sorted(self.folder.glob("*-*.jsonl"))
+
+    def registry_trace(self) -> list[Path]:
+        return sorted(self.folder.glob("registry.jsonl"))
 
 
 def _listens(port: int) -> bool:
@@ -159,9 +166,13 @@ class Rank:
         if world.traced:
             trace = world.folder / f"{mode}-{self.manager.rank_port}.jsonl"
             attach(self.manager, trace.open("ab", buffering=0))
+        self._hold_back()
 
     def _slow_down(self) -> None:
-        """Put in what holds back, inside of what is traced."""
+        """Put in what holds back a step that has begun: inside of what is traced."""
+
+    def _hold_back(self) -> None:
+        """Put in what keeps a step from beginning."""
 
     def status(self, room: int) -> str:
         """What SGLang's own table says of the room."""
@@ -184,9 +195,11 @@ class Prefill(Rank):
     def _slow_down(self) -> None:
         self.writes = Gate()
         self.sent = Mail()
-        self.aborts = Mail()
         wrap(self.manager, "send_kvcache", self.writes.around)
         wrap(self.manager, "_send_multipart_locked", self.sent.around)
+
+    def _hold_back(self) -> None:
+        self.aborts = Mail()
         wrap(self.manager, "_handle_abort_notification", self.aborts.aborts)
 
     def sender(self, room: int, *, pages: int = 1, slot: int = 0) -> Any:
@@ -204,10 +217,16 @@ class Prefill(Rank):
 
 
 class Decode(Rank):
-    """With what a scheduler does of a request that failed: tell prefill, then hold the pages."""
+    """With what a scheduler does of a request that failed: tell prefill, then hold the pages.
 
-    def __init__(self, world: World, *, is_mla: bool = False) -> None:
-        super().__init__(world, "decode", is_mla=is_mla)
+    rank, ranks: its number among the tensor ranks of its server. More of them than prefill has
+    need is_mla, where all of them get the same KV.
+    """
+
+    def __init__(self, world: World, *, rank: int = 0, ranks: int = 1) -> None:
+        super().__init__(world, "decode", is_mla=ranks > 1)
+        self.manager.kv_args.engine_rank = self.manager.attn_tp_rank = rank
+        self.manager.attn_tp_size = ranks
         if not wait(lambda: self.manager.try_ensure_parallel_info(world.address)):
             raise TimeoutError("the bootstrap server does not answer")
 

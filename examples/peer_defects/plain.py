@@ -3,10 +3,12 @@
     python -m examples.peer_defects.plain --backend nixl
 """
 
+from typing import Final
+
 import numpy as np
 
 from examples.peer_defects.pair import Decode, Prefill, World, wait
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import FAILED, READY, fail, hand_over, must, ready
 
 
@@ -52,5 +54,8 @@ def scene(world: World) -> Seen:
     return Seen(False, "every byte is where it should be")
 
 
+SCRIPT: Final = Script(
+    scene, race="plain", expected="every byte arrives, and what is aborted comes back")
+
 if __name__ == "__main__":
-    play(scene, race="plain", expected="every byte arrives, and what is aborted comes back")
+    play(SCRIPT)

@@ -5,9 +5,10 @@ none, and keeps nothing. The request then comes, and waits for metadata that nob
 """
 
 from time import sleep
+from typing import Final
 
 from examples.peer_defects.pair import Decode, Prefill, World
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 
 SECONDS = 2.0
 
@@ -25,5 +26,8 @@ def scene(world: World) -> Seen:
                 f"would be for {prefill.manager.bootstrap_timeout} s")
 
 
+SCRIPT: Final = Script(
+    scene, race="R4", expected="the request fails on prefill as soon as it comes")
+
 if __name__ == "__main__":
-    play(scene, race="R4", expected="the request fails on prefill as soon as it comes")
+    play(SCRIPT)

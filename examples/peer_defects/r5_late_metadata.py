@@ -5,9 +5,10 @@ pages; prefill makes a room of it, in which nothing will ever happen, and decode
 """
 
 from time import sleep
+from typing import Final
 
 from examples.peer_defects.pair import Decode, Prefill, World
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import fail, must
 
 SECONDS = 2.0
@@ -28,5 +29,8 @@ def scene(world: World) -> Seen:
         " s")
 
 
+SCRIPT: Final = Script(
+    scene, race="R5", expected="decode is told that the room is over; prefill keeps nothing")
+
 if __name__ == "__main__":
-    play(scene, race="R5", expected="decode is told that the room is over; prefill keeps nothing")
+    play(SCRIPT)

@@ -5,9 +5,10 @@ pages until its own time-out.
 """
 
 from time import sleep
+from typing import Final
 
 from examples.peer_defects.pair import Decode, Prefill, World
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import fail, ready
 
 SECONDS = 2.0
@@ -23,5 +24,7 @@ def scene(world: World) -> Seen:
                 f"would for {decode.manager.waiting_timeout} s")
 
 
+SCRIPT: Final = Script(scene, race="R6", expected="decode fails the room at once")
+
 if __name__ == "__main__":
-    play(scene, race="R6", expected="decode fails the room at once")
+    play(SCRIPT)

@@ -5,8 +5,10 @@ number is used again, and decode publishes other pages. The worker comes to the 
 room ready, sends old bytes to new pages, and concludes the new use with them.
 """
 
+from typing import Final
+
 from examples.peer_defects.pair import Decode, Prefill, World, wait
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import SUCCESS, fail, must, ready, writing
 
 
@@ -30,5 +32,8 @@ def scene(world: World) -> Seen:
                 "the KV of the first")
 
 
+SCRIPT: Final = Script(
+    scene, race="R8, in the queue", expected="what was queued for the first use is dropped")
+
 if __name__ == "__main__":
-    play(scene, race="R8, in the queue", expected="what was queued for the first use is dropped")
+    play(SCRIPT)

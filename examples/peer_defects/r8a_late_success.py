@@ -4,8 +4,10 @@ Decode aborts a request just when prefill has finished it. It uses the room numb
 or a rebootstrap does, and only then the old status comes: it names the room, and no use of it.
 """
 
+from typing import Final
+
 from examples.peer_defects.pair import Decode, Prefill, World, wait
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import SUCCESS, must, ready
 
 
@@ -30,5 +32,8 @@ def scene(world: World) -> Seen:
                 f"{decode.page(2)}, and prefill has not even begun it")
 
 
+SCRIPT: Final = Script(
+    scene, race="R8a", expected="a status of the first use says nothing of the second")
+
 if __name__ == "__main__":
-    play(scene, race="R8a", expected="a status of the first use says nothing of the second")
+    play(SCRIPT)

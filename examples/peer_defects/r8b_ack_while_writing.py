@@ -5,8 +5,10 @@ entry drops the count of chunks under way. Decode now aborts, and prefill, which
 at once that it has drained. Decode gives the page to another request; then the write arrives.
 """
 
+from typing import Final
+
 from examples.peer_defects.pair import Decode, Prefill, World, wait
-from examples.peer_defects.script import Seen, play
+from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import fail, must, ready, writing
 
 
@@ -31,5 +33,8 @@ def scene(world: World) -> Seen:
                 f"held 55, and holds {decode.page(1)}")
 
 
+SCRIPT: Final = Script(
+    scene, race="R8b", expected="the abort is acknowledged when the write has ended")
+
 if __name__ == "__main__":
-    play(scene, race="R8b", expected="the abort is acknowledged when the write has ended")
+    play(SCRIPT)

@@ -7,17 +7,21 @@ of the run are replayed against the tables that describe SGLang as it is (spec/p
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import sleep
 from typing import Final
 
 from examples.peer_defects.pair import World, leave
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.spec.language import System
 from pdproto.spec.peers.sglang import SYSTEM
+from pdproto.spec.peers.sglang_registry import SYSTEM as REGISTRY
 
 SETTLED_S: Final = 0.4
+BACKENDS: Final = ("mooncake", "nixl")
 VERDICTS: Final = {
     Verdict.HOLDS: "conform to", Verdict.VIOLATED: "are rejected by",
     Verdict.UNKNOWN: "are incomplete for",
@@ -36,37 +40,56 @@ class Seen:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Script:
+    """race: its name in docs/peer.md. traced: its run can be told in the tables' words."""
+
+    scene: Callable[[World], Seen]
+    race: str
+    expected: str
+    traced: bool = True
+
+
 def say(*lines: str) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
 def settle(world: World) -> None:
     """Wait until nobody writes into the traces any more."""
-    size = -1
-    while size != (size := sum(path.stat().st_size for path in world.traces())):
+    paths, size = (*world.traces(), *world.registry_trace()), -1
+    while size != (size := sum(path.stat().st_size for path in paths)):
         sleep(SETTLED_S)
 
 
-def play(scene: Callable[[World], Seen], *, race: str, expected: str, traced: bool = True) -> None:
-    """Run the scene, tell of it, and end the process. race: its name in docs/peer.md."""
+def replay(system: System, paths: Sequence[Path]) -> None:
+    """Hold the traces against the tables, and say what comes of it."""
+    found = verify(system, paths)
+    say(f"they {VERDICTS[found.verdict]} the tables of {system.name}", *found.missing)
+    if found.rejection is not None:
+        where = f"{found.rejection.file}, line {found.rejection.number}"
+        say(f"{where}: {found.rejection.why}", found.rejection.text)
+
+
+def play(script: Script) -> None:
+    """Run a script as the options say, and end the process."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--backend", choices=("mooncake", "nixl"), default="mooncake")
-    world = World(parser.parse_args().backend, traced=traced)
+    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0])
+    leave(run(script, parser.parse_args().backend))
+
+
+def run(script: Script, backend: str) -> int:
+    """Run a script in this process, which no other may use after that. Returns its exit status."""
+    world = World(backend, traced=script.traced)
     try:
-        seen = scene(world)
+        seen = script.scene(world)
     except SceneError as error:
-        say(f"the scene could not be set: {error}")
-        leave(2)
-        return
+        say(f"{script.race}: the scene could not be set: {error}")
+        return 2
     verdict = "the defect shows" if seen.shows else "as expected"
-    say(f"{race}, SGLang 0.5.23, {world.backend}", f"expected: {expected}",
+    say(f"{script.race}, SGLang 0.5.23, {backend}", f"expected: {script.expected}",
         f"happened: {seen.what}", verdict, f"traces: {world.folder}")
-    if traced and world.traces():
-        settle(world)
-        replayed = verify(SYSTEM, world.traces())
-        say(f"they {VERDICTS[replayed.verdict]} the tables of {SYSTEM.name}",
-            *replayed.missing)
-        if replayed.rejection is not None:
-            rejection = replayed.rejection
-            say(f"{rejection.file}, line {rejection.number}: {rejection.why}", rejection.text)
-    leave(int(seen.shows))
+    settle(world)
+    for system, paths in ((SYSTEM, world.traces()), (REGISTRY, world.registry_trace())):
+        if any(path.stat().st_size for path in paths):
+            replay(system, paths)
+    return int(seen.shows)

@@ -91,6 +91,7 @@ class SinkTrace:
     def aborted(self, receiver: Any, abort: Callable[[], Any]) -> None:
         room = receiver.bootstrap_room
         with self._telling() as told:
+            before = self._armed_for(room)
             is_over = receiver.conclude_state == FAILED or self._status(room) == FAILED
             abort()
             sent, k = told()
@@ -99,7 +100,7 @@ class SinkTrace:
             elif not is_over and k is None:
                 self.ledger.row(room, "abort_unpublished")
             elif sent:
-                self._armed(room, "notify" if is_over else "abort_published", k)
+                self._armed(room, "notify" if is_over else "abort_published", k, before)
 
     def ensured(self, receiver: Any, ensure: Callable[[], Any]) -> None:
         """ensure_abort_notified, which may be a part of an abort."""
@@ -107,10 +108,11 @@ class SinkTrace:
             ensure()
             return
         with self._telling() as told:
+            before = self._armed_for(receiver.bootstrap_room)
             ensure()
             sent, k = told()
             if sent and k is not None:
-                self._armed(receiver.bootstrap_room, "notify", k)
+                self._armed(receiver.bootstrap_room, "notify", k, before)
 
     def timed(self, receiver: Any, check: Callable[[], Any]) -> Any:
         with self._telling() as told:
@@ -119,9 +121,17 @@ class SinkTrace:
                 self._armed(receiver.bootstrap_room, "give_up", told()[1])
             return found
 
-    def _armed(self, room: int, row: str, k: Any) -> None:
+    def _armed_for(self, room: int) -> Any:
+        """The generation whose answers count, if there is one."""
+        state = self.manager._deferred_abort_ack_tracker.get(room)
+        return None if state is None else state.generation
+
+    def _armed(self, room: int, row: str, k: Any, before: Any = None) -> None:
         self.ledger.name(room, "Generation", str(k))
-        self.ledger.row(room, row, k=str(k))
+        if before is None:
+            self.ledger.row(room, row, k=str(k))
+        else:
+            self.ledger.row(room, f"{row}_again", k=str(k), other=str(before))
 
     def _cleared(self, room: int, status: Any) -> None:
         if status is None:

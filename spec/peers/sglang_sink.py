@@ -42,13 +42,14 @@ from pdproto.spec.peers.sglang_ends import (
     success,
 )
 
-q, other = Source("q"), Generation("other")
+q, other, each_k = Source("q"), Generation("other"), Generation("each_k")
 
 ENDED: Final = (Status.SUCCESS, Status.FAILED)
 OTHERS_ARRIVED: Final = forall(q, q.same(p) | arrived(d, r, q))
 SOME_MISSING: Final = exists(q, q.differs(p) & ~arrived(d, r, q))
-UNARMED: Final = forall(other, ~armed(d, r, other))
+UNARMED: Final = forall(each_k, ~armed(d, r, each_k))
 FRESH: Final = [UNARMED, ~spent(d, r, k)]
+ARMED_ALREADY: Final = [armed(d, r, other), ~spent(d, r, k), k.differs(other)]
 ARM: Final = (armed(d, r, k).to(True), spent(d, r, k).to(True))
 ABORT_ALL: Final = each(q, abort(d, r, q, k))
 ALL_ACKED: Final = forall(q, acked(d, r, k, q))
@@ -79,11 +80,18 @@ RECEIVER: Final = (
         when=[found(d, r), ~published(d, r)], send=[each(q, early_abort(d, r, q))]),
     Row("abort_published", on=Call("abort_receiver"), at=(*READY, Status.SUCCESS),
         to=Status.FAILED, choose=(k,), when=[published(d, r), *FRESH], do=ARM, send=[ABORT_ALL]),
+    Row("abort_published_again", on=Call("abort_receiver"), at=(*READY, Status.SUCCESS),
+        to=Status.FAILED, choose=(k, other), when=[published(d, r), *ARMED_ALREADY],
+        do=[*ARM, armed(d, r, other).to(False)], send=[ABORT_ALL],
+        why="the pages of the use before are held: whose answers count is forgotten"),
     Row("give_up", on=Timer("waiting_timeout"), at=Status.WAITING, to=Status.FAILED, choose=(k,),
         when=[published(d, r), *FRESH], do=ARM, send=[ABORT_ALL], why="300 s"),
     Row("notify", on=Call("ensure_abort_notified"), at=Status.FAILED, choose=(k,),
         when=[found(d, r), page(d, r), *FRESH], do=ARM, send=[ABORT_ALL], fair=True,
         why="a failure of somebody else: its siblings may be writing"),
+    Row("notify_again", on=Call("ensure_abort_notified"), at=Status.FAILED, choose=(k, other),
+        when=[found(d, r), page(d, r), *ARMED_ALREADY], do=[*ARM, armed(d, r, other).to(False)],
+        send=[ABORT_ALL], why="as in abort_published_again"),
     Row("lose_prefill", on=Timer("heartbeat", detector=True), at=OPEN, to=Status.FAILED,
         why="/health has not answered twice"),
     Row("clear_receiver", on=Call("clear"), at=ENDED, to=Status.ABSENT,

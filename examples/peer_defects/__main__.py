@@ -1,0 +1,59 @@
+"""Run the scripts of this folder, each in a process of its own, and say which defects show.
+
+    python -m examples.peer_defects [--backend nixl] [NAME ...]
+
+SGLang is imported once, and each script runs in a copy of this process. Exit status: 0 every scene
+could be set, 2 one could not.
+"""
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from examples.peer_defects.pair import leave
+from examples.peer_defects.script import BACKENDS, Script, run, say
+
+NO_SCRIPTS: Final = ("__main__", "pair", "script", "steps")
+
+
+def names() -> list[str]:
+    """The scripts of this folder."""
+    found = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return sorted(name for name in found if name not in NO_SCRIPTS)
+
+
+def in_a_copy(script: Script, backend: str) -> int:
+    """The exit status of the script, run in a copy of this process."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        status = 2
+        try:
+            status = run(script, backend)
+        finally:
+            leave(status)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="of a script (default: all)")
+    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0])
+    arguments = parser.parse_args()
+    found = {}
+    for name in arguments.names or names():
+        say(f"# {name}")
+        script: Script = import_module(f"examples.peer_defects.{name}").SCRIPT
+        found[name] = in_a_copy(script, arguments.backend)
+        say("")
+    words = {0: "as expected", 1: "the defect shows"}
+    say(*(f"{name:>28}  {words.get(status, 'not set')}" for name, status in found.items()))
+    return 0 if set(found.values()) <= set(words) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

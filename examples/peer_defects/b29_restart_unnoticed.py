@@ -1,0 +1,38 @@
+"""B29 and B57, part 4: prefill restarts, and decode goes on writing to the process that is gone.
+
+The bootstrap server is there all the time, so /health answers, and decode's heartbeat is content.
+The new process has registered another port; decode has cached the old one, sends its metadata to
+nobody, and notices nothing.
+"""
+
+from time import sleep
+from typing import Final
+
+from examples.peer_defects.pair import Decode, Prefill, World
+from examples.peer_defects.script import Script, Seen, play
+from examples.peer_defects.steps import hand_over
+
+BEATS = 6
+
+
+def scene(world: World) -> Seen:
+    old, decode = Prefill(world), Decode(world)
+    decode.manager.heartbeat_interval = 0.5
+    hand_over(old, decode, 1, 1)
+    old.manager.server_socket.close(linger=0)  # the process dies
+    new = Prefill(world)
+    sender, receiver = new.sender(29), decode.receiver(29)
+    decode.publish(receiver, 1)
+    sleep(BEATS * 0.5 + 2)
+    return Seen(sender.poll() == 1 and receiver.poll() == 2,
+                f"after {BEATS} heartbeats the room is {new.status(29)} on prefill and "
+                f"{decode.status(29)} on decode, which has the address of the old process: port "
+                f"{receiver.bootstrap_infos[0]['rank_port']}, not {new.manager.rank_port}")
+
+
+SCRIPT: Final = Script(
+    scene, race="B29, B57",
+    expected="decode learns the new address, or fails the room", traced=False)
+
+if __name__ == "__main__":
+    play(SCRIPT)
