@@ -13,6 +13,10 @@ from pdproto.cli.study_chart import LINES, chart
 from pdproto.cli.study_distant import Distance
 from pdproto.cli.study_lanes import Measured, Ran
 from pdproto.cli.study_plan import BASE, CELLS, Cell, arm, planned, simulated
+from pdproto.cli.study_query import Row as Query
+from pdproto.cli.study_query import Transfer, transfer
+from pdproto.cli.study_query import as_json as query_numbers
+from pdproto.cli.study_query import as_markdown as query_table
 from pdproto.cli.study_ranks import Answered, Computed
 from pdproto.cli.study_report import (
     Row,
@@ -30,7 +34,7 @@ CELL = Cell("arrival skew", "20 ms")
 
 
 def ran(*seconds: float, reruns: int = 0) -> Ran:
-    return Ran(Computed(reruns, {}), Answered(dict(enumerate(seconds)), (0.001, 0.002), {}, ()))
+    return Ran(Computed(reruns, {}, {}, 0.002), Answered(dict(enumerate(seconds)), 0.001, {}, ()))
 
 
 def test_the_settings_vary_one_thing_each() -> None:
@@ -102,7 +106,7 @@ def test_a_row_is_both_halves() -> None:
 
 
 @pytest.mark.parametrize(("spoilt", "complaint"), [
-    (replace(ran(0.1, 0.2), computed=Computed(0, {1: "no room"})),
+    (replace(ran(0.1, 0.2), computed=Computed(0, {1: "no room"}, {}, 0.0)),
      "arrival skew 20 ms: request 1 has failed: no room"),
     (replace(ran(0.1, 0.2), answered=replace(ran(0.1, 0.2).answered, corrupt=(0,))),
      "request 0: its pages hold other bytes than were sent"),
@@ -148,3 +152,22 @@ def test_a_name_that_is_not_varied_is_refused(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().err
     assert "--only colour" in told
     assert "arrival skew, allocation delay, handshake latency" in told
+
+
+def test_the_cost_of_asking_is_a_table_too() -> None:
+    rule = Ran(Computed(0, {}, {1: 0.002, 3: 0.001}, 0.0), ran(0.1, 0.1).answered)
+    forced = Ran(Computed(0, {}, {1: 0.004, 3: 0.005}, 0.0, told=2),
+                 replace(ran(0.1, 0.1).answered, asked=3))
+    assert transfer(rule) == Transfer(0.001, 0.002, 0.0)
+    assert transfer(forced) == Transfer(0.004, 0.005, 2.5)
+    found = [Query(Cell("requests a second", "10"), transfer(rule), transfer(forced), 0.0004)]
+    assert query_table(found).splitlines()[2] == (
+        "| 10 | 1.0 | 4.0 | +3.0 | 2.0 | 5.0 | +3.0 | 0.00 | 2.50 | 0.4 |")
+    assert query_numbers(found, 1, 2)["rows"][0]["forced"]["calls"] == 2.5
+
+
+def test_what_one_study_alone_can_do_is_refused_to_the_other(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "force-query", "--only", "load"]) == 2
+    assert "leave --only and --plot" in capsys.readouterr().err

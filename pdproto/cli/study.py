@@ -1,9 +1,13 @@
-"""Measure between real processes what a feature buys, beside what the simulator says of it.
+"""Measure between real processes what a feature buys or costs.
 
 `optimistic`: the time to the first token with optimistic prefill and without, over arrival skew,
-allocation delay and handshake latency, as a table in Markdown. Two processes a server, real
-sockets, forward passes that take their time; each setting is run both ways at once, on the same
-requests. It ends after about five minutes. A row whose `late` is more than a few milliseconds was
+allocation delay and handshake latency, beside what the simulator says of the same requests. Two
+processes a server, real sockets, forward passes that take their time; each setting is run both ways
+at once, on the same requests. It ends after about five minutes. `force-query`: the time to the
+first transfer where the registry is asked for every room, and where the rule says where it runs.
+
+A table in Markdown comes out. `late` is by how many milliseconds a process has come too late for
+what it had to do itself, at the most: where it is not far below what is measured, the row was
 disturbed by whatever else the machine did. Exit status: 0 measured, 2 not.
 """
 
@@ -12,9 +16,9 @@ import json
 import sys
 from dataclasses import replace
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
-from pdproto.cli import study_plan
+from pdproto.cli import study_plan, study_query
 from pdproto.cli.handoff_cluster import RankDiedError
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -31,7 +35,7 @@ from pdproto.cli.study_plan import Cell, planned, simulated
 from pdproto.cli.study_report import Row, StudyError, as_json, as_markdown, row
 from pdproto.sim.study import Arm
 
-STUDIES: Final = ("optimistic",)
+STUDIES: Final = ("optimistic", "force-query")
 REQUESTS: Final = 600
 AT_ONCE: Final = 3
 
@@ -42,13 +46,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requests", type=whole_number, default=REQUESTS, metavar="N",
                         help=f"of each setting (default: {REQUESTS})")
     parser.add_argument("--at-once", type=whole_number, default=AT_ONCE, metavar="N",
-                        help="settings that are measured side by side, in four processes each: "
-                             f"fewer take longer, and disturb each other less (default: {AT_ONCE})")
+                        help="settings of `optimistic` that are measured side by side, in four "
+                             "processes each: fewer take longer, and disturb each other less "
+                             f"(default: {AT_ONCE})")
     parser.add_argument("--only", metavar="NAME",
-                        help="vary this alone, as the table calls it: `arrival skew`")
+                        help="of `optimistic`, vary this alone, as the table calls it: "
+                             "`arrival skew`")
     parser.add_argument("--seed", type=int, default=0, metavar="S",
                         help="of the requests and their delays (default: 0)")
-    parser.add_argument("--plot", metavar="FILE", help="draw both halves as SVG")
+    parser.add_argument("--plot", metavar="FILE", help="of `optimistic`, draw both halves as SVG")
     parser.add_argument("--json", metavar="FILE|-", help="write the numbers")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
@@ -56,20 +62,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry the study out, and print it; returns the exit status."""
     check_targets([arguments.json, arguments.plot])
-    cells = _cells(arguments.only)
+    if arguments.study == "force-query" and (arguments.only or arguments.plot):
+        raise UsageError("force-query varies one thing and draws nothing: leave --only and --plot")
+    study = _optimistic if arguments.study == "optimistic" else _force_query
     try:
-        rows = _rows(cells, arguments)
+        with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
+            table, numbers = study(arguments, reporter)
     except (RankDiedError, TimeoutError, StudyError) as error:
         raise UsageError(str(error)) from error
     if arguments.json != STANDARD_OUTPUT:
         with standard_output() as stream:
-            stream.write(as_markdown(rows))
+            stream.write(table)
     if arguments.json is not None:
-        write(json.dumps(as_json(rows, arguments.seed, arguments.requests), indent=2),
-              arguments.json)
+        write(json.dumps(numbers, indent=2), arguments.json)
+    return 0
+
+
+def _optimistic(arguments: argparse.Namespace, reporter: Reporter) -> tuple[str, Any]:
+    rows = _rows(_cells(arguments.only), arguments, reporter)
     if arguments.plot is not None:
         write(chart(rows) + "\n", arguments.plot)
-    return 0
+    return as_markdown(rows), as_json(rows, arguments.seed, arguments.requests)
+
+
+def _force_query(arguments: argparse.Namespace, reporter: Reporter) -> tuple[str, Any]:
+    began, count = monotonic(), len(study_query.SETTINGS)
+    rows = study_query.rows(
+        arguments.seed, arguments.requests,
+        lambda done: reporter.line(f"{done} of {count} settings measured", monotonic() - began))
+    return (study_query.as_markdown(rows),
+            study_query.as_json(rows, arguments.seed, arguments.requests))
 
 
 def _cells(only: str | None) -> tuple[Cell, ...]:
@@ -80,22 +102,23 @@ def _cells(only: str | None) -> tuple[Cell, ...]:
     return found
 
 
-def _rows(cells: tuple[Cell, ...], arguments: argparse.Namespace) -> list[Row]:
+def _rows(
+    cells: tuple[Cell, ...], arguments: argparse.Namespace, reporter: Reporter
+) -> list[Row]:
     """Each setting once, though it may stand in several places of the table."""
     seed, count, began = arguments.seed, arguments.requests, monotonic()
     different = list(dict.fromkeys(replace(cell, varied="", value="") for cell in cells))
-    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        def show(done: int) -> None:
-            reporter.line(f"{done} of {len(different)} settings measured", monotonic() - began)
 
-        measured = dict(zip(different, measure(different, seed, count, arguments.at_once, show),
-                            strict=True))
-        rows = []
-        known: dict[Cell, tuple[Arm, Arm]] = {}
-        for cell in cells:
-            key = replace(cell, varied="", value="")
-            requests = planned(cell.setting, seed, count)
-            known[key] = known.get(key) or simulated(cell, requests, seed)
-            rows.append(row(cell, known[key], measured[key], count))
-            reporter.line(f"{len(rows)} of {len(cells)} settings simulated", monotonic() - began)
+    def show(done: int) -> None:
+        reporter.line(f"{done} of {len(different)} settings measured", monotonic() - began)
+
+    measured = dict(zip(different, measure(different, seed, count, arguments.at_once, show),
+                        strict=True))
+    rows = []
+    known: dict[Cell, tuple[Arm, Arm]] = {}
+    for cell in cells:
+        key = replace(cell, varied="", value="")
+        known[key] = known.get(key) or simulated(cell, planned(cell.setting, seed, count), seed)
+        rows.append(row(cell, known[key], measured[key], count))
+        reporter.line(f"{len(rows)} of {len(cells)} settings simulated", monotonic() - began)
     return rows

@@ -1,14 +1,14 @@
 """The parent of a study's processes: it hands settings to them, a few at a time, and hears them.
 
-A lane has two servers of two processes each, one without optimistic prefill and one with it. Both
-get the same requests at the same moments, so that whatever else the machine does falls on both.
+A lane has two servers of two processes each, which differ in what is studied. Both get the same
+requests at the same moments, so that whatever else the machine does falls on both.
 """
 
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
@@ -17,6 +17,7 @@ from typing import Any, Final
 from pdproto.cli.handoff_cluster import RankDiedError
 from pdproto.cli.study_plan import BASE, Cell, planned
 from pdproto.cli.study_ranks import Answered, Computed, Job, decode_process, prefill_process
+from pdproto.cli.study_rooms import Routing
 from pdproto.sim.plan import Request
 from pdproto.sim.study import RETRIES
 
@@ -24,15 +25,26 @@ START_S: Final = 60.0
 END_S: Final = 10.0
 LEAD_S: Final = 0.3  # from when processes are told of a job until it begins
 PATIENCE_S: Final = 60.0  # after the last request has come everywhere, for all to end
-ROOMS: Final = 1_000_000  # between the first room of a job and that of the next
+ROOMS: Final = 10_000_000  # between the first room of a job and that of the next
 WARM_UP: Final = 20  # requests that nobody counts: what is done first is compiled and loaded then
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How requests are run. retries: of optimistic prefill. routing: None without a registry."""
+
+    retries: int
+    routing: Routing | None = None
+
+
+OPTIMISTIC: Final = Way(0), Way(RETRIES)
 
 
 @dataclass(slots=True, eq=False)
 class Server:
     """The processes of one way to run requests, each with its pipe: prefill, decode."""
 
-    retries: int
+    way: Way
     processes: tuple[BaseProcess, BaseProcess]
     pipes: tuple["Connection[Any, Any]", "Connection[Any, Any]"]
     where: str = ""
@@ -50,10 +62,10 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What became of a setting, both ways."""
+    """What became of a setting, both ways: without what is studied, and with it."""
 
     without: Ran
-    optimistic: Ran
+    with_it: Ran
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +75,7 @@ class Lane:
     servers: tuple[Server, Server]
     cell: int | None = None
     deadline: float = 0.0
-    rooms: int = field(default=0)
+    rooms: int = 0
 
     def give(self, cell: int, asked: Cell, requests: tuple[Request, ...]) -> None:
         """Have all four processes begin with a setting, at one moment."""
@@ -73,7 +85,7 @@ class Lane:
         self.rooms += ROOMS
         for server in self.servers:
             server.computed = server.answered = None
-            job = Job(asked.setting, asked.overlapped, requests, server.retries, begins,
+            job = Job(asked.setting, asked.overlapped, requests, server.way.retries, begins,
                       self.rooms, server.where)
             for pipe in server.pipes:
                 pipe.send(job)
@@ -83,11 +95,11 @@ class Lane:
         for server in self.servers:
             if pipe not in server.pipes:
                 continue
-            said = _said(pipe, "a process of the study")
-            if isinstance(said, Computed):
-                server.computed = said
+            report = said(pipe, "a process of the study")
+            if isinstance(report, Computed):
+                server.computed = report
             else:
-                server.answered = said
+                server.answered = report
 
     def measured(self) -> Measured | None:
         """What it has found, when all processes have said it. Then it is free again.
@@ -106,7 +118,8 @@ class Lane:
 
 
 def measure(cells: Sequence[Cell], seed: int, count: int, at_once: int,
-            on_progress: Callable[[int], None]) -> list[Measured]:
+            on_progress: Callable[[int], None],
+            ways: tuple[Way, Way] = OPTIMISTIC) -> list[Measured]:
     """Run every setting, so many at once, each with so many requests; in the order of the cells.
 
     Raises TimeoutError or RankDiedError when processes do not do as they should.
@@ -114,7 +127,7 @@ def measure(cells: Sequence[Cell], seed: int, count: int, at_once: int,
     # Those that take longest come first, so that the lanes end at about the same time.
     upcoming = deque(sorted(range(len(cells)), key=lambda place: cells[place].setting.load))
     found: dict[int, Measured] = {}
-    with _lanes(min(at_once, len(cells))) as lanes:
+    with _lanes(min(at_once, len(cells)), ways) as lanes:
         _warm_up(lanes, seed)
         while len(found) < len(cells):
             for lane in lanes:
@@ -150,13 +163,13 @@ def _hear(lanes: Sequence[Lane]) -> dict[int, Measured]:
 
 
 @contextmanager
-def _lanes(count: int) -> Iterator[list[Lane]]:
+def _lanes(count: int, ways: tuple[Way, Way]) -> Iterator[list[Lane]]:
     """So many, with all their processes there. They are gone afterwards, whatever happens."""
     servers: list[Server] = []
     try:
-        servers.extend(_started(retries) for _ in range(count) for retries in (0, RETRIES))
+        servers.extend(_started(way) for _ in range(count) for way in ways)
         for server in servers:
-            server.where, _ = (str(_said(pipe, "a process of the study")) for pipe in server.pipes)
+            server.where, _ = (str(said(pipe, "a process of the study")) for pipe in server.pipes)
         yield [Lane((servers[i], servers[i + 1])) for i in range(0, len(servers), 2)]
         _end(servers)
     finally:
@@ -167,17 +180,17 @@ def _lanes(count: int) -> Iterator[list[Lane]]:
                 pipe.close()
 
 
-def _started(retries: int) -> Server:
+def _started(way: Way) -> Server:
     context = multiprocessing.get_context("spawn")
     processes, pipes = [], []
     for body in (prefill_process, decode_process):
         ours, theirs = context.Pipe()
-        process = context.Process(target=body, args=(theirs,))
+        process = context.Process(target=body, args=(theirs, way.routing))
         process.start()
         theirs.close()
         processes.append(process)
         pipes.append(ours)
-    return Server(retries, (processes[0], processes[1]), (pipes[0], pipes[1]))
+    return Server(way, (processes[0], processes[1]), (pipes[0], pipes[1]))
 
 
 def _end(servers: Sequence[Server]) -> None:
@@ -189,7 +202,7 @@ def _end(servers: Sequence[Server]) -> None:
             process.join(END_S)
 
 
-def _said(pipe: Any, who: str) -> Any:
+def said(pipe: Any, who: str) -> Any:
     """What a process says next. Raises TimeoutError, or RankDiedError."""
     if not pipe.poll(START_S):
         raise TimeoutError(f"{who} did not start within {START_S:g} s")

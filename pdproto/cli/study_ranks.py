@@ -1,13 +1,13 @@
 """The processes of a study: a prefill rank and a decode rank, each with its scheduler.
 
-They are what `pdproto handoff --optimistic` starts, but for three things. Requests come when they
+They are what `pdproto handoff --optimistic` starts, but for four things. Requests come when they
 are due, and not when there is room. The forward pass takes its time on the scheduler's own loop,
-as a step of a GPU would, one chunk after another. And what arrives at a node can be made to wait,
-as if the other were far away.
+as a step of a GPU would, one chunk after another. What arrives at a node can be made to wait, as if
+the other were far away. And a registry is there only if it is what is studied.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -23,10 +23,11 @@ import numpy as np
 
 from pdproto.cli.handoff_load import Load, Pages, Topology
 from pdproto.cli.handoff_load import Request as Carried
-from pdproto.cli.handoff_optimistic import OptimisticSenders
+from pdproto.cli.handoff_optimistic import Held, OptimisticSenders
 from pdproto.cli.handoff_rank import Pool, Rank, Report, Work
 from pdproto.cli.study_distant import DistantDecode, DistantPrefill
 from pdproto.cli.study_plan import PAGES, SLOTS
+from pdproto.cli.study_rooms import RANKS, PublishedRooms, Routing, SoughtRooms
 from pdproto.net.engines import open_sink, open_source
 from pdproto.net.optimistic_record import Ordered, Settings
 from pdproto.net.pages import SinkPages, SourcePages
@@ -40,6 +41,7 @@ PREFILL: Final = "prefill-0-0-0"
 DECODE: Final = "decode-0"
 ENGINE: Final = "shm"
 TICK_S: Final = 0.5  # after which a scheduler turns though nobody has woken it
+ASK_AGAIN_S: Final = 0.001  # for a room that prefill has not published yet
 LOAD: Final = Load(
     seed=0, requests=0, layers=2, page_bytes=4096, request_pages_max=PAGES, pool_pages=PAGES,
     abort_rate=0.0, abort_within_s=0.0, in_flight=SLOTS)
@@ -50,7 +52,7 @@ class Job:
     """What both processes are told: which requests come, from when on, and how they are run.
 
     begins: on the clock of this machine that all its processes share. rooms: the number of the
-    first; the others follow. where: the endpoint of the prefill rank.
+    first room. where: the endpoint of the prefill rank.
     """
 
     setting: Setting
@@ -61,13 +63,25 @@ class Job:
     rooms: int
     where: str
 
+    def room(self, request: Request) -> int:
+        """Its number: of a server of several data-parallel ranks, the rule puts all on the first.
+        """
+        return self.rooms + RANKS * request.room
+
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a prefill process says of a job. reruns: passes that it has dropped."""
+    """What a prefill process says of a job. reruns: passes that it has dropped.
+
+    first_sent_s: by room, from when the request was due until its first chunk was handed over.
+    late_s: how long after the end of a step it went on, at the most. told: the registry, so often.
+    """
 
     reruns: int
     reasons: Mapping[int, str]
+    first_sent_s: Mapping[int, float]
+    late_s: float
+    told: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,43 +89,50 @@ class Answered:
     """What a decode process says of a job.
 
     first_token_s: by room, since the request was due at prefill. late_s: how late this process was
-    with what it had to do itself. corrupt: rooms whose pages hold other bytes than were sent.
+    with what it had to do itself, at the most. corrupt: rooms whose pages hold other bytes than
+    were sent. asked: the registry, so often.
     """
 
     first_token_s: Mapping[int, float]
-    late_s: tuple[float, ...]
+    late_s: float
     reasons: Mapping[int, str]
     corrupt: tuple[int, ...]
+    asked: int = 0
 
 
-def prefill_process(pipe: "Connection[Any, Any]") -> None:
+def prefill_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> None:
     """The whole life of a prefill rank's process: job after job, until it is told None."""
     pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
     node = DistantPrefill(PREFILL, SourcePages(_layers(pools), open_source(ENGINE)))
+    rooms = None if routing is None else PublishedRooms(routing)
     pipe.send(node.endpoint)
     rank = Rank(PREFILL, Topology(1, 1, 1), LOAD, ENGINE, "", 0)
     while (job := pipe.recv()) is not None:
         node.distance.delay_s = _delay(job, "prefill")
         report = Report(PREFILL)
-        senders = TimedSenders(Work(rank, node, pools, Pool(PAGES), report), job)
+        senders = TimedSenders(Work(rank, node, pools, Pool(PAGES), report), job, rooms)
         for _ in senders.run():
             pass
-        reruns = int(senders.prefill.metrics.read()["prefill_retries"])
-        pipe.send(Computed(reruns, report.reasons))
+        pipe.send(senders.computed())
     node.close()
+    if rooms is not None:
+        rooms.close()
 
 
-def decode_process(pipe: "Connection[Any, Any]") -> None:
+def decode_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> None:
     """The whole life of a decode rank's process: job after job, until it is told None."""
     pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
     node = DistantDecode(DECODE, SinkPages({PREFILL: _layers(pools)}, open_sink(ENGINE)))
+    rooms = None if routing is None else SoughtRooms(routing)
     pipe.send(node.endpoint)
     while (job := pipe.recv()) is not None:
         node.distance.delay_s = _delay(job, "decode")
-        receivers = TimedReceivers(node, pools, job)
+        receivers = TimedReceivers(node, pools, job, rooms)
         receivers.run()
         pipe.send(receivers.answered())
     node.close()
+    if rooms is not None:
+        rooms.close()
 
 
 def _layers(pools: Pages) -> list[Pages]:
@@ -128,9 +149,13 @@ def _delay(job: Job, side: str) -> Callable[[], float]:
 class TimedSenders(OptimisticSenders):
     """The scheduler of a prefill rank to which requests come at their times."""
 
-    def __init__(self, work: Work, job: Job) -> None:
+    def __init__(self, work: Work, job: Job, rooms: PublishedRooms | None) -> None:
         super().__init__(work, Settings(slots=SLOTS, seats=job.setting.seats, retries=job.retries))
         self._job: Final = job
+        self._rooms: Final = rooms
+        self._told = 0
+        self._late_s = 0.0
+        self._first_sent: Final[dict[int, float]] = {}
         self._queue: Final[deque[Ordered]] = deque()
         self._step_ends: float | None = None
         self._woken: Final = Event()
@@ -148,10 +173,24 @@ class TimedSenders(OptimisticSenders):
                 due = self._job.begins + upcoming[0].prefill_at if upcoming else now + TICK_S
                 self._woken.wait(max(0.0, min(due, self._step_ends or due) - monotonic()))
 
+    def computed(self) -> Computed:
+        """What has become of the job."""
+        due = {self._job.room(r): self._job.begins + r.prefill_at for r in self._job.requests}
+        return Computed(
+            int(self.prefill.metrics.read()["prefill_retries"]), self.report.reasons,
+            {room: at - due[room] for room, at in self._first_sent.items()}, self._late_s,
+            self._told)
+
     def _arrive(self, request: Request) -> None:
-        carried = Carried(self._job.rooms + request.room, request.pages, len(request.chunks), None,
-                          0.0)
+        room = self._job.room(request)
+        if self._rooms is not None:
+            self._told += self._rooms.put(room)
+        carried = Carried(room, request.pages, len(request.chunks), None, 0.0)
         self._begin(carried).watchers = (self._woken.set,)
+
+    def _send(self, held: Held, chunks: Sequence[int], *, last: bool) -> None:
+        super()._send(held, chunks, last=last)
+        self._first_sent.setdefault(held.request.room, monotonic())
 
     def _launch(self, ordered: Ordered) -> None:
         self._queue.append(ordered)
@@ -165,15 +204,17 @@ class TimedSenders(OptimisticSenders):
             self._step_ends = monotonic() + forward_s / self._queue[0].request.chunks
         if not self._job.overlapped:
             sleep(max(0.0, self._step_ends - monotonic()))
-        if monotonic() < self._step_ends:
+        late_s = monotonic() - self._step_ends
+        if late_s < 0.0:
             return False
+        self._late_s = max(self._late_s, late_s)
         self._step_ends = None
         self._finish(self._queue.popleft())
         return True
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class Awaited:
     """A request at decode. answered: when its KV and first token were there."""
 
     request: Request
@@ -197,18 +238,22 @@ class TimedReceivers:
     allocate pages, compares every byte that it gets, and keeps them while it generates.
     """
 
-    def __init__(self, node: DistantDecode, pools: Pages, job: Job) -> None:
+    def __init__(
+        self, node: DistantDecode, pools: Pages, job: Job, rooms: SoughtRooms | None
+    ) -> None:
         self._node: Final = node
         self._pools: Final = pools
         self._job: Final = job
+        self._rooms: Final = rooms
+        self._asked = 0 if rooms is None else rooms.asked
         self._pool: Final = Pool(PAGES)
         self._agenda: Final[list[Due]] = []
         self._numbers: Final = count()
-        self._ended: Final[SimpleQueue[Held]] = SimpleQueue()
+        self._ended: Final[SimpleQueue[Awaited]] = SimpleQueue()
         self._woken: Final = Event()
         self._left = len(job.requests)  # that hold anything, or will
         self._first_token_s: Final[dict[int, float]] = {}
-        self._late_s: Final[list[float]] = []
+        self._late_s = 0.0
         self._reasons: Final[dict[int, str]] = {}
         self._corrupt: Final[list[int]] = []
 
@@ -222,35 +267,40 @@ class TimedReceivers:
                 self._look(self._ended.get())
             while self._agenda and self._agenda[0].at <= monotonic():
                 due = heappop(self._agenda)
-                self._late_s.append(monotonic() - due.at)
+                self._late_s = max(self._late_s, monotonic() - due.at)
                 due.act()
             wait = self._agenda[0].at - monotonic() if self._agenda else TICK_S
             self._woken.wait(max(0.0, wait))
 
     def answered(self) -> Answered:
         """What has become of the job."""
-        return Answered(self._first_token_s, tuple(self._late_s), self._reasons,
-                        tuple(self._corrupt))
+        asked = 0 if self._rooms is None else self._rooms.asked - self._asked
+        return Answered(self._first_token_s, self._late_s, self._reasons, tuple(self._corrupt),
+                        asked)
 
     def _at(self, when: float, act: Callable[[], None]) -> None:
         heappush(self._agenda, Due(when, next(self._numbers), act))
 
     def _arrive(self, request: Request) -> None:
-        receiver = self._node.open(self._job.rooms + request.room, {PREFILL: self._job.where})
-        held = Held(request, receiver)
+        room = self._job.room(request)
+        if self._rooms is not None and not self._rooms.found(room):
+            self._at(monotonic() + ASK_AGAIN_S, partial(self._arrive, request))
+            return
+        receiver = self._node.open(room, {PREFILL: self._job.where})
+        held = Awaited(request, receiver)
         receiver.watchers = (partial(self._stepped, held),)
         receiver.on_released = partial(self._released, held)
         self._at(self._job.begins + request.decode_at + request.allocation_s,
                  partial(self._publish, held))
 
-    def _publish(self, held: Held) -> None:
+    def _publish(self, held: Awaited) -> None:
         pages = self._pool.take(held.request.pages)
         if pages is None:
             raise RuntimeError(f"room {held.receiver.room}: the pool of {PAGES:,} pages is empty")
         held.pages = pages
         held.receiver.publish(pages, slot=held.receiver.room)
 
-    def _stepped(self, held: Held) -> None:
+    def _stepped(self, held: Awaited) -> None:
         """In the node's loop: note the time of the answer, before anything else is done."""
         if not held.ended and held.receiver.stands in (KVPoll.SUCCESS, KVPoll.FAILED):
             held.ended = True
@@ -259,7 +309,7 @@ class TimedReceivers:
             self._ended.put(held)
             self._woken.set()
 
-    def _look(self, held: Held) -> None:
+    def _look(self, held: Awaited) -> None:
         if held.answered is None:
             self._reasons[held.request.room] = held.receiver.failure or ""
             return
@@ -272,7 +322,7 @@ class TimedReceivers:
             self._corrupt.append(held.request.room)
         self._at(held.answered + held.request.generates_s, held.receiver.close)
 
-    def _released(self, held: Held) -> None:
+    def _released(self, held: Awaited) -> None:
         """In the node's loop."""
         self._pool.give(held.pages)
         self._left -= 1

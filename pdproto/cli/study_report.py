@@ -6,7 +6,7 @@ from typing import Any
 
 from pdproto.cli.study_lanes import Measured, Ran
 from pdproto.cli.study_plan import Cell, arm
-from pdproto.sim.study import MS, Arm, percentile
+from pdproto.sim.study import MS, Arm
 
 
 class StudyError(Exception):
@@ -33,8 +33,8 @@ class Ways:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A setting in both halves. late_s: the 99th percentile of how late the decode processes were
-    with what they had to do themselves, which is how much this machine disturbs.
+    """A setting in both halves. late_s: how late the processes were with what they had to do
+    themselves, at the most, which is how much this machine disturbs.
     """
 
     cell: Cell
@@ -45,16 +45,22 @@ class Row:
 
 def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) -> Row:
     """Put the halves together. Raises StudyError unless every request has been answered rightly."""
-    both = measured.without, measured.optimistic
+    both = measured.without, measured.with_it
     for ran in both:
-        _require_all(cell, ran, count)
+        require_all(cell, ran, count)
     ways = Ways(*(arm(list(ran.answered.first_token_s.values()), ran.computed.reruns)
                   for ran in both))
-    late = sorted(late for ran in both for late in ran.answered.late_s)
-    return Row(cell, Ways(*simulated), ways, percentile(late, 0.99))
+    return Row(cell, Ways(*simulated), ways, late_s(measured))
 
 
-def _require_all(cell: Cell, ran: Ran, count: int) -> None:
+def late_s(measured: Measured) -> float:
+    """How late any of the processes was, at the most."""
+    return max(side.late_s for ran in (measured.without, measured.with_it)
+               for side in (ran.computed, ran.answered))
+
+
+def require_all(cell: Cell, ran: Ran, count: int) -> None:
+    """Raise StudyError unless every request has been answered, and rightly."""
     where = f"{cell.varied} {cell.value}"
     reasons: Mapping[int, str] = {**ran.computed.reasons, **ran.answered.reasons}
     for room, why in reasons.items():

@@ -1,0 +1,74 @@
+"""The rooms of a study as a server of two data-parallel ranks has them (MISSION row M2.4).
+
+Requests are put on the first of the ranks. By the rule decode finds each without asking; where
+queries are forced, prefill publishes every room at the registry, and decode asks for it there
+before it opens a hand-over. Both wait for the registry's answer on their scheduler's loop.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pdproto.net.registry_client import RegistryClient
+from pdproto.net.registry_lives import DecodeRooms, PrefillRooms, RoomLife, post
+from pdproto.net.registry_wire import Registration
+
+RANKS: Final = 2
+GENERATION: Final = 1  # no room is used twice
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """registry: where it listens, host:port. It serves one study, and has one answer for all."""
+
+    registry: str
+    force_query: bool
+
+
+class PublishedRooms:
+    """What the prefill rank does about a room before it serves it."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._client: Final = RegistryClient(routing.registry)
+        for rank in range(RANKS):
+            self._client.register(Registration(
+                attn_tp_size=1, attn_tp_rank=0, attn_dp_size=RANKS, attn_dp_rank=rank,
+                rank_ip="127.0.0.1", rank_port=1 + rank, force_query=routing.force_query))
+        self._rooms: Final = PrefillRooms(0, RANKS, publishes=routing.force_query)
+
+    def put(self, room: int) -> int:
+        """The router has put a room here. Returns how often the registry was told something.
+
+        Raises RuntimeError for a room that decode would look for elsewhere.
+        """
+        outcome = self._rooms.put((room, GENERATION))
+        if outcome.failure is not None:
+            raise RuntimeError(outcome.failure)
+        return post(self._client, outcome.sent)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class SoughtRooms:
+    """What the decode rank does about a room before it opens a hand-over."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._client: Final = RegistryClient(routing.registry)
+        self._rooms: DecodeRooms | None = None
+        self.asked = 0
+
+    def found(self, room: int) -> bool:
+        """Whether it is known where the room runs; asks for it if that is needed."""
+        life: RoomLife = room, GENERATION
+        if self._rooms is None:  # by now both ranks have registered: requests come to them
+            server = self._client.look_up_all().server
+            self._rooms = DecodeRooms(RANKS, follows_rule=server.follow_bootstrap_room)
+        if life not in self._rooms.asking:
+            self._rooms.want(life)
+        if self._rooms.asking:
+            self._rooms.ask_again(self._client)
+            self.asked += 1
+        return self._rooms.rank_of(life) == 0
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,65 @@
+"""`pdproto study force-query` over real processes (MISSION row M2.4): a few requests.
+
+What is counted holds on any machine; how long it takes depends on the machine, and is not asked.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdproto.cli import study_query
+from pdproto.cli.main import main
+from pdproto.cli.study_lanes import Measured, measure
+from pdproto.cli.study_rooms import PublishedRooms, Routing, SoughtRooms
+from pdproto.net.registry_app import RegistryServer
+from pdproto.sim.study import percentile
+
+REQUESTS = 10
+
+
+def test_m2_4_the_rule_costs_no_call_and_a_forced_query_two_at_least(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[Measured] = []
+
+    def kept(*arguments: Any) -> list[Measured]:
+        said.extend(measure(*arguments))
+        return said
+
+    monkeypatch.setattr(study_query, "SETTINGS", study_query.SETTINGS[1:])
+    monkeypatch.setattr(study_query, "measure", kept)
+    numbers = tmp_path / "study.json"
+    assert main(["study", "force-query", "--quiet", "--requests", str(REQUESTS), "--json",
+                 str(numbers)]) == 0
+    (row,), (measured,) = json.loads(numbers.read_text())["rows"], said
+    assert row["rule"]["calls"] == 0.0
+    assert measured.with_it.computed.told == REQUESTS, "every room is published once"
+    assert row["forced"]["calls"] >= 2.0, "and asked for"
+    for name, ran in (("rule", measured.without), ("forced", measured.with_it)):
+        seconds = sorted(ran.computed.first_sent_s.values())
+        assert len(seconds) == REQUESTS
+        assert row[name]["median_s"] == percentile(seconds, 0.5) > 0.001, "a chunk takes 1 ms"
+        assert row[name]["p99_s"] == seconds[-1]
+
+
+def test_m2_4_what_is_forced_is_found_and_what_breaks_the_rule_fails() -> None:
+    with RegistryServer() as server:
+        routing = Routing(f"{server.host}:{server.port}", force_query=True)
+        published, sought = PublishedRooms(routing), SoughtRooms(routing)
+        assert not sought.found(6), "nobody has published it"
+        assert published.put(6) == 1
+        assert sought.found(6)
+        assert sought.asked == 2
+        published.close()
+        sought.close()
+    with RegistryServer() as server:
+        routing = Routing(f"{server.host}:{server.port}", force_query=False)
+        published, sought = PublishedRooms(routing), SoughtRooms(routing)
+        assert sought.found(6)
+        assert published.put(6) == sought.asked == 0
+        with pytest.raises(RuntimeError, match="room 7 was put on data-parallel rank 0"):
+            published.put(7)
+        published.close()
+        sought.close()
