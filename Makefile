@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
-.PHONY: help run setup test quick lint types bench docs clean
+.PHONY: help run setup test quick lint types bench soak docs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -67,6 +67,12 @@ test-sglang: $(SGLANG)/.installed ## the tests under SGLang itself (installs 2.3
 
 bench: $(FULL) ## what the README says about speed, measured here
 	$(BIN)/python -m tests.bench
+
+SECONDS ?= 600
+
+soak: $(CORE) ## real processes while everything goes wrong, for SECONDS=600; writes docs/soak.md
+	$(BIN)/pdproto soak --seconds $(SECONDS) --record docs/soak.md \
+	  --commit $$(git rev-parse --short HEAD)
 
 docs: $(CORE) ## write docs/tables anew from the tables
 	@for system in $$($(BIN)/python -c 'from pdproto.check.load import BUILT_IN; print(*BUILT_IN)'); do \

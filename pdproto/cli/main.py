@@ -19,6 +19,7 @@ VERBS: Final = {
     "bugs": "let the explorer find every historical defect",
     "mutate": "change the tables, one thing at a time, and see whether a property notices",
     "handoff": "hand over real pages between real processes, and verify every byte",
+    "soak": "hand over for long between real processes, while everything goes wrong",
     "sim": "run the nodes in a simulated cluster, where one seed replays a run",
     "study": "measure between real processes what a feature buys, beside the simulator",
     "trace": "replay traces of real runs against the tables",

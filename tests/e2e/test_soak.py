@@ -1,0 +1,96 @@
+"""`pdproto soak`: processes hold out while everything goes wrong, and what is wrong is told."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdproto.cli.main import main
+from pdproto.cli.soak_cluster import Books, Cluster, Member
+from pdproto.cli.soak_rank import Ended, Weather
+from pdproto.cli.soak_report import Result, page
+from pdproto.testing.proxy import DOUBLED, LOST, PASSES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["shm", "tcp"])
+def test_it_holds_out(engine: str, tmp_path: Path) -> None:
+    """For a short while: nothing is lost, and faults there were."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "soak", "--seconds", "8", "--engine", engine,
+         "--quiet", "--json", "-", "--record", str(tmp_path / "soak.md")],
+        capture_output=True, text=True, check=False, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    numbers = json.loads(ran.stdout)
+    assert numbers["complaints"] == []
+    assert numbers["succeeded"] > 0
+    assert numbers["verified_bytes"] > 0
+    assert numbers["faults"]
+    told = (tmp_path / "soak.md").read_text()
+    assert f"    pdproto soak --seconds 8 --engine {engine} --quiet --json -\n" in told
+    assert f"| hand-overs | {numbers['handoffs']:,} |" in told
+
+
+class Told(Cluster):
+    """The books alone, of two sources and a sink that are not there."""
+
+    def __init__(self) -> None:
+        self.books = Books()  # type: ignore[misc]
+        self.sources = ("prefill-0-0-0", "prefill-1-0-0")  # type: ignore[misc]
+        self.sinks = ("decode-0",)  # type: ignore[misc]
+        none: Any = None
+        self.members = {  # type: ignore[misc]
+            name: Member(name, none, none, name, "", open={7})
+            for name in (*self.sources, *self.sinks)}
+
+    def say(self, name: str, *ended: Ended) -> None:
+        self._take(self.members[name], [*ended])
+
+
+def test_books_in_which_all_agree() -> None:
+    told = Told()
+    for name in (*told.sources, *told.sinks):
+        told.say(name, Ended(7, success=True))
+    assert told.books.complaints == []
+    assert told.books.succeeded == 1
+    assert not told.books.decided
+    assert not told.books.refused
+
+
+@pytest.mark.parametrize("first", ["decode-0", "prefill-1-0-0"])
+def test_who_succeeds_at_decode_has_failed_nowhere(first: str) -> None:
+    told = Told()
+    outcomes = {"decode-0": Ended(7, success=True), "prefill-1-0-0": Ended(7, success=False)}
+    for name in (first, *(outcomes.keys() - {first})):
+        told.say(name, outcomes[name])
+    assert told.books.complaints == ["room 7: decode-0 has succeeded, and prefill-1-0-0 failed"]
+
+
+def test_a_byte_that_is_wrong() -> None:
+    told = Told()
+    told.say("decode-0", Ended(7, success=True, corrupt=True))
+    assert told.books.complaints == [
+        "decode-0, room 7: a page holds other bytes than were sent"]
+
+
+def test_what_is_wrong_is_on_the_page() -> None:
+    books = Books(routed=1, complaints=["decode-0 holds 1 lives"])
+    told = page(Result(books, {"kills": 1}, {}, 0, 1.0), "pdproto soak", "abc")
+    assert "commit abc: 1 complaints." in told
+    assert told.endswith("* decode-0 holds 1 lives\n")
+
+
+def test_the_weather_is_as_foretold() -> None:
+    fates = Counter(map(Weather(1, lost=0.25, doubled=0.25), ["door"] * 1000))
+    assert fates.keys() == {LOST, DOUBLED, PASSES}
+    assert all(200 < fates[fate] < 300 for fate in (LOST, DOUBLED))
+    assert {*map(Weather(1), ["door"] * 100)} == {PASSES}
+
+
+def test_an_engine_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["soak", "--engine", "carrier-pigeon"]) == 2
+    assert "carrier-pigeon" in capsys.readouterr().err
