@@ -4,9 +4,9 @@ It prints the address of a lease of LENGTH bytes, in hexadecimal, and where that
 Then it answers each line, and ends with one that it does not know:
 
     fresh           clears the memory, lets the library have it, and says its description
-    begun           the lease's first byte
     count BYTE      how many bytes of the lease are BYTE
-    unregister      takes the memory back from the library
+    unregister      takes the memory back from the library as soon as its first byte has been
+                    written to, and says what its last byte is then
 """
 
 import sys
@@ -15,7 +15,7 @@ import numpy as np
 
 from pdproto.engine.one_sided import Piece
 from pdproto.engine.one_sided_sink import OneSidedSink
-from tests.engine.engines import ENGINES
+from tests.engine.engines import ENGINES, until
 
 
 def main() -> None:
@@ -39,14 +39,13 @@ def main() -> None:
                     sink.transport.register(piece.address, piece.bytes)
                 registered = True
                 say(piece.describe().hex())
-            case ["begun"]:
-                say(landed[0])
             case ["count", byte]:
                 say(int(np.count_nonzero(landed == int(byte))))
             case ["unregister"]:
+                until(lambda: landed[0], "the first byte")
                 sink.transport.unregister(piece.address)
                 registered = False
-                say("done")
+                say(landed[-1])
             case _:
                 break
     sink.close()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING["mooncake"]), reason=MISSING["moonc
 def test_taking_memory_back_is_no_fence() -> None:
     """What runs lands wholly, and is reported as done. What begins later is refused."""
     found = unregistered_in_mid_write("mooncake")
-    assert found.then < found.finally_ == LENGTH
+    assert found.landed == LENGTH
     assert found.ended
     assert not found.again
     assert found.again_bytes == 0
