@@ -144,15 +144,14 @@ class Finder:
         The tables assume that a detector is never wrong. It was, if the registry still hears of
         such a run: then the sink begins anew, as another that has never missed anybody.
         """
-        lost = [rank for rank in self._ranks
-                if self._part.holds_lost(rank, addresses[rank].incarnation)]
-        if lost and monotonic() - self._lost_at <= self._patience_s:
+        if monotonic() - self._lost_at <= self._patience_s:
+            lost = [rank for rank in self._ranks
+                    if self._part.holds_lost(rank, addresses[rank].incarnation)]
             return f"{lost[0]} is lost, and has not registered again"
-        if lost:
-            self._epoch += 1
-            anew = SinkPart(f"{self._sink}#{self._epoch}", self._ranks, self._trace)
-            anew.hear_located(addresses)
-            self._part = anew
+        self._epoch += 1
+        anew = SinkPart(f"{self._sink}#{self._epoch}", self._ranks, self._trace)
+        anew.hear_located(addresses)
+        self._part = anew
         return ""
 
     def _note(self, problem: str) -> None:

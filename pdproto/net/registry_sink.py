@@ -17,7 +17,7 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import bootstrap
 from pdproto.spec.handoff import registry as tables
-from pdproto.spec.handoff.bootstrap import Cache, Phase
+from pdproto.spec.handoff.bootstrap import Cache
 from pdproto.spec.handoff.roles import Life, Source
 
 
@@ -99,8 +99,6 @@ class SinkPart:
 
     def _follow_failure(self) -> None:
         """The hand-over that asked has failed: its caller clears it, and the next asks."""
-        if self._machine.value(bootstrap.phase, self._sink, self._handover) is not Phase.FAILED:
-            return
         self._machine.call("clear", self._handover)
         # One that had called on a rank before cannot be forgotten: a welcome may still come.
         with suppress(LocalProtocolError):

@@ -132,6 +132,22 @@ def test_who_is_declared_gone_is_lost_at_once() -> None:
         assert prefill.mistakes == decode.mistakes == 0
 
 
+def test_a_write_to_a_sink_that_has_ended_holds_nothing() -> None:
+    """It has said so itself, and what the engine gives up on after that can land no more."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        (prefill,), (sender,) = nodes.prefills, nodes.senders(7)
+        published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1])
+        until(lambda: nodes.writing.under_way)
+        nodes.decodes[0].close()
+        until(lambda: prefill.lost_peers() == ("d0",))
+        nodes.writing.end(Outcome.ERROR)
+        until(lambda: sender.released)
+        assert sender.failure == "d0: the node has been closed"
+        assert prefill.held() == ()
+
+
 def test_nobody_is_declared_gone_who_was_never_there() -> None:
     with cluster() as nodes:
         nodes.prefills[0].declare_gone("d9")
