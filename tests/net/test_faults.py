@@ -20,6 +20,7 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
 from pdproto.net.decode import DecodeNode
 from pdproto.net.node import Node
+from pdproto.net.plane import Outcome
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.shell import Curve, Link
 from pdproto.runtime import wire
@@ -265,6 +266,22 @@ def test_a_sink_dies() -> None:
         until(polls([sender], KVPoll.SUCCESS))
         until(lambda: not nodes.prefills[0].lives)
         assert sender.released
+
+
+def test_an_engine_gives_up_after_the_successor_has_spoken() -> None:
+    """The sink that the write was for is known to be no more, so nothing is waited for."""
+    with cluster(link=ALERT, prefill={"at_once": False}) as nodes:
+        (sender,), _ = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: nodes.writing.under_way)
+        vanish(nodes.decodes[0])
+        nodes.decodes[0] = nodes.decode("d0", 18)
+        published(nodes.receivers(8))
+        until(lambda: nodes.prefills[0].peers["d0"].incarnation == 18)
+        nodes.writing.end(Outcome.ERROR)
+        until(polls([sender], KVPoll.FAILED))
+        until(lambda: sender.released)
 
 
 def test_a_source_comes_back() -> None:
