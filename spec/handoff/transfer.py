@@ -58,6 +58,7 @@ from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, RESTART, SINK_CRAS
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
 from pdproto.spec.handoff.source import OPEN, SOURCE, part
+from pdproto.spec.handoff.transfer_claims import LEARNT, PARTIES
 from pdproto.spec.language import (
     Always,
     Call,
@@ -91,9 +92,7 @@ SENDING_ENDED: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Send
 RECEIVING_NOW: Final = receiving(d, h).among(
     Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING
 )
-RECEIVING_ENDED: Final = receiving(d, h).among(
-    Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE
-)
+RECEIVING_ENDED: Final = receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE)
 
 # A living writer that the sink's engine cannot keep out, and whose write does not end.
 IN_QUARANTINE: Final = all_of(
@@ -223,7 +222,7 @@ SYSTEM: Final = System(
     "transfer",
     "The transfer of KV into leased landing chunks, with aborts, leases, fences and lives.",
     tables=(SOURCE, SINK, POOL, ENGINE),
-    properties=SAFETY + PAGES + LIVENESS,
+    properties=SAFETY + PAGES + PARTIES + LIVENESS,
     final=FINAL,
     faults={
         "lossy": (LOSSY,), "crash": (CRASH,), "restart": (RESTART,), "sink-crash": (SINK_CRASH,),
@@ -255,7 +254,6 @@ SYSTEM: Final = System(
             _sizes(lives=2, landings=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
     },
 )
-
 
 
 def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
@@ -319,12 +317,13 @@ PATIENT: Final = edited(
 
 PROMPT: Final = edited(
     PATIENT, "transfer-prompt",
-    *map(DropRow, _RESEND),
+    *map(DropRow, _RESEND), ReplaceProperties((*PATIENT.properties, LEARNT)),
     about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
     configurations={
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
-        "sources": Configuration(_sizes(sources=2), dead_bits=True),
+        "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
+        "no-memory": Configuration(_sizes(landings=0), dead_bits=True),
         "deep": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
     },
 )
