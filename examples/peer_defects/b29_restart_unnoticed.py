@@ -5,21 +5,42 @@ The new process has registered another port; decode has cached the old one, send
 nobody, and notices nothing.
 """
 
+import os
+import signal
 from time import sleep
 from typing import Final
 
-from examples.peer_defects.pair import Decode, Prefill, World
+from examples.peer_defects.pair import Decode, Prefill, World, leave, wait
 from examples.peer_defects.script import Script, Seen, play
-from examples.peer_defects.steps import hand_over
+from examples.peer_defects.steps import READY, SUCCESS, must
 
 BEATS = 6
 
 
+def another_process(world: World) -> int:
+    """A prefill process that hands over room 1, and then lives on. Returns its number."""
+    child = os.fork()
+    if child:
+        return child
+    prefill = Prefill(world)
+    sender = prefill.sender(1)
+    if wait(lambda: sender.poll() == READY, 30.0):
+        sender.send(prefill.computed(1, 8, 1))
+    sleep(60.0)
+    leave(0)
+    return 0
+
+
 def scene(world: World) -> Seen:
-    old, decode = Prefill(world), Decode(world)
+    old = another_process(world)
+    decode = Decode(world)
     decode.manager.heartbeat_interval = 0.5
-    hand_over(old, decode, 1, 1)
-    old.manager.server_socket.close(linger=0)  # the process dies
+    first = decode.receiver(1)
+    decode.publish(first, 1)
+    must(lambda: first.poll() == SUCCESS, "room 1 is handed over")
+    first.clear()
+    os.kill(old, signal.SIGKILL)
+    os.waitpid(old, 0)
     new = Prefill(world)
     sender, receiver = new.sender(29), decode.receiver(29)
     decode.publish(receiver, 1)

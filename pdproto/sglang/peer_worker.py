@@ -19,12 +19,14 @@ KV_WRITES: Final = ("send_kvcache", "send_kvcache_slice")
 
 @dataclass(slots=True)
 class Work:
-    """A chunk that a worker is about. over: its end has been told. posted, landed: at whom."""
+    """A chunk that a worker is about. over: its end has been told. looked: the worker has found
+    that the room has not failed. posted, landed: at whom."""
 
     room: int
     c: int
     is_last: bool
     over: bool = False
+    looked: bool = False
     posted: list[str] = field(default_factory=list)
     landed: set[str] = field(default_factory=set)
 
@@ -54,6 +56,7 @@ class WorkerTrace:
             ledger.lock, manager._staging_outstanding, on_set=self._counted,
             on_pop=self._uncounted, default=int)
         wrap(manager, "add_transfer_request", self._send)
+        wrap(manager, "check_status", self._look)
         wrap(manager, "conclude_transfer", self._conclude)
         wrap(manager, "poison_deferred_ack_room", self._poison)
         wrap(manager, "send_aux", self._send_aux)
@@ -127,9 +130,21 @@ class WorkerTrace:
             work = self._take(room, in_debt=False)  # NIXL: not even counted
         elif not found:
             return
-        if work is not None and work.room == room and not work.over and not work.posted:
+        if work is not None and work.room == room and not work.over and not work.looked:
             work.over = True
             self.ledger.row(room, "skip", c=work.c)
+
+    def _look(self, original: Callable[..., Any], room: int) -> Any:
+        """A worker asks for the status of a room: once for a chunk that it has taken."""
+        work = self.work
+        if work is None or work.room != room or work.looked or work.over:
+            return original(room)
+        with self.ledger.lock:
+            found = original(room)
+            if found != FAILED:
+                work.looked = True
+                self.ledger.row(room, "look", c=work.c)
+            return found
 
     # The writes
 

@@ -13,21 +13,26 @@ from typing import Final
 
 from pdproto.spec.handoff.roles import Chunk, Sink, Source
 from pdproto.spec.language import (
+    AddClause,
     Always,
     Configuration,
+    DropRow,
     Fairness,
     LeadsTo,
     OnRow,
+    ReplaceProperties,
     Row,
     Sizes,
     Sometimes,
     System,
     Table,
     all_of,
+    edited,
     forall,
     lose,
 )
 from pdproto.spec.peers.sglang_ends import (
+    OPEN,
     READY,
     Generation,
     Room,
@@ -35,6 +40,7 @@ from pdproto.spec.peers.sglang_ends import (
     Write,
     abort,
     abort_ack,
+    armed,
     c,
     came,
     content,
@@ -42,18 +48,21 @@ from pdproto.spec.peers.sglang_ends import (
     early_abort,
     engine,
     failed,
+    found,
+    heard,
     metadata,
     owner,
     p,
     page,
     published,
+    queued,
     r,
     receiving,
     sending,
     success,
     write,
 )
-from pdproto.spec.peers.sglang_sink import SINK
+from pdproto.spec.peers.sglang_sink import SINK, other
 from pdproto.spec.peers.sglang_source import SOURCE
 
 ENGINE: Final = Table(engine, rows=(
@@ -66,9 +75,9 @@ LOSSY: Final = Table(engine, rows=tuple(
 ))
 
 WAITS: Final = all_of(receiving(d, r).among(*READY), published(d, r))
-SENDER_IS_OVER: Final = all_of(came(p, r), ~owner(p, r), ~sending(p, r).among(*READY))
+SENDING_FAILED: Final = sending(p, r) == Status.FAILED
 
-PROPERTIES: Final = (
+SAFETY: Final = (
     OnRow("S1_no_write_into_anothers_memory", "land", page(d, r),
           why="a write lands only in pages that belong to its room"),
     Sometimes("S1_somebody_writes", write(p, r, d, c) == Write.LANDED),
@@ -85,14 +94,29 @@ PROPERTIES: Final = (
     Always("R5_no_room_without_an_owner", ~all_of(
         came(p, r), ~owner(p, r), sending(p, r) == Status.WAITING),
         why="what comes for a room that is over does not open it again"),
+    Always("S4_no_chunk_of_an_earlier_use", ~all_of(
+        sending(p, r) == Status.BOOTSTRAPPING, queued(p, r, c)),
+        why="what was queued for one use of a room is not there when the next begins"),
+    OnRow("R8c_who_answers_is_kept_for_each_abort", "abort_published_again",
+          ~armed(d, r, other), why="an abort's answers count until its pages are released"),
     OnRow("B09_no_room_begins_failed", "reopen_sender_abandoned", ~owner(p, r),
           why="what one use of a room has left behind does not fail the next"),
-    LeadsTo("L2_a_sink_hears_of_a_failure", WAITS & (sending(p, r) == Status.FAILED),
-            ~WAITS, under=(Fairness.DETECTORS,), why="a message tells it, and no clock"),
+)
+LIVENESS: Final = (
+    LeadsTo("L2_a_sink_hears_of_a_failure", WAITS & SENDING_FAILED, ~WAITS,
+            under=(Fairness.CONSUMED,), why="a message tells it, and no clock"),
     LeadsTo("L2_a_source_hears_of_an_abort",
-            all_of(sending(p, r) == Status.BOOTSTRAPPING, receiving(d, r) == Status.FAILED),
-            sending(p, r) != Status.BOOTSTRAPPING, under=(Fairness.DETECTORS,),
+            all_of(sending(p, r).among(*OPEN), receiving(d, r) == Status.FAILED, found(d, r)),
+            ~sending(p, r).among(*OPEN), under=(Fairness.CONSUMED,),
             why="a message tells it, and no clock"),
+    LeadsTo("L2_a_request_hears_of_an_earlier_abort",
+            all_of(sending(p, r) == Status.BOOTSTRAPPING, receiving(d, r) == Status.FAILED,
+                   found(d, r)),
+            sending(p, r) != Status.BOOTSTRAPPING, under=(Fairness.CONSUMED,),
+            why="a message tells it, and no clock"),
+    LeadsTo("L1_who_has_all_parts_succeeds",
+            all_of(WAITS, sending(p, r) == Status.SUCCESS), ~WAITS, under=(Fairness.CONSUMED,),
+            why="what is lost is said again"),
 )
 
 
@@ -104,12 +128,34 @@ SYSTEM: Final = System(
     "sglang",
     "SGLang 0.5.23's hand-over, described as its code does it.",
     tables=(SOURCE, SINK, ENGINE),
-    properties=PROPERTIES,
+    properties=SAFETY,
     faults={"lossy": (LOSSY,)},
     configurations={
         "default": Configuration(_sizes(), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
         "chunks": Configuration(_sizes(chunks=2), dead_bits=True),
+        "aborts": Configuration(_sizes(generations=2), dead_bits=True),
+    },
+)
+
+USED_AGAIN: Final = (
+    "reopen_sender", "reopen_sender_late", "reopen_sender_abandoned", "reopen_receiver",
+    "reopen_receiver_abandoned",
+)
+CLOCKS: Final = ("give_up_waiting", "give_up", "release_by_clock", "lose_prefill")
+# Where decode publishes a room once, its metadata comes once.
+LEARNT_ONCE: Final = tuple(AddClause(row, ~heard(p, r, d)) for row in (
+    "learn", "learn_last", "learn_last_early", "learn_last_late"))
+ONCE: Final = edited(
+    SYSTEM, "sglang-once",
+    ReplaceProperties(LIVENESS),
+    *map(DropRow, USED_AGAIN),
+    *map(DropRow, CLOCKS),
+    *LEARNT_ONCE,
+    about="SGLang 0.5.23's hand-over where no number is used twice, and no clock strikes.",
+    configurations={
+        "default": Configuration(_sizes(), dead_bits=True),
+        "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
         "lossy": Configuration(_sizes(), faults=("lossy",), dead_bits=True),
     },
 )

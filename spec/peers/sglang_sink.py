@@ -93,7 +93,7 @@ RECEIVER: Final = (
         when=[found(d, r), page(d, r), *ARMED_ALREADY], do=[*ARM, armed(d, r, other).to(False)],
         send=[ABORT_ALL], why="as in abort_published_again"),
     Row("lose_prefill", on=Timer("heartbeat", detector=True), at=OPEN, to=Status.FAILED,
-        why="/health has not answered twice"),
+        fair=False, why="/health has not answered twice; here it always does"),
     Row("clear_receiver", on=Call("clear"), at=ENDED, to=Status.ABSENT,
         do=[arrived(d, r, ANY).to(False)], fair=True),
     Row("keep_pages", on=Call("commit"), at=Status.SUCCESS, when=page(d, r),
