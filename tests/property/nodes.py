@@ -106,9 +106,9 @@ class SlowSource:
         self.holds = True
 
     def let_go(self) -> None:
-        """Have the oldest write that is held begin."""
+        """Have all writes begin that are held now."""
         with self._lock:
-            if self._held:
+            while self._held:
                 number, begin = self._held.popleft()
                 self._begun[begin()] = number
 
@@ -125,8 +125,12 @@ class SlowSource:
     def flow(self) -> None:
         """Hold nothing any more."""
         self.holds = False
-        while self._held:
-            self.let_go()
+        self.let_go()
+
+    @property
+    def has_held(self) -> bool:
+        """Whether there are writes that wait to be let go."""
+        return bool(self._held)
 
     def completed(self) -> list[Outcome]:
         ended = [self._given_up.popleft() for _ in range(len(self._given_up))]

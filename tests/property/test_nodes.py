@@ -213,17 +213,19 @@ class NodesMachine(RuleBasedStateMachine):
 
     # What engines and clocks do, and what goes wrong
 
-    @rule(pick=PICK, what=st.sampled_from(["hold", "let_go", "let_go", "give_up", "flow"]))
+    @rule(pick=PICK, what=st.sampled_from(["hold", "let_go", "let_go", "give_up"]))
     def writes(self, pick: int, what: str) -> None:
-        """A source's engine takes its time, or not; or says that it has lost track of a write."""
-        source = self.of(self.live.sources, pick)
+        """A source's engine takes its time, or not; or says that it has lost track of a write.
+
+        Which one: of those that have a write to be let go, if any have.
+        """
 
         def let() -> None:
-            engine = self.live.ranks[source].engine
-            if engine is not None:
-                getattr(engine, what)()
+            engines = [rank.engine for rank in self.live.ranks.values() if rank.engine is not None]
+            engine = self.of([e for e in engines if e.has_held] or engines, pick)
+            getattr(engine, what)()
 
-        self.do(f"{what} writes of {source}", let)
+        self.do(f"{what} writes of an engine", let)
 
     @rule(pick=PICK)
     def wait(self, pick: int) -> None:
