@@ -1,0 +1,56 @@
+"""Why a write straight into pages meets only pages of its own life, for any number of everything.
+
+To what holds of every transfer comes what ties pages to leases: a life that leases memory has
+pages, and one that has committed leases none.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Memory,
+    Receiving,
+    address,
+    b,
+    c,
+    content,
+    d,
+    feeds,
+    g,
+    h,
+    lease,
+    memory,
+    p,
+    page,
+    receiving,
+)
+from pdproto.spec.handoff.transfer import COMMITTED
+from pdproto.spec.language import Always, all_of, exists, implies
+from pdproto.spec.lemmas import transfer_lemmas
+from pdproto.spec.lemmas.transfer_lemmas import spot
+
+_PAGES: Final = (
+    Always("who_asks_has_just_begun",
+           implies(memory(d, h) == Memory.ASKED, receiving(d, h) == Receiving.BOOTSTRAPPING),
+           why="memory is asked for once, and a failure withdraws that"),
+    Always("no_memory_before_the_life",
+           implies(lease(d, h, b), receiving(d, h) != Receiving.UNKNOWN),
+           why="it is asked for by what has begun"),
+    Always("who_leases_has_been_given", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
+           why="memory is granted once"),
+    Always("who_publishes_has_been_given", implies(address(d, h, b), memory(d, h) != Memory.ASKED),
+           why="it publishes what it leases"),
+    Always("one_lease", implies(lease(d, h, b) & lease(d, h, spot), b.same(spot)),
+           why="memory is granted once, and a piece at a time"),
+    Always("who_leases_has_published_that",
+           implies(lease(d, h, b) & address(d, h, spot), b.same(spot)),
+           why="it publishes the piece that it leases"),
+    Always("who_leases_has_pages", implies(lease(d, h, b), exists(g, page(d, h, g))),
+           why="they come together, and go together"),
+    Always("who_has_committed_leases_nothing", implies(COMMITTED, ~lease(d, h, b)),
+           why="the lease ends with the commit"),
+    Always("what_is_committed_stays",
+           implies(all_of(COMMITTED, address(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
+           why="nobody has the memory leased while the answer is generated"),
+)
+
+LEMMAS: Final = (*transfer_lemmas.LEMMAS, *_PAGES)
