@@ -17,7 +17,7 @@ def scene(world: World) -> Seen:
     prefill, decode = Prefill(world), Decode(world)
     sender, receiver = ready(prefill, decode, 8)
     prefill.writes.shut()
-    gate = prefill.manager.send_kvcache.__wrapped__
+    gate = prefill.manager.send_kvcache
     late: list[threading.Thread] = []
 
     def give_up(*given: Any, **named: Any) -> int:

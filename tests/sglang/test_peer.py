@@ -1,5 +1,6 @@
 """What SGLang's own managers do is what the tables of spec/peers say that they do."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def traced(script: str, *options: str, status: int = 0) -> tuple[str, list[Path]
     assert done.returncode == status, done.stdout[-2000:] + done.stderr[-4000:]
     folder = Path(next(line for line in done.stdout.splitlines() if line.startswith("traces: "))
                   .removeprefix("traces: "))
-    return done.stdout, sorted(folder.glob("*.jsonl"))
+    return done.stdout, sorted(folder.glob("*-*.jsonl"))  # those of the ranks
 
 
 def conforming(paths: list[Path]) -> Verified:
@@ -43,3 +44,43 @@ def test_plain_runs_and_aborts_conform(backend: str) -> None:
             "abort_published", "abort_unpublished", "hear_abort", "hear_early_abort", "skip",
             "say_ack", "note_ack", "release_drained", "abort_sender", "clear"} <= set(rows)
     assert ("mark_transferring" in rows) == (backend == "nixl")
+
+
+INSTALLED = """
+import sys
+from examples.peer_defects.pair import Decode, Prefill, World, leave
+from examples.peer_defects.steps import hand_over
+from pdproto.sglang.peer import install
+install(sys.argv[1])
+install(sys.argv[1])  # a second time changes nothing
+world = World(sys.argv[2], traced=False)
+prefill, decode = Prefill(world), Decode(world)
+for room in (1, 2, 1):
+    hand_over(prefill, decode, room, room, pages=2)
+leave(0)
+"""
+
+
+@pytest.mark.parametrize("backend", ["mooncake", "nixl"])
+def test_whoever_installs_it_gets_a_file_for_each_manager(tmp_path: Path, backend: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INSTALLED, str(tmp_path / "traces"), backend],
+        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    paths = sorted((tmp_path / "traces").iterdir())
+    assert [path.name.split("-")[0] for path in paths] == ["decode", "prefill"]
+    verified = conforming(paths)
+    assert verified.rows["succeed"] == verified.rows["take_last_part"] == 3
+
+
+def test_a_trace_in_which_a_step_is_left_out_is_rejected(tmp_path: Path) -> None:
+    """As if decode had taken its KV without ever having said where it should go."""
+    _, paths = traced("plain")
+    decode = next(path for path in paths if path.name.startswith("decode"))
+    lines = [json.loads(line) for line in decode.read_text().splitlines()]
+    lines.remove(next(line for line in lines if line.get("row") == "publish"))
+    cut = tmp_path / decode.name
+    cut.write_text("".join(json.dumps(line | {"n": n}) + "\n" for n, line in enumerate(lines, 1)))
+    verified = verify(SYSTEM, [cut, *(path for path in paths if path != decode)])
+    assert verified.verdict is Verdict.VIOLATED
