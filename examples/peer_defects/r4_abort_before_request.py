@@ -9,6 +9,7 @@ from typing import Final
 
 from examples.peer_defects.pair import Decode, Prefill, World
 from examples.peer_defects.script import Script, Seen, play
+from examples.peer_defects.steps import must
 
 SECONDS = 2.0
 
@@ -16,9 +17,11 @@ SECONDS = 2.0
 def scene(world: World) -> Seen:
     prefill, decode = Prefill(world), Decode(world)
     receiver = decode.receiver(4)
+    prefill.aborts.is_held = True
     receiver.abort()
     decode.fail(receiver)
-    sleep(0.3)  # the abort is on its way for as long as that
+    must(lambda: prefill.aborts.held, "the abort has come")
+    prefill.aborts.let_go()  # it is heard
     sender = prefill.sender(4)
     sleep(SECONDS)
     status = prefill.status(4)

@@ -46,7 +46,8 @@ def scene(world: World) -> Seen:
 
 SCRIPT: Final = Script(
     scene, race="R8b, after an error",
-    expected="the abort is not acknowledged, and the page is kept for 30 s", traced=False)
+    expected="the abort is not acknowledged, and the page is kept for 30 s", traced=False,
+    only="mooncake")
 
 if __name__ == "__main__":
     play(SCRIPT)

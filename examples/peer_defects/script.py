@@ -1,8 +1,9 @@
 """How each script of this folder runs, and what it prints.
 
 A scene sets SGLang's own managers to work, and says what it has seen. Exit status: 0 SGLang does
-what is to be expected, 1 it does not and the defect shows, 2 the scene could not be set. The traces
-of the run are replayed against the tables that describe SGLang as it is (spec/peers/sglang.py).
+what is to be expected, 1 it does not and the defect shows, 2 the scene could not be set, 3 only
+another backend can have the defect. The traces of the run are replayed against the tables that
+describe SGLang as it is (spec/peers/sglang.py).
 """
 
 import argparse
@@ -42,12 +43,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """race: its name in docs/peer.md. traced: its run can be told in the tables' words."""
+    """race: its name in docs/peer.md. traced: its run can be told in the tables' words. only: the
+    backend that has the defect, if not both may have it.
+    """
 
     scene: Callable[[World], Seen]
     race: str
     expected: str
     traced: bool = True
+    only: str = ""
 
 
 def say(*lines: str) -> None:
@@ -79,6 +83,9 @@ def play(script: Script) -> None:
 
 def run(script: Script, backend: str) -> int:
     """Run a script in this process, which no other may use after that. Returns its exit status."""
+    if script.only not in ("", backend):
+        say(f"{script.race} is of {script.only} only")
+        return 3
     world = World(backend, traced=script.traced)
     try:
         seen = script.scene(world)
