@@ -1,13 +1,16 @@
 """`pdproto study`: its settings, arithmetic, table and picture. No process is started."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import cast
 from xml.etree import ElementTree
 
 import pytest
 
+from pdproto.cli import study_lanes
 from pdproto.cli.main import main
 from pdproto.cli.study_chart import LINES, chart
 from pdproto.cli.study_distant import Distance
@@ -33,8 +36,9 @@ from pdproto.sim.study import MS, Arm
 CELL = Cell("arrival skew", "20 ms")
 
 
-def ran(*seconds: float, reruns: int = 0) -> Ran:
-    return Ran(Computed(reruns, {}, {}, 0.002), Answered(dict(enumerate(seconds)), 0.001, {}, ()))
+def ran(*seconds: float, reruns: int = 0, late_s: float = 0.002) -> Ran:
+    return Ran(Computed(reruns, {}, {}, late_s),
+               Answered(dict(enumerate(seconds)), late_s / 2, {}, ()))
 
 
 def test_the_settings_vary_one_thing_each() -> None:
@@ -171,3 +175,51 @@ def test_what_one_study_alone_can_do_is_refused_to_the_other(
 ) -> None:
     assert main(["study", "force-query", "--only", "load"]) == 2
     assert "leave --only and --plot" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_documented_figures_of_the_simulator() -> None:
+    """A row of docs/optimistic.md, made again: 500 requests that the seed 0 decides."""
+    simulated_arms = simulated(CELL, planned(BASE, 0, 500), 0)
+    both = Measured(ran(*[0.1] * 500), ran(*[0.1] * 500))
+    line = as_markdown([row(CELL, simulated_arms, both, 500)]).splitlines()[2]
+    document = Path(__file__).resolve().parents[1] / "docs" / "optimistic.md"
+    assert line in document.read_text().splitlines()
+
+
+class Scripted:
+    """A lane whose runs are as late as a script says, in milliseconds, by setting."""
+
+    def __init__(self, late_ms: dict[int, list[float]]) -> None:
+        self.cell: int | None = None
+        self.late_ms = late_ms
+        self.given: list[int] = []
+
+    def give(self, place: int, *_: object) -> None:
+        self.cell = place
+        self.given.append(place)
+
+    def hear(self) -> dict[int, Measured]:
+        place, self.cell = self.cell, None
+        assert place is not None
+        said = ran(0.1, late_s=self.late_ms[place].pop(0) * MS)
+        return {place: Measured(said, said)}
+
+
+@pytest.mark.parametrize(("again", "given", "late_ms"), [
+    (0, [0, 1, 2], [1.0, 90.0, 50.0]),
+    (1, [0, 1, 2, 1, 2], [1.0, 70.0, 5.0]),
+    (3, [0, 1, 2, 1, 2, 1, 1], [1.0, 30.0, 5.0]),
+])
+def test_what_was_disturbed_is_measured_again_and_the_quietest_run_counts(
+    monkeypatch: pytest.MonkeyPatch, again: int, given: list[int], late_ms: list[float]
+) -> None:
+    lane = Scripted({0: [1.0], 1: [90.0, 70.0, 80.0, 30.0], 2: [50.0, 5.0]})
+    monkeypatch.setattr(study_lanes, "_lanes", lambda *_: nullcontext([lane]))
+    monkeypatch.setattr(study_lanes, "_warm_up", lambda *_: None)
+    monkeypatch.setattr(study_lanes, "_hear", lambda _: lane.hear())
+    told: list[int] = []
+    found = study_lanes.measure([CELL] * 3, 0, 1, 1, told.append, again=again)
+    assert lane.given == given
+    assert [one.late_s / MS for one in found] == pytest.approx(late_ms)
+    assert told[:3] == [1, 2, 3]

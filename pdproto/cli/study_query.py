@@ -15,7 +15,7 @@ from typing import Any, Final
 from pdproto.cli.handoff_ranks import registry
 from pdproto.cli.study_lanes import END_S, Ran, Way, measure, said
 from pdproto.cli.study_plan import Cell
-from pdproto.cli.study_report import late_s, require_all
+from pdproto.cli.study_report import require_all
 from pdproto.cli.study_rooms import Routing
 from pdproto.sim.study import MS, Setting, percentile
 
@@ -45,17 +45,17 @@ class Row:
     late_s: float
 
 
-def rows(seed: int, count: int, on_progress: Callable[[int], None]) -> list[Row]:
+def rows(seed: int, count: int, again: int, on_progress: Callable[[int], None]) -> list[Row]:
     """Measure all settings, one after the other. Raises as study_lanes.measure, and StudyError."""
     with _registry() as kept, _registry() as asked:
         ways = Way(0, Routing(kept, force_query=False)), Way(0, Routing(asked, force_query=True))
-        found = measure(SETTINGS, seed, count, 1, on_progress, ways)
+        found = measure(SETTINGS, seed, count, 1, on_progress, again=again, ways=ways)
     made = []
     for cell, measured in zip(SETTINGS, found, strict=True):
         for ran in (measured.without, measured.with_it):
             require_all(cell, ran, count)
         made.append(Row(cell, transfer(measured.without), transfer(measured.with_it),
-                        late_s(measured)))
+                        measured.late_s))
     return made
 
 

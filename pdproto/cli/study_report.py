@@ -50,13 +50,7 @@ def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) 
         require_all(cell, ran, count)
     ways = Ways(*(arm(list(ran.answered.first_token_s.values()), ran.computed.reruns)
                   for ran in both))
-    return Row(cell, Ways(*simulated), ways, late_s(measured))
-
-
-def late_s(measured: Measured) -> float:
-    """How late any of the processes was, at the most."""
-    return max(side.late_s for ran in (measured.without, measured.with_it)
-               for side in (ran.computed, ran.answered))
+    return Row(cell, Ways(*simulated), ways, measured.late_s)
 
 
 def require_all(cell: Cell, ran: Ran, count: int) -> None:

@@ -24,8 +24,8 @@ def test_m2_4_the_rule_costs_no_call_and_a_forced_query_two_at_least(
 ) -> None:
     said: list[Measured] = []
 
-    def kept(*arguments: Any) -> list[Measured]:
-        said.extend(measure(*arguments))
+    def kept(*arguments: Any, **options: Any) -> list[Measured]:
+        said.extend(measure(*arguments, **options))
         return said
 
     monkeypatch.setattr(study_query, "SETTINGS", study_query.SETTINGS[1:])

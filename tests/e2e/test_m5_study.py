@@ -33,8 +33,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder = tmp_path_factory.mktemp("study")
     said: list[Measured] = []
 
-    def kept(*arguments: Any) -> list[Measured]:
-        said.extend(measure(*arguments))
+    def kept(*arguments: Any, **options: Any) -> list[Measured]:
+        said.extend(measure(*arguments, **options))
         return said
 
     with pytest.MonkeyPatch.context() as patch:
