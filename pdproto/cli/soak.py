@@ -57,27 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
         require(arguments.engine)
     except EngineError as error:
         raise UsageError(str(error)) from error
-    load = Load(
-        seed=arguments.seed, requests=0, layers=2, page_bytes=4096, request_pages_max=8,
-        pool_pages=8 * arguments.in_flight * arguments.decode, abort_rate=0.2, abort_within_s=0.05,
-        in_flight=arguments.in_flight)
-    began, before = monotonic(), _segments()
-    cluster = Cluster(prefill=arguments.prefill, decode=arguments.decode, load=load,
-                      engine=arguments.engine, in_flight=arguments.in_flight)
-    soak = Soak(cluster, Chaos(cluster, arguments.seed), arguments.seconds)
+    load = load_of(arguments.seed, arguments.in_flight, arguments.decode)
     try:
-        with Reporter(quiet=arguments.quiet) as reporter:
-            soak.run(reporter)
+        cluster = Cluster(prefill=arguments.prefill, decode=arguments.decode, load=load,
+                          engine=arguments.engine, in_flight=arguments.in_flight)
     except ProcessLostError as error:
-        cluster.books.complaints.append(str(error))
-    finally:
-        soak.close()
-    cluster.books.complaints += [f"{name} is left in {SHARED_MEMORY}"
-                                 for name in sorted(_segments() - before)]
-    if not cluster.books.succeeded:
-        cluster.books.complaints.append("no hand-over has succeeded")
-    result = Result(cluster.books, soak.chaos.counts, soak.messages, soak.rounds,
-                    monotonic() - began)
+        raise UsageError(str(error)) from error
+    result = soaked(cluster, arguments.seconds, arguments.seed, quiet=arguments.quiet)
     if arguments.json:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:
@@ -86,7 +72,32 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
             show(result, out)
-    return 1 if cluster.books.complaints else 0
+    return 1 if result.books.complaints else 0
+
+
+def load_of(seed: int, in_flight: int, decode: int) -> Load:
+    """What is handed over: so little at a time that faults, and not bytes, take the time."""
+    return Load(
+        seed=seed, requests=0, layers=2, page_bytes=4096, request_pages_max=8,
+        pool_pages=8 * in_flight * decode, abort_rate=0.2, abort_within_s=0.05, in_flight=in_flight)
+
+
+def soaked(cluster: Cluster, seconds: float, seed: int, *, quiet: bool) -> Result:
+    """What becomes of a cluster in so many seconds, and when it is closed."""
+    began, before = monotonic(), _segments()
+    soak, complaints = Soak(cluster, Chaos(cluster, seed), seconds), cluster.books.complaints
+    try:
+        with Reporter(quiet=quiet) as reporter:
+            soak.run(reporter)
+    except ProcessLostError as error:
+        complaints.append(str(error))
+    finally:
+        soak.close()
+    complaints += [f"{name} is left in {SHARED_MEMORY}" for name in sorted(_segments() - before)]
+    if not cluster.books.succeeded:
+        complaints.append("no hand-over has succeeded")
+    return Result(cluster.books, soak.chaos.counts, soak.messages, soak.rounds,
+                  monotonic() - began)
 
 
 def _without(arguments: list[str], names: tuple[str, ...]) -> list[str]:
@@ -130,16 +141,17 @@ class Soak:
             self.rounds += 1
 
     def _rest(self, reporter: Reporter, began: float) -> None:
-        """Wait until everything has been given back."""
+        """Have every decode rank begin once more, and wait until everything has been given back."""
         cluster, ends = self.cluster, monotonic() + REST_S
-        held = ["not asked yet"]
+        waiting, held = set(cluster.sinks), ["not asked yet"]
         while held and (now := monotonic()) < ends:
+            cluster.greet(waiting)
             cluster.hear(HEAR_S)
             reporter.line(self._line(), now - began)
-            if not cluster.stands:
+            if not cluster.stands and not waiting:
                 held = cluster.ask()
-        cluster.books.complaints += [f"{name} has not ended all its hand-overs"
-                                     for name in cluster.stands] or held
+        cluster.books.complaints += [f"{name} has not begun, or not ended all its hand-overs"
+                                     for name in (*waiting, *cluster.stands)] or held
         cluster.books.complaints += [
             f"{member.name}: {value:g} {what}" for member in cluster.members.values()
             if member.state is not None for what, value in member.state.faults.items()]

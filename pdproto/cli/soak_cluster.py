@@ -9,25 +9,35 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from random import Random
 from time import monotonic
 from typing import Any, Final
 
 from pdproto.cli.handoff_load import Load
-from pdproto.cli.soak_rank import Begin, Ended, Place, State, decode, network, prefill, registry
+from pdproto.cli.soak_rank import (
+    Begin,
+    Ended,
+    Pipe,
+    Place,
+    State,
+    decode,
+    network,
+    prefill,
+    registry,
+)
 from pdproto.net.registry_client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.net.registry_wire import RefusedError
 
 START_S: Final = 60.0
 END_S: Final = 30.0
 LOOK_UP_S: Final = 0.3  # between two questions to the registry
-NAMES: Final = re.compile(r"(prefill|decode|tcp)[-:/.\d]+")  # of ranks, and where they listen
+NAMES: Final = re.compile(r"^prefill[-\d]+: |( to|, at)? (prefill|tcp)[-:/.\d]+")  # of ranks
 
 
 class ProcessLostError(Exception):
@@ -42,7 +52,7 @@ class Member:
 
     name: str
     process: BaseProcess
-    pipe: "Connection[Any, Any]"
+    pipe: Pipe
     door: str
     endpoint: str
     open: set[int] = field(default_factory=set)
@@ -91,7 +101,7 @@ class Cluster:
         for name in (*self.sources, *self.sinks):
             self.start(name)
 
-    def _process(self, target: Any) -> tuple[BaseProcess, "Connection[Any, Any]"]:
+    def _process(self, target: Any) -> tuple[BaseProcess, Pipe]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=target, args=(theirs,), daemon=True)
         process.start()
@@ -119,9 +129,13 @@ class Cluster:
         endpoint = self.net("open", door)
         place = Place(name, self._load, self._engine, f"127.0.0.1:{self._port}", endpoint,
                       self.sources)
-        process, pipe = self._process(partial(prefill if name in self.sources else decode, place))
+        process, pipe = self._process(partial(self.body(name), place))
         self.members[name] = Member(name, process, pipe, door, endpoint)
         self._where = {}
+
+    def body(self, name: str) -> Callable[[Place, Pipe], None]:
+        """What a rank's process does."""
+        return prefill if name in self.sources else decode
 
     def kill(self, name: str) -> None:
         """SIGKILL, in the middle of whatever it does. What it had open is nobody's any more."""
@@ -157,7 +171,7 @@ class Cluster:
         return self._first_word(self._net, "the network")
 
     @staticmethod
-    def _first_word(pipe: "Connection[Any, Any]", name: str) -> Any:
+    def _first_word(pipe: Pipe, name: str) -> Any:
         try:
             if pipe.poll(START_S):
                 return pipe.recv()
@@ -176,6 +190,16 @@ class Cluster:
             name = free[self._random.randrange(len(free))]
             self._begin(self.members[name])
             free = [name for name in self.sinks if self._has_room(name)]
+
+    def greet(self, names: set[str]) -> None:
+        """A request for each of these decode ranks, taken out as it is begun.
+
+        What an engine has lost track of is held until the sink's successor has spoken.
+        """
+        for name in sorted(names) if self._find() is not None else ():
+            if self._has_room(name):
+                self._begin(self.members[name])
+                names.remove(name)
 
     def _has_room(self, name: str) -> bool:
         """Whether this decode rank, and all that would feed it, can take another request."""
@@ -244,7 +268,7 @@ class Cluster:
             books.succeeded += ended.success
             books.failed += not ended.success
             if not ended.success:
-                books.reasons[NAMES.sub("...", ended.reason)] += 1
+                books.reasons[NAMES.sub("", ended.reason).strip()] += 1
         elif not ended.success:
             books.refused.setdefault(room, set()).add(member.name)
         self._close_books(room)

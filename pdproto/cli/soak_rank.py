@@ -6,6 +6,7 @@ and tells the router how each hand-over has ended. Every page holds what the loa
 
 import logging
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -237,7 +238,7 @@ class _Decode(_Scheduler):
 
 def prefill(place: Place, pipe: Pipe) -> None:
     """The whole life of a prefill rank's process."""
-    quiet()
+    _settle_in()
     load, topology = place.load, Topology(len(place.sources), 1, 1)
     pages = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
     node = PrefillNode(place.name, SourcePages(_layers(pages), open_source(place.engine)),
@@ -254,7 +255,7 @@ def prefill(place: Place, pipe: Pipe) -> None:
 
 def decode(place: Place, pipe: Pipe) -> None:
     """The whole life of a decode rank's process."""
-    quiet()
+    _settle_in()
     load = place.load
     pages = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
              for source in place.sources}
@@ -268,8 +269,9 @@ def decode(place: Place, pipe: Pipe) -> None:
     _end(node, pipe)
 
 
-def quiet() -> None:
-    """Say nothing of peers that are lost: they are meant to be."""
+def _settle_in() -> None:
+    """Leave Ctrl-C to the router, and say nothing of peers that are lost: they are meant to be."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("pdproto").setLevel(logging.ERROR)
 
 
@@ -291,6 +293,7 @@ def _end(node: Node, pipe: Pipe) -> None:
 
 def registry(port: int, pipe: Pipe) -> None:
     """The whole life of the registry's process. port: 0 takes a free one."""
+    _settle_in()
     with RegistryServer(port=port) as server, suppress(EOFError):
         pipe.send(server.port)
         pipe.recv()
@@ -323,6 +326,7 @@ class Weather:
 
 def network(pipe: Pipe) -> None:
     """The whole life of the network's process: does to the proxy what the router asks."""
+    _settle_in()
     proxy = Proxy()
     with suppress(EOFError):
         while True:

@@ -83,9 +83,9 @@ def show(result: Result, console: Console) -> None:
         table.add_row(*row)
     console.print(table)
     for reason, count in result.books.reasons.most_common(REASONS_SHOWN):
-        console.print(f"  {count:6} x {reason}", highlight=False)
+        console.print(f"  {count:6} x {reason}", highlight=False, soft_wrap=True)
     for complaint in result.books.complaints[:COMPLAINTS_SHOWN]:
-        console.print(f"[red]✗[/] {complaint}", highlight=False)
+        console.print(f"[red]✗[/] {complaint}", highlight=False, soft_wrap=True)
     if not result.books.complaints:
         console.print("no byte is wrong, both sides agree, and everything was given back")
 

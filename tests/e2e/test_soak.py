@@ -1,17 +1,24 @@
 """`pdproto soak`: processes hold out while everything goes wrong, and what is wrong is told."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from pdproto.cli import soak
+from pdproto.cli.handoff_load import Load, Pages
+from pdproto.cli.handoff_rank import Pool
 from pdproto.cli.main import main
+from pdproto.cli.soak import load_of, soaked
 from pdproto.cli.soak_cluster import Books, Cluster, Member
-from pdproto.cli.soak_rank import Ended, Weather
+from pdproto.cli.soak_rank import Ended, Pipe, Place, Weather, decode, prefill
 from pdproto.cli.soak_report import Result, page
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 
@@ -33,6 +40,50 @@ def test_it_holds_out(engine: str, tmp_path: Path) -> None:
     told = (tmp_path / "soak.md").read_text()
     assert f"    pdproto soak --seconds 8 --engine {engine} --quiet --json -\n" in told
     assert f"| hand-overs | {numbers['handoffs']:,} |" in told
+
+
+def mistaken(place: Place, pipe: Pipe) -> None:
+    """A prefill rank that now and then sends a page of another request."""
+    right = Load.page
+
+    def page(load: Load, room: int, source: str, index: int) -> Pages:
+        return right(load, room + (room % 4 == 3), source, index)
+
+    patch.object(Load, "page", page).start()
+    prefill(place, pipe)
+
+
+def forgetful(place: Place, pipe: Pipe) -> None:
+    """A decode rank that does not take back its first page."""
+    right, first = Pool.give, iter([1])
+    patch.object(Pool, "give", lambda pool, pages: right(pool, pages[next(first, 0):])).start()
+    decode(place, pipe)
+
+
+class Faulty(Cluster):
+    """A cluster in which one kind of rank has a defect."""
+
+    defect: Callable[[Place, Pipe], None]
+
+    def body(self, name: str) -> Callable[[Place, Pipe], None]:
+        is_source = name in self.sources
+        return type(self).defect if is_source == (type(self).defect is mistaken) else (
+            prefill if is_source else decode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("defect", "complaint"), [
+    (mistaken, "a page holds other bytes than were sent"),
+    (forgetful, r"decode-0 holds 1 pages"),
+])
+def test_a_defect_is_told_of(
+    defect: Callable[[Place, Pipe], None], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak, "REST_S", 20.0)
+    kind = type("Faulty", (Faulty,), {"defect": defect})
+    cluster = kind(prefill=1, decode=1, load=load_of(0, 4, 1), engine="shm", in_flight=4)
+    result = soaked(cluster, 3.0, 0, quiet=True)
+    assert any(re.search(complaint, told) for told in result.books.complaints)
 
 
 class Told(Cluster):
