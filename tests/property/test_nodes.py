@@ -5,8 +5,9 @@ the properties of the spec are asked of what the nodes have come to. At the end 
 has happened, everything is given back: each gauge is zero, and no page, thread, file, socket or
 memory is left. Every byte of a success is right.
 
-A blob replays the commands and the fates of messages, the n-th through each door; threads and
-sockets take their own time, so what was found once need not be found again by the same blob.
+A blob replays the commands and the fates of messages, the n-th through each door: that is
+`run(SHIPPED, RUN, blob=...)`. Threads and sockets take their own time, so what was found once need
+not be found again by the same blob.
 """
 
 import re
@@ -107,7 +108,8 @@ class NodesMachine(RuleBasedStateMachine):
             self.come(self.of(self.nodes.sinks, number), (1,) * (1 + number % 2))
             hand = self.nodes.rooms[number]
             hand.wanted.update(dict.fromkeys(hand.sources, len(hand.chunks)))
-        self.commands.append(f"begin {sources} sources, {sinks} sinks, {engine}, {come} requests")
+        self.commands.append(f"begin {sources} sources, {sinks} sinks, {engine}, {come} requests, "
+                             f"to end {'' if patiently else 'im'}patiently")
 
     def fate(self, door: str) -> Fate:
         """Of the next message through a door."""
@@ -292,7 +294,7 @@ class NodesMachine(RuleBasedStateMachine):
             return
         key = tuple(self.commands)
         if self.failure is None and key not in self.known:
-            self.do(f"end, {'' if self.patiently else 'im'}patiently", lambda: self.live.drained(
+            self.do("end", lambda: self.live.drained(
                 patiently=self.patiently, within_s=self.drain_s))
         self.nodes.close()
         self.nodes = None
