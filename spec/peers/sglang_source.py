@@ -185,6 +185,9 @@ WORKER: Final = (
     Row("meet_error_late", on=Completion("error", c), at=Status.ABSENT,
         when=[begun(p, r, c), poisoned(p, r) | NONE_POSTED], do=[begun(p, r, c).to(False)],
         why="the room has been cleared"),
+    Ignore(Completion("error", c), when=~begun(p, r, c), why="no worker is about that chunk"),
+    Ignore(Completion("error", c), at=tuple(Status), when=[
+        begun(p, r, c), ~poisoned(p, r), ~NONE_POSTED], why="the room is poisoned first"),
 )
 
 SOURCE: Final = Table(source, state=sending, rows=(*SENDER, *CONTROL, *WORKER))
