@@ -24,6 +24,7 @@ COUNTS = (
     ("layers", 4, "of the cache"), ("page-bytes", 4096, "bytes of a page of K, and of V"),
     ("pages", 4, "of a request"), ("chunks", 2, "in which they are sent"),
     ("prefix", 0, "pages of a request, at most, that decode has cached"),
+    ("warm", 0, "of the requests, the first, that do not count for the rate"),
     ("abort-every", 0, "n: each n-th request is aborted by one of the sides"),
     ("prefill-tp", 1, "ranks of prefill's tensor parallelism"),
     ("decode-tp", 1, "ranks of decode's tensor parallelism"),
@@ -44,6 +45,8 @@ def main() -> int:
     parser.add_argument("--latent", action="store_true", help="KV as under MLA")
     parser.add_argument("--query", action="store_true",
                         help="rooms run on data-parallel ranks that only the registry knows")
+    parser.add_argument("--timed", action="store_true",
+                        help="neither fill nor compare pages: time is the backend's alone")
     parser.add_argument("--pinned", action="store_true", help="one processor for each side")
     parser.add_argument("--json", metavar="FILE", help="write the numbers there")
     told = vars(parser.parse_args())
@@ -70,6 +73,9 @@ def summary(load: Load, found: dict[str, Outcome]) -> dict[str, Any]:
     succeeded = set.intersection(*(set(outcome.succeeded) for outcome in decode))
     failed = set().union(*(outcome.failed for outcome in decode))
     millis = np.array([s for outcome in decode for s in outcome.latencies] or [0.0]) * 1e3
+    seconds = max(1e-9, *(outcome.seconds for outcome in decode))
+    processor = {side: sum(outcome.processor_s for name, outcome in found.items()
+                           if name.startswith(side)) for side in ("prefill", "decode")}
     reasons = sorted({why.partition(": ")[2]
                       for outcome in found.values() for why in outcome.failed.values()})
     return {
@@ -79,9 +85,11 @@ def summary(load: Load, found: dict[str, Outcome]) -> dict[str, Any]:
         "reasons": reasons,
         "wrong": sorted({room for outcome in decode for room in outcome.wrong}),
         "left": {name: outcome.left for name, outcome in found.items() if outcome.left},
-        "hand-overs/s": round(len(succeeded) / max(*(o.seconds for o in decode), 1e-9), 1),
+        "hand-overs/s": round((len(succeeded) - load.warm) / seconds, 1),
         "p50 ms": round(float(np.percentile(millis, 50)), 3),
         "p99 ms": round(float(np.percentile(millis, 99)), 3),
+        "processor ms": {side: round(spent * 1e3 / load.requests, 3)
+                         for side, spent in processor.items()},
     }
 
 

@@ -41,7 +41,8 @@ class Load:
 
     prefix: up to so many pages of a request decode has cached. latent: every rank of a tensor
     parallelism holds the same KV, as under MLA. query: rooms run on ranks that only the registry
-    knows.
+    knows. warm: so many of the requests come first and do not count. timed: pages are neither
+    filled nor compared, so that time is the backend's alone.
     """
 
     backend: str = "pdproto"
@@ -64,6 +65,8 @@ class Load:
     cp: int = 1
     engine: str = "tcp"
     pinned: bool = False
+    warm: int = 0
+    timed: bool = False
 
     @property
     def seats(self) -> tuple[Seat, ...]:
@@ -91,13 +94,16 @@ class Load:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one rank has seen. latencies: seconds from the receiver's birth to Success."""
+    """What one rank has seen. latencies: seconds from the receiver's birth to Success. processor_s:
+    seconds of processor time, of all that its process did from its first request on.
+    """
 
     succeeded: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
     wrong: list[int] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    processor_s: float = 0.0
     left: dict[str, float] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ Rule 1: an end is told when the pages are free again, since SGLang takes them ba
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,19 @@ from pdproto.spec.handoff.poll import KVPoll
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
 
-ENDED = (KVPoll.FAILED, KVPoll.SUCCESS)
+ENDED: Final = (KVPoll.FAILED, KVPoll.SUCCESS)
+PIECES_MAX: Final = 4
+PIECE_BYTES_MIN: Final = 2 << 20
+
+
+def _pieces(items: list[int], item_bytes: int) -> list[list[int]]:
+    """What is sent in one go, in parts: the next is packed while one is on its way.
+
+    They are few, since the tables grow with the chunks of a hand-over.
+    """
+    count = max(1, min(PIECES_MAX, len(items) * item_bytes // PIECE_BYTES_MIN))
+    length = max(1, -(-len(items) // count))
+    return [items[first:first + length] for first in range(0, len(items), length)] or [items]
 
 
 class Absent:
@@ -92,11 +104,14 @@ class PdprotoKVSender(BaseKVSender):
         num_kv_tokens: int | None = None,  # noqa: ARG002 - pages say it
     ) -> None:
         """The next pages; with the last of them go the states, and the metadata row."""
+        is_first = self._began is None
         self._began = self._began or monotonic()
         self._sent += len(kv_indices)
         is_last = self._sent >= self._pages
         numbering, sizes = self.kv_mgr.source_plane.numbering, self.kv_mgr.item_bytes
         chunks = [numbering.numbers(0, kv_indices)]
+        if is_first and is_last:
+            chunks = _pieces(chunks[0], sizes[0])
         if is_last:
             chunks = [*filter(None, (*chunks, *numbering.chunks(state_indices)))] or [[]]
         for place, items in enumerate(chunks, 1):

@@ -1,0 +1,155 @@
+"""Items of several components between nodes, under real engines; without SGLang."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from time import monotonic, sleep
+
+import msgspec
+import numpy as np
+import pytest
+
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpSource
+from pdproto.net.decode import DecodeNode
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.receiver import Receiver
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
+from pdproto.sglang.plane import Placement, SinkItems, SourceItems, placement_in
+from pdproto.sglang.pools import Component
+from pdproto.sglang.shares import Place
+from pdproto.spec.handoff.poll import KVPoll
+
+ITEMS, STATES, LAYERS = 8, 3, 4
+ALONE = Place(1, 0)
+ROW = b"row"
+
+
+def components(layers: range, seed: int | None) -> list[Component]:
+    """KV, and a state of other items, of these layers; zeros without a seed."""
+    def buffers(shape: tuple[int, int]) -> tuple[np.ndarray, ...]:
+        if seed is None:
+            return tuple(np.zeros(shape, np.uint8) for _ in layers)
+        return tuple(np.random.default_rng([seed, layer]).integers(0, 256, shape, np.uint8)
+                     for layer in layers)
+    return [Component("kv", buffers((ITEMS, 640)), tuple(layers)),
+            Component("mamba", buffers((STATES, 96)), tuple(layers))]
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+class Pair:
+    """A decode rank, and a prefill rank for each stage of a pipeline."""
+
+    def __init__(self, closing: ExitStack, stages: list[range]) -> None:
+        self.theirs = [components(layers, seed=7) for layers in stages]
+        self.ours = components(range(LAYERS), seed=None)
+        self.sources = []
+        for number, held in enumerate(self.theirs):
+            plane = SourceItems(held, ALONE, TcpSource())
+            node = PrefillNode(f"stage{number}", plane)
+            closing.callback(node.close)
+            self.sources.append((node, plane))
+        self.plane = SinkItems(self.ours, ALONE, TcpSink())
+        self.node = DecodeNode("decode", self.plane)
+        closing.callback(self.node.close)
+
+    def hand_over(self, room: int, kv: list[int], states: list[int], prefix: int = 0) -> Receiver:
+        """From the items of these numbers to those of the numbers behind them."""
+        senders = [node.open(room) for node, _ in self.sources]
+        receiver = self.node.open(room, {node.name: node.endpoint for node, _ in self.sources})
+        if prefix:
+            self.plane.expect(receiver.life, prefix)
+        numbering = self.plane.numbering
+        receiver.publish(numbering.numbers(0, [one + 1 for one in kv])
+                         + numbering.numbers(1, [one + 1 for one in states]))
+        for sender, (_, plane) in zip(senders, self.sources, strict=True):
+            until(lambda sender=sender: sender.poll() is not KVPoll.BOOTSTRAPPING)  # type: ignore[misc]
+            told = [placement_in(data).prefix for data in sender.addresses.values()]
+            assert told == [prefix]
+            sender.send(plane.numbering.numbers(0, kv), last=False)
+            sender.send(plane.numbering.numbers(1, states), metadata=ROW)
+        until(lambda: receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED))
+        return receiver
+
+    def check(self, kv: list[int], states: list[int]) -> None:
+        """That these items have arrived, and that nothing else was written."""
+        whole = components(range(LAYERS), seed=7)
+        for mine, right, indices in zip(self.ours, whole, (kv, states), strict=True):
+            for got, want in zip(mine.buffers, right.buffers, strict=True):
+                expected = np.zeros_like(got)
+                for index in indices:
+                    expected[index + 1] = want[index]
+                assert (got == expected).all()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = monotonic() + 30
+    while not holds():
+        assert monotonic() < deadline, "it did not come to that within 30 s"
+        sleep(0.001)
+
+
+@pytest.mark.parametrize("stages", [[range(4)], [range(2), range(2, 4)]], ids=["one", "pipeline"])
+def test_every_stage_fills_its_layers_of_every_component(
+    closing: ExitStack, stages: list[range]
+) -> None:
+    pair = Pair(closing, stages)
+    receiver = pair.hand_over(1, [4, 0, 6], [1], prefix=32)
+    assert receiver.poll() is KVPoll.SUCCESS
+    assert receiver.metadata == dict.fromkeys(receiver.endpoint.peers, ROW)
+    pair.check([4, 0, 6], [1])
+    receiver.close()
+    until(lambda: receiver.released)
+
+
+def test_items_of_a_hand_over_that_has_ended_serve_the_next_at_once(closing: ExitStack) -> None:
+    pair = Pair(closing, [range(LAYERS)])
+    for room in range(1, 40):
+        receiver = pair.hand_over(room, [0, 1], [0])
+        assert receiver.failure is None
+        receiver.close()  # and nobody waits for its release
+
+
+def test_a_layer_that_no_stage_has_fails_the_hand_over_and_says_which(closing: ExitStack) -> None:
+    pair = Pair(closing, [range(2), range(3, 4)])
+    receiver = pair.hand_over(1, [0], [])
+    assert "nobody sends kv of layer 2" in str(receiver.failure)
+
+
+def test_a_layer_that_decode_has_not_fails_the_hand_over(closing: ExitStack) -> None:
+    pair = Pair(closing, [range(1, LAYERS + 1)])
+    receiver = pair.hand_over(1, [0], [])
+    assert "kv: layer 4 is there and not here" in str(receiver.failure)
+
+
+def test_counts_that_differ_by_component_fail_the_hand_over(closing: ExitStack) -> None:
+    pair = Pair(closing, [range(LAYERS)])
+    (node, plane), = pair.sources
+    sender, receiver = node.open(1), pair.node.open(1, {node.name: node.endpoint})
+    receiver.publish(pair.plane.numbering.numbers(0, [1, 2]))
+    until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
+    sender.send(plane.numbering.numbers(0, [1]), last=False)
+    sender.send(plane.numbering.numbers(1, [1]))
+    until(lambda: receiver.poll() is KVPoll.FAILED)
+    assert "the digest of what stage0 wrote does not agree" in str(receiver.failure)
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\xff" * 9, b"\x94\xc4\x00\x00\x00\x00", b"\x94\xc4\x00\x01\x00\xff"])
+def test_bytes_that_are_no_placement_are_the_peers_fault(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="a placement"):
+        placement_in(data)
+
+
+def test_a_place_that_there_is_not_refuses_the_write(closing: ExitStack) -> None:
+    plane = SourceItems(components(range(1), seed=1), ALONE, TcpSource())
+    closing.callback(plane.close)
+    published = msgspec.msgpack.encode(Placement(b"", 2, 2))
+    plane.post(1, Life(1, 1, 0), published, [[0]])
+    (number, _, reason), = plane.outcomes()
+    assert (number, reason) == (1, "rank 2 of a tensor parallelism of 2")
