@@ -18,7 +18,7 @@ from pdproto.sim.study import CHUNKS, MS, RETRIES, Arm, Setting, percentile
 GENERATES_S: Final = 0.1  # for which decode keeps the pages of an answer
 SLOTS: Final = 1_024  # of metadata: more than there are ever requests
 PAGES: Final = 4_096  # of each server's pool
-# What the simulator is told of this machine, as processes show it when nothing else runs.
+# What the simulator is told of processes: assumed, and little beside all that is varied.
 SOCKETS_S: Final = 0.3 * MS  # from one node's loop to another's, on the loopback
 WRITE_S: Final = 0.5 * MS  # a chunk: packed, written, and told
 
