@@ -15,7 +15,7 @@ Rule 5: whatever bytes a peer sends, it is served or dropped. The others do not 
 tests/engine/test_contract.py holds an engine to these; another one is a line of its `ENGINES`.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Annotated, Any, Final, Protocol, TypeAlias
@@ -94,11 +94,11 @@ _decoder: Final = msgspec.msgpack.Decoder(Address)
 class Target(Protocol):
     """Memory of the caller's own, in place of landing memory: where the writes of one lease go."""
 
-    def places(self, offset: int, length: int) -> Sequence[memoryview]:
+    def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """Where the bytes of this write go, back to back: writable, `length` bytes in all.
 
-        Asked on the engine's thread as each write begins, within the lease. RemoteProtocolError if
-        no honest write has these bounds.
+        Asked on the engine's thread as each write begins, within the lease, and looked through as
+        its bytes come. RemoteProtocolError, at once, if no honest write has these bounds.
         """
 
 

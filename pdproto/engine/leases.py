@@ -10,7 +10,7 @@ Rule 3: a fence is done when the lease's memory is not busy. An engine that *aba
 """
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,11 +36,11 @@ class Held:
     fenced: bool = False
     released: bool = False
 
-    def places(self, offset: int, length: int) -> Sequence[memoryview]:
+    def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """Where the bytes of a write go; see contract.Target. The caller has the lock."""
         if self.target is not None:
             return self.target.places(offset, length)
-        return [self.view[offset : offset + length]] if length else []
+        return (self.view[offset : offset + length],)
 
 
 class Leases:

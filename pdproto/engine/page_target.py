@@ -12,8 +12,8 @@ Pools in host memory only, in which the bytes of a page lie in one piece.
 """
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Final
 
 import numpy as np
@@ -113,7 +113,7 @@ class PageTarget:
         self._pages: Final = list(pages)
         self._digests: Final[dict[int, NDArray[np.uint64]]] = {}  # that came, by first page
 
-    def places(self, offset: int, length: int) -> Sequence[memoryview]:
+    def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """See contract.Target: a write is one whole chunk."""
         if not length:
             return ()
@@ -129,10 +129,7 @@ class PageTarget:
         self._digests[first] = np.frombuffer(
             behind, "<u8", offset=plan.digest_offset - plan.payload_bytes
         )
-        return (
-            *self._places.places(self._pages[first : first + count]),
-            memoryview(behind),
-        )
+        return chain(self._places.places(self._pages[first : first + count]), (memoryview(behind),))
 
     def intact(self, chunks: Sequence[int], key: int) -> bool:
         """Whether the pages hold what was packed for this life. chunks: pages of each.

@@ -10,6 +10,7 @@ landing memory, or straight into pages.
 
 import socket
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -27,6 +28,7 @@ ENGINE: Final = "tcp"
 RECEIVE_BYTES: Final = 1 << 20  # in one call: how long a fence may have to wait
 TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
 PIECES_MAX: Final = 128  # of one receive; the system takes 1024
+NOWHERE: Final = memoryview(b"")
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.SEGMENT})
 
 
@@ -80,25 +82,25 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @dataclass(slots=True)
 class Arriving:
-    """The write that a source is sending. held: None once it is refused. places: of what is left,
-    in order; those that the next receives fill are in the window.
+    """The write that a source is sending. held: None once it is refused. places: where it goes on
+    behind `rest`; what the next receives fill is in the window.
     """
 
     number: int
     held: Held | None
     bytes: int
-    places: deque[memoryview]
+    places: Iterator[memoryview]
     left: int  # bytes that no segment has brought
+    rest: memoryview = NOWHERE
     window: deque[memoryview] = field(default_factory=deque)
 
     def pieces(self, length: int) -> list[memoryview]:
         """Where the next bytes go: `length` of them, or fewer."""
         if not self.window:
             while length:
-                place = self.places.popleft()
+                place, self.rest = self.rest or next(self.places), NOWHERE
                 if place.nbytes > length:
-                    self.places.appendleft(place[length:])
-                    place = place[:length]
+                    place, self.rest = place[:length], place[length:]
                 self.window.append(place)
                 length -= place.nbytes
         return list(islice(self.window, PIECES_MAX))
@@ -112,8 +114,7 @@ class Arriving:
 
     def refuse(self) -> None:
         """Nothing more of it has a place."""
-        self.held = None
-        self.places.clear()
+        self.held, self.places, self.rest = None, iter(()), NOWHERE
         self.window.clear()
 
 
@@ -157,12 +158,12 @@ class TcpLine(SinkLine):
         if self._write is not None and self._write.held is not None:
             raise RemoteProtocolError(f"write {frame.write} begins inside {self._write.number}")
         self._numbered = frame.write
-        places: deque[memoryview] = deque()
+        places: Iterator[memoryview] = iter(())
         with self._leases.lock:
             held = self._leases.redeem(frame.token, frame.offset, frame.length)
             if held is not None:
                 self.name(held.lease.source)
-                places.extend(filter(len, held.places(frame.offset, frame.length)))
+                places = filter(len, held.places(frame.offset, frame.length))
         self._write = Arriving(frame.write, held, frame.length, places, frame.length)
         if held is None:
             self._refuse(self._write)
