@@ -175,6 +175,8 @@ def test_what_one_study_alone_can_do_is_refused_to_the_other(
 ) -> None:
     assert main(["study", "force-query", "--only", "load"]) == 2
     assert "leave --only and --plot" in capsys.readouterr().err
+    assert main(["study", "force-query", "--again", "-1"]) == 2
+    assert "want a whole number" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="settings of `optimistic` that are measured side by side, in four "
                              "processes each: fewer take longer, and disturb each other less "
                              f"(default: {AT_ONCE})")
-    parser.add_argument("--again", type=int, default=1, metavar="N",
+    parser.add_argument("--again", type=_count, default=1, metavar="N",
                         help="how often a setting in which a process was late by more than "
                              f"{LATE_S * 1e3:g} ms is measured once more; its quietest run counts "
                              "(default: 1)")
@@ -97,6 +97,10 @@ def _force_query(arguments: argparse.Namespace, reporter: Reporter) -> tuple[str
         lambda done: reporter.line(f"{done} of {count} settings measured", monotonic() - began))
     return (study_query.as_markdown(rows),
             study_query.as_json(rows, arguments.seed, arguments.requests))
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else whole_number(text)
 
 
 def _cells(only: str | None) -> tuple[Cell, ...]:
