@@ -31,7 +31,7 @@ PARTIES: Final = (
            implies(any_of(introduce(d, h, p), publish(d, h, p), abort(d, h, p)), feeds(p, d)),
            why="a rank that takes no part is not failed with those that do"),
     Always("who_feeds_nothing_is_not_awaited",
-           implies(~feeds(p, d), claim(d, h, p).among(Claim.NONE, Claim.TOLD, Claim.OUT)),
+           implies(~claim(d, h, p).among(Claim.NONE, Claim.TOLD, Claim.OUT), feeds(p, d)),
            why="nobody stops, fences or waits for what cannot write"),
     Always("who_has_failed_asks_for_no_memory",
            implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
