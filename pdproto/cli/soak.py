@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:
-        command = " ".join(["pdproto", *_without(sys.argv[1:], ("--record", "--commit"))])
+        command = " ".join(["pdproto", *_without(sys.argv[1:], ("--record", "--commit", "--json"))])
         write(page(result, command, arguments.commit), arguments.record)
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:

@@ -38,7 +38,7 @@ def test_it_holds_out(engine: str, tmp_path: Path) -> None:
     assert numbers["verified_bytes"] > 0
     assert numbers["faults"]
     told = (tmp_path / "soak.md").read_text()
-    assert f"    pdproto soak --seconds 8 --engine {engine} --quiet --json -\n" in told
+    assert f"    pdproto soak --seconds 8 --engine {engine} --quiet\n" in told
     assert f"| hand-overs | {numbers['handoffs']:,} |" in told
 
 
