@@ -26,6 +26,8 @@ each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defe
 
 
 def found(system: System, configuration: Configuration, name: str) -> Finding:
+    if name.startswith("L"):
+        pytest.importorskip("scipy", reason="liveness needs scipy, which pdproto depends on")
     settings = Settings(properties=(name,), limits=Limits(states_max=STATES_MAX))
     result = check(system, configuration, settings)
     return next(finding for finding in result.findings if finding.name == name)
