@@ -92,6 +92,8 @@ class Rank:
             sleep(0.5)
         self.kv = pools(load, seat, "kv")
         self.states = [pools(load, seat, name) for name in load.states]
+        for buffer in self.kv.buffers if load.timed else ():
+            buffer.fill_(1)  # memory that nobody has touched is none yet
         self.metadata = utils.MetadataBuffers(
             2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
             max_sampling_mask_tokens=0)

@@ -36,6 +36,7 @@ from pdproto.sglang.shares import (
 )
 
 SHARES_KEPT: Final = 256
+SOURCES_KEPT: Final = 4_096
 Rank = Annotated[int, Meta(ge=0, lt=4_096)]
 
 
@@ -224,6 +225,8 @@ class SinkItems(SinkPages):
     ) -> bool:
         landed = np.frombuffer(self.engine.view(self._leases[life][source]), np.uint8)
         share, covered = self._share(header_in(landed, self._header_bytes))
+        if len(self._known) >= SOURCES_KEPT:
+            self._known.clear()  # prefill restarts under other names, and its old ones stay
         self._known[source] = share
         offset, first = len(share.header), 0
         clean = True
