@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pdproto.net.aio import HandoffFailedError, until
     from pdproto.net.decode import DecodeNode
+    from pdproto.net.direct import DirectDecodeNode, DirectPages
     from pdproto.net.pages import SinkPages, SourcePages
     from pdproto.net.prefill import PrefillNode
     from pdproto.net.receiver import Receiver
@@ -23,6 +24,8 @@ __version__: Final = "0.1.0"
 _HOMES: Final = {
     "Curve": "net.shell",
     "DecodeNode": "net.decode",
+    "DirectDecodeNode": "net.direct",
+    "DirectPages": "net.direct",
     "HandoffFailedError": "net.aio",
     "KVPoll": "spec.handoff.poll",
     "Link": "net.shell",
@@ -41,9 +44,10 @@ _HOMES: Final = {
 }
 
 __all__ = [
-    "Curve", "DecodeNode", "HandoffFailedError", "KVPoll", "Link", "LocalProtocolError",
-    "PrefillNode", "ProtocolError", "Receiver", "RegistryClient", "RegistryServer",
-    "RemoteProtocolError", "Sender", "SinkPages", "SourcePages", "Trace", "__version__", "until",
+    "Curve", "DecodeNode", "DirectDecodeNode", "DirectPages", "HandoffFailedError", "KVPoll",
+    "Link", "LocalProtocolError", "PrefillNode", "ProtocolError", "Receiver", "RegistryClient",
+    "RegistryServer", "RemoteProtocolError", "Sender", "SinkPages", "SourcePages", "Trace",
+    "__version__", "until",
 ]  # fmt: skip
 
 

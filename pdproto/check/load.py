@@ -28,6 +28,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "transfer-prompt": "pdproto.spec.handoff.transfer:PROMPT",
     "transfer-restart": "pdproto.spec.handoff.transfer:RESTARTED",
     "transfer-direct": "pdproto.spec.handoff.transfer:DIRECT",
+    "transfer-in-place": "pdproto.spec.handoff.direct:IN_PLACE",
     "transfer-two-sinks": "pdproto.spec.handoff.transfer_two:TWO_SINKS",
     "transfer-two-lives": "pdproto.spec.handoff.transfer_two:TWO_LIVES",
     "transfer-light": "pdproto.spec.handoff.light:LIGHT",

@@ -23,6 +23,7 @@ LEMMAS: Final[Mapping[str, str]] = {
     "dp-rank": "pdproto.spec.lemmas.dp_rank_lemmas",
     "transfer": "pdproto.spec.lemmas.transfer_lemmas",
     "transfer-lossy": "pdproto.spec.lemmas.transfer_lemmas",
+    "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
     "agreement": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-lost": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-once": "pdproto.spec.lemmas.agreement_lemmas",

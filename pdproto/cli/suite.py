@@ -24,7 +24,7 @@ DEEP: Final = "deep"
 HANDOVER: Final = (
     "registry", "registry-prompt", "dp-rank",
     "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
-    "transfer-direct", "transfer-two-sinks", "transfer-two-lives",
+    "transfer-direct", "transfer-in-place", "transfer-two-sinks", "transfer-two-lives",
     "agreement", "agreement-lost", "agreement-once",
     "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
     "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",

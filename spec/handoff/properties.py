@@ -40,7 +40,8 @@ _DETECTOR: Final = "a death is noticed in the end, and only a death is"
 
 SAFETY: Final = (
     Promise("S1", "A write lands only in memory that is leased to its own life.", (
-        "S1_no_write_into_anothers_memory", "S1_one_life_a_chunk", "S1_one_life_a_page",
+        "S1_no_write_into_anothers_memory", "S1_no_write_into_anothers_page",
+        "S1_one_life_a_chunk", "S1_one_life_a_page", "S1_pages_are_held_past_a_failure",
         "S1_a_write_lands_after_the_failure", "S1_a_chunk_is_free_after_a_failure",
         "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again"), assumes=_FENCE),
     Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (

@@ -10,13 +10,14 @@ telling it so would only move the same doubt to the other side (two generals).
 Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
 is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
 
-Six systems share the tables:
+Seven systems share the tables:
     transfer            what holds whatever is lost, whoever dies, and however long a write takes
     transfer-lossy      the same, while messages are lost or are delivered only once
     transfer-patient    where nobody gives up, what is lost is made good by sending it again
     transfer-prompt     where nothing is lost, nothing is sent again, and nobody waits for a clock
     transfer-restart    where processes die and come back, lives begun after that succeed
     transfer-direct     sources write straight into pages, on engines that can fence a page
+    transfer-in-place   the same, where digests are compared and nodes run it (direct.py)
 """
 
 from dataclasses import replace
