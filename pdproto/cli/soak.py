@@ -154,7 +154,7 @@ class Soak:
                                      for name in (*waiting, *cluster.stands)] or held
         cluster.books.complaints += [
             f"{member.name}: {value:g} {what}" for member in cluster.members.values()
-            if member.state is not None for what, value in member.state.faults.items()]
+            if member.told is not None for what, value in member.told.faults.items()]
 
     def _line(self) -> str:
         books = self.cluster.books

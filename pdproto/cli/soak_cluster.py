@@ -56,7 +56,7 @@ class Member:
     door: str
     endpoint: str
     open: set[int] = field(default_factory=set)
-    state: State | None = None
+    told: State | None = None
     ready: bool = False
     stopped: bool = False
     begun: float = field(default_factory=monotonic)
@@ -248,7 +248,7 @@ class Cluster:
 
     def _take(self, member: Member, said: Any) -> None:
         if isinstance(said, State):
-            member.state = self.books.states[member.door] = said
+            member.told = self.books.states[member.door] = said
         elif isinstance(said, str):
             self.net("aim", member.door, said)
             member.ready = True
@@ -287,18 +287,18 @@ class Cluster:
     def ask(self) -> list[str]:
         """What the ranks have not given back, each in a line, as they say at once."""
         for member in self.members.values():
-            member.state = None
+            member.told = None
             member.pipe.send(True)
         deadline = monotonic() + START_S
-        while any(member.state is None for member in self.members.values()):
+        while any(member.told is None for member in self.members.values()):
             if monotonic() > deadline:
                 raise ProcessLostError(f"{', '.join(self._silent())}: no answer")
             self.hear(0.1)
         return [f"{name} holds {value:g} {what}" for name, member in self.members.items()
-                if member.state is not None for what, value in member.state.held.items()]
+                if member.told is not None for what, value in member.told.held.items()]
 
     def _silent(self) -> Iterator[str]:
-        return (name for name, member in self.members.items() if member.state is None)
+        return (name for name, member in self.members.items() if member.told is None)
 
     @property
     def stands(self) -> Sequence[str]:

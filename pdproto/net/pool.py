@@ -28,10 +28,10 @@ class Pool:
     def __init__(self, table: Table = POOL) -> None:
         self._automaton: Final = (
             _AUTOMATON if table is POOL else Automaton(table, _SIZES, paced=(_PACED,)))
-        bits = self._automaton.bits
-        self._asked: Final = bits(ends.memory, (0, _ASKING), Memory.ASKED)
-        self._page_taken: Final = bits(ends.page, (0, _OTHERS, 0))
-        self._slot_taken: Final = bits(ends.slot, (0, _OTHERS, 0))
+        automaton = self._automaton
+        self._asked: Final = automaton.bits(ends.memory, (0, _ASKING), Memory.ASKED)
+        self._page_taken: Final = automaton.bits(ends.page, (0, _OTHERS, 0))
+        self._slot_taken: Final = automaton.bits(ends.slot, (0, _OTHERS, 0))
         self.pages: Final[dict[int, Life]] = {}
         self.slots: Final[dict[int, Life]] = {}
 
