@@ -9,7 +9,7 @@ Rule 1: a sink takes what a source wrote only if the header says so, the digests
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import Annotated, Final
@@ -130,7 +130,7 @@ class Coverage:
     """What the sources of a life have brought. missing: how many of them have not been taken."""
 
     missing: int
-    covered: set[tuple[int, int, int]] = field(default_factory=set)
+    covered: frozenset[tuple[int, int, int]] = frozenset()
 
 
 class SinkItems(SinkPages):
@@ -245,11 +245,11 @@ class SinkItems(SinkPages):
     def _cover(self, coverage: Coverage, brought: frozenset[tuple[int, int, int]]) -> None:
         """Count what a source has brought. Raises ValueError if nobody brings the rest."""
         coverage.missing -= 1
-        if brought == self._everything:
+        coverage.covered = coverage.covered | brought if coverage.covered else brought
+        if coverage.missing or coverage.covered == self._everything:
             return
-        coverage.covered |= brought
         left = self._everything - coverage.covered
-        if left and not coverage.missing:
+        if left:
             component, entry, _ = min(left)
             of = self._components[component]
             layer = of.layers[entry] if of.layers else entry

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import permutations
 from time import monotonic, sleep
 
 import msgspec
@@ -15,9 +16,9 @@ from pdproto.net.prefill import PrefillNode
 from pdproto.net.receiver import Receiver
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
-from pdproto.sglang.plane import Placement, SinkItems, SourceItems, placement_in
+from pdproto.sglang.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
 from pdproto.sglang.pools import Component
-from pdproto.sglang.shares import Place
+from pdproto.sglang.shares import Place, everything
 from pdproto.spec.handoff.poll import KVPoll
 
 ITEMS, STATES, LAYERS = 8, 3, 4
@@ -113,6 +114,19 @@ def test_items_of_a_hand_over_that_has_ended_serve_the_next_at_once(closing: Exi
         receiver = pair.hand_over(room, [0, 1], [0])
         assert receiver.failure is None
         receiver.close()  # and nobody waits for its release
+
+
+def test_who_has_everything_may_come_before_who_has_nothing(closing: ExitStack) -> None:
+    """A rank that holds a copy of what another sends has no part of its own, and comes when it may.
+    """
+    ours = components(range(LAYERS), seed=None)
+    sink = SinkItems(ours, ALONE, TcpSink())
+    closing.callback(sink.close)
+    for order in permutations((everything(ours, ALONE), frozenset[tuple[int, int, int]]())):
+        coverage = Coverage(len(order))
+        for brought in order:
+            sink._cover(coverage, brought)
+        assert coverage.covered == everything(ours, ALONE)
 
 
 def test_a_layer_that_no_stage_has_fails_the_hand_over_and_says_which(closing: ExitStack) -> None:
