@@ -16,7 +16,7 @@ from pdproto.check.explore import (
     explore,
     silent,
 )
-from pdproto.check.grounding import Ground, Interpretation
+from pdproto.check.grounding import Ground, Interpretation, ground_for
 from pdproto.check.layout import cell_name
 from pdproto.check.liveness import Liveness
 from pdproto.check.program import Guard
@@ -137,14 +137,7 @@ class World:
         self.stopped = ""  # why liveness is not decided although the search was complete
 
     def _ground(self, fairness: Fairness) -> Ground:
-        return Ground(
-            self.system,
-            self.configuration.sizes,
-            self.configuration.faults,
-            self.given,
-            consume=fairness is Fairness.CONSUMED,
-            timers=fairness is not Fairness.NO_TIMERS,
-        )
+        return ground_for(self.system, self.configuration, self.given, fairness)
 
     def explore(self) -> Exploration:
         """The search for the safety questions, and for liveness where nothing else is needed."""

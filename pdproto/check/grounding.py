@@ -29,9 +29,10 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.place import Place, SpecError
+from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Sizes, Update
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import Configuration, System
 
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
@@ -306,4 +307,14 @@ def _covers(clause: Clause) -> bool:
     return any(
         t.mask.bit_count() == 1 and not t.value and Literal(t.mask, t.mask) in clause
         for t in clause
+    )
+
+
+def ground_for(
+    system: System, configuration: Configuration, given: Interpretation, fairness: Fairness
+) -> Ground:
+    """The ground system of a configuration on which an assumption is checked."""
+    return Ground(
+        system, configuration.sizes, configuration.faults, given,
+        consume=fairness is Fairness.CONSUMED, timers=fairness is not Fairness.NO_TIMERS,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pdproto.check.explore import Exploration, Limits, Reductions, explore
-from pdproto.check.grounding import Ground, Interpretation
+from pdproto.check.grounding import Ground, ground_for
 from pdproto.check.liveness import Liveness
 from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
 from pdproto.check.result import Kind
@@ -152,16 +152,6 @@ def _grounds(
     """The system in each interpretation of its rigid symbols."""
     for given in interpretations(system, configuration.sizes, configuration):
         yield ground_for(system, configuration, given, fairness)
-
-
-def ground_for(
-    system: System, configuration: Configuration, given: Interpretation, fairness: Fairness
-) -> Ground:
-    """The ground system of a configuration on which an assumption is checked."""
-    return Ground(
-        system, configuration.sizes, configuration.faults, given,
-        consume=fairness is Fairness.CONSUMED, timers=fairness is not Fairness.NO_TIMERS,
-    )
 
 
 def _reductions(configuration: Configuration) -> Reductions:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pdproto.check.grounding import Ground, GroundRow, Interpretation
+from pdproto.check.grounding import GroundRow, Interpretation, ground_for
 from pdproto.check.layout import Cell
 from pdproto.check.result import Finding
 from pdproto.check.rigid import interpretations
@@ -224,10 +224,7 @@ class SimulatedSystem:
         """The ends of one topology under one assumption; they are made once."""
         known = self._worlds.get((number, fairness))
         if known is None:
-            ground = Ground(
-                self.system, self.configuration.sizes, self.configuration.faults,
-                self._given[number], consume=fairness is Fairness.CONSUMED,
-                timers=fairness is not Fairness.NO_TIMERS)
+            ground = ground_for(self.system, self.configuration, self._given[number], fairness)
             known = self._worlds[number, fairness] = World(
                 fairness, Cluster(ground, at_once=self._at_once, stores=self._stores),
                 Judge(ground, self._properties))

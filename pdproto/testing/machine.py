@@ -33,7 +33,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pdproto.check.grounding import Ground, GroundRow, Interpretation
+from pdproto.check.grounding import Ground, GroundRow, Interpretation, ground_for
 from pdproto.check.result import Finding
 from pdproto.check.rigid import interpretations
 from pdproto.spec.language.machine import Call, Completion, Timer
@@ -192,10 +192,7 @@ class Fuzzer:
         """The cluster of one topology, under one assumption; it is made once."""
         known = self._worlds.get((number, fairness))
         if known is None:
-            ground = Ground(
-                self.system, self.configuration.sizes, self.configuration.faults,
-                self._given[number], consume=fairness is Fairness.CONSUMED,
-                timers=fairness is not Fairness.NO_TIMERS)
+            ground = ground_for(self.system, self.configuration, self._given[number], fairness)
             known = self._worlds[number, fairness] = World(ground, fairness, self)
         return known
 
