@@ -5,8 +5,8 @@ A few thousand frames by default. With a million:
     HYPOTHESIS_PROFILE=nightly python -m pytest tests/fuzz
 
 A frame is named by its number (frames.py), which is all that it takes to see a failure again. A
-fuzzer that goes by coverage (atheris) has nothing to go by: the decoder is C that it cannot see into,
-and of 300,000 frames it kept four, for 14 edges in all.
+fuzzer that goes by coverage (atheris) has nothing to go by: the decoder is C that it cannot see
+into, and of 300,000 frames it kept four, for 14 edges in all.
 """
 
 import logging
