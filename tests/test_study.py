@@ -24,14 +24,13 @@ from pdproto.cli.study_ranks import Answered, Computed
 from pdproto.cli.study_report import (
     Row,
     StudyError,
-    Ways,
     as_json,
     as_markdown,
     row,
 )
 from pdproto.net.shell import Peer
 from pdproto.runtime.wire import Batch
-from pdproto.sim.study import MS, Arm
+from pdproto.sim.study import MS, Arm, Ways
 
 CELL = Cell("arrival skew", "20 ms")
 

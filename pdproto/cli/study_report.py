@@ -6,29 +6,11 @@ from typing import Any
 
 from pdproto.cli.study_lanes import Measured, Ran
 from pdproto.cli.study_plan import Cell, arm
-from pdproto.sim.study import MS, Arm
+from pdproto.sim.study import MS, Arm, Ways
 
 
 class StudyError(Exception):
     """Requests have failed: their times are not comparable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """The same requests without optimistic prefill, and with it."""
-
-    without: Arm
-    optimistic: Arm
-
-    @property
-    def median_change(self) -> float:
-        """-0.5 is half of it gone."""
-        return self.optimistic.median_s / self.without.median_s - 1.0
-
-    @property
-    def p99_change(self) -> float:
-        """As median_change, of the 99th percentile."""
-        return self.optimistic.p99_s / self.without.p99_s - 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,28 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Ways:
+    """The same requests without optimistic prefill, and with it."""
+
+    without: Arm
+    optimistic: Arm
+
+    @property
+    def p99_change(self) -> float:
+        """Of the 99th percentile: -0.5 is half of it gone."""
+        return self.optimistic.p99_s / self.without.p99_s - 1.0
+
+    @property
+    def median_change(self) -> float:
+        return self.optimistic.median_s / self.without.median_s - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Ways):
     """One setting, both ways. varied: what distinguishes it, as VARIED calls it."""
 
     varied: str
     setting: Setting
-    without: Arm
-    optimistic: Arm
 
     @property
     def value(self) -> str:
@@ -90,15 +105,6 @@ class Pair:
             "seats at 80 % load": f"{setting.seats}",
         }.get(self.varied, f"{setting.load:.0%}")
 
-    @property
-    def p99_change(self) -> float:
-        """Of the 99th percentile: -0.5 is half of it gone."""
-        return self.optimistic.p99_s / self.without.p99_s - 1.0
-
-    @property
-    def median_change(self) -> float:
-        return self.optimistic.median_s / self.without.median_s - 1.0
-
 
 def pairs(seed: int, seeded: Seeded, requests: int) -> Iterator[Pair]:
     """Every setting of VARIED, in its order."""
@@ -109,7 +115,7 @@ def pairs(seed: int, seeded: Seeded, requests: int) -> Iterator[Pair]:
                 off, on = (_arm(setting, seed, seeded, requests, retries)
                            for retries in (0, RETRIES))
                 known[setting] = off, on
-            yield Pair(varied, setting, *known[setting])
+            yield Pair(*known[setting], varied, setting)
 
 
 def _arm(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int) -> Arm:
