@@ -20,7 +20,7 @@ import pytest
 
 from pdproto.check.prove.judgement import Status
 from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
-from pdproto.spec.language import DropRow, edited
+from tests.handoff.exploring import without
 from tests.prove import draining
 
 SYSTEM = "transfer"
@@ -40,5 +40,4 @@ def test_it_is_about_something() -> None:
     ("abort_again", "L3_every_claim_is_settled"),
 ])
 def test_a_defect_is_noticed(row: str, pending: str) -> None:
-    broken = edited(TRANSFER, f"without-{row}", DropRow(row))
-    assert draining.unhelped(SYSTEM, broken)[pending] is Status.FAILED
+    assert draining.unhelped(SYSTEM, without(TRANSFER, row))[pending] is Status.FAILED

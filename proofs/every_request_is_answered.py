@@ -9,8 +9,8 @@ claims of ranks_decide_alike.py too.
 Bound: none, on any sort. Assumes: every timer fires that stays enabled, and so does every row that
 is fair; messages that are there are received; faults, losses among them, happen finitely often;
 finitely many requests, and always a number for the next decision.
-Not covered: delivery that takes the message off the network, and what follows without any timer
-(L2); these are explored.
+Not covered: delivery that takes the message off the network; it is explored. What follows without
+any timer (L2) is the matter of ranks_decide_by_messages_alone.py.
 Vacuity: in some state in which all claims hold each property pends. Mutants: tables without a
 time-out, without a repeat, and without the answer of a group that ends.
 """
@@ -18,20 +18,22 @@ time-out, without a repeat, and without the answer of a group that ends.
 import pytest
 
 from pdproto.check.prove.judgement import Status
+from pdproto.cli.prove import subject
 from pdproto.spec.handoff.agreement import SYSTEM as GROUP
 from pdproto.spec.language import DropRow, edited
 from tests.prove import draining
 
 SYSTEM = "agreement"
+PROMISES = tuple(ranking.leads_to for ranking in subject(SYSTEM).rankings)
 
 
 @pytest.mark.slow
 def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM)
+    draining.drains(SYSTEM, *PROMISES)
 
 
 def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM)
+    draining.pends(SYSTEM, *PROMISES)
 
 
 @pytest.mark.parametrize("row", ["cut_off", "vote_dead_again", "answer_lost"])

@@ -3,6 +3,7 @@
 `HYPOTHESIS_PROFILE=nightly` draws anew, and more. Deadlines are off: machines are noisy.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,3 +25,12 @@ def nothing_is_remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_hushed() -> Iterator[None]:
+    """A command that keeps its log quiet does so for the whole process; no test outlasts it."""
+    logger = logging.getLogger("pdproto")
+    level = logger.level
+    yield
+    logger.setLevel(level)

@@ -10,8 +10,12 @@ from hypothesis import given, settings
 from pdproto.check import bmc
 from pdproto.check.bmc import TIMED_OUT, BoundedResult, Unrolled, bounded
 from pdproto.check.checking import Settings, check
+from pdproto.check.explore import program
+from pdproto.check.grounding import Ground
 from pdproto.check.load import load
 from pdproto.check.result import Kind, Verdict
+from pdproto.check.rigid import interpretations
+from pdproto.check.unrolling import Unrolling
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
@@ -125,12 +129,33 @@ def test_when_the_time_is_up_what_was_found_stands() -> None:
 
 
 def test_ctrl_c_leaves_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: bmc.Unrolling) -> None:
+    def interrupted(_: Unrolling) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bmc.Unrolling, "extend", interrupted)
+    monkeypatch.setattr(Unrolling, "extend", interrupted)
     result = bounded(COMMIT, COMMITS, STEPS_MAX)
     assert (result.depth, result.stopped) == (0, bmc.INTERRUPTED)
+
+
+def effort(system: System, configuration: Configuration) -> tuple[Unrolling, dict[str, int]]:
+    """The search for a run of eight steps, and what it cost the solver."""
+    (rigid,) = interpretations(system, configuration.sizes, configuration)
+    ground = Ground(system, configuration.sizes, (), rigid)
+    unrolling = Unrolling(ground, program(ground, ()))
+    for _ in range(8):
+        unrolling.extend()
+    assert unrolling.has_runs(None)
+    counted = unrolling.solver.statistics()
+    return unrolling, {key: value for key, value in counted if key.startswith("sat")}
+
+
+def test_a_question_costs_the_same_whatever_was_asked_before() -> None:
+    _, alone = effort(COMMIT, COMMITS)
+    kept, _ = effort(RING, Configuration({Node: 3}))
+    _, after = effort(COMMIT, COMMITS)
+    assert alone == after
+    assert alone["sat decisions"] > 0
+    assert kept.steps
 
 
 @settings(max_examples=25, deadline=None)

@@ -562,11 +562,16 @@ class TestProcess:
         with subprocess.Popen(
             [*command, "--workers", "1", "--json", "x.json", "--html", "x.html"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # Who runs the tests in the background may have them ignore it, and their children too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         ) as process:  # fmt: skip
             assert process.stderr is not None
             assert process.stderr.readline().startswith("two-phase-commit: ")
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate()
+            try:
+                out, err = process.communicate(timeout=60)
+            finally:
+                process.kill()
         assert process.returncode == 3
         assert "stopped: interrupted" in out
         assert err.endswith("pdproto: interrupted: the answer is incomplete\n")

@@ -302,6 +302,25 @@ class TestWhatBecomesOfAMutant:
         assert ignored.outcome is Outcome.LINT
         assert ignored.note.startswith("totality: ")
 
+    def test_lint_is_asked_of_every_variant_before_a_mutant_survives(self) -> None:
+        """What the first system answers by another row, its variant answers by none."""
+        parts = Parts()
+        system = parts.system(
+            worker=(Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.BUSY,
+                        send=[parts.report(w, i)], choose=(i,)),),
+            boss=(Ignore(parts.report(w, i), at=Mood.CALM, why="it knows already"),
+                  Ignore(parts.report(w, i), why="it never wants to know")),
+            properties=(Sometimes("begun", parts.phase(w) == Phase.BUSY),),
+            final=parts.mood() == Mood.CALM,
+            configurations={"default": TWO_AND_ONE},
+        )
+        without = edited(system, "without", DropRow("ignore_report"))
+        for tried, end in ([system], Outcome.EQUIVALENT), ([system, without], Outcome.LINT):
+            trials = prepared(tried)
+            (mutant,) = (m for m in trials.mutants
+                         if (m.row.name, m.words) == ("ignore_report_calm", "drop the row"))
+            assert trials.judged(mutant).outcome is end
+
     def test_what_nobody_could_do_is_refused(self) -> None:
         parts = Parts()
         system = parts.system(

@@ -2,6 +2,7 @@
 
     python -m examples.peer_defects [--backend nixl] [NAME ...]
 
+Each runs on Mooncake, or on the only backend that has its defect, where no other is asked for.
 SGLang is imported once, and each script runs in a copy of this process. Exit status: 0 every scene
 could be set, 2 one could not.
 """
@@ -44,13 +45,13 @@ def in_a_copy(script: Script, backend: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help="of a script (default: all)")
-    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0])
+    parser.add_argument("--backend", choices=BACKENDS)
     arguments = parser.parse_args()
     found = {}
     for name in arguments.names or names():
         say(f"# {name}")
         script: Script = import_module(f"examples.peer_defects.{name}").SCRIPT
-        found[name] = in_a_copy(script, arguments.backend)
+        found[name] = in_a_copy(script, arguments.backend or script.backend)
         say("")
     words = {0: "as expected", 1: "the defect shows", 3: "of another backend"}
     say(*(f"{name:>28}  {words.get(status, 'not set')}" for name, status in found.items()))

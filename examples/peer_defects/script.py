@@ -53,6 +53,11 @@ class Script:
     traced: bool = True
     only: str = ""
 
+    @property
+    def backend(self) -> str:
+        """On which it runs where none is asked for."""
+        return self.only or BACKENDS[0]
+
 
 def say(*lines: str) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
@@ -77,7 +82,7 @@ def replay(system: System, paths: Sequence[Path]) -> None:
 def play(script: Script) -> None:
     """Run a script as the options say, and end the process."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0])
+    parser.add_argument("--backend", choices=BACKENDS, default=script.backend)
     leave(run(script, parser.parse_args().backend))
 
 

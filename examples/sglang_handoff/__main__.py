@@ -28,7 +28,9 @@ COUNTS = (
     ("abort-every", 0, "n: each n-th request is aborted by one of the sides"),
     ("prefill-tp", 1, "ranks of prefill's tensor parallelism"),
     ("decode-tp", 1, "ranks of decode's tensor parallelism"),
-    ("pp", 1, "stages of prefill's pipeline"), ("dp", 1, "data-parallel ranks of prefill"),
+    ("pp", 1, "stages of prefill's pipeline"),
+    ("decode-pp", 1, "stages of decode's pipeline: one, or as many as of prefill's"),
+    ("dp", 1, "data-parallel ranks of prefill"),
     ("cp", 1, "ranks of prefill's context parallelism"),
     ("port", 18_800, "of the bootstrap server"),
 )

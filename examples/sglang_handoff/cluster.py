@@ -65,7 +65,7 @@ def _route(load: Load, pipes: dict[Seat, Any], seconds: float) -> None:
             for seat, pipe in pipes.items():
                 pipe.send([room for room in fresh
                            if seat.side == "decode" or seat.dp == load.runs(room)])
-            waiting.update(dict.fromkeys(fresh, load.decode_tp))
+            waiting.update(dict.fromkeys(fresh, load.decode_tp * load.decode_pp))
             upcoming += len(fresh)
         for ready in wait(list(talking), timeout=seconds):
             heard, seat = monotonic(), talking[ready]

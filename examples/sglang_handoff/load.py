@@ -61,6 +61,7 @@ class Load:
     prefill_tp: int = 1
     decode_tp: int = 1
     pp: int = 1
+    decode_pp: int = 1
     dp: int = 1
     cp: int = 1
     engine: str = "tcp"
@@ -72,7 +73,8 @@ class Load:
     def seats(self) -> tuple[Seat, ...]:
         places = product(range(self.dp), range(self.cp), range(self.prefill_tp), range(self.pp))
         prefill = [Seat("prefill", n, *place) for n, place in enumerate(places)]
-        return *prefill, *(Seat("decode", tp, tp=tp) for tp in range(self.decode_tp))
+        stages = product(range(self.decode_tp), range(self.decode_pp))
+        return *prefill, *(Seat("decode", n, tp=tp, pp=pp) for n, (tp, pp) in enumerate(stages))
 
     @property
     def pool_pages(self) -> int:

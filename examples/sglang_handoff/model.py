@@ -54,7 +54,7 @@ class Pools:
 
 def pools(load: Load, seat: Seat, name: str) -> Pools:
     """Of one component of this rank."""
-    each = load.layers // load.pp if seat.side == "prefill" else load.layers
+    each = load.layers // (load.pp if seat.side == "prefill" else load.decode_pp)
     layers = range(seat.pp * each, (seat.pp + 1) * each)
     size = load.prefill_tp if seat.side == "prefill" else load.decode_tp
     heads = range(HEADS) if load.latent else _heads(size, seat.tp)

@@ -59,7 +59,7 @@ def _join(seat: Seat, load: Load) -> None:
     get_parallel().override_permanently(
         tp_size=width, moe_tp_size=width,
         tp_rank=(seat.dp * load.cp + seat.cp) * load.prefill_tp + seat.tp,
-        pp_group=stage, pp_size=load.pp if is_prefill else 1, pp_rank=seat.pp,
+        pp_group=stage, pp_size=load.pp if is_prefill else load.decode_pp, pp_rank=seat.pp,
         world_group=Group([one.number for one in mine], seat.number),
         attn_tp_size=load.prefill_tp if is_prefill else load.decode_tp, attn_tp_rank=seat.tp,
         attn_dp_size=load.dp if is_prefill else 1, attn_dp_rank=seat.dp,

@@ -2,34 +2,32 @@
 
 A second opinion on the explorer (Biere, Cimatti, Clarke and Zhu, "Symbolic model checking without
 BDDs", TACAS 1999). It shares the ground rows with the search, and nothing else: no stored states,
-no reductions, no engine. A bit of a state is a boolean for each step, a row that fires another;
-depth after depth is asked about, so that what is found first is shortest.
+no symmetry, no engine; what is asked is in unrolling.py. Depth after depth is asked about, so that
+what is found first is shortest.
 
 Rows that would change nothing do not count as steps. So where no run of k steps is left, every
 state lies within the depths that were asked about, and the answer is complete.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
-from typing import Any, Final
-
-import z3
+from typing import Final
 
 from pdproto.check.checking import topology
 from pdproto.check.explore import program
 from pdproto.check.grounding import Ground, GroundRow, Interpretation
-from pdproto.check.program import Action, Guard, Literal, Program
+from pdproto.check.program import Program
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Finding, Kind, Trace, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.story import Storyteller, run
+from pdproto.check.unrolling import Unrolling
 from pdproto.spec.language.system import Configuration, System
 
 TIMED_OUT: Final = "the time limit was reached"
 INTERRUPTED: Final = "interrupted"
-FOR_EVER_S: Final = 1_000_000.0  # longer than anybody waits, and within what the solver takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +176,15 @@ class _Run:
     def _open(self) -> list[_Target]:
         return [target for target in self.targets if target.name not in self.reached]
 
-    def _ask(self, unrolling: "Unrolling") -> None:
+    def _ask(self, unrolling: Unrolling) -> None:
         """Every target that a run of this length reaches."""
         wanted = {target.name: unrolling.ends_in(target.question) for target in self._open()}
         while wanted:
-            model = unrolling.model(z3.Or(*wanted.values()), self.until)
-            if model is None:
+            found = unrolling.reached(wanted, self.until)
+            if found is None:
                 return
-            rows = unrolling.rows(model)
-            for name in [n for n, end in wanted.items() if z3.is_true(model.eval(end, True))]:
-                self.reached[name] = rows
+            for name in found.names:
+                self.reached[name] = found.rows
                 del wanted[name]
 
     def findings(self, *, located: bool) -> Iterator[Finding]:
@@ -256,141 +253,3 @@ def _worst(findings: Sequence[Finding]) -> Finding:
     if findings[0].kind is Kind.SOMETIMES:
         order.reverse()
     return min(findings, key=lambda finding: order.index(finding.verdict))
-
-
-class Unrolling:
-    """The runs of exactly k steps of a ground system, as constraints; k grows by `extend`.
-
-    A bit that no row sets is false for ever, and has no variable. A step is one row, told by the
-    binary digits of its number, so that two cannot fire at once; a bit that changes is written by
-    the row that fires; and the row changes something.
-    """
-
-    def __init__(self, ground: Ground, form: Program) -> None:
-        self.form: Final = form
-        acting = [row for row in ground.rows if row.action.clear]
-        self.acting: Final[tuple[GroundRow, ...]] = tuple(acting)
-        set_somewhere = 0
-        for row in acting:
-            set_somewhere |= row.action.assign
-        self.bits: Final = tuple(_ones(set_somewhere))
-        self.solver: Final[Any] = z3.SolverFor("QF_FD")
-        self.steps: Final[list[list[Any]]] = []
-        self.asked = 0
-        # The one initial state has every bit clear.
-        self.now: dict[int, Any] = dict.fromkeys(self.bits, z3.BoolVal(False))
-        self.before: Final = {bit: z3.Bool(f"before{bit}") for bit in self.bits}
-        self.after: Final = {bit: z3.Bool(f"after{bit}") for bit in self.bits}
-        self.fires: Final = [z3.Bool(f"fires{n}") for n in range(len(acting))]
-        self.digits: Final = [z3.Bool(f"digit{n}") for n in range(len(acting).bit_length())]
-        self.step: Final = z3.And(*self._step())
-
-    def _step(self) -> Iterator[Any]:
-        """One step between two states, over the variables that `extend` puts others for."""
-        writers: dict[int, list[Any]] = {bit: [] for bit in self.bits}
-        for number, (row, fires) in enumerate(zip(self.acting, self.fires, strict=True)):
-            action = row.action
-            yield z3.Implies(fires, _holds(action.guard, self.before))
-            yield z3.Implies(fires, z3.Not(_idle(action, self.before)))
-            for place, digit in enumerate(self.digits):
-                yield z3.Implies(fires, digit if number >> place & 1 else z3.Not(digit))
-            for bit in _ones(action.clear):
-                if bit in writers:
-                    after = self.after[bit]
-                    yield z3.Implies(fires, after if action.assign >> bit & 1 else z3.Not(after))
-                    writers[bit].append(fires)
-        for bit, rows in writers.items():
-            yield z3.Or(self.before[bit] == self.after[bit], *rows)
-        yield z3.Or(*self.fires)
-
-    def extend(self) -> None:
-        """One step more."""
-        k = len(self.steps)
-        fires = [z3.Bool(f"fires{n}@{k}") for n in range(len(self.fires))]
-        digits = [z3.Bool(f"digit{n}@{k}") for n in range(len(self.digits))]
-        after = {bit: z3.Bool(f"bit{bit}@{k + 1}") for bit in self.bits}
-        self.solver.add(z3.substitute(
-            self.step,
-            *((self.before[bit], self.now[bit]) for bit in self.bits),
-            *((self.after[bit], after[bit]) for bit in self.bits),
-            *zip(self.fires, fires, strict=True),
-            *zip(self.digits, digits, strict=True),
-        ))
-        self.steps.append(fires)
-        self.now = after
-
-    def ends_in(self, question: Question | None) -> Any:
-        """The last state shows what the question looks for, or (no question) is a deadlock."""
-        if question is not None:
-            return z3.Or(*(_holds(pattern.guard, self.now) for pattern in question.patterns))
-        rows = zip(self.form.rows, self.form.progress, strict=True)
-        return z3.And(
-            *(z3.Not(_holds(guard, self.now)) for guard in self.form.final),
-            *(z3.Or(z3.Not(_holds(row.guard, self.now)), _idle(row, self.now))
-              for row, progress in rows if progress and row.clear),
-        )
-
-    def has_runs(self, until: float | None) -> bool:
-        """Whether any run has this many steps."""
-        return self._check((), until)
-
-    def model(self, wanted: Any, until: float | None) -> Any:
-        """A run whose last state is wanted, or None; then no run of this length has one."""
-        self.asked += 1
-        goal = z3.Bool(f"goal{self.asked}")
-        self.solver.add(z3.Implies(goal, wanted))
-        if self._check((goal,), until):
-            return self.solver.model()
-        # What has been decided helps with what follows.
-        self.solver.add(z3.Not(wanted))
-        return None
-
-    def rows(self, model: Any) -> tuple[GroundRow, ...]:
-        """The rows that fire in a model, in order."""
-        return tuple(
-            self.acting[next(n for n, f in enumerate(fires) if z3.is_true(model.eval(f, True)))]
-            for fires in self.steps
-        )
-
-    def _check(self, assumed: tuple[Any, ...], until: float | None) -> bool:
-        """Whether there is such a run. Raises TimeoutError when the time is up."""
-        left_s = FOR_EVER_S if until is None else max(0.001, until - monotonic())
-        self.solver.set("timeout", int(left_s * 1000))
-        answer = self.solver.check(*assumed)
-        if answer == z3.unknown:
-            if "interrupt" in self.solver.reason_unknown():
-                raise KeyboardInterrupt
-            raise TimeoutError
-        return bool(answer == z3.sat)
-
-
-def _holds(guard: Guard, state: Mapping[int, Any]) -> Any:
-    """The guard, over a state that gives the bits which can be set."""
-    return z3.And(
-        _equals(Literal(guard.mask, guard.value), state),
-        *(z3.Or(*(_equals(literal, state) for literal in clause)) for clause in guard.clauses),
-    )
-
-
-def _equals(literal: Literal, state: Mapping[int, Any]) -> Any:
-    parts = []
-    for bit in _ones(literal.mask):
-        wanted = literal.value >> bit & 1
-        if bit in state:
-            parts.append(state[bit] if wanted else z3.Not(state[bit]))
-        elif wanted:
-            return z3.BoolVal(False)
-    return z3.And(*parts)
-
-
-def _idle(action: Action, state: Mapping[int, Any]) -> Any:
-    """The row would change nothing."""
-    return _equals(Literal(action.clear, action.assign), state)
-
-
-def _ones(mask: int) -> Iterator[int]:
-    """The places of the bits that are set, in ascending order."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest

@@ -18,8 +18,6 @@ it is applied to, by the argument above, and they are applied one after the othe
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
-from operator import or_
 from typing import Final, TypeAlias
 
 from pdproto.check.grounding import simplified
@@ -59,7 +57,7 @@ class _Reader:
     """A guard that somebody evaluates. writes: the bits that change where it holds; -1 for all."""
 
     def __init__(self, guard: Guard, writes: int, futures: Futures) -> None:
-        self.reads: Final = reduce(or_, (t.mask for c in guard.clauses for t in c), guard.mask)
+        self.reads: Final = guard.reads
         self.writes: Final = writes
         self.silencing: Final = list(_silencing(guard, futures))
 

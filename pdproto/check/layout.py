@@ -6,7 +6,7 @@ The cells of one element of a *column sort* lie together, as Stripe (program.py)
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Final, TypeAlias
@@ -28,14 +28,14 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a cell lies: bit offset and width."""
+    """Where a cell lies: bit offset and width, and the mask of these bits."""
 
     offset: int
     width: int
+    mask: int = field(init=False)
 
-    @property
-    def mask(self) -> int:
-        return ((1 << self.width) - 1) << self.offset
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mask", ((1 << self.width) - 1) << self.offset)
 
 
 def cells(symbols: tuple[Symbol, ...], sizes: Sizes) -> Iterator[Cell]:

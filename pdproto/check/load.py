@@ -52,7 +52,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "optimistic-one-sided": "pdproto.spec.handoff.optimistic:ONE_SIDED",
     "optimistic-one-attempt": "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
     "optimistic-keeping": "pdproto.spec.handoff.optimistic:KEEPING",
-    "optimistic-group": "pdproto.spec.handoff.group_attempts:SYSTEM",
+    "optimistic-group": "pdproto.spec.handoff.optimistic_group:SYSTEM",
     "optimistic-crash": "pdproto.spec.handoff.optimistic_crash:CRASHING",
 }
 

@@ -13,16 +13,21 @@ original everywhere is equivalent. What is left may break a lemma of the proofs,
 properties hold and is none of them; if it does not, it has survived: a property is missing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 from pdproto.check.explore import GIB, Limits
 from pdproto.check.layout import TooLargeError
-from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.lint import Severity, small_sizes, subjects
+from pdproto.check.lint.determinism import determinism
+from pdproto.check.lint.promises import edges as forbidden_moves
+from pdproto.check.lint.remark import Remark
+from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.totality import totality
 from pdproto.check.mutate_edits import Mutant, mutants
 from pdproto.check.mutate_kills import Kill, Seen, UndecidedError, liveness, safety
 from pdproto.check.mutate_same import same_graph
@@ -34,8 +39,13 @@ GROWTH_MAX: Final = 10  # times the states of the original, before a mutant's se
 STATES_MIN: Final = 10_000  # which every search may see
 WIDE: Final = Limits(bytes_max=2 * GIB)  # of an original, whose searches are known to end
 LIVENESS_COSTS: Final = 6  # times what safety costs, for as many states (measured: 2 to 10)
-MOVES: Final = "edges: "  # how lint's errors about declared edges begin
 LEFT_OUT: Final = frozenset({"deep"})  # configurations for a night, not for a thousand mutants
+
+Rule: TypeAlias = Callable[[Subject], Iterator[Remark]]
+# The rules of lint that find errors; the others only remark. Of a move that no edge allows lint is
+# afraid where it cannot exclude it.
+RULES: Final[tuple[Rule, ...]] = (totality, determinism)
+ALL_RULES: Final[tuple[Rule, ...]] = (*RULES, forbidden_moves)
 
 
 class Outcome(StrEnum):
@@ -174,7 +184,7 @@ class Trials:
     @cached_property
     def remarks(self) -> Mapping[str, frozenset[str]]:
         """What lint finds wrong before anything is mutated: as a rule nothing."""
-        return {system.name: _errors(system) for system in self.systems}
+        return {system.name: _errors(system, ALL_RULES) for system in self.systems}
 
     def judged(self, mutant: Mutant) -> Judged:
         """The mutant's end; the same on every machine and whatever else has been judged."""
@@ -204,7 +214,7 @@ class _Trial:
         limits: list[str] = []
         kill = self.first_kill(self.searches[:1], limits)
         if kill is None:
-            error = self.new_error(moves=False)
+            error = self.new_error(RULES, self.first_edited)
             if error is not None:
                 return Judged(number, Outcome.LINT, note=error)
             kill = self.first_kill(self.searches[1:], limits)
@@ -230,16 +240,18 @@ class _Trial:
                 return kill.within(*search.place)
         return None
 
-    def new_error(self, *, moves: bool) -> str | None:
-        """An error of lint that the originals do not have: of moves that no edge allows, which
-        lint fears where it cannot exclude them, or of anything else.
-        """
-        for name, edited in self.edited.items():
-            fresh = _errors(edited) - self.trials.remarks[name]
-            errors = [error for error in fresh if error.startswith(MOVES) == moves]
-            if errors:
-                return min(errors)
+    def new_error(self, rules: Iterable[Rule], names: Iterable[str]) -> str | None:
+        """An error of these rules that the original of one of these systems does not have."""
+        for name in names:
+            fresh = _errors(self.edited[name], rules) - self.trials.remarks[name]
+            if fresh:
+                return min(fresh)
         return None
+
+    @property
+    def first_edited(self) -> tuple[str, ...]:
+        """The system that is named first among those that have the row: the others vary it."""
+        return tuple(self.edited)[:1]
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -277,7 +289,7 @@ class _Trial:
             kill = safety(edited, self.chosen(search), search.limits, edges=True)
             if isinstance(kill, Kill):
                 return Judged(number, Outcome.EDGES, kill.within(*search.place))
-        error = self.new_error(moves=True)
+        error = self.new_error(ALL_RULES, self.edited)
         if error is not None:
             return Judged(number, Outcome.LINT, note=error)
         for search in different:
@@ -306,11 +318,13 @@ class _Trial:
         return None
 
 
-def _errors(system: System) -> frozenset[str]:
-    """The errors of lint, without their places, which are those of the original rows."""
-    remarks = lint(system, small_sizes(system))
+def _errors(system: System, rules: Iterable[Rule]) -> frozenset[str]:
+    """The errors of these rules, without their places, which are those of the original rows."""
+    found, _ = subjects(system, small_sizes(system))
     return frozenset(
         f"{remark.rule}: {remark.message}"
-        for remark in remarks
+        for subject in found
+        for rule in rules
+        for remark in rule(subject)
         if remark.severity is Severity.ERROR
     )

@@ -10,6 +10,8 @@ No field straddles a 64-bit word, so every literal and every stripe column lies 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final, TypeAlias
 
 WORD_BITS: Final = 64
@@ -44,6 +46,11 @@ class Guard:
         return state & self.mask == self.value and all(
             any(literal.holds(state) for literal in clause) for clause in self.clauses
         )
+
+    @property
+    def reads(self) -> int:
+        """The bits that it looks at."""
+        return reduce(or_, (one.mask for clause in self.clauses for one in clause), self.mask)
 
 
 @dataclass(frozen=True, slots=True)

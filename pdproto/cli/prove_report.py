@@ -9,9 +9,9 @@ from rich.console import Console
 
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import Claim, Method, Obligation
+from pdproto.check.prove.obligations import RATCHETS, Claim, Method, Obligation
 from pdproto.check.prove.proving import Proof
-from pdproto.check.prove.ranking import RATCHETS, proved_under
+from pdproto.check.prove.ranking import proved_under
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, Kind, Verdict
@@ -29,7 +29,8 @@ class Promise:
     """How far a `leads_to` is assured.
 
     obligations: its own; it rests on every safety claim as well. under, explored_under: the
-    assumptions with which it is proved, and those with which it is explored only.
+    assumptions with which it is proved, and those with which it is explored only. without: fault
+    layers that do not happen where it is promised.
     """
 
     property: str
@@ -38,6 +39,7 @@ class Promise:
     under: tuple[str, ...]
     explored_under: tuple[str, ...]
     assumed: Mapping[str, str]
+    without: tuple[str, ...] = ()
 
 
 def exit_status(proof: Proof) -> int:
@@ -50,7 +52,8 @@ def exit_status(proof: Proof) -> int:
 
 def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
     """Each `leads_to` that was asked for, or all if all was."""
-    rankings = {ranking.leads_to: ranking for ranking in one.rankings}
+    rankings = {ranking.leads_to: ranking for ranking in one.every_ranking}
+    without = {ranking.leads_to: one.undisturbed.without for ranking in one.undisturbed.rankings}
     parts = _parts(proof)
     base = [o for o in proof.obligations if o.claim.part_of in ("", RATCHETS)]
     # Of an inductive claim at least the start is to be shown.
@@ -67,6 +70,7 @@ def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
                 tuple(f for f in claim.under if f not in proved),
                 {name: formula_text(formula)
                  for name, formula in rankings[claim.name].assumed.items()},
+                without.get(claim.name, ()),
             )
         elif claim.name not in rankings and asked_for_all:
             yield Promise(claim.name, EXPLORED, 0, (), tuple(claim.under), {})
@@ -112,7 +116,7 @@ def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
         "failed": by_status[Status.FAILED],
         "unknown": by_status[Status.UNKNOWN] + by_status[Status.REFUSED],
         "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
-        "lemmas": [lemma.name for lemma in (*one.lemmas, *one.helping)],
+        "lemmas": [claim.name for claim in one.undisturbed_claims if claim.is_lemma],
         "answers": answers(proof),
         "leads_to": [asdict(promise) for promise in promises(one, proof)],
         "engines": sorted({outcome.engine for outcome in proof.outcomes}),
@@ -139,10 +143,12 @@ def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
     )
     for name, axiom in one.system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
-    for claim in one.every_claim:
+    every = {claim.name for claim in one.every_claim}
+    for claim in one.undisturbed_claims:
         mine = [o for o in proof.obligations if o.claim.name == claim.name]
         if mine or everything:
-            yield _line(claim, mine, proof)
+            spared = () if claim.name in every else one.undisturbed.without
+            yield _line(claim, mine, proof) + _without(spared)
     for part, found in _parts(proof).items():
         if found[0].claim.method is Method.COVERAGE:
             yield _part(part, found, proof, "one answer to every trigger")
@@ -168,6 +174,10 @@ def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
     return f"  {word:8}  {kind}{claim.name}: at {at}" + (f" ({notes[0]})" if notes else "")
 
 
+def _without(layers: Sequence[str]) -> str:
+    return f", in runs without {' and '.join(layers)} faults" if layers else ""
+
+
 def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str:
     word = _word(mine, proof)
     if word == "proved":
@@ -188,7 +198,7 @@ def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Ite
     own = _open(mine, proof)
     if promise.status == "proved":
         told = f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} " \
-               f"obligations, beside what is safe)"
+               f"obligations, beside what is safe){_without(promise.without)}"
     else:
         told = own or "its own obligations are met, and what they rest on is not"
     yield f"  {promise.status:8}  {promise.property}: {told}"

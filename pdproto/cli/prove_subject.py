@@ -2,17 +2,23 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pdproto.check.load import load
 from pdproto.check.prove.coverage import coverage
-from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
-from pdproto.check.prove.ranking import RATCHETS, ranking_obligations
+from pdproto.check.prove.obligations import (
+    RATCHETS,
+    Claim,
+    Obligation,
+    claims,
+    obligations,
+)
+from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.cli.options import UsageError
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.properties import Always
-from pdproto.spec.language.ranking import Ranking, Ratchet
+from pdproto.spec.language.ranking import Ranking, Ratchet, Undisturbed
 from pdproto.spec.language.system import System
 
 # By built-in name: the module with its LEMMAS, and perhaps what is ASSUMED of its rigid symbols.
@@ -24,17 +30,27 @@ LEMMAS: Final[Mapping[str, str]] = {
     "transfer": "pdproto.spec.lemmas.transfer_lemmas",
     "transfer-lossy": "pdproto.spec.lemmas.transfer_lemmas",
     "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
+    "transfer-direct": "pdproto.spec.lemmas.page_fence_lemmas",
     "agreement": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-lost": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-once": "pdproto.spec.lemmas.agreement_lemmas",
     "optimistic": "pdproto.spec.lemmas.optimistic_lemmas",
-    "optimistic-lossy": "pdproto.spec.lemmas.optimistic_lemmas",
+    "optimistic-lossy": "pdproto.spec.lemmas.optimistic_safe_lemmas",
+    "optimistic-patient": "pdproto.spec.lemmas.optimistic_safe_lemmas",
+    "complete-bootstrap": "pdproto.spec.lemmas.complete_bootstrap_lemmas",
+    "whole": "pdproto.spec.lemmas.whole_lemmas",
+    "whole-pair": "pdproto.spec.lemmas.whole_lemmas",
 }
-# By built-in name: the module with the RANKINGS of its leads_to, their RATCHETS, and the LEMMAS
-# that nothing else rests on.
+# By built-in name: the module with the RANKINGS of its leads_to, their RATCHETS, the LEMMAS that
+# nothing else rests on, and perhaps what it promises only UNDISTURBED.
 RANKINGS: Final[Mapping[str, str]] = {
+    "registry": "pdproto.spec.lemmas.registry_ranking",
+    "dp-rank": "pdproto.spec.lemmas.dp_rank_ranking",
     "transfer": "pdproto.spec.lemmas.transfer_ranking",
     "agreement": "pdproto.spec.lemmas.agreement_ranking",
+    "optimistic": "pdproto.spec.lemmas.optimistic_ranking",
+    "optimistic-lossy": "pdproto.spec.lemmas.optimistic_lossy_ranking",
+    "optimistic-patient": "pdproto.spec.lemmas.optimistic_patient_ranking",
 }
 
 
@@ -42,7 +58,8 @@ RANKINGS: Final[Mapping[str, str]] = {
 class Subject:
     """A system with its lemmas, and what is taken for granted of its rigid symbols.
 
-    helping: lemmas that only its rankings rest on.
+    helping: lemmas that only its rankings rest on. undisturbed: what is promised only of runs
+    without some faults.
     """
 
     system: System
@@ -51,6 +68,7 @@ class Subject:
     helping: tuple[Always, ...] = ()
     ratchets: tuple[Ratchet, ...] = ()
     rankings: tuple[Ranking, ...] = ()
+    undisturbed: Undisturbed = field(default_factory=Undisturbed)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -62,28 +80,48 @@ class Subject:
         """With the lemmas that only rankings rest on."""
         return claims(self.system, (*self.lemmas, *self.helping))
 
+    @property
+    def undisturbed_claims(self) -> tuple[Claim, ...]:
+        """With those too that hold only without some faults."""
+        return claims(self.calm, (*self.lemmas, *self.helping, *self.undisturbed.lemmas))
+
+    @property
+    def calm(self) -> System:
+        """The system without the faults that its undisturbed runs lack."""
+        return spared(self.system, self.undisturbed.without)
+
+    @property
+    def every_ranking(self) -> tuple[Ranking, ...]:
+        """With those of what is promised only without some faults."""
+        return (*self.rankings, *self.undisturbed.rankings)
+
     def obligations(self, wanted: Sequence[str] = ()) -> tuple[Obligation, ...]:
         """All that is to be shown, or what is for the properties, lemmas and parts of these names.
 
         Raises UsageError for a name that is none of them.
         """
-        every, helping = self.every_claim, {lemma.name for lemma in self.helping}
+        every, calm, calm_claims = self.every_claim, self.calm, self.undisturbed_claims
         parts = (
             *coverage(self.system, self.claims),
             *ranking_obligations(self.system, every, self.ratchets, self.rankings),
+            *ranking_obligations(calm, calm_claims, self.ratchets, self.undisturbed.rankings),
         )
-        known = dict.fromkeys([*(c.name for c in every), *(o.claim.part_of for o in parts)])
+        known = dict.fromkeys([*(c.name for c in calm_claims), *(o.claim.part_of for o in parts)])
         for name in wanted:
             if name not in known:
                 raise UsageError(
                     f"{self.system.name} has no safety property {name!r}, and no ranking of that "
                     f"name; it has: {', '.join(known)}"
                 )
-        ranked = {ranking.leads_to for ranking in self.rankings} & set(wanted)
+        ranked = {ranking.leads_to for ranking in self.every_ranking} & set(wanted)
         chosen = {*(wanted or known), *((RATCHETS,) if ranked else ())}
         found = [*obligations(self.system, self.claims, wanted=tuple(chosen))]
-        if helping & chosen:
-            found += obligations(self.system, every, wanted=tuple(helping & chosen))
+        for system, claimed, lemmas in (
+            (self.system, every, self.helping), (calm, calm_claims, self.undisturbed.lemmas),
+        ):
+            names = {lemma.name for lemma in lemmas} & chosen
+            if names:
+                found += obligations(system, claimed, wanted=tuple(names))
         return (*found, *(o for o in parts if o.claim.part_of in chosen))
 
 
@@ -100,6 +138,7 @@ def subject(name: str, module: str | None = None) -> Subject:
         () if module else ranked.get("LEMMAS", ()),
         ranked.get("RATCHETS", ()),
         ranked.get("RANKINGS", ()),
+        ranked.get("UNDISTURBED", Undisturbed()),
     )
 
 

@@ -206,9 +206,8 @@ class _Decode(_Scheduler):
 
     def start(self, begin: Begin, pages: tuple[int, ...]) -> Receiver:
         give = partial(self.pool.give, pages)
-        receiver = self.node.open(begin.room, begin.where, on_released=give)
-        receiver.publish(pages, slot=begin.room)
-        return receiver
+        return self.node.open(begin.room, begin.where, on_released=give, pages=pages,
+                              slot=begin.room)
 
     def look(self, room: int) -> Iterator[Ended]:
         held = self.open[room]

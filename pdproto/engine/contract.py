@@ -6,6 +6,7 @@ memory in place leases what is not its own as well: a *target*, such as pages of
 
 Rule 1: a write ends in exactly one outcome. LANDED: all its bytes are in the sink's memory.
         REFUSED: not all of them are, and no more will come. ERROR: nobody knows, they may still.
+        A source that gathers reads no byte of the caller's after any of these (source.py).
 Rule 2: once a fence is done nothing of that source reaches the memory of that lease, nor any
         memory leased later, however long the writer was stopped and whatever it does then.
 Rule 3: only `release` ends a lease. No clock does, and neither does the death of a source.

@@ -110,7 +110,7 @@ class Move:
     refused: bool = False
     copied: bool = False
     problem: str = ""
-    wrong: RemoteProtocolError | None = None
+    wrong: str = ""
 
     def __post_init__(self) -> None:
         self.segments = self._cut()
@@ -203,7 +203,7 @@ class Mover:
         except EngineError as error:
             move.problem = str(error)
         except RemoteProtocolError as error:
-            move.wrong = error
+            move.wrong = str(error)  # kept itself, it would keep the library's frames alive
         for view in move.views[: move.enlisted]:
             self._source.delist(view)
         step = partial(self._line.moved, move)
@@ -282,9 +282,9 @@ class OneSidedLine:
         posted = move.posted
         if self._over:
             return
-        if move.wrong is not None:
+        if move.wrong:
             posted.begun = False
-            raise move.wrong
+            raise RemoteProtocolError(move.wrong)
         if move.problem:
             self._fail(posted, move.problem)
         else:

@@ -17,7 +17,6 @@ from itertools import accumulate, chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, host_only
 from pdproto.kernels.chunk import KVLayout, Order, coalesce_runs, digest_pages, plan_for
@@ -89,13 +88,38 @@ def _in_one_piece(geometry: Geometry, order: Order) -> bool:
     return True
 
 
-def _pages_in(layout: KVLayout, length: int) -> int:
+def pages_in(layout: KVLayout, length: int) -> int:
     """How many pages a chunk of this length is of; 0 if there is no such chunk."""
     one = plan_for(layout, 1).only
     unit = one.payload_bytes + 8 * one.entries  # without the padding, which is of any length below
     fewest = max(0, length - ALIGNMENT_BYTES) // unit
     likely = range(fewest, length // unit + 1)
     return next((pages for pages in likely if chunk_bytes(layout, pages) == length), 0)
+
+
+class ChunkTarget:
+    """Where one chunk goes: its payload to these pages, and what is behind it beside them."""
+
+    def __init__(self, places: PagePlaces, pages: Sequence[int]) -> None:
+        plan = plan_for(places.layout, len(pages)).only
+        self.pages: Final = list(pages)
+        self._places: Final = places
+        self._behind: Final = bytearray(plan.bytes - plan.payload_bytes)  # padding and digests
+        self._digest_offset: Final = plan.digest_offset - plan.payload_bytes
+
+    def places(self) -> Iterable[memoryview]:
+        """Back to back."""
+        return chain(self._places.places(self.pages), (memoryview(self._behind),))
+
+    def intact(self, key: int) -> bool:
+        """Whether the pages hold what was packed under this key, as the digests that came say.
+
+        Reads every page where it lies: nobody may write there any more.
+        """
+        came = np.frombuffer(self._behind, "<u8", offset=self._digest_offset)
+        found = np.empty(came.size, "<u8")
+        digest_pages(self._places.layout, self.pages, found, key=key)
+        return bool(np.array_equal(found, came))
 
 
 class PageTarget:
@@ -111,7 +135,7 @@ class PageTarget:
         self.length: Final = chunk_offset(places.layout, len(pages))
         self._places: Final = places
         self._pages: Final = list(pages)
-        self._digests: Final[dict[int, NDArray[np.uint64]]] = {}  # that came, by first page
+        self._chunks: Final[dict[int, ChunkTarget]] = {}  # that came, by first page
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """See contract.Target: a write is one whole chunk."""
@@ -119,17 +143,14 @@ class PageTarget:
             return ()
         layout = self._places.layout
         first, inside = divmod(offset, chunk_bytes(layout, 1))
-        count = _pages_in(layout, length)
+        count = pages_in(layout, length)
         if inside or not count or first + count > len(self._pages):
             raise RemoteProtocolError(
                 f"write: {length} bytes at {offset} are no chunk of {len(self._pages)} pages"
             )
-        plan = plan_for(layout, count).only
-        behind = bytearray(plan.bytes - plan.payload_bytes)  # padding and digests
-        self._digests[first] = np.frombuffer(
-            behind, "<u8", offset=plan.digest_offset - plan.payload_bytes
-        )
-        return chain(self._places.places(self._pages[first : first + count]), (memoryview(behind),))
+        chunk = ChunkTarget(self._places, self._pages[first : first + count])
+        self._chunks[first] = chunk
+        return chunk.places()
 
     def intact(self, chunks: Sequence[int], key: int) -> bool:
         """Whether the pages hold what was packed for this life. chunks: pages of each.
@@ -141,10 +162,5 @@ class PageTarget:
                    for first, count in zip(firsts, chunks, strict=False) if count)
 
     def _agrees(self, first: int, count: int, key: int) -> bool:
-        came = self._digests.get(first)
-        layout = self._places.layout
-        found = np.empty(layout.entries * count, "<u8")
-        if came is None or came.size != found.size:
-            return False
-        digest_pages(layout, self._pages[first : first + count], found, key=key)
-        return bool(np.array_equal(found, came))
+        chunk = self._chunks.get(first)
+        return chunk is not None and len(chunk.pages) == count and chunk.intact(key)

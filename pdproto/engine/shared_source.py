@@ -35,6 +35,7 @@ class SharedSource(Source):
     """
 
     engine = shared_sink.ENGINE
+    gathers = True
 
     def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
         self._copies: Final[deque[Copy]] = deque()
@@ -71,14 +72,16 @@ class Copy:
 
     def step(self) -> bool:
         """Copy a segment; whether that was the last one."""
-        if self.views:
+        left = SEGMENT_BYTES
+        while self.views and left:
             view = self.views.popleft()
-            piece = np.frombuffer(view[:SEGMENT_BYTES], np.uint8)
+            piece = np.frombuffer(view[:left], np.uint8)
             self.posted.begun = True
             np.copyto(self.target[: piece.size], piece)
             self.target = self.target[piece.size :]
-            if view.nbytes > SEGMENT_BYTES:
-                self.views.appendleft(view[SEGMENT_BYTES:])
+            if view.nbytes > left:
+                self.views.appendleft(view[left:])
+            left -= piece.size
         return not self.views
 
 

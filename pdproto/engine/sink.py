@@ -220,13 +220,14 @@ class Sink(Generic[AnyLine]):
             self.loop.watch(line.sock, events, lambda ready: self._serve(line, ready))
 
     def _hang_up(self, line: AnyLine, reason: str) -> None:
-        del self._lines[line]
         self._waiting.discard(line)
         self.loop.forget(line.sock)
         line.sock.close()
         line.ended()
         if line.source is not None:
             self._departed.append(Departed(line.source, reason))
+        del self._lines[line]  # last: who counts one connection less finds out whose it was
+        if line.source is not None:
             self.wake()
 
     def _end(self) -> None:

@@ -2,7 +2,10 @@
 
 Rule 1: a write that was never begun when its connection ends is refused; one that was begun is an
         error, for nobody can tell what of it arrives.
-Rule 2: an endpoint that could not be reached is tried anew by the next write.
+Rule 2: nothing reads the bytes of a write that has its outcome, whichever that is, where the engine
+        gathers: they may be pages, which belong to somebody else from then on. What a library has
+        begun to read it may go on reading; it is given a copy.
+Rule 3: an endpoint that could not be reached is tried anew by the next write.
 """
 
 import logging
@@ -14,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
-from typing import Final, Protocol, cast
+from typing import ClassVar, Final, Protocol, cast
 
 from pdproto.engine.contract import (
     Address,
@@ -109,6 +112,7 @@ class Source:
     """A source engine, but for how its connections speak."""
 
     engine: str
+    gathers: ClassVar[bool] = False  # many views cost a write little more than one; see rule 2
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from pdproto.engine.source import BYTES_MAX, SILENCE_MS, WRITES_MAX, Posted, Sou
 from pdproto.runtime.errors import RemoteProtocolError
 
 SEGMENT_BYTES: Final = 1 << 20  # how late a refusal may stop a write
+VIEWS_MAX: Final = 256  # of a segment; the system takes 1024 in one call
 TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
 EXPECTED: Final = frozenset({Kind.LANDED, Kind.REFUSED})
 
@@ -25,6 +26,7 @@ class TcpSource(Source):
     """
 
     engine = tcp_sink.ENGINE
+    gathers = True
 
     def __init__(
         self,
@@ -111,12 +113,15 @@ class TcpLine:
         return True
 
     def _took(self, sent: int) -> None:
-        while sent:
-            if sent < self._rest[0].nbytes:
-                self._rest[0] = self._rest[0][sent:]
-                return
-            sent -= self._rest.pop(0).nbytes
-        if not self._rest:
+        rest = self._rest
+        whole = 0
+        while whole < len(rest) and sent >= rest[whole].nbytes:
+            sent -= rest[whole].nbytes
+            whole += 1
+        del rest[:whole]
+        if sent:
+            rest[0] = rest[0][sent:]
+        if not rest:
             # The last piece may have gone: then nothing waits for the socket any more.
             self._next()
 
@@ -137,13 +142,30 @@ def _pieces(posted: Posted) -> Iterator[list[memoryview]]:
     head = Frame(
         Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token
     ).encode()
-    for view in posted.views:
-        for start in range(0, view.nbytes, SEGMENT_BYTES):
-            if posted.ended:
-                return
-            piece = view[start : start + SEGMENT_BYTES]
-            head += Frame(Kind.SEGMENT, posted.number, length=piece.nbytes).encode()
-            yield [memoryview(head), piece]
-            head = b""
+    for segment in _segments(posted.views):
+        if posted.ended:
+            return
+        length = sum(piece.nbytes for piece in segment)
+        head += Frame(Kind.SEGMENT, posted.number, length=length).encode()
+        yield [memoryview(head), *segment]
+        head = b""
     if head:
         yield [memoryview(head)]
+
+
+def _segments(views: tuple[memoryview, ...]) -> Iterator[list[memoryview]]:
+    """The views, joined where they are short and cut where they are long."""
+    segment: list[memoryview] = []
+    left = SEGMENT_BYTES
+    for view in views:
+        start = 0
+        while start < view.nbytes:
+            piece = view[start : start + left]
+            segment.append(piece)
+            start += piece.nbytes
+            left -= piece.nbytes
+            if not left or len(segment) == VIEWS_MAX:
+                yield segment
+                segment, left = [], SEGMENT_BYTES
+    if segment:
+        yield segment

@@ -4,13 +4,16 @@
     await until(sender, KVPoll.WAITING_FOR_INPUT)
     sender.send(pages)
     await until(sender, KVPoll.SUCCESS)        # raises HandoffFailed with the reason
+    sender.close()
+
+What a sender or a receiver can do besides returns at once, and is called as it stands: `send`,
+`publish`, `poll`, `abort`, `close`, `failure`, `metrics`.
 """
 
 import asyncio
 from contextlib import suppress
 
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.net.handle import Handle
 from pdproto.spec.handoff.poll import KVPoll
 
 
@@ -18,7 +21,7 @@ class HandoffFailedError(Exception):
     """The hand-over has failed; the message is the reason, from whichever side it comes."""
 
 
-async def until(handoff: Sender | Receiver, *wanted: KVPoll) -> KVPoll:
+async def until(handoff: Handle, *wanted: KVPoll) -> KVPoll:
     """Wait until a poll answers one of these, and return it.
 
     Raises HandoffFailedError when the hand-over fails and FAILED is not wanted. Any number of tasks

@@ -42,6 +42,7 @@ from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.net")
 
+OF_SOURCES: Final = Done, Failed, AbortAck, Drained  # the frames that a sink takes
 LOOK_AHEAD: Final = 64  # requests that are tried for memory in one turn, and find none
 SIDE: Final = Side(
     "decode", ends.receiving, Receiving, succeeded=Receiving.SUCCESS, failed=Receiving.FAILED,
@@ -113,10 +114,13 @@ class DecodeNode(Node):
         sinks: Sequence[str] = (),
         generation: int | None = None,
         on_released: Callable[[], None] | None = None,
+        pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        slot: int = 0,
     ) -> Receiver:
         """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
 
         sinks: all ranks of this group that the same sources feed (default: this one alone).
+        pages, slot: as `Receiver.publish` takes them, where they are known already.
         generation: the life's number, where the ranks of a group must agree on it: each number
         once, in ascending order. on_released: called in the loop when its pages are free again.
         """
@@ -125,11 +129,13 @@ class DecodeNode(Node):
         with self._opening:  # lives begin in the order of their numbers, whoever opens them
             if generation is None:
                 generation = self._generation
-            self._generation = max(self._generation, generation + 1)
             life = Life(room, self.incarnation, generation)
             receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
             receiver.on_released = on_released
-            self.ask(lambda: self._begin(receiver, sources))
+            if pages is not None:
+                receiver.hold(pages, slot)
+            self._generation = max(self._generation, generation + 1)
+            self.ask(lambda: self._begin(receiver, sources, placed=pages is not None))
         return receiver
 
     def health(self) -> str | None:
@@ -141,7 +147,7 @@ class DecodeNode(Node):
 
     # In the loop: what the application asks
 
-    def _begin(self, receiver: Receiver, sources: Mapping[str, str]) -> None:
+    def _begin(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
         self.metrics.add("handoffs_opened")
         endpoint, life = receiver.endpoint, receiver.life
         self._open.add(life.generation)
@@ -158,6 +164,8 @@ class DecodeNode(Node):
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
         for name, why in nowhere.items():
             self._bereave(endpoint, name, why)
+        if placed:
+            self.want_memory(receiver)
 
     def want_memory(self, receiver: Receiver) -> None:
         """Queue for landing memory; the request has pages now.
@@ -190,7 +198,7 @@ class DecodeNode(Node):
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        if not isinstance(frame, Done | Failed | AbortAck | Drained):
+        if not isinstance(frame, OF_SOURCES):
             raise RemoteProtocolError(f"{frame.message} is no message of a source")
         life = frame.life
         endpoint = self.lives.get(life)
@@ -227,7 +235,7 @@ class DecodeNode(Node):
         if source in receiver.unverified:
             return
         receiver.unverified[source] = done
-        pages = (receiver.pages or {}).get(source, ())
+        pages = receiver.pages_of(source)
         if sum(done.chunks) == len(pages):
             self.plane.verify(receiver.life, source, done.chunks, pages)
             return
@@ -251,6 +259,8 @@ class DecodeNode(Node):
         done = receiver.unverified.pop(source)
         receiver.metadata[source] = done.metadata
         if report.clean:
+            receiver.landed_chunks += len(done.chunks)
+            receiver.landed_bytes += self.bytes_of(source, done.chunks, receiver.pages_of(source))
             index = endpoint.peers.index(source)
             self.take(endpoint, endpoint.automaton.device(
                 (ends.content, (0, 0, 0, index, 0), True)))

@@ -8,10 +8,11 @@ from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from pdproto.check.layout import Indices
+from pdproto.net.handle import ENDED
 from pdproto.net.metrics import Metrics
 from pdproto.net.shell import Link, Peer, Shell
 from pdproto.net.timers import Timers
-from pdproto.runtime.automaton import AnyMessage, Event, Step
+from pdproto.runtime.automaton import AnyMessage, Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.trace import Trace
@@ -64,15 +65,25 @@ class Measured(Protocol):
         """Have them read among the node's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What follows from a step, looked up once: frames to the i-th peer, reactions, and what a poll
-    answers when that is done.
+@runtime_checkable
+class Weighing(Protocol):
+    """A plane that says how many bytes it moves: what `post` writes of the same address and chunks,
+    or `verify` compares of the same source, chunks and pages.
     """
 
-    frames: tuple[tuple[Writer, int], ...]
+    @property
+    def bytes_of(self) -> Callable[..., int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows from a step, looked up once: reactions, frames to peers before all others; what
+    a poll answers when that is done, and the timers that run then.
+    """
+
     reactions: tuple[tuple[Reaction, Indices], ...]
     stands: KVPoll
+    armed: tuple[str, ...]
 
 
 class Node(Shell):
@@ -100,11 +111,14 @@ class Node(Shell):
         self.writers: Final[dict[AnyMessage, Writer]] = {}
         self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {
             (side.stage, stage): partial(self._enter, stage) for stage in side.stages}
+        self.reactions[side.stage, side.succeeded] = self._succeed
+        self.reactions[side.stage, side.failed] = self._fail
         self._side: Final = side
         self._plane: Final = plane
+        self.bytes_of: Final = plane.bytes_of if isinstance(plane, Weighing) else _untold
         self._plans: Final[dict[Step, Plan]] = {}
         self._timers: Final = timers
-        self._trace: Final = trace
+        self._write: Final = None if trace is None else trace.write
         self._now = monotonic()
         self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
         self._describe()
@@ -112,16 +126,16 @@ class Node(Shell):
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Let the event happen to the endpoint, and do what follows from it."""
         step = endpoint.take(event)
-        if self._trace is not None:
-            self._trace.write(endpoint, event, step)
+        if self._write is not None:
+            self._write(endpoint, event, step)
         plan = self._plans.get(step) or self._planned(endpoint, step)
-        for writer, index in plan.frames:
-            self._send(endpoint, writer, index)
         for reaction, indices in plan.reactions:
             reaction(endpoint, indices)
-        endpoint.owner.stands = plan.stands
-        self._timers.follow(endpoint, self._now)
-        for watcher in endpoint.owner.watchers:
+        owner = endpoint.owner
+        owner.stands = plan.stands
+        if plan.armed is not endpoint.timers:
+            self._timers.follow(endpoint, plan.armed, self._now)
+        for watcher in owner.watchers:
             watcher()
         return step
 
@@ -153,7 +167,9 @@ class Node(Shell):
         self._now = now
         self.on_device()
         for name, endpoint in self._timers.due(now):
-            if not WAITS[name].again:
+            if WAITS[name].again:
+                endpoint.owner.repeats += 1
+            else:
                 self.on_timer(name, endpoint)
             self.take(endpoint, endpoint.automaton.timer(name))
         self.on_room()
@@ -164,7 +180,7 @@ class Node(Shell):
     def on_end(self) -> None:
         """Whoever still waits here is told, and the other side with it."""
         for owner in self.open_ends():
-            if owner.poll() not in (KVPoll.SUCCESS, KVPoll.FAILED):
+            if owner.poll() not in ENDED:
                 self.give_up(owner, CLOSED)
 
     def open_ends(self) -> Iterable[Any]:
@@ -174,6 +190,22 @@ class Node(Shell):
     def give_up(self, owner: Any, reason: str) -> None:
         """Have the table end this hand-over, as the application asks."""
         raise NotImplementedError
+
+    def part_with(self, owner: Any, reason: str) -> None:
+        """The application is done with a hand-over, whether or not that has ended."""
+        if owner.poll() in ENDED:
+            self.finish(owner)
+        else:
+            self.give_up(owner, reason)
+
+    def finish(self, owner: Any) -> None:
+        """The application is done with a hand-over that has ended."""
+
+    def besides(
+        self, _automaton: Automaton, _state: int
+    ) -> Sequence[tuple[Reaction, Indices]]:
+        """What is done after every step to this state, whatever has changed."""
+        return ()
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
         """A hand-over has failed. before: its stage until now."""
@@ -216,20 +248,28 @@ class Node(Shell):
         self._stages[owner.stage] -= 1
 
     def _enter(self, stage: State, endpoint: Endpoint, _: Indices) -> None:
-        owner, side, before = endpoint.owner, self._side, endpoint.owner.stage
-        self._stages[before] -= 1
-        self._stages[stage] += 1
+        owner, stages = endpoint.owner, self._stages
+        stages[owner.stage] -= 1
+        stages[stage] += 1
         owner.stage = stage
-        if stage is side.succeeded:
-            self.metrics.add("handoffs_succeeded")
-            self.metrics.add("transfer_seconds", self._now - owner.began)
-        elif stage is side.failed:
-            owner.reason = owner.blame or "failed"
-            transferring = before in side.under_way
-            self.metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
-            log.info("node %s: room %d has failed: %s", self.name, owner.room, owner.reason,
-                     extra=self.fields(endpoint.life, owner.room))
-            self.on_failed(endpoint, before)
+
+    def _succeed(self, endpoint: Endpoint, indices: Indices) -> None:
+        self._enter(self._side.succeeded, endpoint, indices)
+        owner = endpoint.owner
+        owner.ended = monotonic()
+        self.metrics.add("handoffs_succeeded")
+        self.metrics.add("transfer_seconds", self._now - owner.began)
+
+    def _fail(self, endpoint: Endpoint, indices: Indices) -> None:
+        owner, side, before = endpoint.owner, self._side, endpoint.owner.stage
+        self._enter(side.failed, endpoint, indices)
+        owner.ended = monotonic()
+        owner.reason = owner.blame or "failed"
+        transferring = before in side.under_way
+        self.metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
+        log.info("node %s: room %d has failed: %s", self.name, owner.room, owner.reason,
+                 extra=self.fields(endpoint.life, owner.room))
+        self.on_failed(endpoint, before)
 
     def fields(self, life: Life | None, room: int | None = None) -> dict[str, Any]:
         """What a line of the log is about, for whoever reads logs by their fields."""
@@ -276,16 +316,19 @@ class Node(Shell):
     def _planned(self, endpoint: Endpoint, step: Step) -> Plan:
         if len(self._plans) >= PLANS_MAX:
             self._plans.clear()
-        # A life names its other end in the last place of what it sends.
-        frames = ((self.writers[message], indices[2]) for message, indices in step.sent)
+        frames = [(partial(self._send, self.writers[message]), indices)
+                  for message, indices in step.sent]
         found = ((self.reactions.get((symbol, value)), indices)
                  for symbol, indices, value in step.changed)
-        plan = Plan(tuple(frames), tuple((r, indices) for r, indices in found if r is not None),
-                    endpoint.automaton.read(self._side.polls, step.state))
+        automaton, state = endpoint.automaton, step.state
+        plan = Plan((*frames, *((r, indices) for r, indices in found if r is not None),
+                     *self.besides(automaton, state)),
+                    automaton.read(self._side.polls, state), automaton.armed(state))
         self._plans[step] = plan
         return plan
 
-    def _send(self, endpoint: Endpoint, writer: Writer, index: int) -> None:
+    def _send(self, writer: Writer, endpoint: Endpoint, indices: Indices) -> None:
+        index = indices[2]  # a life names its other end in the last place of what it sends
         peer = self.peers.get(endpoint.peers[index])
         if peer is not None and not peer.lost:
             self.say(peer, writer(endpoint, index))
@@ -294,3 +337,8 @@ class Node(Shell):
         if endpoint.life is None:
             raise LocalProtocolError(f"{endpoint!r} has nobody to speak to")
         return endpoint.life
+
+
+def _untold(*_: object) -> int:
+    """How many bytes a plane moves that does not say."""
+    return 0

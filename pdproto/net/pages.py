@@ -1,8 +1,9 @@
 """The data plane of a node: pages, packed by the kernels, through an engine, into other pages.
 
 A prefill node packs the pages of a chunk with their digests and writes them where the sink has
-leased memory; a decode node copies them from there into its own pages while it computes the digests
-of what it stores. The copies run on a thread of their own, so that the node's loop never waits.
+leased memory (with an engine that gathers, large pages are written from where they lie); a decode
+node copies them from there into its own pages while it computes the digests of what it stores. The
+copies run on a thread of their own, so that the node's loop never waits.
 
 Rule 1: what of one life is copied or given back runs in the order in which it was asked for: one
         thread does it, and memory is never given back under a copy.
@@ -13,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeAlias
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of, pack_pages, unpack_verified
 from pdproto.engine.contract import (
     Address,
+    Buffer,
     EngineBusy,
     EngineError,
     Lease,
@@ -31,6 +34,9 @@ from pdproto.engine.contract import (
     SourceEngine,
     Ticket,
 )
+from pdproto.engine.page_target import PagePlaces
+from pdproto.engine.page_views import chunk_views, places_in
+from pdproto.engine.source import Source
 from pdproto.kernels.chunk import KVLayout, register
 from pdproto.net.metrics import Metrics
 from pdproto.net.plane import Fenced, Idle, Outcome, Verified
@@ -39,7 +45,7 @@ from pdproto.runtime.wire import Life
 
 log = logging.getLogger("pdproto.net")
 
-Buffer: TypeAlias = NDArray[np.uint8]
+Bytes: TypeAlias = NDArray[np.uint8]
 
 STAGED_BYTES_MAX: Final = 256 << 20  # packed and not landed, in one node
 BUFFERS_KEPT: Final = 64  # of one size
@@ -91,18 +97,31 @@ def _count(engine: SourceEngine | SinkEngine, field: str) -> float:
     return count
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What is written in one go. buffer: of this plane, where the views are of one."""
+
+    views: Sequence[Buffer]
+    bytes: int
+    buffer: Bytes | None = None
+
+
 class SourcePages:
-    """A prefill node's plane. pools: one array [page, ...] for each layer, K and V; see kernels."""
+    """A prefill node's plane. pools: one array [page, ...] for each layer, K and V; see kernels.
+
+    With an engine that gathers, large pages are not packed but written from where they lie.
+    """
 
     def __init__(self, pools: Sequence[Any], engine: SourceEngine) -> None:
         self.engine: Final = engine
         self.layout: Final = register(pools)
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
         self._lock: Final = Lock()
-        self._packed: Final[deque[tuple[int, Address, int, Buffer]]] = deque()
-        self._posted: Final[dict[int, tuple[int, Buffer]]] = {}
+        self._packed: Final[deque[tuple[int, Address, int, Staged]]] = deque()
+        self._posted: Final[dict[int, tuple[int, Staged]]] = {}
         self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
-        self._buffers: Final[dict[int, list[Buffer]]] = {}
+        self._buffers: Final[dict[int, list[Bytes]]] = {}
+        self._places: Final = self._places_in(self.layout)
         self._staged = 0
         self._wake: Callable[[], None] = lambda: None
 
@@ -123,18 +142,23 @@ class SourcePages:
     def post(
         self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
     ) -> None:
-        length = chunk_bytes(self.layout, len(chunks[-1]))
+        length = self.bytes_of(address, chunks)
         self._staged += length
         self._worker.submit(self._pack, number, life, address, chunks, length)
+
+    def bytes_of(self, _address: bytes, chunks: Sequence[Sequence[int]]) -> int:
+        """What `post` writes of these: the last chunk and its digests."""
+        return chunk_bytes(self.layout, len(chunks[-1]))
 
     def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
         for outcome in self.engine.completed():
             with self._lock:
-                number, buffer = self._posted.pop(outcome.write)
-                self._staged -= buffer.nbytes
-                # What an engine has given up on it may still read: such a buffer is not used again.
+                number, staged = self._posted.pop(outcome.write)
+                self._staged -= staged.bytes
+                # What it has given up on a library may still read: of ours, never of the pages, and
+                # such a buffer is not used again.
                 if outcome.result is not Result.ERROR:
-                    self._keep(buffer)
+                    self._keep(staged)
             self._ended.append((number, OUTCOMES[outcome.result], outcome.reason))
         self._post_packed()
         while self._ended:
@@ -154,26 +178,54 @@ class SourcePages:
         except RemoteProtocolError as error:
             self._refuse(number, length, error)
             return
-        buffer = self._buffer(length)
-        if pages:
-            pack_pages(self.layout, pages, key_of_life(life), buffer)
         offset = chunk_offset(self.layout, sum(map(len, earlier)))
+        self._put(number, address, offset, length,
+                  lambda: self._stage(self.layout, self._places, pages, key_of_life(life)))
+
+    def _stage(
+        self, layout: KVLayout, places: PagePlaces | None, pages: Sequence[int], key: int,
+        head: bytes = b"",
+    ) -> Staged:
+        """A head and a chunk of pages, as they are written: packed, or from where pages lie."""
+        length = len(head) + chunk_bytes(layout, len(pages))
+        if places is not None and pages:
+            return Staged([head, *chunk_views(places, pages, key)], length)
+        buffer = self._buffer(length)
+        buffer[:len(head)] = np.frombuffer(head, np.uint8)
+        if pages:
+            pack_pages(layout, pages, key, buffer[len(head):])
+        return Staged([buffer], length, buffer)
+
+    def _places_in(self, layout: KVLayout) -> PagePlaces | None:
+        """Where pages lie, if they are to be written from there."""
+        gathers = isinstance(self.engine, Source) and self.engine.gathers
+        return places_in(layout) if gathers else None
+
+    def _put(
+        self, number: int, address: Address, offset: int, length: int, stage: Callable[[], Staged]
+    ) -> None:
+        """In the worker: stage so many bytes, and off they go."""
+        try:
+            staged = stage()
+        except ValueError as error:
+            self._refuse(number, length, error)
+            return
         with self._lock:
-            self._packed.append((number, address, offset, buffer))
+            self._packed.append((number, address, offset, staged))
         self._post_packed()
 
     def _post_packed(self) -> None:
         """Hand over to the engine what it has room for."""
         with self._lock:
             while self._packed and self.engine.has_room:
-                number, address, offset, buffer = self._packed[0]
+                number, address, offset, staged = self._packed[0]
                 try:
-                    self._posted[self.engine.post(address, offset, [buffer])] = number, buffer
+                    self._posted[self.engine.post(address, offset, staged.views)] = number, staged
                 except EngineBusy:
                     return
                 except (EngineError, ValueError) as error:
-                    self._keep(buffer)
-                    self._refuse(number, buffer.nbytes, error)
+                    self._keep(staged)
+                    self._refuse(number, staged.bytes, error)
                 self._packed.popleft()
 
     def _refuse(self, number: int, length: int, error: Exception) -> None:
@@ -183,16 +235,18 @@ class SourcePages:
         self._ended.append((number, Outcome.REFUSED, str(error)))
         self._wake()
 
-    def _buffer(self, length: int) -> Buffer:
+    def _buffer(self, length: int) -> Bytes:
         with self._lock:
             free = self._buffers.get(length)
             return free.pop() if free else np.empty(length, np.uint8)
 
-    def _keep(self, buffer: Buffer) -> None:
-        """For the next chunk of its size."""
-        free = self._buffers.setdefault(buffer.nbytes, [])
+    def _keep(self, staged: Staged) -> None:
+        """Its buffer, if it has one, for the next chunk of its size."""
+        if staged.buffer is None:
+            return
+        free = self._buffers.setdefault(staged.bytes, [])
         if len(free) < BUFFERS_KEPT:
-            free.append(buffer)
+            free.append(staged.buffer)
 
 
 class SinkPages:
@@ -233,13 +287,16 @@ class SinkPages:
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         """See plane.py."""
         leases: dict[str, Lease] = {}
-        for source, of in pages.items():
-            lease = self._lease(life, source, of)
-            if lease is None:
+        try:
+            for source, of in pages.items():
+                lease = self._lease(life, source, of)
+                if lease is None:
+                    return None
+                leases[source] = lease
+        finally:
+            if len(leases) < len(pages):
                 for taken in leases.values():
                     self.engine.release(taken)
-                return None
-            leases[source] = lease
         self._leases[life] = leases
         return {source: lease.address.encode() for source, lease in leases.items()}
 
@@ -248,6 +305,10 @@ class SinkPages:
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         self._worker.submit(self._verify, life, source, chunks, pages)
+
+    def bytes_of(self, source: str, chunks: Sequence[int], _pages: Sequence[int]) -> int:
+        """What `verify` compares of these: all chunks with their digests."""
+        return sum(chunk_bytes(self._of(source), count) for count in filter(None, chunks))
 
     def settle(self, life: Life) -> None:
         self._settled.add(life)

@@ -13,7 +13,9 @@ from pdproto.runtime.wire import Life
 
 
 class Outcome(Enum):
-    """What became of a write. ERROR: the engine has given up, and the bytes may still land."""
+    """What became of a write. ERROR: the engine has given up. It reads no page for it any more, and
+    what it has read may still land.
+    """
 
     LANDED = auto()
     REFUSED = auto()

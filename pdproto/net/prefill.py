@@ -9,17 +9,18 @@ Rule 3: a life that has ended is remembered until all its sinks say that nothing
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
 from pdproto.check.layout import Indices
-from pdproto.net.held import Held, HeldPages
+from pdproto.net.adrift import Adrift, AdriftWrites
 from pdproto.net.memory import NEVER, Memory
-from pdproto.net.node import Node, Side
+from pdproto.net.node import Node, Reaction, Side
 from pdproto.net.plane import Outcome, SourcePlane
 from pdproto.net.sender import ByRoom, Sender
 from pdproto.net.shell import Link, Peer
+from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
@@ -43,7 +44,7 @@ from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.net")
 
-NAMED_MAX: Final = 8  # hand-overs in one line of the log
+OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 SIDE: Final = Side(
     "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,
     under_way=(Sending.TRANSFERRING,), polls=SENDING_POLL, queues=(
@@ -80,15 +81,15 @@ class PrefillNode(Node):
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
         self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
-        self._held: Final = HeldPages()
+        self._adrift: Final = AdriftWrites()
         self._number = 0
         self._memory: Final = Memory(self.lives)
         self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
                            lambda: len(self._writes))
-        self.metrics.gauge("num_prefill_held_pages", "Pages that wait until a write can land no "
-                           "more that the engine has given up on", self._held.count)
-        self.metrics.gauge("prefill_held_seconds", "For how long the first of them has waited",
-                           lambda: self._held.longest_s(monotonic()))
+        self.metrics.gauge("num_prefill_adrift_writes", "Writes that the engine has given up on, "
+                           "and that may still land", self._adrift.count)
+        self.metrics.gauge("prefill_adrift_seconds", "For how long the first of them has been so",
+                           lambda: self._adrift.longest_s(monotonic()))
         self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
                            lambda: len(self.lives))
         self.writers.update({
@@ -114,11 +115,12 @@ class PrefillNode(Node):
         self.ask(lambda: self._open(sender))
         return sender
 
-    def held(self) -> tuple[Held, ...]:
-        """Which pages wait for which sink, after a write that the engine has given up on. They come
-        back by themselves while the sink lives, and with its successor; see `declare_gone`.
+    def adrift(self) -> tuple[Adrift, ...]:
+        """What may still land at which sink, after the engine has given up on it. No page waits for
+        that, but what is known of the life does: while the sink lives until it has fenced us, and
+        else for its successor; see `declare_gone`.
         """
-        return self._held.all()
+        return self._adrift.all()
 
     # In the loop: what the application asks
 
@@ -145,7 +147,6 @@ class PrefillNode(Node):
         sender.metadata = metadata
         sender.began = sender.began or self._now
         self.take(endpoint, endpoint.automaton.call("send", (chunk,)))
-        self._want_room(endpoint)
 
     def give_up(self, sender: Sender, reason: str) -> None:
         sender.blame = reason
@@ -154,13 +155,13 @@ class PrefillNode(Node):
     # In the loop: what sinks say
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
-        if self._held:
-            for incarnation in self._held.incarnations(peer.name) - {peer.incarnation}:
+        if self._adrift:
+            for incarnation in self._adrift.incarnations(peer.name) - {peer.incarnation}:
                 self._cannot_land(peer.name, incarnation, NEVER)  # its successor speaks
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        if not isinstance(frame, Introduce | Publish | Abort):
+        if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message} is no message of a sink")
         life = frame.life
         if life.incarnation != peer.incarnation:
@@ -172,7 +173,10 @@ class PrefillNode(Node):
                 return
             endpoint = self._meet(life)
         named = (peer.name,) if isinstance(frame, Abort) else frame.sinks
-        self._extend(endpoint, named if peer.name in named else (*named, peer.name))
+        if peer.name not in named:
+            named = *named, peer.name
+        if named != endpoint.peers:
+            self._extend(endpoint, named)
         automaton, index = endpoint.automaton, endpoint.peers.index(peer.name)
         carried = 0
         if isinstance(frame, Publish):
@@ -181,7 +185,6 @@ class PrefillNode(Node):
         elif isinstance(frame, Abort):
             endpoint.owner.blame = f"{peer.name}: {frame.reason}"
         self.take(endpoint, automaton.message(frame.message, (index, 0, 0), carried))
-        self._want_room(endpoint)
 
     def _meet(self, life: Life) -> Endpoint:
         """The endpoint of a new life: of a sender that waits for its room, or of none yet."""
@@ -196,8 +199,6 @@ class PrefillNode(Node):
 
     def _extend(self, endpoint: Endpoint, sinks: tuple[str, ...]) -> None:
         """Count the sinks of a life that the endpoint has not heard of yet."""
-        if sinks == endpoint.peers:
-            return
         peers = tuple(dict.fromkeys((*endpoint.peers, *sinks)))
         if len(peers) > max(1, len(endpoint.peers)):
             chunks = endpoint.automaton.sizes[roles.Chunk]
@@ -211,10 +212,6 @@ class PrefillNode(Node):
             self._forget_early(life)
         if peer.ended:  # silence is no proof: the sink may live, and lease the memory anew
             self.on_ended(peer)
-        elif waiting := [str(held) for held in self._held.all() if held.sink == peer.name]:
-            log.warning("node %s: until a successor of %s speaks, or somebody declares it gone, it "
-                        "holds %s", self.name, peer.name, "; ".join(waiting[:NAMED_MAX]),
-                        extra={"rank": self.name, "peer": peer.name})
 
     def on_ended(self, peer: Peer) -> None:
         self._cannot_land(peer.name, peer.incarnation, NEVER)
@@ -237,13 +234,16 @@ class PrefillNode(Node):
         """Writes that the engine has given up on end with a sink that is gone, or that is done with
         the life, and so has fenced us: that is when the tables' engine refuses them (engine.py).
         """
-        for number in self._held.take(name, incarnation, floor):
+        for number in self._adrift.take(name, incarnation, floor):
             self._end_write(number, Write.REFUSED)
 
     # In the loop: what the steps ask for
 
-    def _want_room(self, endpoint: Endpoint) -> None:
-        if id(endpoint) not in self._queued and endpoint.automaton.waits(endpoint.state, "post"):
+    def besides(self, automaton: Automaton, state: int) -> Sequence[tuple[Reaction, Indices]]:
+        return ((self._want_room, ()),) if automaton.waits(state, "post") else ()
+
+    def _want_room(self, endpoint: Endpoint, _: Indices) -> None:
+        if id(endpoint) not in self._queued:
             self._queued.add(id(endpoint))
             self._posting.append(endpoint)
 
@@ -280,31 +280,36 @@ class PrefillNode(Node):
                     number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED, reason)
 
     def _give_up_write(self, number: int, reason: str) -> None:
-        """The hand-over fails at once; its pages are held for as long as the write may land."""
+        """The hand-over fails at once, and gets its pages back: only the sink's memory waits."""
         endpoint, sink, chunk = self._writes[number]
         name = endpoint.peers[sink]
         life = self.life(endpoint)
         endpoint.owner.blame = _gave_up(name, reason)
-        pages = tuple(page for pages in endpoint.owner.chunks for page in pages)
-        self._held.add(name, life, number, pages=pages, now=self._now)
+        self._adrift.add(name, life, number, self._now)
         self.take(endpoint, endpoint.automaton.completion("error", (sink, chunk)))
         peer = self.peers.get(name)
         if peer is not None and peer.ended:
             self._cannot_land(name, life.incarnation, NEVER)
         else:
-            log.warning("node %s: %s: the pages of %s are held until it is done with that life, "
-                        "or known to be gone", self.name, _gave_up(name, reason), life,
+            log.warning("node %s: %s: what it has begun of %s may still land", self.name,
+                        _gave_up(name, reason), life,
                         extra={**self.fields(life), "peer": name})
 
     def _end_write(self, number: int, value: Write, reason: str = "") -> None:
         endpoint, sink, chunk = self._writes.pop(number)
-        if self._held:
-            self._held.drop(endpoint.peers[sink], self.life(endpoint), number)
+        sender: Sender = endpoint.owner
+        if self._adrift:
+            self._adrift.drop(endpoint.peers[sink], self.life(endpoint), number)
         if value is Write.REFUSED:
-            endpoint.owner.blame = _refusal(endpoint.peers[sink], reason)
+            sender.blame = _refusal(endpoint.peers[sink], reason)
             self.metrics.add("refused_writes")
+        else:
+            sender.landed_chunks += 1
+            sender.landed_bytes += self.bytes_of(sender.addresses[sink], sender.chunks[:chunk + 1])
+        adrift = sender.released
         self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, chunk), value)))
-        self._want_room(endpoint)
+        if adrift:  # nothing but the end of the write has kept the life in mind
+            self._memory.settle(endpoint.life)
 
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner

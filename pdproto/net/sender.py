@@ -1,12 +1,13 @@
 """What a prefill rank's scheduler holds of a hand-over."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pdproto.net.handle import ENDED, Handle
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, REASON_MAX
+from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -14,38 +15,27 @@ if TYPE_CHECKING:
     from pdproto.net.prefill import PrefillNode
 
 
-class Sender:
+class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("_last", "_node", "addresses", "began", "blame", "chunks", "endpoint", "metadata",
-                 "on_released", "reason", "released", "room", "stage", "stands", "watchers")
+    __slots__ = ("_last", "addresses", "chunks", "metadata", "room")
+
+    _node: "PrefillNode"
 
     def __init__(self, node: "PrefillNode", room: int) -> None:
-        self._node = node
+        endpoint = Endpoint(node.role.of(sinks=1, chunks=2), None, (), self)
+        super().__init__(node, endpoint, Sending.UNKNOWN)
         self._last = False
         self.room: Final = room
-        self.endpoint = Endpoint(node.role.of(sinks=1, chunks=2), None, (), self)
         self.addresses: dict[int, bytes] = {}
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
-        self.blame = ""
-        self.reason: str | None = None
-        self.released = False
-        self.on_released: Callable[[], None] | None = None
-        self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
-        self.began = 0.0
-        self.stage = Sending.UNKNOWN
-        self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers; the loop's to write
 
     def adopt(self, early: "Sender") -> None:
         """Take over what has come for this room before it was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
-        self.stage, self.stands = early.stage, early.stands
-
-    def poll(self) -> KVPoll:
-        """Where the hand-over stands. Asking changes nothing."""
-        return self.stands
+        self.stage, self.stands, self.ended = early.stage, early.stands, early.ended
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.
@@ -66,14 +56,18 @@ class Sender:
         self._last = last
         self._node.ask(lambda: self._node.hand_over(self, tuple(pages), last, metadata))
 
-    @property
-    def failure(self) -> str | None:
-        """Why the hand-over has failed, from whichever side it comes; None if it has not."""
-        return (self.reason or self.blame or "failed") if self.poll() is KVPoll.FAILED else None
-
     def abort(self, reason: str = "aborted by prefill") -> None:
         """Give the hand-over up. It ends with FAILED, unless it has ended already."""
-        self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))
+        self._give_up(reason)
+
+    def close(self, reason: str = "closed by prefill") -> None:
+        """The scheduler is done with it: what has not ended is given up, for this reason.
+
+        Of one that has ended nothing is left to give back, so a second call does nothing. The pages
+        are free when `released` says so, as after an abort.
+        """
+        if self.poll() not in ENDED:
+            self._give_up(reason)
 
     def __repr__(self) -> str:
         return f"<Sender of room {self.room}: {self.endpoint!r}>"

@@ -89,7 +89,7 @@ class Shell:
         self._awake = False  # somebody else wants a turn,
         self._again = False  # or the loop itself does
         self._turned = monotonic()  # when the loop last came round
-        self._closing = threading.Event()
+        self._closing = False
         self._thread: Final = threading.Thread(
             target=self._run, name=f"pdproto-{name}", daemon=True
         )
@@ -101,7 +101,7 @@ class Shell:
 
     def ask(self, request: Callable[[], None]) -> None:
         """Have something done by the loop. Raises LocalProtocolError when the node is closed."""
-        if self._closing.is_set():
+        if self._closing:
             raise LocalProtocolError(f"node {self.name} is closed")
         self._inbox.put(request)
         self.wake()
@@ -116,7 +116,7 @@ class Shell:
 
     def health(self) -> str | None:
         """Why no hand-over can go on here; None while some can (L11). For any thread."""
-        if self._closing.is_set():
+        if self._closing:
             return f"node {self.name} is closed"
         still_s = monotonic() - self._turned
         if still_s > max(STANDS_STILL_S, 3 * self.link.sign_of_life_s):
@@ -129,9 +129,9 @@ class Shell:
 
     def close(self) -> None:
         """Stop the loop and give everything back. It may be called twice."""
-        if self._closing.is_set():
+        if self._closing:
             return
-        self._closing.set()
+        self._closing = True
         self._awake = False
         self.wake()
         if self._thread.ident is not None:
@@ -202,7 +202,7 @@ class Shell:
         poller.register(self._wake_fd, zmq.POLLIN)
         poller.register(self._watch.fileno(), zmq.POLLIN)
         due: float | None = None
-        while not self._closing.is_set():
+        while not self._closing:
             now = monotonic()
             wait = self.link.sign_of_life_s if due is None else due - now
             wait = max(0.0, min(wait, self.link.sign_of_life_s))
@@ -247,10 +247,10 @@ class Shell:
             if changes:
                 self._note_connections(now)
             due = self.on_turn(now)
+            for peer in list(self._dirty.values()):
+                self._flush(peer, now)  # first: somebody waits for it
             ends = self._look_after_peers(now)
             due = ends if due is None or (ends is not None and ends < due) else due
-            for peer in list(self._dirty.values()):
-                self._flush(peer, now)
         except Exception:
             # A mistake of ours in one turn must not leave a hundred thousand hand-overs unserved.
             self.turn_errors += 1

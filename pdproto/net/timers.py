@@ -13,6 +13,7 @@ from typing import Final
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.timers import WAITS
 
+REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
 CANCELLED_MIN: Final = 1_024  # entries that it does not pay to clear away
 DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s, and a lost frame costs no more than that
 
@@ -32,20 +33,19 @@ class Timers:
             raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
         self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
         # Of the waits ever started, by how often they have been doubled.
-        self._queues: dict[str, dict[int, deque[tuple[float, Endpoint]]]] = {}
+        self._queues: Final[dict[str, dict[int, deque[tuple[float, Endpoint]]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
-        self._quiet_until = 0.0  # no wait ends before
+        self._quiet_until = 0.0  # no wait ends before; 0 where that is to be found out
 
-    def follow(self, endpoint: Endpoint, now: float) -> None:
-        """Start the timers that the endpoint's state has come to wait for, and stop the others."""
-        names = endpoint.automaton.armed(endpoint.state)
-        if names is endpoint.timers:
-            return
-        armed = endpoint.armed
+    def follow(self, endpoint: Endpoint, names: tuple[str, ...], now: float) -> None:
+        """Start the timers that the endpoint has come to wait for, and stop the others."""
+        armed, cancelled = endpoint.armed, self._cancelled
         for name in tuple(armed):
             if name not in names:
                 del armed[name]
-                self._cancel(name)
+                cancelled[name] += 1
+                if cancelled[name] > CANCELLED_MIN:
+                    self._clear(name)
                 endpoint.repeats = 0  # it waits for something else now
         for name in names:
             if name not in armed:
@@ -56,6 +56,7 @@ class Timers:
         """The waits that have ended. One that goes on (a repeat) starts again."""
         if now < self._quiet_until:
             return
+        self._quiet_until = 0.0
         for name, queues in tuple(self._queues.items()):
             for queue in tuple(queues.values()):
                 for _ in range(len(queue)):
@@ -67,35 +68,39 @@ class Timers:
                         continue
                     del endpoint.armed[name]
                     endpoint.timers = ()
-                    endpoint.repeats += WAITS[name].again
+                    endpoint.repeats += name in REPEATS
                     yield name, endpoint
 
     def hasten(self, endpoint: Endpoint) -> list[str]:
         """End the repeats that the endpoint waits for, as if none had been in vain."""
-        repeats = [name for name in endpoint.armed if WAITS[name].again]
+        repeats = [name for name in endpoint.armed if name in REPEATS]
         for name in repeats:
             del endpoint.armed[name]
-            self._cancel(name)
+            self._cancelled[name] += 1
         endpoint.repeats, endpoint.timers = 0, ()
         return repeats
 
     def next(self) -> float | None:
+        """When to look again: no wait ends before, and perhaps none does then."""
+        quiet_until = self._quiet_until or self._first()
+        return None if quiet_until == inf else quiet_until
+
+    def _first(self) -> float:
         """When the first wait ends."""
-        first: float | None = None
+        first = inf
         for name, queues in self._queues.items():
             for queue in queues.values():
                 while queue and queue[0][1].armed.get(name) != queue[0][0]:
                     queue.popleft()
                     self._cancelled[name] -= 1
-                if queue and (first is None or queue[0][0] < first):
-                    first = queue[0][0]
-        self._quiet_until = inf if first is None else first
+                if queue:
+                    first = min(first, queue[0][0])
+        self._quiet_until = first
         return first
 
-    def _cancel(self, name: str) -> None:
-        """Count one more entry that stands for nothing, and clear them away when they are many."""
+    def _clear(self, name: str) -> None:
+        """Clear away the entries that stand for nothing, where they are more than the others."""
         queues = self._queues[name]
-        self._cancelled[name] += 1
         if self._cancelled[name] > CANCELLED_MIN + sum(map(len, queues.values())) // 2:
             for queue in queues.values():
                 kept = [(due, end) for due, end in queue if end.armed.get(name) == due]
@@ -104,9 +109,14 @@ class Timers:
             self._cancelled[name] = 0
 
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
-        doublings = min(endpoint.repeats, DOUBLINGS_MAX) if WAITS[name].again else 0
-        deadline = now + self.seconds[name] * (1 << doublings)
-        endpoint.armed[name] = deadline
+        doublings, seconds = 0, self.seconds[name]
+        if endpoint.repeats and name in REPEATS:
+            doublings = min(endpoint.repeats, DOUBLINGS_MAX)
+            seconds *= 1 << doublings
+        endpoint.armed[name] = deadline = now + seconds
         self._quiet_until = min(self._quiet_until, deadline)
-        queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
+        try:
+            queue = self._queues[name][doublings]
+        except KeyError:
+            queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
         queue.append((deadline, endpoint))

@@ -109,6 +109,7 @@ class Automaton:
         self._timers: Final = {name: self._timer(name) for name in timers}
         self._answers: Final = self._answering()
         self._armed: Final[dict[int, tuple[str, ...]]] = {}
+        self._named_together: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}  # of its timers
         # By identity; the object is kept beside its readings, so that its identity stays its own.
         self._readings: Final[dict[int, tuple[dict[int, Any], list[Any], object]]] = {}
         self._moves: Final[dict[tuple[int, int], int]] = {}
@@ -182,19 +183,20 @@ class Automaton:
 
     def bits(self, symbol: Symbol, indices: Indices, value: Value = True) -> int:
         """The bits that give a cell this value."""
-        return self.layout.literal(symbol, indices, value).value
+        return symbol.values.index(value) << self.layout.field(symbol, indices).offset
 
     def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
         return self.layout.value(state, symbol, indices)
 
     def armed(self, state: int) -> tuple[str, ...]:
-        """The timers of which some row could fire in this state."""
+        """The timers of which some row could fire in this state; equal answers are one object."""
         known = self._armed.get(state)
         if known is None:
             known = tuple(
                 name for name, event in self._timers.items()
                 if any(row.action.guard.holds(state) for row in event.rows)
             )
+            known = self._named_together.setdefault(known, known)
             _keep(self._armed, state, known)
         return known
 
@@ -209,7 +211,11 @@ class Automaton:
 
     def holds(self, formula: Formula, state: int) -> bool:
         """Whether a formula about this machine's own variables holds in the state."""
-        return self.read(((formula, True), (TRUE, False)), state, key=formula)
+        readings = self._readings.get(id(formula))
+        known: bool | None = None if readings is None else readings[0].get(state)
+        if known is None:
+            known = self.read(((formula, True), (TRUE, False)), state, key=formula)
+        return known
 
     def read(
         self, table: Sequence[tuple[Formula, V]], state: int, *, key: object = None

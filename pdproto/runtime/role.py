@@ -15,21 +15,27 @@ from pdproto.spec.language.sorts import Sort
 
 
 class Role:
-    """The automata of one table, by their sizes. fixed: the sizes that are always the same."""
+    """The automata of one table, by their sizes. fixed: the sizes that are always the same.
+
+    varied: the sorts whose sizes are not.
+    """
 
     def __init__(
-        self, table: Table, fixed: Mapping[type[Sort], int], paced: Sequence[str] = ()
+        self, table: Table, fixed: Mapping[type[Sort], int], varied: Sequence[type[Sort]],
+        paced: Sequence[str] = (),
     ) -> None:
         self.table: Final = table
         self._fixed: Final = dict(fixed)
         self._paced: Final = tuple(paced)
-        self._automata: Final[dict[tuple[tuple[type[Sort], int], ...], Automaton]] = {}
+        self._varied: Final = tuple(varied)
+        self._automata: Final[dict[tuple[int, ...], Automaton]] = {}
 
-    def automaton(self, *sizes: tuple[type[Sort], int]) -> Automaton:
-        """The automaton for so many elements of the sorts that are open."""
+    def automaton(self, *sizes: int) -> Automaton:
+        """The automaton for so many elements of each of the varied sorts, in their order."""
         known = self._automata.get(sizes)
         if known is None:
-            known = Automaton(self.table, {**self._fixed, **dict(sizes)}, self._paced)
+            given = dict(zip(self._varied, sizes, strict=True))
+            known = Automaton(self.table, {**self._fixed, **given}, self._paced)
             self._automata[sizes] = known
         return known
 
@@ -38,10 +44,10 @@ class SourceRole(Role):
     """A source's end: so many sinks, so many chunks."""
 
     def __init__(self, table: Table = SOURCE) -> None:
-        super().__init__(table, {Source: 1, Life: 1, Landing: 1}, paced=("post",))
+        super().__init__(table, {Source: 1, Life: 1, Landing: 1}, (Sink, Chunk), paced=("post",))
 
     def of(self, *, sinks: int, chunks: int) -> Automaton:
-        return self.automaton((Sink, sinks), (Chunk, chunks))
+        return self.automaton(sinks, chunks)
 
 
 class SinkRole(Role):
@@ -50,10 +56,11 @@ class SinkRole(Role):
     """
 
     def __init__(self, table: Table = SINK) -> None:
-        super().__init__(table, {Sink: 1, Life: 1, Landing: 1, Page: 1, Slot: 1, Chunk: 1})
+        fixed = {Sink: 1, Life: 1, Landing: 1, Page: 1, Slot: 1, Chunk: 1}
+        super().__init__(table, fixed, (Source,))
 
     def of(self, *, sources: int) -> Automaton:
-        return self.automaton((Source, sources))
+        return self.automaton(sources)
 
 
 SOURCE_ROLE: Final = SourceRole()

@@ -7,6 +7,7 @@ Rule 2: a prefill server that does not fit fails the requests that are sent to i
 
 import logging
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Any, Final
@@ -19,7 +20,9 @@ from sglang.srt.environ import envs
 from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving
 from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 
+from pdproto.engine.contract import Scope, SinkEngine
 from pdproto.net.decode import DecodeNode
+from pdproto.net.direct import DirectDecodeNode
 from pdproto.net.engines import ENGINES, open_sink, open_source
 from pdproto.net.incarnation import new_incarnation
 from pdproto.net.link import Link
@@ -27,16 +30,18 @@ from pdproto.net.prefill import PrefillNode
 from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_wire import Registration
 from pdproto.runtime.wire import VERSION
+from pdproto.sglang.direct import DirectItems, places_of
 from pdproto.sglang.plane import SinkItems, SourceItems
-from pdproto.sglang.pools import MetadataRows, kv_component, state_components
+from pdproto.sglang.pools import Component, MetadataRows, kv_component, state_components
 from pdproto.sglang.prefills import Prefills
 from pdproto.sglang.routing import Rooms
-from pdproto.sglang.shares import Place
+from pdproto.sglang.shares import Place, share_for
 from pdproto.sglang.turns import Turns
 
 log = logging.getLogger("pdproto.sglang")
 
 ENGINE: Final = "PDPROTO_ENGINE"  # which engine moves the bytes, by its name in net/engines.py
+DIRECT: Final = "PDPROTO_DIRECT"  # 0: always through landing memory
 
 
 class PdprotoKVManager(BaseKVManager):
@@ -83,7 +88,7 @@ class PdprotoKVManager(BaseKVManager):
         if is_prefill:
             self._begin_prefill(SourceItems(components, self.place, open_source(engine)))
         else:
-            self._begin_decode(SinkItems(components, self.place, open_sink(engine)))
+            self._begin_decode(components, open_sink(engine))
 
     def _begin_prefill(self, plane: SourceItems) -> None:
         parallel = self.parallel
@@ -96,23 +101,26 @@ class PdprotoKVManager(BaseKVManager):
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
         self.register_to_bootstrap()
 
-    def _begin_decode(self, plane: SinkItems) -> None:
+    def _begin_decode(self, components: Sequence[Component], engine: SinkEngine) -> None:
         """Ranks of one group share an incarnation, for a source may send to several of them."""
+        is_direct = _is_direct(components, self.place, engine)
         parallel, incarnation = self.parallel, new_incarnation()
         if parallel.attn_tp_size > 1:
             incarnation = parallel.world_group.broadcast_object(incarnation, src=0)
             incarnation += parallel.attn_dp_rank
         self._group = f"decode-{incarnation}"
-        self.sink_plane = plane
+        kind, begin = (DirectItems, DirectDecodeNode) if is_direct else (SinkItems, DecodeNode)
+        self.sink_plane = plane = kind(components, self.place, engine)
         self.turns = Turns() if parallel.attn_tp_size > 1 else None
-        self.node = DecodeNode(self.name_of(self.place.rank), plane, link=self._link,
-                               incarnation=incarnation)
-        self.prefills = Prefills(self.kv_args, self.place, self.node.lost_peers)
+        self.node = begin(self.name_of(self.place.rank), plane, link=self._link,
+                          incarnation=incarnation)
+        self.prefills = Prefills(
+            self.kv_args, self.place, parallel.pp_size, self.node.lost_peers)
         self.prefill_info_table = self.prefills.table
 
     def name_of(self, rank: int) -> str:
-        """Of a decode rank of this group, by its place in the tensor parallelism."""
-        return f"{self._group}-tp{rank}"
+        """Of a decode rank of this stage, by its place in the tensor parallelism."""
+        return f"{self._group}-pp{self.kv_args.pp_rank}-tp{rank}"
 
     @property
     def prefill(self) -> PrefillNode:
@@ -170,6 +178,14 @@ class PdprotoKVManager(BaseKVManager):
             self.statuses.close()
 
 
+def _is_direct(components: Sequence[Component], place: Place, engine: SinkEngine) -> bool:
+    """Whether sources write straight into the KV cache: where the engine can keep them out of it,
+    and it lies in large pieces, unless somebody has forbidden it.
+    """
+    return (engine.target_scope is Scope.PAGE and os.environ.get(DIRECT, "1") != "0"
+            and places_of(share_for(components, place, place)) is not None)
+
+
 def _registry_host(parallel: Any) -> str:
     """The leader's, where prefill runs on several machines."""
     if parallel.nnodes > 1:
@@ -188,8 +204,6 @@ def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> 
         "a KV cache that context-parallel ranks have shares of": splits_context,
         f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
             not is_prefill and parallel.attn_cp_size > 1,
-        f"to decode ranks of a pipeline parallelism ({parallel.pp_size})":
-            not is_prefill and parallel.pp_size > 1,
         f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,
         f"under --disaggregation-decode-allocation-policy {policy}": policy != "early",
     }

@@ -130,9 +130,9 @@ class WorkerTrace:
             work = self._take(room, in_debt=False)  # NIXL: not even counted
         elif not found:
             return
-        if work is not None and work.room == room and not work.over and not work.looked:
+        if work is not None and work.room == room and not (work.over or work.posted):
             work.over = True
-            self.ledger.row(room, "skip", c=work.c)
+            self.ledger.row(room, "skip_unaddressed" if work.looked else "skip", c=work.c)
 
     def _look(self, original: Callable[..., Any], room: int) -> Any:
         """A worker asks for the status of a room: once for a chunk that it has taken."""
@@ -143,7 +143,8 @@ class WorkerTrace:
             found = original(room)
             if found != FAILED:
                 work.looked = True
-                self.ledger.row(room, "look", c=work.c)
+                is_there = room in self.manager.request_status
+                self.ledger.row(room, "look" if is_there else "look_cleared", c=work.c)
             return found
 
     # The writes

@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pdproto.engine.chunks import key_of, pack_pages, unpack_verified
+from pdproto.engine.chunks import key_of, unpack_verified
 from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
-from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.pages import SinkPages, SourcePages, Staged
 from pdproto.net.plane import Idle
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
@@ -61,7 +61,8 @@ def placement_in(data: bytes) -> Placement:
         raise RemoteProtocolError(f"a placement: {error}") from None
 
 
-def _key(life: Life, share: Share) -> int:
+def key_of_share(life: Life, share: Share) -> int:
+    """The key of the digests of what a source sends in a life: both ends derive it."""
     return key_of(life.room, life.incarnation, life.generation, share.signature)
 
 
@@ -75,6 +76,7 @@ class SourceItems(SourcePages):
         self.numbering: Final = Numbering(components)
         self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
             lambda sink: share_for(components, place, sink))
+        self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
     def post(
         self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
@@ -91,38 +93,25 @@ class SourceItems(SourcePages):
         offset = len(share.header) - len(head) + sum(sizes[:-1])
         length = len(head) + sizes[-1]
         self._staged += length
-        self._worker.submit(self._pack_items, number, where, offset, length,
-                            lambda buffer: self._fill(buffer, head, life, share, chunks[-1]))
+        self._worker.submit(self._put, number, where, offset, length,
+                            lambda: self._items(head, life, share, chunks[-1]))
+
+    def bytes_of(self, address: bytes, chunks: Sequence[Sequence[int]]) -> int:
+        share = self._share(placement_in(address).place)
+        head = len(share.header) if len(chunks) == 1 else 0
+        return head + self._bytes(share, chunks[-1])
 
     def _bytes(self, share: Share, items: Sequence[int]) -> int:
         return share.parts[self.numbering.component(items[0])].bytes(len(items)) if items else 0
 
-    def _pack_items(
-        self, number: int, where: Address, offset: int, length: int,
-        fill: Callable[[np.ndarray[tuple[int], np.dtype[np.uint8]]], None],
-    ) -> None:
-        """In the worker: see SourcePages."""
-        buffer = self._buffer(length)
-        try:
-            fill(buffer)
-        except ValueError as error:
-            self._refuse(number, length, error)
-            return
-        with self._lock:
-            self._packed.append((number, where, offset, buffer))
-        self._post_packed()
-
-    def _fill(
-        self, buffer: np.ndarray[tuple[int], np.dtype[np.uint8]], head: bytes, life: Life,
-        share: Share, items: Sequence[int],
-    ) -> None:
-        buffer[:len(head)] = np.frombuffer(head, np.uint8)
-        if not items:
-            return
-        component, indices = self.numbering.split(items)
-        layout = share.parts[component].layout
-        if layout is not None:
-            pack_pages(layout, indices, _key(life, share), buffer[len(head):])
+    def _items(self, head: bytes, life: Life, share: Share, items: Sequence[int]) -> Staged:
+        if items:
+            component, indices = self.numbering.split(items)
+            layout = share.parts[component].layout
+            if layout is not None:
+                key = key_of_share(life, share)
+                return self._stage(layout, self._places_of(layout), indices, key, head)
+        return Staged([head], len(head))
 
 
 @dataclass(slots=True)
@@ -161,6 +150,11 @@ class SinkItems(SinkPages):
     def forget(self, life: Life) -> None:
         self._prefixes.pop(life, None)
 
+    def presume(self, source: str) -> None:
+        """Say that this source has all that this rank has, as far as the registry knows. Here it is
+        asked for nothing before it has written.
+        """
+
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         addresses = super().lease(life, pages)
         if addresses is None:
@@ -191,6 +185,14 @@ class SinkItems(SinkPages):
     ) -> None:
         super()._verify(life, source, chunks, pages)
         self._copied(life, source)
+
+    def bytes_of(self, source: str, chunks: Sequence[int], pages: Sequence[int]) -> int:
+        share = self._known.get(source, self._whole)  # what was presumed of it is so
+        length, first = len(share.header), 0
+        for count in filter(None, chunks):
+            length += share.parts[self.numbering.component(pages[first])].bytes(count)
+            first += count
+        return length
 
     def _copied(self, life: Life, source: str) -> None:
         with self._counting:
@@ -236,7 +238,7 @@ class SinkItems(SinkPages):
             length = part.bytes(count)
             if part.layout is not None:
                 outcome = unpack_verified(part.layout, landed[offset:offset + length], indices,
-                                          _key(life, share))
+                                          key_of_share(life, share))
                 clean = clean and outcome.clean
             offset, first = offset + length, first + count
         self._cover(coverage, covered)

@@ -111,6 +111,11 @@ class Numbering:
                              f"{int(found.max())} of {self._sizes[component]}")
         return (found + self._bases[component]).tolist()
 
+    def check(self, numbers: Sequence[int]) -> None:
+        """Raise ValueError for a number that no item has."""
+        if numbers and not 0 <= min(numbers) <= max(numbers) < self._bases[-1]:
+            raise ValueError(f"items {min(numbers)} to {max(numbers)} of {self._bases[-1]}")
+
     def chunks(self, states: Sequence[Any] | None) -> list[list[int]]:
         """The items of every state that has any, component by component."""
         listed = [self.numbers(place, indices) for place, indices in enumerate(states or (), 1)

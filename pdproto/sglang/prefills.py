@@ -31,20 +31,27 @@ PROBLEMS: Final = (NotFoundError, UnreachableError, RefusedError, RemoteProtocol
 class Feed:
     """Who sends to this rank: where each listens, by name, and first whose metadata row counts.
 
-    sinks: the ranks of this group that the same sources send to, by their place.
+    sinks: the ranks of this group that the same sources send to, by their place. twin: the source,
+    where it is the only one, and has this rank's place among as many.
     """
 
     sources: dict[str, str]
     sinks: range
+    twin: str | None
 
 
 class Prefills:
-    """See the rules above. args: SGLang's of this rank. lost: names of peers that are gone."""
+    """See the rules above. args: SGLang's of this rank. stages: of decode's pipeline. lost: the
+    names of peers that are gone.
+    """
 
-    def __init__(self, args: Any, place: Place, lost: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self, args: Any, place: Place, stages: int, lost: Callable[[], Iterable[str]]
+    ) -> None:
         self.table: Final[dict[str, PrefillServerInfo]] = {}
         self._args: Final = args
         self._place: Final = place
+        self._stages: Final = stages
         self._lost: Final = lost
         self._directories: Final[dict[str, Directory]] = {}
         self._feeds: Final[dict[tuple[str, int], Feed]] = {}
@@ -96,14 +103,26 @@ class Prefills:
         addresses = directory.addresses()
         sources = {}
         ranks = self._place.partners(server.attn_tp_size)
-        for pp in reversed(range(server.pp_size)):  # the last stage has the request's output
+        for pp in reversed(self._feeding(server.pp_size)):  # the last one has the output
             for tp in ranks:
                 address = addresses.get(Rank(dp_rank, 0, tp, pp))
                 if address is None:
                     raise ValueError(f"it has no {Rank(dp_rank, 0, tp, pp)}")
                 sources[address.name] = f"tcp://{address.rank_ip}:{address.rank_port}"
         source = Place(server.attn_tp_size, ranks[0])
-        return Feed(sources, source.partners(self._place.size))
+        twin = next(iter(sources)) if source == self._place and len(sources) == 1 else None
+        return Feed(sources, source.partners(self._place.size), twin)
+
+    def _feeding(self, stages: int) -> range:
+        """The stages of prefill's pipeline that have this rank's layers: all where decode has no
+        pipeline, and else the same one, as SGLang pairs them. Raises ValueError for other sizes.
+        """
+        if self._stages == 1:
+            return range(stages)
+        if self._stages != stages:
+            raise ValueError(f"its pipeline has {stages} stages and that of decode {self._stages}: "
+                             f"want as many, or 1 here")
+        return range(self._args.pp_rank, self._args.pp_rank + 1)
 
     def _check(self, server: Any) -> None:
         pairs = {

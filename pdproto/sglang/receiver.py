@@ -56,6 +56,8 @@ class PdprotoKVReceiver(BaseKVReceiver):
             self._fail(str(error))
             return
         self._authority = next(iter(feed.sources))
+        if feed.twin is not None:
+            self.kv_mgr.sink_plane.presume(feed.twin)
         self.bootstrap_infos = [{"name": name, "endpoint": at} for name, at in feed.sources.items()]
         sinks = [self.kv_mgr.name_of(rank) for rank in feed.sinks]
         if self.kv_mgr.turns is None or self._turn is None:

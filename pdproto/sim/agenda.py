@@ -10,16 +10,20 @@ Entry: TypeAlias = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 
 
 class Agenda:
-    """now: in seconds since the run began. done: how many entries have happened."""
+    """now: in seconds since the run began."""
 
-    __slots__ = ("_entries", "_foreseen", "_number", "done", "now")
+    __slots__ = ("_entries", "_foreseen", "_number", "now")
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.done = 0
         self._number = 0
         self._entries: Final[list[Entry]] = []
         self._foreseen: list[Entry] = []  # the last one first
+
+    @property
+    def done(self) -> int:
+        """How many entries have happened: all that were put down, but for those that wait."""
+        return self._number - len(self._entries) - max(0, len(self._foreseen) - 1)
 
     def at(self, when: float, do: Callable[..., None], *arguments: Any) -> None:
         """Have it done then, or now if that is past."""
@@ -50,7 +54,6 @@ class Agenda:
         entries = self._entries
         while entries and entries[0][0] <= until:
             self.now, _, do, arguments = heappop(entries)
-            self.done += 1
             do(*arguments)
         self.now = max(self.now, until)
 

@@ -17,6 +17,7 @@ from pdproto.sim.host import Host, SimulatedDecode
 from pdproto.sim.plan import Request
 from pdproto.spec.handoff.poll import KVPoll
 
+SUCCESS: Final = KVPoll.SUCCESS  # asked after every step, and slow to be found in its class
 Addresses = Callable[[Request], Mapping[str, str]]  # where a request's prefill ranks listen
 
 
@@ -112,7 +113,7 @@ class DecodeServer:
             self._queue.popleft()
 
     def _stepped(self, job: Job) -> None:
-        if self.dead or job.generating or job.receiver.stands is not KVPoll.SUCCESS:
+        if job.receiver.stands is not SUCCESS or job.generating or self.dead:
             return
         job.generating = True
         self._answered(job.request)

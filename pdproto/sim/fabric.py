@@ -40,9 +40,11 @@ class Pages:
 
     def take(self, count: int, room: int) -> tuple[int, ...] | None:
         """So many pages for the room, or None while there are not as many."""
-        if count > len(self._free):
+        left = len(self._free) - count
+        if left < 0:
             return None
-        pages = tuple([self._free.pop() for _ in range(count)])
+        pages = (*reversed(self._free[left:]),)
+        del self._free[left:]
         self.owner.update(dict.fromkeys(pages, room))
         return pages
 
@@ -62,6 +64,7 @@ class Write:
     address: bytes
     chunk: int
     pages: Sequence[int]
+    adrift: bool = False  # given up: no page is read for it any more
     ended: bool = False
 
 
@@ -153,7 +156,7 @@ class SimulatedSource:
         if write.ended:
             return
         write.ended = True
-        if not self.host.dead:
+        if not (self.host.dead or write.adrift):
             self._check_source(write)
         outcome = self.fabric.land(write)
         if not self.host.dead:
@@ -172,6 +175,8 @@ class SimulatedSource:
 
     def _give_up(self, write: Write) -> None:
         if not write.ended and not self.host.dead:
+            self._check_source(write)
+            write.adrift = True
             self._report(write, Outcome.ERROR)
 
     def _report(self, write: Write, outcome: Outcome) -> None:

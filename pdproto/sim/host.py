@@ -63,9 +63,9 @@ class Host:
 
     def wake(self) -> None:
         """Have a turn as soon as it may be."""
-        now, due = self.agenda.now, self._due
-        if due is None or (due > now and due > self._free_at):
-            self._turn_at(now)
+        due = self._due
+        if due is None or (due > self._free_at and due > self.agenda.now):
+            self._turn_at(self.agenda.now)
 
     def resume(self) -> None:
         """Go on after a pause."""
@@ -141,7 +141,7 @@ class SimulatedShell(Shell):
 
     def ask(self, request: Callable[[], None]) -> None:
         """As the shell's, without its lock: there is nobody else."""
-        if self._closing.is_set():
+        if self._closing:
             raise LocalProtocolError(f"node {self.name} is closed")
         self._asked.append(request)
         self.host.wake()

@@ -18,6 +18,10 @@ from pdproto.sim.plan import Request, Shape
 from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
+# Asked after every step, and a member takes long to be found in its class.
+FAILED: Final = KVPoll.FAILED
+READY: Final = KVPoll.WAITING_FOR_INPUT
+
 
 @dataclass(slots=True, eq=False)
 class Job:
@@ -49,7 +53,7 @@ class PrefillServer(RankedServer):
         job = self.jobs[request.room] = Job(request, held=len(self.ranks))
         for rank in self.ranks:
             sender = rank.node.open(request.room, partial(self._released, job))
-            sender.watchers = (partial(self._stepped, job),)
+            sender.watchers = (partial(self._stepped, job, sender),)
             job.senders.append(sender)
 
     def abort(self, room: int) -> None:
@@ -60,13 +64,14 @@ class PrefillServer(RankedServer):
     def open_requests(self) -> Iterator[Request]:
         return (job.request for job in self.jobs.values())
 
-    def _stepped(self, job: Job) -> None:
+    def _stepped(self, job: Job, sender: Sender) -> None:
         if self.dead or job.ended:
             return
-        least = min([sender.stands for sender in job.senders])
-        if least is KVPoll.FAILED and not job.failed:
-            self._give_up(job, "another rank has failed")
-        elif not job.ready and least >= KVPoll.WAITING_FOR_INPUT:
+        stands = sender.stands
+        if stands is FAILED:
+            if not job.failed:
+                self._give_up(job, "another rank has failed")
+        elif not job.ready and stands >= READY and all(s.stands >= READY for s in job.senders):
             job.ready = True
             self._queue.append(job)
             self._admit()
@@ -74,7 +79,7 @@ class PrefillServer(RankedServer):
     def _give_up(self, job: Job, reason: str) -> None:
         job.failed = True
         for sender in job.senders:
-            if sender.stands is not KVPoll.FAILED:
+            if sender.stands is not FAILED:
                 sender.abort(reason)
 
     def _admit(self) -> None:

@@ -15,7 +15,8 @@ Rule 3: what speaks of two lives at once (a page has one owner) is seen by the f
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeAlias
 
 from pdproto.check.grounding import Ground
 from pdproto.check.layout import Cell, Indices, cell_name, value_name
@@ -44,6 +45,7 @@ _MEMORY: Final[frozenset[Symbol]] = frozenset((ends.memory, ends.lease, ends.pag
 # When, at which node, and what happened there.
 Recorder = Callable[[float, str, Endpoint, Event, Step], None]
 _STATES: Final = (ends.sending, ends.receiving)
+_SAFETY: Final = tuple(claim for claim in SAFETY if not isinstance(claim, Sometimes))
 
 
 class Form:
@@ -80,6 +82,9 @@ class Form:
         if not broken:
             self.sound.add(state)
         return broken
+
+
+Forms: TypeAlias = dict[tuple[int, int], Form]  # by how many sources and chunks they count
 
 
 class Translation:
@@ -189,55 +194,35 @@ class Part:
 
 
 class Watch:
-    """Looks at every step of every node. requests: by room. sources: the names of a request's
-    prefill ranks, in order. tables: those that the nodes run.
+    """What all witnesses have seen so far. requests: by room. sources: the names of a request's
+    prefill ranks, in order. tables: those that the nodes run. parts: of the ends that have a share
+    in a view.
     """
 
     def __init__(
         self, requests: Mapping[int, Request], sources: Callable[[Request], tuple[str, ...]],
         tables: tuple[Table, Table], clock: Callable[[], float], blame: Blame,
     ) -> None:
-        self.system: Final = watched(*tables)
+        self.system, self._forms = watched(*tables)
         self.clock: Final = clock
         self.blame: Final = blame
         self.steps = 0
         self._requests: Final = requests
         self._sources: Final = sources
-        self._forms: Final[dict[tuple[int, int], Form]] = {}
         self._translations: Final[dict[tuple[Form, Automaton, int], Translation]] = {}
         self._views: Final[dict[Life, View]] = {}
-        self._parts: Final[dict[Endpoint, Part]] = {}
+        self.parts: Final[dict[Endpoint, Part]] = {}
         self._sound: Final[set[Step]] = set()
-
-    def see(self, name: str, endpoint: Endpoint, step: Step) -> None:
-        """A step has been taken by this end; the end stands where the step leads."""
-        self.steps += 1
-        part = self._parts.get(endpoint)
-        if part is None or part.automaton is not endpoint.automaton:
-            part = self._placed(name, endpoint, step, part)
-            if part is None:
-                return
-        view = part.view
-        bits = part.translation.known.get(step)
-        if bits is None:
-            self._check_edges(endpoint, step, part)
-            bits = part.translation.learn(step)
-        part.state = step.state
-        view.state = whole = view.state & part.keep | bits
-        if whole not in view.form.sound:
-            broken = view.form.judge(whole)
-            if broken:
-                self.blame(broken, self.words(view), view.request.room)
 
     def die(self, name: str) -> None:
         """A process dies, and with it every end that it had."""
-        for endpoint, part in list(self._parts.items()):
+        for endpoint, part in list(self.parts.items()):
             if part.view.ends.get(name) is endpoint:
                 view = part.view
                 own = view.state & ~part.keep
                 view.state = view.state & part.keep | part.translation.gone(own)
                 part.keep = ~0  # what the end does after its death is nobody's
-                del self._parts[endpoint]
+                del self.parts[endpoint]
 
     def words(self, view: View) -> str:
         """The state of a life in the words of the tables."""
@@ -248,13 +233,13 @@ class Watch:
             if value != symbol.values[0] and isinstance(symbol, Variable)
         )
 
-    def _placed(
+    def placed(
         self, name: str, endpoint: Endpoint, step: Step, part: Part | None
     ) -> Part | None:
         """The share of an end that has none yet, or that counts other peers or chunks than before;
         None while it cannot have one.
         """
-        self._check_edges(endpoint, step, part)
+        self.check_edges(endpoint, step, part)
         if part is None:
             return self._met(name, endpoint)
         self._move(part, endpoint.automaton)
@@ -276,7 +261,7 @@ class Watch:
         place = view.sources.index(name) if name in view.sources else 0
         translation = self._translation(view.form, endpoint.automaton, place)
         part = Part(view, place, translation, ~translation.mask, endpoint.automaton)
-        self._parts[endpoint] = part
+        self.parts[endpoint] = part
         return part
 
     def _move(self, part: Part, automaton: Automaton) -> None:
@@ -296,7 +281,7 @@ class Watch:
             self._translations[key] = Translation(form, automaton, place)
         return self._translations[key]
 
-    def _check_edges(self, endpoint: Endpoint, step: Step, part: Part | None) -> None:
+    def check_edges(self, endpoint: Endpoint, step: Step, part: Part | None) -> None:
         """Variables move along their declared edges. A step is the same object when it is the
         same event in the same state, so it is looked at once.
         """
@@ -327,10 +312,28 @@ class Witness(Trace):
 
     def __init__(self, name: str, watch: Watch) -> None:
         self._name: Final = name
-        self._see: Final = watch.see
+        self._watch: Final = watch
 
     def write(self, endpoint: Endpoint, _event: Event, step: Step) -> None:
-        self._see(self._name, endpoint, step)
+        """A step has been taken by this end; the end stands where the step leads."""
+        watch = self._watch
+        watch.steps += 1
+        part = watch.parts.get(endpoint)
+        if part is None or part.automaton is not endpoint.automaton:
+            part = watch.placed(self._name, endpoint, step, part)
+            if part is None:
+                return
+        view = part.view
+        bits = part.translation.known.get(step)
+        if bits is None:
+            watch.check_edges(endpoint, step, part)
+            bits = part.translation.learn(step)
+        part.state = step.state
+        view.state = whole = view.state & part.keep | bits
+        if whole not in view.form.sound:
+            broken = view.form.judge(whole)
+            if broken:
+                watch.blame(broken, watch.words(view), view.request.room)
 
 
 class Telling(Witness):
@@ -352,11 +355,20 @@ class Telling(Witness):
         super().write(endpoint, event, step)
 
 
-def watched(source: Table, sink: Table) -> System:
-    """The transfer with the tables that are run, and the safety properties of every transfer."""
+def watched(source: Table, sink: Table) -> tuple[System, Forms]:
+    """The transfer with the tables that are run, and the safety properties of every transfer; and
+    its forms, as far as they are known. Those of the tables themselves serve all runs.
+    """
+    if source is SOURCE and sink is SINK:
+        return _shipped()
     run = {SOURCE.machine: source, SINK.machine: sink}
     return replace(
         SYSTEM, tables=tuple(run.get(table.machine, table) for table in SYSTEM.tables),
-        properties=tuple(claim for claim in SAFETY if not isinstance(claim, Sometimes)))
+        properties=_SAFETY), {}
+
+
+@cache
+def _shipped() -> tuple[System, Forms]:
+    return replace(SYSTEM, properties=_SAFETY), {}
 
 

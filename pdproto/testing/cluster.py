@@ -71,16 +71,27 @@ class Cluster:
         self._heard = 0
         self._enabled: Final[dict[tuple[int, int, tuple[int, ...]], tuple[GroundRow, ...]]] = {}
         self._readers: Final = {end.name: reads(end.table) for end in self.ends}
+        self._messages: Final = sum(
+            field.mask for cell, field in ground.layout.fields.items()
+            if isinstance(cell[0], Message))
+        self._sent = 0
 
     def begin(self) -> None:
         """Everything becomes as at first."""
-        self.state = self._heard = 0
+        self.state = self._heard = self._sent = 0
         self.moves = []
         self.attempted = None
         self._carried.clear()
         for end in self.ends:
             end.begin()
             self._unheard[end.name] = 0
+
+    @property
+    def history(self) -> int:
+        """The state, with every message that has been sent, also where its delivery takes it off
+        the network: a property that speaks of a message asks whether it was ever sent.
+        """
+        return self.state | self._sent
 
     def _find(self, row: GroundRow) -> End | None:
         """The end whose row it is; None for the world's."""
@@ -231,6 +242,7 @@ class Cluster:
         after = row.action.apply(self.state)
         self.moves.append(Move(row, self.state, after))
         self.state = after
+        self._sent |= after & self._messages
 
     def _act(self, row: GroundRow) -> None:
         """A row of the world: what it writes reaches the ends, and what it says the network."""

@@ -89,7 +89,7 @@ class Judge:
 
     def look(self, cluster: Cluster) -> None:
         """Ask every safety property of the state. Raises ViolationError."""
-        state = cluster.state
+        state = cluster.history
         if state in self._good:
             return
         for guard, question, instance in self._patterns:

@@ -12,7 +12,7 @@ from pdproto.spec.handoff.bootstrap import Phase
 from pdproto.spec.handoff.complete_ends import UNOPENED
 from pdproto.spec.handoff.ends import Sending, d, h, p, sending
 from pdproto.spec.handoff.roles import Incarnation
-from pdproto.spec.handoff.source import QUIESCENT
+from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
     Configuration,
     DropClause,
@@ -63,7 +63,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         note="the bootstrap is there, and nobody waits for the batch"),
     Bug("B62-pass", "sglang #38961 item 5",
         "The place of an aborted request was given back when its batch had ended, and read later.",
-        edited(passes.SYSTEM, "B62-pass", DropClause("release_places", QUIESCENT)),
+        edited(passes.SYSTEM, "B62-pass", DropClause("release_places", UNREAD)),
         ONE_PASS, "what_lands_was_computed",
         note="prefill looks at its own batch, and not at the engine"),
     Bug("refused-late", "no report; what 0.5.23 of sglang leaves to time-outs",

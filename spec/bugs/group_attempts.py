@@ -14,7 +14,6 @@ from pdproto.spec.handoff.group_attempts import (
     ALL_READY,
     COMPUTING,
     RUNNING,
-    SYSTEM,
     TURN,
     Course,
     Stage,
@@ -33,6 +32,7 @@ from pdproto.spec.handoff.group_attempts import (
     vote,
     whole,
 )
+from pdproto.spec.handoff.optimistic_group import SYSTEM
 from pdproto.spec.handoff.roles import Attempt, Life
 from pdproto.spec.language import (
     AddClause,

@@ -44,7 +44,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNANSWERED, UNDER_WAY
-from pdproto.spec.handoff.source import ALL_LANDED, QUIESCENT, QUIET, RUNNING, other, part
+from pdproto.spec.handoff.source import ALL_LANDED, QUIET, RUNNING, UNREAD, other, part
 from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, RESTARTED, SYSTEM
 from pdproto.spec.language import (
     ANY,
@@ -166,7 +166,7 @@ SOURCE_PAGES: Final = (
         ONE, "S8_source_pages_are_held"),
     Bug("B62", "sglang #38961 item 5",
         "Source pages were used again while the adapter was reading them.",
-        edited(SYSTEM, "B62", DropClause("release_kv", QUIESCENT)),
+        edited(SYSTEM, "B62", DropClause("release_kv", UNREAD)),
         ONE, "S8_source_pages_are_held"),
     Bug("B49", "vLLM #46283, #41269",
         "Prefill blocks were held for ever for requests that decode had never admitted.",

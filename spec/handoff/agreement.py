@@ -83,7 +83,17 @@ def _only_while_it_lives(row: str) -> OnRow:
 
 RULE_8: Final[tuple[OnRow, ...]] = tuple(map(
     _only_while_it_lives,
-    ("abort", "decide_admit", "decide_fail", "decide_release", "decide_drop"),
+    ("submit", "submit_again", "abort", "decide_admit", "decide_fail", "decide_release",
+     "decide_drop", "admit_again", "fail_again", "release_again", "drop_again"),
+))
+
+def _until_confirmed(row: str) -> OnRow:
+    return OnRow(f"{row}_ends_when_it_is_confirmed", row, ~confirmed(k, h),
+                 why="a decision is repeated for as long as its end has not been heard")
+
+
+REPEATS: Final[tuple[OnRow, ...]] = tuple(map(
+    _until_confirmed, ("admit_again", "fail_again", "release_again", "drop_again"),
 ))
 
 SAFETY: Final[tuple[Property, ...]] = (
@@ -126,11 +136,20 @@ SAFETY: Final[tuple[Property, ...]] = (
            implies(all_of(course(h) == Course.SERVED, health(k) == Health.UP),
                    stage(k, h).among(Stage.DONE, Stage.CLOSED)),
            why="a client is told of success only if every rank's part went well"),
+    Always("S14_what_is_dropped_is_refused",
+           implies(log(n, h) == Verdict.DROP, course(h) == Course.REFUSED),
+           why="the ranks throw away what the client has not been given"),
     OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(q, broke(q, h)),
           why="what went well on every rank is not refused"),
+    OnRow("S14_who_says_it_broke_has_not_done_well", "decide_drop", stage(k, h) != Stage.DONE,
+          why="no rank is taken at a word that its own state belies"),
     *RULE_8,
+    *REPEATS,
     Sometimes("somebody_is_served", course(h) == Course.SERVED),
     Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
+    Sometimes("a_client_may_leave_although_all_is_well",
+              all_of(course(h) == Course.REFUSED, group() == Health.UP,
+                     forall(k, stage(k, h) == Stage.READY))),
 )
 
 TWO_LIVES: Final = (
@@ -176,6 +195,10 @@ IN_TIME: Final = (
 
 # Where nothing is lost each of these follows from messages alone.
 AT_ONCE: Final = (
+    LeadsTo("a_request_reaches_every_rank", course(h) == Course.OPEN,
+            any_of(course(h) != Course.OPEN, forall(k, stage(k, h) != Stage.ABSENT), ENDED),
+            under=(Fairness.DETECTORS,),
+            why="what is sent to each rank as it comes need not be sent again"),
     LeadsTo("L2_a_failure_is_decided", stage(k, h) == Stage.FAILED, course(h) != Course.OPEN,
             under=(Fairness.DETECTORS,),
             why="a failure of one rank reaches the entry, also after a ready vote"),

@@ -46,7 +46,7 @@ from pdproto.spec.handoff.source import (
     ALL_PUBLISHED,
     EARLIER_HANDED,
     ENDED,
-    QUIESCENT,
+    UNREAD,
 )
 from pdproto.spec.language import (
     ANY,
@@ -68,6 +68,7 @@ from pdproto.spec.language import (
     System,
     Table,
     all_of,
+    any_of,
     edited,
     forall,
 )
@@ -120,7 +121,7 @@ HOST: Final = Table(host, rows=(
         do=[stage(h).to(Stage.FAILED)],
         why="nobody wants it any more; a batch that is launched runs to its end all the same"),
     Row("release_places", choose=(p, h),
-        when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h).among(*ENDED), QUIESCENT,
+        when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h).among(*ENDED), UNREAD,
               HAS_SEAT | HAS_SLOT | kv(p, h)],
         do=[kv(p, h).to(False), *FREE_PLACES],
         why="no batch writes the KV, and no write that was posted reads it"),
@@ -160,7 +161,8 @@ DROPPED_AND_PUBLISHED: Final = Sometimes("a_pass_is_dropped_while_its_sink_publi
     stage(h) == Stage.HEAD, receiving(d, h) == Receiving.WAITING))
 TOGETHER: Final[tuple[Property, ...]] = (
     OnRow("what_lands_was_computed", "land",
-          (sending(p, h) == Sending.GONE) | all_of(forward(h) == Forward.WHOLE, HAS_SEAT),
+          any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.ADRIFT,
+                 all_of(forward(h) == Forward.WHOLE, HAS_SEAT)),
           why="the engine reads the KV of a whole pass, in a place that is still its own"),
     OnRow("what_is_posted_is_finalized", "post", FINALIZED & (stage(h) == Stage.SENDING)
           | (stage(h) == Stage.FAILED),

@@ -37,14 +37,19 @@ from pdproto.spec.handoff.transfer import (
     LIVENESS,
     PAGES,
     SAFETY,
+    SENDING_ENDED,
+    SENDING_NOW,
     SYSTEM,
 )
+from pdproto.spec.handoff.transfer_claims import WITHDRAWN
 from pdproto.spec.language import (
     ANY,
     AddClause,
     AddEffect,
     Always,
     DropEffect,
+    Fairness,
+    LeadsTo,
     OnRow,
     ReplaceProperties,
     Sometimes,
@@ -67,13 +72,18 @@ PROPERTIES: Final = (
     *(claim for claim in PAGES if claim.name not in _OF_COPIES),
     OnRow("S1_no_write_into_anothers_page", "land", exists(g, page(d, h, g)),
           why="a write lands only where its own life still has the pages"),
+    OnRow("S1_a_lease_is_ended_by_a_failure", "end_lease", GIVEN_UP,
+          why="who receives needs it, and who has succeeded has given it back"),
     Sometimes("S1_pages_are_held_past_a_failure", all_of(
         GIVEN_UP, write(p, h, d, c) == Write.POSTED, page(d, h, g))),
+    WITHDRAWN,
     Always("S2_complete_while_it_is_read",
            implies(all_of(COMMITTED, page(d, h, g), address(d, h, b), feeds(p, d)),
                    content(d, h, b, p, c)),
            why="what an answer is generated from is every part of this life, and nothing else"),
     *LIVENESS,
+    LeadsTo("L2_a_source_hears_of_a_failure", GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED,
+            under=(Fairness.DETECTORS,), why="a message tells it, and no clock"),
 )
 
 IN_PLACE: Final[System] = edited(

@@ -2,7 +2,9 @@
 
 Rule 1: what was posted lands, or is refused, at a time of the engine's own choosing, or never.
 Rule 2: once a fence is done, nothing of the fenced source lands in that life's chunk.
-Rule 3: a fence takes time: what lands before it is done has landed. An engine without one can
+Rule 3: it may give up what was posted. From then on it reads no page for it, and what has left
+        them may still land.
+Rule 4: a fence takes time: what lands before it is done has landed. An engine without one can
         only tell when the writer is gone for good; until then the chunk is in quarantine.
 
 The faults: the network loses messages; a source or a sink dies with writes under way, and perhaps
@@ -19,6 +21,7 @@ A source has no heartbeat of a sink: the engine refuses its writes, or its boots
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    UNDER_WAY,
     Claim,
     Memory,
     Receiving,
@@ -57,12 +60,12 @@ world = Machine("world", world=True)
 
 ENGINE: Final = Table(engine, rows=(
     Row("land", choose=(p, h, d, b, c),
-        when=[write(p, h, d, c) == Write.POSTED, target(p, h, d, b),
+        when=[write(p, h, d, c).among(*UNDER_WAY), target(p, h, d, b),
               claim(d, h, p) != Claim.FENCED, receiving(d, h) != Receiving.GONE],
         do=[write(p, h, d, c).to(Write.LANDED), content(d, h, b, p, c).to(True)], fair=False,
         why="late, or never: nobody may count on it"),
     Row("refuse", choose=(p, h, d, c),
-        when=[write(p, h, d, c) == Write.POSTED,
+        when=[write(p, h, d, c).among(*UNDER_WAY),
               (claim(d, h, p) == Claim.FENCED) | (receiving(d, h) == Receiving.GONE)],
         do=[write(p, h, d, c).to(Write.REFUSED)],
         why="the sink keeps this source out, or its connections have ended with it"),

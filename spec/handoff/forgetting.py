@@ -26,10 +26,12 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.source import ENDED, QUIESCENT
 from pdproto.spec.handoff.transfer import LOSING
-from pdproto.spec.language import AddRow, Row, System, edited
+from pdproto.spec.language import AddRow, ReplaceProperties, Row, System, edited
 
 # Nothing of this life can land any more, and the engine reads no page of it.
 OVER: Final = (~kv(p, h), QUIESCENT)
+# What only a source keeps that remembers.
+REMEMBERED: Final = "who_says_that_it_is_drained_notes_it"
 
 FORGETFUL: Final[System] = edited(
     LOSING, "transfer-forgetful",
@@ -39,5 +41,6 @@ FORGETFUL: Final[System] = edited(
                        when=OVER, send=[failed(p, h, d)])),
     AddRow(source, Row("drain_forgotten", on=abort(d, h, p), at=ENDED,
                        when=OVER, send=[drained(p, h, d)])),
+    ReplaceProperties(tuple(one for one in LOSING.properties if one.name != REMEMBERED)),
     about="The lossy transfer, whose sources may forget a life that is over.",
 )

@@ -20,33 +20,26 @@ Rule 6: a rank does not outlive its group.
 
 Who needs whose place is left open: a pass may yield whenever rule 3 lets it (attempts.py says when
 it does). Slots and seats are the entry's, as there. What follows when a request is handed over, and
-what makes up for lost messages, is as for any other request (agreement.py).
+what makes up for lost messages, is as for any other request (agreement.py). Properties and system:
+optimistic_group.py.
 """
 
 from typing import Final
 
 from pdproto.spec.handoff.attempts import Forward, Link, a, b, sampled
-from pdproto.spec.handoff.group import Decision, Health, Rank, h, k, n, p, q
+from pdproto.spec.handoff.group import Decision, Health, h, k, n, p, q
 from pdproto.spec.handoff.roles import Attempt, Life
 from pdproto.spec.language import (
     ANY,
-    Always,
     Call,
     Completion,
-    Configuration,
-    Drains,
-    Fairness,
     Formula,
     Ignore,
-    LeadsTo,
     Machine,
     Message,
-    OnRow,
     Reject,
     Row,
-    Sometimes,
     State,
-    System,
     Table,
     Timer,
     all_of,
@@ -292,109 +285,3 @@ CRASH: Final = Table(world, rows=(
             lost(k).to(True), gone(k, ANY).to(True)],
         fair=False, why="a process dies; whoever is connected to it sees the connection close"),
 ))
-
-BOTH_UP: Final = all_of(health(k) == Health.UP, health(q) == Health.UP)
-SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(k, n), applied(q, n)),
-                                         all_of(~applied(k, n), ~applied(q, n))))
-OTHER_COMPUTES: Final = forward(q, h).among(Forward.FIRST, Forward.LAST)
-
-
-def _held_while_computed(chunk: str) -> OnRow:
-    return OnRow(f"S8_kv_is_held_while_the_{chunk}_chunk_is_computed", f"finish_{chunk}", kv(k, h),
-                 why="the pages that a launched batch writes belong to its request")
-
-
-SAFETY: Final = (
-    Always("S5_same_decisions_same_batch",
-           implies(all_of(BOTH_UP, SAME_DECISIONS, begun(k, h, a)), begun(q, h, a)),
-           why="ranks that have applied the same decisions have begun the same passes"),
-    Always("S5_same_decisions_same_queue",
-           implies(all_of(BOTH_UP, SAME_DECISIONS, IN_QUEUE), stage(q, h) == Stage.QUEUED),
-           why="and they have the same requests in their queues"),
-    Always("no_rank_is_a_pass_ahead",
-           implies(all_of(BOTH_UP, OTHER_COMPUTES, begun(k, h, a)), begun(q, h, a)),
-           why="nobody begins the next pass while another computes a chunk of this one"),
-    Always("no_rank_computes_what_another_has_dropped",
-           implies(all_of(BOTH_UP, OTHER_COMPUTES, forward(k, h) == Forward.NONE),
-                   exists(a, begun(q, h, a) & ~begun(k, h, a))),
-           why="who has no part of the pass has not come to it yet"),
-    Sometimes("two_ranks_run_one_request",
-              all_of(k.differs(q), COMPUTING, OTHER_COMPUTES)),
-    Always("S7_in_order", implies(all_of(applied(k, n), p.before(n)), applied(k, p)),
-           why="decisions are applied in the same order on every rank"),
-    Sometimes("decisions_are_applied_one_by_one",
-              all_of(p.before(n), applied(k, p), numbered(n), FRESH)),
-    _held_while_computed("first"),
-    _held_while_computed("last"),
-    Sometimes("S8_a_failed_request_is_computed", (course(h) == Course.REFUSED) & COMPUTING),
-    OnRow("who_reports_a_bootstrap_has_not_ended", "vote_ready", stage(k, h).among(*ACTIVE),
-          why="of what has ended here there is nothing to report"),
-    Sometimes("a_rank_has_its_bootstrap", vote(k, h) == Vote.READY),
-    OnRow("a_failure_is_reported_once", "vote_dead",
-          all_of(stage(k, h).among(*ACTIVE), ~dead(k, h)),
-          why="a rank that forgot what it has voted would report without end"),
-    Sometimes("a_rank_fails_in_a_pass", (vote(k, h) == Vote.DEAD) & RUNNING),
-    OnRow("who_has_ended_takes_no_request", "submit", group() == Health.UP,
-          why="it could serve nobody"),
-    OnRow("M5_3_finalized_once_and_surely", "finalize",
-          all_of(link(k, h) == Link.PENDING, forall(q, ready(q, h)), kv(k, h)),
-          why="once, and when every rank has its bootstrap"),
-    OnRow("M5_3_finalized_never_runs_again", "drop", link(k, h) == Link.PENDING,
-          why="what was finalized has told the sink where it stands"),
-    Sometimes("M5_1_finalized_between_chunks",
-              all_of(link(k, h) == Link.FINALIZED, forward(k, h) == Forward.HALF)),
-    Sometimes("M5_1_finalized_while_parked",
-              all_of(finalized(h), RUNNING, forward(k, h) == Forward.WHOLE)),
-    Always("M5_2_attempts_in_order", implies(tried(h, b) & a.before(b), tried(h, a)),
-           why="no attempt is left out, so that there are no more passes than attempts"),
-    Always("a_pass_is_an_attempt", implies(begun(k, h, a), tried(h, a)),
-           why="no rank runs a pass that the entry has not counted"),
-    Sometimes("M5_2_somebody_falls_back",
-              all_of(forall(a, tried(h, a)), course(h) == Course.QUEUED)),
-    OnRow("M5_5_forced_on_the_first_pass_only", "force_retry",
-          all_of(sampled(h), forall((a, b), implies(a.before(b), ~tried(h, b)))),
-          why="and on every rank, for it is decided"),
-    Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
-)
-
-RETRIES: Final = (
-    Sometimes("M5_2_somebody_runs_again", all_of(a.before(b), begun(k, h, a), begun(k, h, b))),
-)
-
-LIVENESS: Final = (
-    LeadsTo("L1_every_request_is_answered", course(h).among(*OPEN), course(h).among(*ENDED),
-            under=(Fairness.TIMERS,), why="a wait for a bootstrap ends, with it or without"),
-    LeadsTo("L2_readiness_is_decided", course(h).among(*OPEN) & ALL_READY,
-            any_of(course(h).among(*ENDED), finalized(h)),
-            under=(Fairness.DETECTORS,),
-            why="the last report of a bootstrap is followed by the decision to use it"),
-    LeadsTo("L2_a_failure_is_decided", vote(k, h) == Vote.DEAD,
-            any_of(course(h).among(Course.NEW, *ENDED), finalized(h)),
-            under=(Fairness.DETECTORS,), why="a failure of one rank reaches the entry"),
-    LeadsTo("L2_a_decision_reaches_all", course(h).among(*ENDED),
-            forall(k, stage(k, h).among(Stage.SENDING, Stage.CLOSED)),
-            under=(Fairness.DETECTORS,), why="what has been decided is applied by every rank"),
-    Drains("L3_no_orphan",
-           forall((k, h), any_of(stage(k, h).among(Stage.SENDING, Stage.CLOSED),
-                                 course(h) == Course.NEW)),
-           under=(Fairness.TIMERS,),
-           why="with no traffic the queues of all ranks become empty"),
-)
-
-SYSTEM: Final = System(
-    "optimistic-group",
-    "Prefill before its bootstrap on a group of ranks: attempts are decisions of the group.",
-    tables=(RANK, ENTRY),
-    properties=(*SAFETY, *RETRIES, *LIVENESS),
-    final=all_of(forall(h, course(h).among(Course.NEW, *ENDED)),
-                 forall((k, h), any_of(stage(k, h).among(Stage.SENDING, Stage.CLOSED),
-                                       course(h) == Course.NEW))),
-    faults={"crash": (CRASH,)},
-    configurations={
-        # Each attempt is run, gone on with, and yielded; then the request is admitted or fails.
-        "default": Configuration({Rank: 2, Life: 1, Attempt: 2, Decision: 7}, faults=("crash",),
-                                 symmetry=True, dead_bits=True),
-        "deep": Configuration({Rank: 3, Life: 1, Attempt: 2, Decision: 7},
-                              symmetry=True, dead_bits=True),
-    },
-)

@@ -17,17 +17,23 @@ from pdproto.spec.handoff.attempts import (
     FORCED,
     FREE_SLOT,
     LOSSY,
+    NEXT_ATTEMPT,
     OPEN,
     PREFILL,
     QUEUED,
     SLOT_IS_FREE,
     UNSENT,
+    WANTS_SEAT,
+    WANTS_SLOT,
     Forward,
     Receiving,
     Seat,
     Stage,
     a,
+    abort,
     b,
+    done,
+    failed,
     forward,
     g,
     h,
@@ -38,6 +44,7 @@ from pdproto.spec.handoff.attempts import (
     prefill,
     ready,
     receiving,
+    retried,
     s,
     sampled,
     seat,
@@ -68,6 +75,7 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
+from pdproto.spec.language.properties import Property
 
 HAS_SLOT: Final = exists(m, slot(h, m))
 HAS_SEAT: Final = exists(s, seat(h, s))
@@ -84,7 +92,27 @@ def _held_while_written(row: str, chunk: str) -> OnRow:
                  why="the pages that a launched batch writes belong to its request")
 
 
-SAFETY: Final = (
+def _only_without_its_sink(row: str) -> OnRow:
+    return OnRow(f"M5_2_who_knows_its_sink_does_not_{row}", row, ~ready(h),
+                 why="it needs no attempt, and gives up no place: it goes on")
+
+
+def _only_once_parked(row: str) -> OnRow:
+    return OnRow(f"M5_5_who_is_forced_does_not_{row}", row, ~FORCED,
+                 why="it runs again whether or not another needs its place")
+
+
+def _only_for_somebody(row: str) -> OnRow:
+    return OnRow(f"M5_2_somebody_waits_for_who_does_{row}", row, any_of(WANTS_SEAT, WANTS_SLOT),
+                 why="KV is kept for as long as nobody needs its place")
+
+
+def _uses_an_attempt(row: str) -> OnRow:
+    return OnRow(f"M5_2_{row}_uses_the_next_attempt", row, NEXT_ATTEMPT,
+                 why="a pass that is not counted could be run for ever")
+
+
+SAFETY: Final[tuple[Property, ...]] = (
     Always("S6_slot_has_one_owner", implies(slot(h, m) & slot(k, m), h.same(k)),
            why="each metadata slot has at most one owner"),
     Always("S6_request_has_one_slot", implies(slot(h, m) & slot(h, n), m.same(n)),
@@ -116,16 +144,33 @@ SAFETY: Final = (
     OnRow("M5_2_who_knows_its_sink_finalizes_between_chunks", "launch_last",
           any_of(~ready(h), FINALIZED, FORCED),
           why="the poll between chunks finds it, and no pass ends in vain"),
+    *map(_only_without_its_sink, ("reserve_early", "run_again", "fall_back")),
+    *map(_only_for_somebody, ("run_again", "fall_back")),
+    OnRow("M5_2_who_knows_its_sink_does_not_park", "park", ~ready(h) | FORCED,
+          why="it is finalized as soon as it is polled"),
+    Always("M5_2_who_runs_early_uses_an_attempt",
+           implies(any_of(stage(h) == Stage.HEAD, all_of(stage(h).among(*ADMITTED), ~ready(h))),
+                   exists(b, tried(h, b))),
+           why="every pass without a bootstrap is counted, and every one that is run again"),
     Sometimes("M5_2_a_request_waits_that_never_ran_early",
               all_of(stage(h) == Stage.WAITING, forall(b, ~tried(h, b)))),
     Always("M5_2_attempts_in_order", implies(tried(h, b) & a.before(b), tried(h, a)),
            why="no attempt is left out, so that there are no more passes than attempts"),
+    *map(_uses_an_attempt, ("run_again", "force_retry")),
     Sometimes("M5_2_somebody_runs_again", all_of(a.before(b), tried(h, a), tried(h, b))),
+    Sometimes("M5_2_who_yields_runs_again", all_of(stage(h) == Stage.HEAD, ~sampled(h))),
+    Sometimes("M5_5_who_is_forced_runs_again", all_of(stage(h) == Stage.HEAD, sampled(h))),
+    Always("M5_5_who_has_yielded_is_forced_no_more",
+           implies(stage(h).among(Stage.HEAD, Stage.DEFERRED), retried(h)),
+           why="one retry is enough to be seen"),
     OnRow("who_has_run_goes_first", "start", forall(k, stage(k) != Stage.HEAD),
           why="it has waited longest, and most of its prefix is still cached"),
     OnRow("M5_2_fallen_back_after_the_last", "fall_back", forall(a, tried(h, a)),
           why="the budget is used before a request goes back to waiting"),
     Sometimes("M5_2_somebody_falls_back", stage(h) == Stage.DEFERRED),
+    OnRow("M5_5_who_is_to_run_again_is_not_finalized", "finalize", ~FORCED,
+          why="it would have nothing to run again for"),
+    *map(_only_once_parked, ("run_again", "fall_back")),
     OnRow("M5_5_forced_on_the_first_pass_only", "force_retry",
           all_of(sampled(h), forall((a, b), implies(a.before(b), ~tried(h, b)))),
           why="a sample decides, which is the same on all ranks"),
@@ -133,6 +178,9 @@ SAFETY: Final = (
            why="a page of the sink belongs to one life at a time"),
     Sometimes("S1_a_page_is_used_again",
               all_of(h.differs(k), receiving(h) == Receiving.SUCCESS, page(k, g))),
+    Always("S1_who_has_published_has_its_page",
+           implies(receiving(h) == Receiving.PUBLISHED, exists(g, page(h, g))),
+           why="what has been named as a destination is given to nobody else"),
     Always("S14_no_success_after_a_failure",
            implies(receiving(h) == Receiving.SUCCESS, stage(h) == Stage.SUCCESS),
            why="a sink that answers Success contradicts no source"),
@@ -146,6 +194,21 @@ CROSSED: Final = (
                      receiving(k) == Receiving.PUBLISHED, ready(k),
                      stage(k).among(*QUEUED, *FOR_A_SEAT))),
 )
+
+# With a budget of one attempt; with more, who is forced runs again.
+FORCED_BACK: Final = (
+    OnRow("M5_2_forced_back_after_the_last", "force_fall_back", forall(a, tried(h, a)),
+          why="and so it is where a test wants to see it"),
+    OnRow("M5_5_only_who_is_forced_is_forced_back", "force_fall_back", FORCED,
+          why="anybody else keeps its KV until somebody needs its place"),
+)
+
+# Where no message is lost.
+TOLD: Final = Always("who_succeeds_says_so", implies(stage(h) == Stage.SUCCESS, done(h)),
+                     why="no sink has to ask again")
+TOLD_OF_FAILURE: Final = Always(
+    "who_has_failed_says_so", implies(stage(h) == Stage.FAILED, failed(h) | abort(h)),
+    why="unless the sink has said so first, it is told, and waits for no clock")
 
 _PROMPT: Final = (Fairness.TIMERS, Fairness.DETECTORS, Fairness.NO_TIMERS)
 
@@ -194,7 +257,7 @@ def _under(*fairness: Fairness) -> ReplaceProperties:
 
 
 ONE_ATTEMPT: Final = edited(
-    SYSTEM, "optimistic-one-attempt", ReplaceProperties(LIVENESS),
+    SYSTEM, "optimistic-one-attempt", ReplaceProperties((*LIVENESS, *FORCED_BACK)),
     about="Optimistic prefill with a single attempt: who yields falls back at once.",
     configurations={
         "default": _configuration(_sizes(attempts=1)),
@@ -215,6 +278,10 @@ LOSING: Final = edited(
 
 PATIENT: Final = edited(
     LOSING, "optimistic-patient", DropRow("give_up_transfer"),
+    ReplaceProperties((
+        *_under(Fairness.TIMERS, Fairness.CONSUMED).properties,
+        Sometimes("a_sink_may_call_off_what_goes_well", abort(h)),
+    )),
     about="Optimistic prefill whose sinks never give up: what is lost is made good by resending.",
     configurations={
         "default": _configuration(_ONE, "lossy"),
@@ -229,6 +296,10 @@ ONE_SIDED: Final = edited(
     ReplaceProperties((
         *_under(Fairness.TIMERS).properties,
         Sometimes("who_reaches_both_may_succeed", receiving(h) == Receiving.SUCCESS),
+        Sometimes("a_source_may_call_off_what_goes_well",
+                  all_of(stage(h) == Stage.FAILED, ready(h), ~abort(h))),
+        Sometimes("M5_5_who_is_forced_falls_back", all_of(stage(h) == Stage.DEFERRED, sampled(h))),
+        TOLD, TOLD_OF_FAILURE,
     )),
     about="Optimistic prefill of requests that may reach one of the two servers only.",
     configurations={

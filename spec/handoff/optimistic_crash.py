@@ -33,7 +33,7 @@ from pdproto.spec.handoff.attempts import (
     receiving,
     stage,
 )
-from pdproto.spec.handoff.optimistic import LIVENESS, SAFETY, SYSTEM
+from pdproto.spec.handoff.optimistic import FORCED_BACK, LIVENESS, SAFETY, SYSTEM, TOLD
 from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
 from pdproto.spec.language import (
     AddRow,
@@ -99,7 +99,7 @@ CRASHING: Final[System] = edited(
         "lose_source", on=Timer("heartbeat", detector=True), choose=(h,),
         when=[source_gone(h), receiving(h).among(*OPEN)], do=GIVE_UP,
         why="nobody will send")),
-    ReplaceProperties((*_NEVER, *_BY_CLOCK, *NOTICED)),
+    ReplaceProperties((*_NEVER, *FORCED_BACK, *_BY_CLOCK, *NOTICED, TOLD)),
     about="Optimistic prefill whose servers die at any point.",
     configurations={
         "default": Configuration(_sizes(1, 2), faults=("crash",), dead_bits=True),

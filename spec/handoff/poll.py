@@ -22,7 +22,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Source
 from pdproto.spec.handoff.sink import UNANSWERED
-from pdproto.spec.handoff.source import ALL_PUBLISHED
+from pdproto.spec.handoff.source import ALL_PUBLISHED, QUIESCENT
 from pdproto.spec.language import all_of, forall
 
 
@@ -57,7 +57,7 @@ _q: Final = Source("q")
 # A source has nothing left to do about the life. It remembers how it ended for as long as a sink
 # may ask.
 SOURCE_IS_OVER: Final = all_of(
-    sending(p, h).among(Sending.SUCCESS, Sending.FAILED), ~kv(p, h)
+    sending(p, h).among(Sending.SUCCESS, Sending.FAILED), ~kv(p, h), QUIESCENT
 )
 # A sink has nothing left to do about the life, and says nothing more to anybody.
 SINK_IS_OVER: Final = all_of(

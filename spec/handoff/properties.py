@@ -43,7 +43,8 @@ SAFETY: Final = (
         "S1_no_write_into_anothers_memory", "S1_no_write_into_anothers_page",
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S1_pages_are_held_past_a_failure",
         "S1_a_write_lands_after_the_failure", "S1_a_chunk_is_free_after_a_failure",
-        "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again"), assumes=_FENCE),
+        "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again",
+        "S1_who_has_published_has_its_page", "S1_a_lease_is_ended_by_a_failure"), assumes=_FENCE),
     Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (
         "S2_complete_when_committed", "S2_complete_while_it_is_read", "S2_chunks_go_in_order",
         "S2_somebody_commits"),
@@ -67,9 +68,11 @@ SAFETY: Final = (
         "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided"),
         assumes=_NAMES),
     Promise("S8", "Source pages are held for as long as a write may read or compute them.", (
-        "S8_source_pages_are_held", "S8_they_are_held_past_a_failure", "S8_seat_has_one_owner",
+        "S8_source_pages_are_held", "S8_they_are_held_past_a_failure",
+        "S8_they_are_back_before_it_lands", "S8_seat_has_one_owner",
         "S8_kv_is_held_while_the_first_chunk_is_computed",
-        "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed"),
+        "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed",
+        "S8_kv_is_held_while_it_is_sent"),
         assumes=_FENCE),
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
         "S9_decode_addresses_the_rank_that_runs_it", "S9_who_is_met_runs_it",
@@ -89,6 +92,8 @@ SAFETY: Final = (
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
         "S14_no_success_after_a_failure", "S14_success_is_everybodys",
         "S14_only_conflicts_fail_for_one", "S14_a_drop_needs_a_broken_part",
+        "S14_what_is_dropped_is_refused", "S14_what_is_sent_is_not_refused",
+        "S14_who_says_it_broke_has_not_done_well",
         "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent",
         "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
         "S14_prefill_may_serve_alone", "somebody_is_served", "somebody_is_refused")),
@@ -125,7 +130,8 @@ LIVENESS: Final = (
         "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
         "L4_an_ended_source_gets_its_pages_back", "L4_slots_come_back", "L4_the_entry_may_forget",
-        "L4_slots_and_seats_come_back", "L4_pages_come_back"), assumes=_FAIR),
+        "L4_slots_and_seats_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
+        assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always goes on.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed", "deadlock"), assumes=_FAIR),
     Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
@@ -133,7 +139,8 @@ LIVENESS: Final = (
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "A dead peer is noticed.", (
-        "L7_a_sink_notices_a_crash", "a_source_notices_a_crash", "L7_registrations_expire"),
+        "L7_a_sink_notices_a_crash", "a_source_notices_a_crash", "L7_registrations_expire",
+        "L7_who_has_landed_is_not_missed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),
@@ -178,8 +185,9 @@ MISSION: Final = (
     Promise("M3.1", "A sink's failure, whatever its cause, is told to every source.", (
         "L2_a_source_hears_of_a_failure", "who_is_to_hear_of_a_failure_is_told_once")),
     Promise("M3.2", "A source that is told ends the request, acknowledges, and later drains.", (
-        "L2_a_source_hears_of_a_failure", "S10_drained_means_quiescent",
-        "L3_every_claim_is_settled", "sending_edges"), assumes=_FENCE),
+        "L2_a_source_hears_of_a_failure", "M3_2_who_is_stopped_has_acknowledged",
+        "S10_drained_means_quiescent", "L3_every_claim_is_settled", "sending_edges"),
+        assumes=_FENCE),
     Promise("M3.3", "The state is looked at again before each chunk and each destination.", (
         "S11_who_writes_has_not_failed", "S11_a_failure_skips_a_chunk")),
     Promise("M3.4", "No write lands in memory that has a new owner.", (
@@ -211,9 +219,15 @@ MISSION: Final = (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
     Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (
         "M5_2_attempts_in_order", "a_pass_is_an_attempt", "M5_2_somebody_runs_again",
-        "M5_2_fallen_back_after_the_last",
+        "M5_2_who_yields_runs_again",
+        "M5_2_fallen_back_after_the_last", "M5_2_forced_back_after_the_last",
+        "M5_2_run_again_uses_the_next_attempt", "M5_2_force_retry_uses_the_next_attempt",
+        "M5_2_somebody_yields_between_its_chunks", "M5_2_who_is_admitted_has_its_bootstrap",
         "M5_2_somebody_falls_back", "M5_2_who_knows_its_sink_finalizes_between_chunks",
-        "M5_2_a_request_waits_that_never_ran_early",
+        "M5_2_a_request_waits_that_never_ran_early", "M5_2_who_runs_early_uses_an_attempt",
+        "M5_2_who_knows_its_sink_does_not_reserve_early", "M5_2_who_knows_its_sink_does_not_park",
+        "M5_2_who_knows_its_sink_does_not_run_again", "M5_2_who_knows_its_sink_does_not_fall_back",
+        "M5_2_somebody_waits_for_who_does_run_again", "M5_2_somebody_waits_for_who_does_fall_back",
         "S8_kv_is_held_while_the_last_chunk_is_computed"),
         runtime="tokens are the same as without a retry"),
     Promise("M5.3", "Nothing is sent before finalize, which happens once and cannot fail.", (
@@ -222,7 +236,12 @@ MISSION: Final = (
     Promise("M5.4", "Slots that run out block nobody, and no cycle across both sides does.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed"), assumes=_FAIR),
     Promise("M5.5", "A forced retry is a sample of the request alone, on its first pass only.", (
-        "M5_5_forced_on_the_first_pass_only",), runtime="SHA-256 of the id, as all ranks compute"),
+        "M5_5_forced_on_the_first_pass_only", "M5_5_who_is_to_run_again_is_not_finalized",
+        "M5_5_who_is_forced_does_not_run_again", "M5_5_who_has_yielded_is_forced_no_more",
+        "M5_5_who_is_forced_does_not_fall_back", "M5_5_who_is_forced_runs_again",
+        "M5_5_who_is_forced_falls_back", "M5_5_who_is_forced_does_not_yield",
+        "M5_5_who_is_to_run_again_is_not_admitted", "M5_5_only_who_is_forced_is_forced_back"),
+        runtime="SHA-256 of the id, as all ranks compute"),
     Promise("M5.6", "A retry corrects the time statistics and the cache hit rate.",
             runtime="the numbers of a request that was run twice"),
     Promise("M5.7", "Settings that do not go together are refused at start-up, with a reason.",

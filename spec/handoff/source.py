@@ -5,7 +5,8 @@ Rule 1: it writes only to an address that this life's sink published, and only w
 Rule 2: Success and Failed are for good. Failed begins no write, but ends none either.
 Rule 3: DRAINED to a sink means that nothing of this life is being written there, or ever will be;
         ABORT_ACK means that the abort has been heard, and no more.
-Rule 4: the pages that the engine reads are held until no write of this life is under way.
+Rule 4: the pages are held for as long as the engine reads them. What it has given up on it reads no
+        more (engine.py), though it may still land: that holds back DRAINED, and no page.
 Rule 5: a process answers for the lives that were begun with it. Of those of the process in whose
         place it came it says that they are gone, and never DRAINED: it cannot know.
 Rule 6: every sink that introduced itself hears of a failure at once; who comes later is told then.
@@ -19,6 +20,7 @@ A life that ended is remembered as Success or Failed, so that what comes late me
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    UNDER_WAY,
     Drain,
     Sending,
     Write,
@@ -70,8 +72,10 @@ ENDED: Final = (Sending.SUCCESS, Sending.FAILED)
 # This sink has not said where its part goes.
 UNADDRESSED: Final = forall(spot, ~target(p, h, d, spot))
 # Nothing of this life is under way to this sink; to any sink.
-QUIET: Final = forall(part, write(p, h, d, part) != Write.POSTED)
-QUIESCENT: Final = forall((other, part), write(p, h, other, part) != Write.POSTED)
+QUIET: Final = forall(part, ~write(p, h, d, part).among(*UNDER_WAY))
+QUIESCENT: Final = forall((other, part), ~write(p, h, other, part).among(*UNDER_WAY))
+# The engine reads no page of this life.
+UNREAD: Final = forall((other, part), write(p, h, other, part) != Write.POSTED)
 # Every sink that this source feeds has said where its part goes.
 ALL_PUBLISHED: Final = forall(
     other, implies(feeds(p, other), exists(spot, target(p, h, other, spot)))
@@ -123,13 +127,19 @@ SOURCE: Final = Table(source, state=sending, rows=(
         to=Sending.FAILED, when=MORE_TO_COME,
         why="the rest was never handed over, and without a write nothing tells of a dead sink"),
     Row("meet_error", on=Completion("error", d, c), at=Sending.TRANSFERRING, to=Sending.FAILED,
-        when=write(p, h, d, c) == Write.POSTED, fair=False,
+        when=write(p, h, d, c) == Write.POSTED, do=[write(p, h, d, c).to(Write.ADRIFT)],
+        fair=False,
         why="the engine gives up on a write that may still land: failed is not quiescent"),
+    Row("meet_late_error", on=Completion("error", d, c), at=Sending.FAILED,
+        when=write(p, h, d, c) == Write.POSTED, do=[write(p, h, d, c).to(Write.ADRIFT)],
+        fair=False, why="nobody counts on this write any more, and the pages are waited for"),
     Ignore(Completion("error", d, c), at=Sending.TRANSFERRING,
            when=write(p, h, d, c) != Write.POSTED, why="it has ended after all"),
+    Ignore(Completion("error", d, c), at=Sending.FAILED,
+           when=write(p, h, d, c) != Write.POSTED, why="it has ended, or is known to be adrift"),
     Ignore(Completion("error", d, c),
-           at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING, *ENDED, Sending.GONE),
-           why="nobody counts on this write any more"),
+           at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING, Sending.SUCCESS, Sending.GONE),
+           why="nothing of this life is under way that this process has posted"),
     Row("abort_send", on=Call("abort_sender"), at=RUNNING, to=Sending.FAILED,
         why="the client has left, or the server ends the request"),
     Ignore(Call("abort_sender"), at=(*ENDED, Sending.GONE),
@@ -152,7 +162,7 @@ SOURCE: Final = Table(source, state=sending, rows=(
         why="nothing is on its way to this sink, and no row of an ended life begins a write"),
     Row("say_drained_again", on=abort(d, h, p), at=ENDED, when=drain(p, h, d) == Drain.SAID,
         send=[drained(p, h, d)], why="the answer may have been lost"),
-    Row("release_kv", at=ENDED, when=[kv(p, h), QUIESCENT], do=[kv(p, h).to(False)],
+    Row("release_kv", at=ENDED, when=[kv(p, h), UNREAD], do=[kv(p, h).to(False)],
         why="no write of this life reads them any more"),
 
     Row("refuse_meeting", on=introduce(d, h, p), at=Sending.FAILED, send=[failed(p, h, d)],

@@ -58,8 +58,8 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, RESTART, SINK_CRASH, STRAY
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
-from pdproto.spec.handoff.source import OPEN, SOURCE, part
-from pdproto.spec.handoff.transfer_claims import LEARNT, PARTIES
+from pdproto.spec.handoff.source import OPEN, QUIET, SOURCE, part
+from pdproto.spec.handoff.transfer_claims import ALL_ADDRESSED, PARTIES, PROMPTLY
 from pdproto.spec.language import (
     Always,
     Call,
@@ -126,13 +126,13 @@ SAFETY: Final = (
     OnRow("S2_chunks_go_in_order", "post",
           forall(part, implies(part.before(c), write(p, h, d, part) != Write.NONE)),
           why="the metadata row is the last to go to a sink"),
-    OnRow("S8_source_pages_are_held", "land", kv(p, h),
+    OnRow("S8_source_pages_are_held", "land", implies(write(p, h, d, c) == Write.POSTED, kv(p, h)),
           why="the engine reads no page that its owner may have used again"),
     Sometimes("S8_they_are_held_past_a_failure", all_of(
         sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, c) == Write.POSTED)),
+    Sometimes("S8_they_are_back_before_it_lands", ~kv(p, h) & (write(p, h, d, c) == Write.ADRIFT)),
     Always("S10_drained_means_quiescent",
-           implies(drained(p, h, d), all_of(write(p, h, d, c) != Write.POSTED,
-                                            sending(p, h) != Sending.TRANSFERRING)),
+           implies(drained(p, h, d), QUIET & (sending(p, h) != Sending.TRANSFERRING)),
            why="who has said DRAINED writes nothing, and begins nothing"),
     Sometimes("S10_a_write_is_drained", drained(p, h, d) & (write(p, h, d, c) == Write.LANDED)),
     OnRow("S11_who_writes_has_not_failed", "post",
@@ -223,7 +223,7 @@ SYSTEM: Final = System(
     "transfer",
     "The transfer of KV into leased landing chunks, with aborts, leases, fences and lives.",
     tables=(SOURCE, SINK, POOL, ENGINE),
-    properties=SAFETY + PAGES + PARTIES + LIVENESS,
+    properties=(*SAFETY, *PAGES, *PARTIES, ALL_ADDRESSED, *LIVENESS),
     final=FINAL,
     faults={
         "lossy": (LOSSY,), "crash": (CRASH,), "restart": (RESTART,), "sink-crash": (SINK_CRASH,),
@@ -318,7 +318,7 @@ PATIENT: Final = edited(
 
 PROMPT: Final = edited(
     PATIENT, "transfer-prompt",
-    *map(DropRow, _RESEND), ReplaceProperties((*PATIENT.properties, LEARNT)),
+    *map(DropRow, _RESEND), ReplaceProperties((*PATIENT.properties, *PROMPTLY)),
     about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
     configurations={
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
@@ -352,7 +352,7 @@ RESTARTED: Final = edited(
                 why="nobody but the two processes of today is needed, and the memory comes back"),
         Sometimes("L6_a_life_succeeds_after_a_restart", all_of(
             sending(p, k) == Sending.GONE, receiving(d, k) == Receiving.FAILED, COMMITTED,
-            sending(p, h) == Sending.SUCCESS)),
+            sending(p, h) == Sending.SUCCESS)), ALL_ADDRESSED,
     )),
     about="The transfer where nobody gives up or calls off, and processes die and come back.",
     configurations={
@@ -365,10 +365,11 @@ RESTARTED: Final = edited(
 
 # The page and the metadata slot are leased, under the name of a landing chunk. Nothing is unpacked,
 # so nothing is verified: the status is all there is, and the lease lasts until the answer is
-# generated.
+# generated. A write that gets past a fence goes unnoticed, so no engine may let it (no `stray`).
 _OWN_MEMORY: Final = ("L4_every_page_comes_back", "L4_every_slot_comes_back")
+_FENCED: Final = {name: tables for name, tables in SYSTEM.faults.items() if name != "stray"}
 DIRECT: Final = edited(
-    SYSTEM, "transfer-direct",
+    replace(SYSTEM, faults=_FENCED, configurations={}, like=SYSTEM), "transfer-direct",
     ReplaceRow("grant", Row(
         "grant", choose=(h, b),
         when=[can_fence(d), memory(d, h) == Memory.ASKED, forall(k, ~lease(d, k, b))],
@@ -394,7 +395,6 @@ DIRECT: Final = edited(
     about="The transfer straight into pages, on engines that can fence a page.",
     configurations={
         **{name: SYSTEM.configurations[name] for name in ("default", "sources")},
-        "deep": Configuration(
-            _sizes(lives=2, landings=2), faults=("crash",), dead_bits=True, symmetry=True),
+        "deep": replace(SYSTEM.configurations["deep"], faults=("crash",)),
     },
 )

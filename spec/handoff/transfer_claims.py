@@ -1,4 +1,4 @@
-"""More of what the transfer promises: who takes part in it, and that an address is learnt.
+"""More of what the transfer promises: who takes part in it, and what needs no clock.
 
 A rank whose KV another rank has too feeds no sink, and knows every life all the same.
 """
@@ -7,24 +7,52 @@ from typing import Final
 
 from pdproto.spec.handoff.ends import (
     Claim,
+    Drain,
     Memory,
     Receiving,
     Sending,
+    Write,
     abort,
+    abort_ack,
+    address,
     b,
+    c,
     claim,
     d,
+    drain,
+    drained,
     feeds,
     h,
+    handed,
     introduce,
+    known,
     memory,
     p,
     publish,
     receiving,
     sending,
     target,
+    write,
 )
-from pdproto.spec.language import Always, Fairness, LeadsTo, all_of, any_of, exists, implies
+from pdproto.spec.handoff.sink import UNANSWERED
+from pdproto.spec.handoff.source import other, part, spot
+from pdproto.spec.language import (
+    Always,
+    Fairness,
+    LeadsTo,
+    OnRow,
+    Sometimes,
+    all_of,
+    any_of,
+    exists,
+    forall,
+    implies,
+)
+
+WITHDRAWN: Final = Always(
+    "who_has_failed_asks_for_no_memory",
+    implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
+    why="a failure withdraws the request, whether or not it was granted")
 
 PARTIES: Final = (
     Always("who_feeds_nothing_is_told_nothing",
@@ -33,17 +61,77 @@ PARTIES: Final = (
     Always("who_feeds_nothing_is_not_awaited",
            implies(~claim(d, h, p).among(Claim.NONE, Claim.TOLD, Claim.OUT), feeds(p, d)),
            why="nobody stops, fences or waits for what cannot write"),
-    Always("who_has_failed_asks_for_no_memory",
-           implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
-           why="a failure withdraws the request, whether or not it was granted"),
+    WITHDRAWN,
+    Always("chunks_are_handed_over_in_order",
+           implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
+           why="what is computed first is sent first"),
+    Always("who_transfers_was_handed_a_chunk",
+           implies(sending(p, h).among(Sending.TRANSFERRING, Sending.SUCCESS),
+                   exists(c, handed(p, h, c))),
+           why="a transfer begins with its first chunk"),
+    Always("who_has_called_off_is_told_of_no_failure",
+           implies(drain(p, h, d) != Drain.UNASKED, ~known(p, h, d)),
+           why="it has ended the hand-over itself, and waits for another answer"),
+    Always("who_says_that_it_is_drained_notes_it",
+           implies(drained(p, h, d), drain(p, h, d) == Drain.SAID),
+           why="an abort that comes again is answered again"),
+    OnRow("the_dead_say_nothing_of_drains", "say_drained",
+          sending(p, h).among(Sending.SUCCESS, Sending.FAILED),
+          why="a successor cannot know what the process before it has under way"),
+    OnRow("what_is_written_has_a_destination", "post", feeds(p, d) & target(p, h, d, b),
+          why="a write goes where this life's sink has said, and nowhere else"),
+    OnRow("who_has_all_chunks_waits_for_its_writes", "give_up_sending",
+          exists(part, ~handed(p, h, part)),
+          why="what has been posted lands or is refused, and then it is known how it ends"),
+    OnRow("who_has_failed_publishes_no_more", "publish_again",
+          receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING)
+          & (claim(d, h, p) == Claim.OUT),
+          why="an address is repeated for as long as bytes of that source are wanted there"),
+    OnRow("L7_who_has_landed_is_not_missed", "lose_source", claim(d, h, p) != Claim.LANDED,
+          why="what it had to send is there"),
+    OnRow("who_has_answered_is_asked_no_more", "abort_again",
+          claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
+          why="an abort is repeated for as long as its end has not been heard"),
+    Sometimes("a_source_is_stopping", claim(d, h, p) == Claim.STOPPING),
+    Sometimes("who_had_no_address_need_not_drain",
+              (claim(d, h, p) == Claim.DRAINED) & (drain(p, h, d) == Drain.ASKED)),
 )
 
-LEARNT: Final = LeadsTo(
-    "an_address_is_learnt",
-    all_of(receiving(d, h) == Receiving.WAITING, feeds(p, d),
-           sending(p, h) == Sending.BOOTSTRAPPING),
-    any_of(exists(b, target(p, h, d, b)), sending(p, h) != Sending.BOOTSTRAPPING,
-           receiving(d, h) != Receiving.WAITING),
-    under=(Fairness.TIMERS, Fairness.CONSUMED),
-    why="what is published arrives once, and that is enough",
+ALL_ADDRESSED: Final = OnRow(
+    "what_is_sent_has_a_destination", "send",
+    forall(other, implies(feeds(p, other), exists(spot, target(p, h, other, spot)))),
+    why="prefill is polled WaitingForInput when every sink has said where its part goes",
+)
+
+_CALLED_OFF_BY_SINK: Final = all_of(
+    receiving(d, h) == Receiving.FAILED, sending(p, h) == Sending.BOOTSTRAPPING
+)
+_CALLED_OFF_BY_SOURCE: Final = all_of(
+    sending(p, h) == Sending.FAILED, drain(p, h, d) == Drain.UNASKED
+)
+
+# Where nothing is lost, nothing is sent again, and no clock ends anything. What is said of all
+# landing chunks is true where there are none.
+PROMPTLY: Final = (
+    LeadsTo(
+        "an_address_is_learnt",
+        all_of(receiving(d, h) == Receiving.WAITING, feeds(p, d),
+               sending(p, h) == Sending.BOOTSTRAPPING),
+        any_of(exists(b, target(p, h, d, b)), sending(p, h) != Sending.BOOTSTRAPPING,
+               receiving(d, h) != Receiving.WAITING),
+        under=(Fairness.TIMERS, Fairness.CONSUMED),
+        why="what is published arrives once, and that is enough",
+    ),
+    Always("M3_2_who_is_stopped_has_acknowledged",
+           implies(drain(p, h, d) != Drain.UNASKED, abort_ack(p, h, d)),
+           why="before it has drained, which may take as long as its writes do"),
+    Sometimes("a_sink_may_call_off_before_there_is_memory",
+              _CALLED_OFF_BY_SINK & forall(b, ~address(d, h, b))),
+    Sometimes("a_sink_may_call_off_while_it_waits",
+              _CALLED_OFF_BY_SINK & forall(b, address(d, h, b))),
+    Sometimes("a_source_may_call_off_before_it_sends",
+              _CALLED_OFF_BY_SOURCE & forall(c, ~handed(p, h, c))),
+    Sometimes("a_source_may_call_off_while_it_sends",
+              _CALLED_OFF_BY_SOURCE & forall((b, c), all_of(
+                  target(p, h, d, b), handed(p, h, c), write(p, h, d, c) == Write.NONE))),
 )

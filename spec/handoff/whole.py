@@ -56,7 +56,7 @@ from pdproto.spec.handoff.group import (
     stage,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, QUIESCENT
+from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, UNREAD
 from pdproto.spec.language import (
     ANY,
     Always,
@@ -118,9 +118,9 @@ HOST: Final = Table(host, rows=(
         when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.SUCCESS],
         do=[stage(k, h).to(Stage.DONE), done(k, h).to(True)]),
     Row("report_broken", choose=(k, p, h),
-        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.FAILED, QUIESCENT],
+        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.FAILED, UNREAD],
         do=[stage(k, h).to(Stage.BROKEN), broke(k, h).to(True)],
-        why="failed is not enough: what it had begun may still land"),
+        why="failed is not enough: the engine may still read the pages"),
     Row("obey", choose=(k, p, h),
         when=[*OWN, stage(k, h) == Stage.CLOSED,
               sending(p, h).among(Sending.UNKNOWN, *source.RUNNING)],
@@ -155,14 +155,17 @@ TOGETHER: Final = (
               all_of(p.differs(other), sending(p, h) == Sending.TRANSFERRING,
                      sending(other, h) == Sending.TRANSFERRING)),
     OnRow("M4_5_no_rank_still_sends", "free_pages",
-          forall(other, sending(other, h) != Sending.TRANSFERRING),
-          why="pages are freed when the transfer has ended on every rank"),
+          forall((q, other), implies(runs(q, other) & (health(q) == Health.UP),
+                                     sending(other, h) != Sending.TRANSFERRING)),
+          why="pages are freed when the transfer has ended on every rank that lives"),
     Sometimes("M4_5_pages_wait_for_the_other_rank", all_of(
         p.differs(other), sending(p, h) == Sending.SUCCESS, kv(p, h),
         sending(other, h) == Sending.TRANSFERRING)),
-    Always("S14_served_means_sent", implies(SERVED & ALL_UP, sending(p, h) == Sending.SUCCESS),
+    Always("S14_served_means_sent",
+           implies(all_of(SERVED, ALL_UP, runs(k, p)), sending(p, h) == Sending.SUCCESS),
            why="the prefill server answers Success if every rank's part is where it belongs"),
-    Always("S14_the_servers_agree", implies(COMMITTED & ALL_UP, ~REFUSED),
+    Always("S14_the_servers_agree",
+           implies(all_of(COMMITTED, ALL_UP, runs(k, p), feeds(p, d)), ~REFUSED),
            why="while no rank dies decode never serves what prefill has refused"),
     Sometimes("S14_both_serve", SERVED & COMMITTED),
     Sometimes("S14_both_refuse", REFUSED & (receiving(d, h) == Receiving.FAILED)),

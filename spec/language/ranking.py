@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from .formula import TRUE, Formula
 from .place import Place, here
+from .properties import Always
 from .sorts import Sort
 
 
 @dataclass(frozen=True, slots=True)
 class Ratchet:
-    """Once the claim is true of some elements, no row of the protocol makes it false of them.
+    """Once the claim is true of some elements, no row of the protocol makes it false of them, but
+    one that moves a symbol that can only go forward, or clicks a ratchet named before it.
 
     Faults may, for they happen finitely often. A symbol that can only go forward (along declared
     edges without a cycle, or into one value) is a ratchet by itself.
@@ -83,3 +85,16 @@ class Ranking:
     assumed: Mapping[str, Formula] = field(default_factory=dict)
     why: str = ""
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Undisturbed:
+    """Rankings of what is promised only of runs in which some faults never happen.
+
+    without: the names of those fault layers. lemmas: what holds in such runs, and perhaps in no
+    others, so that no other ranking rests on it.
+    """
+
+    without: tuple[str, ...] = ()
+    lemmas: tuple[Always, ...] = ()
+    rankings: tuple[Ranking, ...] = ()

@@ -5,6 +5,7 @@ decision that it lacks, a request that is admitted ends by its time-out, and so 
 one that waits for it. A group that lacks a rank ends, and answers whoever still waits.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pdproto.spec.handoff.group import (
@@ -44,8 +45,8 @@ from pdproto.spec.handoff.group import (
     taken,
 )
 from pdproto.spec.handoff.roles import Life, Slot
-from pdproto.spec.language import Always, Formula, all_of, exists, implies
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+from pdproto.spec.language import Always, Formula, Sort, all_of, exists, forall, implies
+from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Undisturbed, Use, Witness
 
 # A rank that lags, the first decision that it lacks, its request, and the slot that it grants.
 behind, missing, decided, given = (
@@ -210,4 +211,75 @@ RANKINGS: Final = (
              answered=kept, witnesses=(Witness(keeper, slot(keeper, kept, grip)),)),
     _ranking("L4_the_entry_may_forget", "a decision is repeated until its end is confirmed",
              witnesses=(Witness(ending, log(ending, h).among(*ENDS)),), helpers=_CONFIRMED),
+)
+
+# A rank that a request has not reached, one that has not confirmed its end, and its slot.
+unreached, unconfirmed, own = Rank("unreached"), Rank("unconfirmed"), Slot("own")
+
+_FOLLOWING: Final = Witness(following, ~numbered(following))
+_DECIDES: Final[Mapping[Sort, Sort]] = {n: following}
+_REACHES: Final = (
+    Help("end", at={k: departed}), Help("follow", at={q: departed, k: remaining}),
+    *(Help(row, at=_OF_ADMITTED) for row in ("start", "start_dead")),
+    *(Help(row, at=_OF_DECIDED) for row in ("drain", "turn_away", "free", "free_broken")),
+    Help("confirm", at={k: unconfirmed}),
+)
+
+
+def _sent(name: str, verdict: Verdict, message: Formula) -> Always:
+    return Always(name, implies(log(n, h) == verdict, message),
+                  why="a decision is sent to every rank as it is made")
+
+
+# What follows from messages alone, so that one that is lost is made good by nothing.
+UNDISTURBED: Final = Undisturbed(
+    ("lossy",),
+    lemmas=(
+        Always("who_is_asked_is_asked_for", implies(course(h) != Course.NEW, request(k, h)),
+               why="the entry asks every rank as it opens a request"),
+        Always("who_has_failed_says_so", implies(stage(k, h) == Stage.FAILED, dead(k, h)),
+               why="a rank votes as it fails"),
+        Always("who_is_ready_says_so", implies(stage(k, h) == Stage.READY, ready(k, h)),
+               why="a rank votes when it is ready"),
+        Always("who_is_done_says_so", implies(stage(k, h) == Stage.DONE, done(k, h)),
+               why="a rank votes as its part ends"),
+        Always("who_broke_off_says_so", implies(stage(k, h) == Stage.BROKEN, broke(k, h)),
+               why="a rank votes as its part ends"),
+        Always("who_has_closed_says_so",
+               implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED), closed(k, h)),
+               why="a rank confirms as it closes a request, or ends with its group"),
+        Always("who_has_ended_was_admitted",
+               implies(done(k, h) | broke(k, h), ~course(h).among(Course.NEW, Course.OPEN)),
+               why="a rank takes part in what the entry has admitted"),
+        Always("an_admission_is_sent",
+               implies(all_of(log(n, h) == Verdict.ADMIT, granted(h, m)), admit(k, n, h, m)),
+               why="a decision is sent to every rank as it is made"),
+        _sent("a_failure_is_sent", Verdict.FAIL, fail(k, n, h)),
+        _sent("a_release_is_sent", Verdict.RELEASE, release(k, n, h)),
+        _sent("a_drop_is_sent", Verdict.DROP, drop(k, n, h)),
+    ),
+    rankings=(
+        Ranking("a_request_reaches_every_rank", (Help("arrive", at={k: unreached}),),
+                witnesses=(Witness(unreached, stage(unreached, h) == Stage.ABSENT),),
+                why="it is sent to every rank"),
+        Ranking("L2_a_failure_is_decided",
+                (Help("decide_fail", at=_DECIDES), Help("answer_lost")), pending=dead(k, h),
+                witnesses=(_FOLLOWING,), assumed=_NUMBERS, why="its vote is on its way"),
+        Ranking("L2_readiness_is_decided",
+                (Help("decide_admit", at=_DECIDES), Help("answer_lost")),
+                pending=forall(k, ready(k, h)), witnesses=(_FOLLOWING,), assumed=_NUMBERS,
+                why="all votes are on their way"),
+        Ranking("L2_an_end_is_decided",
+                (Help("decide_release", at={**_DECIDES, m: own}),
+                 Help("decide_drop", at={**_DECIDES, k: broken, m: own}), Help("answer_lost")),
+                pending=forall(k, done(k, h) | broke(k, h)),
+                witnesses=(_FOLLOWING, Witness(own, granted(h, own)),
+                           Witness(broken, broke(broken, h))),
+                using=(Use("admitted_is_granted", {h: h}),),
+                assumed=_NUMBERS, why="all votes are on their way"),
+        Ranking("L2_a_decision_reaches_all", _REACHES,
+                witnesses=(*_WITNESSES, Witness(unconfirmed, ~confirmed(unconfirmed, h))),
+                using=(*_USING, Use("answered_is_logged", {h: h})),
+                why="each rank applies what it lacks in turn, and confirms the last"),
+    ),
 )

@@ -28,7 +28,8 @@ from pdproto.spec.language import Always, all_of, exists, implies
 from pdproto.spec.lemmas import transfer_lemmas
 from pdproto.spec.lemmas.transfer_lemmas import spot
 
-_PAGES: Final = (
+# Of every transfer straight into pages, with digests or without.
+LEASES: Final = (
     Always("who_asks_has_just_begun",
            implies(memory(d, h) == Memory.ASKED, receiving(d, h) == Receiving.BOOTSTRAPPING),
            why="memory is asked for once, and a failure withdraws that"),
@@ -37,10 +38,13 @@ _PAGES: Final = (
            why="it is asked for by what has begun"),
     Always("who_leases_has_been_given", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
            why="memory is granted once"),
-    Always("who_publishes_has_been_given", implies(address(d, h, b), memory(d, h) != Memory.ASKED),
-           why="it publishes what it leases"),
     Always("one_lease", implies(lease(d, h, b) & lease(d, h, spot), b.same(spot)),
            why="memory is granted once, and a piece at a time"),
+)
+
+_PAGES: Final = (
+    Always("who_publishes_has_been_given", implies(address(d, h, b), memory(d, h) != Memory.ASKED),
+           why="it publishes what it leases"),
     Always("who_leases_has_published_that",
            implies(lease(d, h, b) & address(d, h, spot), b.same(spot)),
            why="it publishes the piece that it leases"),
@@ -53,4 +57,4 @@ _PAGES: Final = (
            why="nobody has the memory leased while the answer is generated"),
 )
 
-LEMMAS: Final = (*transfer_lemmas.LEMMAS, *_PAGES)
+LEMMAS: Final = (*transfer_lemmas.LEMMAS, *LEASES, *_PAGES)

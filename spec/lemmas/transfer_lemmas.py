@@ -6,6 +6,7 @@ hopeful than the truth: whoever has a write under way is counted as writing, or 
 
 from typing import Final
 
+from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import (
     Claim,
     Drain,
@@ -44,7 +45,7 @@ spot: Final = Landing("spot")
 OVER: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)
 WON: Final = sending(p, h).among(Sending.SUCCESS, Sending.GONE)
 GIVEN_UP: Final = receiving(d, h).among(Receiving.FAILED, Receiving.GONE)
-POSTED: Final = write(p, h, d, c) == Write.POSTED
+UNDER_WAY: Final = write(p, h, d, c).among(*ends.UNDER_WAY)
 BEGUN: Final = write(p, h, d, c) != Write.NONE
 LANDED: Final = write(p, h, d, c) == Write.LANDED
 BEFORE_ADDRESS: Final = receiving(d, h).among(Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)
@@ -76,10 +77,10 @@ _WRITES: Final = (
     Always("writes_have_an_address", implies(BEGUN, ~BEFORE_ADDRESS & ~WITHOUT_ADDRESS),
            why="a write begins when its source has the address"),
     Always("a_write_is_claimed",
-           implies(POSTED, all_of(feeds(p, d), THREATENS | (claim(d, h, p) == Claim.FENCED))),
+           implies(UNDER_WAY, all_of(feeds(p, d), THREATENS | (claim(d, h, p) == Claim.FENCED))),
            why="no source counts as quiet while a write of it is under way"),
-    Always("a_write_reads_held_pages", implies(POSTED, kv(p, h)),
-           why="the pages are given back when nothing is under way"),
+    Always("a_write_reads_held_pages", implies(write(p, h, d, c) == Write.POSTED, kv(p, h)),
+           why="the pages are given back when the engine reads them no more"),
     Always("who_runs_holds_its_pages",
            implies(sending(p, h).among(Sending.BOOTSTRAPPING, Sending.TRANSFERRING), kv(p, h)),
            why="the pages are taken as the hand-over begins"),
@@ -104,7 +105,7 @@ _CLAIMS: Final = (
     Always("landed_is_landed", implies(claim(d, h, p) == Claim.LANDED, LANDED & WON),
            why="the sink believes the source, who has seen it land"),
     Always("drained_claims_are_over",
-           implies(claim(d, h, p) == Claim.DRAINED, ~POSTED & OVER),
+           implies(claim(d, h, p) == Claim.DRAINED, ~UNDER_WAY & OVER),
            why="the sink believes the source, which begins nothing after its end"),
 )
 
@@ -117,12 +118,12 @@ _WORDS: Final = (
                    all_of(LANDED, WON, feeds(p, d), ~BEFORE_ADDRESS, ~WITHOUT_ADDRESS)),
            why="a source says so when all its parts are there"),
     Always("drained_is_over",
-           implies(drained(p, h, d), all_of(~POSTED, OVER, GIVEN_UP, feeds(p, d))),
+           implies(drained(p, h, d), all_of(~UNDER_WAY, OVER, GIVEN_UP, feeds(p, d))),
            why="a source says so after its end, when nothing is under way"),
     Always("drains_are_asked_for",
            implies(drain(p, h, d) != Drain.UNASKED, all_of(OVER, GIVEN_UP, feeds(p, d))),
            why="the abort that asks for it ends the life"),
-    Always("said_is_quiet", implies(drain(p, h, d) == Drain.SAID, ~POSTED),
+    Always("said_is_quiet", implies(drain(p, h, d) == Drain.SAID, ~UNDER_WAY),
            why="an ended life begins no write"),
     Always("aborts_are_failures", implies(abort(d, h, p), GIVEN_UP & feeds(p, d)),
            why="a sink aborts as it fails"),

@@ -91,6 +91,8 @@ AGAIN_ON_PREFILL: Final = edited(
 # Where pages are given back when all have answered, and at no other time.
 NO_CLOCK: Final = edited(
     sglang.ONCE, "sglang-no-clock", ReplaceProperties(sglang.SAFETY[:2]))
+KEEPING: Final = edited(NO_CLOCK, "sglang-keeping", DropRow("look_cleared"))
+CLEARING: Final = edited(NO_CLOCK, "sglang-clearing", *REMEMBER)
 REMEMBERING: Final = edited(sglang.ONCE, "sglang-remembering", *REMEMBER)
 
 DEFECTS: Final = (
@@ -108,7 +110,9 @@ DEFECTS: Final = (
             TWO_ABORTS, AddClause("abort_published_again", ~armed(d, r, other)), at="aborts"),
     _defect("R8, in the queue", "r8_chunk_of_an_earlier_use", "S4_no_chunk_of_an_earlier_use",
             sglang.SYSTEM, AddClause("reopen_sender", forall(part, ~queued(p, r, part)))),
-    _defect("R19", "r19_partial_publication", "S1_no_write_into_anothers_memory", NO_CLOCK,
+    _defect("R8, by clear()", "r8_write_after_clear", "S1_no_write_into_anothers_memory", CLEARING,
+            DropRow("look_cleared"), rejected=False),
+    _defect("R19", "r19_partial_publication", "S1_no_write_into_anothers_memory", KEEPING,
             *REMEMBER, at="sinks"),
     _defect("R22", "r22_lost_status", "L1_who_has_all_parts_succeeds", sglang.ONCE, at="lossy"),
     _defect("R25", "r25_success_after_abort", "S14_no_success_after_a_failure", sglang.SYSTEM,

@@ -70,6 +70,7 @@ ANEW: Final = (
 )
 LEARNT: Final = (info(p, r, d).to(True), heard(p, r, d).to(True))
 OPENED: Final = (came(p, r).to(True), owner(p, r).to(True))
+NONE_WRITTEN: Final = forall(other, write(p, r, other, c) == Write.NONE)
 NONE_POSTED: Final = forall(other, write(p, r, other, c) != Write.POSTED)
 IS_OVER: Final = ~begun(p, r, c) | (ALL_LANDED & LAST)
 NOT_BUSY: Final = forall(part, ~begun(p, r, part))
@@ -78,6 +79,8 @@ TAKEN: Final = (
     looked(p, r, c).to(False),
     write(p, r, ANY, c).to(Write.NONE),
 )
+SKIPPED: Final = (
+    begun(p, r, c).to(False), owes(p, r, c).to(False), counted(p, r, ANY).to(False))
 TELL_SUCCESS: Final = each(d, success(p, r, d))
 TELL_FAILURE: Final = each(d, failed(p, r, d))
 
@@ -144,11 +147,15 @@ WORKER: Final = (
     Row("dequeue_in_debt", choose=(c,), when=[queued(p, r, c), NOT_BUSY, debt(p, r)],
         do=[*TAKEN, debt(p, r).to(False)], why="one more than minus one is zero"),
     Row("skip", at=(Status.ABSENT, Status.FAILED), choose=(c,),
-        when=[begun(p, r, c), ~looked(p, r, c)],
-        do=[begun(p, r, c).to(False), owes(p, r, c).to(False), counted(p, r, ANY).to(False)],
-        why="the room has failed meanwhile"),
+        when=[begun(p, r, c), ~looked(p, r, c)], do=SKIPPED, why="the room has failed meanwhile"),
     Row("look", at=(*READY, Status.SUCCESS), choose=(c,), when=[begun(p, r, c), ~looked(p, r, c)],
         do=[looked(p, r, c).to(True)], why="the room has not failed: this chunk is sent"),
+    Row("look_cleared", at=Status.ABSENT, choose=(c,), when=[begun(p, r, c), ~looked(p, r, c)],
+        do=[looked(p, r, c).to(True)], fair=False,
+        why="NIXL: a room that is cleared after it was found there counts as one that waits"),
+    Row("skip_unaddressed", choose=(c,),
+        when=[begun(p, r, c), looked(p, r, c), forall(other, ~info(p, r, other)), NONE_WRITTEN],
+        do=SKIPPED, why="nobody is left to be written to"),
     Row("mark_transferring", at=READY, to=Status.TRANSFERRING, choose=(c,), when=begun(p, r, c),
         fair=False, why="NIXL"),
     Row("post", choose=(d, c),

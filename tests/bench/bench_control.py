@@ -135,8 +135,7 @@ def decode(router: Connection, core: int, source: str) -> None:
                 took = []
                 continue
             began = time.perf_counter()
-            receiver = node.open(room, sources)
-            receiver.publish((room,), room)
+            receiver = node.open(room, sources, pages=(room,), slot=room)
             waiting[room] = receiver, began
         for room, (receiver, began) in list(waiting.items()):
             if receiver.poll() is KVPoll.SUCCESS:

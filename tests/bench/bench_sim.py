@@ -2,11 +2,12 @@
 
     python -m tests.bench.bench_sim [RUNS]
 
-The first: 16 servers of each side, 10,000 requests of one chunk each (the shortest hand-over), and
-then of one to three; the median and best of RUNS runs (default: 3), in seconds of the processor, as
-other load disturbs a clock. A loop of plain additions is timed beside it, so that machines can be
-compared. The second: 500 servers of each side with 100,000 hand-overs open at once, all of which
-then come to their end, in a process of its own; its largest size is told.
+The first: 16 servers of each side, 10,000 requests of one chunk each (the shortest hand-over), then
+of one to three, and then one server of each side, whose batches carry more; the median and best of
+RUNS runs (default: 3), in seconds of the processor, as other load disturbs a clock. A loop of plain
+additions is timed beside it, so that machines can be compared. The second: 500 servers of each side
+with 100,000 hand-overs open at once, all of which then come to their end, in a process of its own;
+its largest size is told.
 """
 
 import gc
@@ -94,7 +95,8 @@ def main(arguments: list[str]) -> int:
         return 0
     runs = int(arguments[0]) if arguments else RUNS
     best = 0.0
-    for name, shape in (("one chunk", SHORT), ("1 to 3 chunks", {**SHORT, "chunks": 3})):
+    for name, shape in (("one chunk", SHORT), ("1 to 3 chunks", {**SHORT, "chunks": 3}),
+                        ("one chunk, 1 server a side", {**SHORT, "prefill": 1, "decode": 1})):
         measured({**shape, "requests": 500})  # the automata are discovered once
         results = [(measured(shape), additions_per_s()) for _ in range(runs)]
         speeds = [speed for (speed, _), _ in results]

@@ -26,6 +26,7 @@ from pdproto.net.direct import DirectDecodeNode, DirectPages
 from pdproto.net.pages import SourcePages
 from pdproto.net.prefill import PrefillNode
 from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.drill import Drill, handoff
 from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
@@ -254,9 +255,18 @@ def test_a_page_that_there_is_not_fails_its_own_hand_over(tmp_path: Path) -> Non
 
 def test_an_engine_without_a_page_fence_is_refused_at_the_start() -> None:
     engine = SharedSink()
-    with pytest.raises(EngineError, match="SharedSink declares no page fence"):
+    with pytest.raises(EngineError, match=r"SharedSink declares no page fence.*\(SinkPages\)"):
         DirectPages(layers(), engine)
     engine.close()
+
+
+def test_where_one_source_gets_no_pages_no_other_keeps_any() -> None:
+    plane = DirectPages(layers(), TcpSink())
+    with pytest.raises(ValueError, match="page 64 of 64"):
+        plane.lease(Life(1, 2, 3), {"p0": [0], "p1": [64]})
+    assert not plane._targets
+    assert plane.engine.counts().target_bytes == 0
+    plane.close()
 
 
 def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted(tmp_path: Path) -> None:

@@ -57,12 +57,16 @@ def test_bad_options_are_one_clear_line() -> None:
 
 @pytest.mark.slow
 def test_m1_4_a_server_of_several_ranks_is_started_anew() -> None:
-    """The others of a killed rank's server notice, give everything back, and end by themselves."""
+    """The others of a killed rank's server notice, give everything back, and end by themselves.
+
+    Decode may see for itself that the rank is gone, or be told so by the first rank of its group.
+    """
     numbers = handoff("--requests", "60", "--abort-rate", "0", "--kill", "--pp", "2",
                       "--in-flight", "8", "--seed", "1")
     assert numbers["restarted"] == ["prefill-0-0-0", "prefill-1-0-0"]
-    assert any("lost connection to prefill-1-0-0" in reason for reason in numbers["reasons"])
-    assert numbers["succeeded"] > 20
+    seen = "lost connection to prefill-1-0-0", "prefill-0-0-0: prefill.1 is gone"
+    assert all(reason.startswith(seen) for reason in numbers["reasons"])
+    assert 0 < sum(numbers["reasons"].values()) < 40
 
 
 def test_m5_7_optimistic_prefill_of_several_ranks_is_refused_at_the_start() -> None:

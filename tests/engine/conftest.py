@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -30,13 +31,22 @@ def mapped() -> set[str]:
     return {one.path for one in maps if one.path.startswith("/memfd:pdproto")} | named
 
 
+def opened() -> dict[int, str]:
+    """This process's open files, and what each is."""
+    found: dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the list itself is closed again
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    return found
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """No thread, no socket or other file, and no shared memory, once both ends are closed."""
-    process = psutil.Process()
-    threads, files = threading.active_count(), process.num_fds()
+    threads, files = threading.active_count(), opened()
     assert not mapped()
     yield
     until(lambda: threading.active_count() <= threads, "threads to end")
-    until(lambda: process.num_fds() <= files, "files to be closed")
+    until(lambda: len(opened()) <= len(files),
+          lambda: f"{opened().items() - files.items()} to be closed")
     until(lambda: not mapped(), "memory to be unmapped")

@@ -112,12 +112,13 @@ INSTALLED: Final = {name: engine for name, engine in ONE_SIDED.items() if not MI
 ENGINES: Final = {**BUILT_IN, **INSTALLED}
 
 
-def until(condition: Callable[[], object], what: str) -> None:
+def until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
     """Wait for something that another thread or process does."""
     end = time.monotonic() + WAIT_SECONDS
     while not condition():
         if time.monotonic() > end:
-            pytest.fail(f"waited {WAIT_SECONDS} s for {what}")
+            awaited = what if isinstance(what, str) else what()
+            pytest.fail(f"waited {WAIT_SECONDS} s for {awaited}")
         time.sleep(0.0005)
 
 

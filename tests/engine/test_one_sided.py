@@ -1,6 +1,8 @@
 """What the engines over a library promise whatever the library does: it lies, fails, comes late."""
 
+import gc
 import socket
+import weakref
 from collections.abc import Iterator
 from importlib import metadata
 from types import ModuleType
@@ -298,6 +300,27 @@ def test_a_sink_that_the_library_cannot_meet_is_left(ends: Ends) -> None:
     assert "nobody is called 'elsewhere'" in outcome.reason
     ends.sink.obedient.description = None
     assert write(ends.source, ends.lease(9).address, bytes(9)).result is Result.LANDED
+
+
+def test_a_sink_that_is_not_met_leaves_nothing_of_the_library(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it raised holds its frames, and they its agent, sockets and all: until a collection."""
+    frames = weakref.WeakSet[Obedient]()
+
+    def meet(_: Obedient, description: Description) -> None:
+        frames.add(agent := Obedient())
+        raise RemoteProtocolError(f"{agent.engine} does not take {description.peer}")
+
+    monkeypatch.setattr(Obedient, "meet", meet)
+    gc.collect()
+    gc.disable()
+    try:
+        outcome = write(ends.source, ends.lease(9).address, bytes(9))
+        assert "does not take here" in outcome.reason
+        until(lambda: not frames, "the frames to be freed")
+    finally:
+        gc.enable()
 
 
 def test_a_library_that_stumbles_ends_its_engine_loudly(

@@ -13,8 +13,8 @@ from pdproto.spec.handoff.group import Decision, Rank
 from pdproto.spec.handoff.pinned import PINNED, Counts
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
-from pdproto.spec.language import Configuration, DropRow, Fairness, System, edited
-from tests.handoff.exploring import counts, explored, failing, judged, lint_errors
+from pdproto.spec.language import Configuration, Fairness, System
+from tests.handoff.exploring import counts, explored, failing, judged, lint_errors, without
 
 SAFE: Final = tuple(claim.name for claim in (*SAFETY, *TWO_LIVES))
 
@@ -69,15 +69,13 @@ def test_what_is_lost_is_made_good(name: str) -> None:
     ],
 )
 def test_every_timer_and_repeat_is_needed(row: str, broken: str) -> None:
-    without = edited(LOST, "hasty", DropRow(row))
-    assert judged(without, broken, LOSSY).verdict is Verdict.VIOLATED
+    assert judged(without(LOST, row), broken, LOSSY).verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(("row", "broken"), [("answer_lost", ANSWERED), ("follow", EMPTY)])
 def test_who_has_lost_a_rank_must_end(row: str, broken: str) -> None:
     assert judged(SYSTEM, broken, CRASHING).verdict is Verdict.HOLDS
-    without = edited(SYSTEM, "hasty", DropRow(row))
-    assert judged(without, broken, CRASHING).verdict is Verdict.VIOLATED
+    assert judged(without(SYSTEM, row), broken, CRASHING).verdict is Verdict.VIOLATED
 
 
 def test_only_timers_end_a_wait_for_the_other_side() -> None:

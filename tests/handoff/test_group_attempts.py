@@ -9,16 +9,13 @@ from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.group_attempts import BUGS, CRASHING, ONE
 from pdproto.spec.handoff.group import Rank
-from pdproto.spec.handoff.group_attempts import SYSTEM
+from pdproto.spec.handoff.optimistic_group import SYSTEM
 from pdproto.spec.language import (
     Always,
     Configuration,
-    DropRow,
     OnRow,
-    ReplaceProperties,
-    edited,
 )
-from tests.handoff.exploring import explored, failing, judged
+from tests.handoff.exploring import explored, failing, judged, without
 
 
 def test_every_row_fires_and_no_premise_is_empty() -> None:
@@ -79,6 +76,4 @@ ANSWERED: Final = "L1_every_request_is_answered"
     ],
 )
 def test_the_row_is_needed(row: str, broken: str, configuration: Configuration) -> None:
-    claims = tuple(claim for claim in SYSTEM.properties if claim.name == broken)
-    without = edited(SYSTEM, f"without-{row}", ReplaceProperties(claims), DropRow(row))
-    assert judged(without, broken, configuration).verdict is Verdict.VIOLATED
+    assert judged(without(SYSTEM, row), broken, configuration).verdict is Verdict.VIOLATED

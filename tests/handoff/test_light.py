@@ -20,9 +20,9 @@ BACK: Final = "L4_every_chunk_comes_back"
 @pytest.mark.parametrize(
     ("system", "pinned", "lengths"),
     [
-        (LIGHT, Counts(14_157, 145_409, 28), {WRITE: 8, NEXT: 10}),
-        (TIMED, Counts(26_620, 275_339, 30), {WRITE: 9, NEXT: 11}),
-        (DEFERRED, Counts(26_620, 279_211, 30), {WRITE: 9, NEXT: 11}),
+        (LIGHT, Counts(16_383, 171_951, 28), {WRITE: 8, NEXT: 10}),
+        (TIMED, Counts(30_702, 323_697, 30), {WRITE: 9, NEXT: 11}),
+        (DEFERRED, Counts(30_702, 327_825, 30), {WRITE: 9, NEXT: 11}),
     ],
     ids=str,
 )

@@ -14,8 +14,8 @@ from pdproto.spec.handoff.optimistic import (
     PATIENT,
     SYSTEM,
 )
-from pdproto.spec.language import DropRow, ReplaceProperties, System, edited
-from tests.handoff.exploring import explored, judged, name_of
+from pdproto.spec.language import System
+from tests.handoff.exploring import explored, judged, name_of, without
 
 
 def test_no_premise_is_empty() -> None:
@@ -81,6 +81,5 @@ NEEDED: Final[list[tuple[str, System, str]]] = [
 
 @pytest.mark.parametrize(("row", "system", "broken"), NEEDED, ids=name_of)
 def test_liveness_needs_the_row(row: str, system: System, broken: str) -> None:
-    claims = tuple(claim for claim in system.properties if claim.name == broken)
-    without = edited(system, f"without-{row}", ReplaceProperties(claims), DropRow(row))
-    assert judged(without, broken, system.configurations["default"]).verdict is Verdict.VIOLATED
+    found = judged(without(system, row), broken, system.configurations["default"])
+    assert found.verdict is Verdict.VIOLATED

@@ -7,8 +7,8 @@ import pytest
 from pdproto.check.result import Verdict
 from pdproto.spec.handoff.optimistic_crash import CRASHING
 from pdproto.spec.handoff.roles import Page
-from pdproto.spec.language import Configuration, DropRow, ReplaceProperties, edited
-from tests.handoff.exploring import explored, judged
+from pdproto.spec.language import Configuration
+from tests.handoff.exploring import explored, judged, without
 
 # The sink has no page to offer, so it publishes nothing that the next source could answer.
 SIZES: Final = {
@@ -40,7 +40,5 @@ def test_what_fires_nowhere(size: str, silent: tuple[str, ...]) -> None:
     ],
 )
 def test_each_side_needs_its_detector(row: str, broken: str, configuration: str) -> None:
-    claims = tuple(claim for claim in CRASHING.properties if claim.name == broken)
-    without = edited(CRASHING, f"without-{row}", ReplaceProperties(claims), DropRow(row))
     assert judged(CRASHING, broken, SIZES[configuration]).verdict is Verdict.HOLDS
-    assert judged(without, broken, SIZES[configuration]).verdict is Verdict.VIOLATED
+    assert judged(without(CRASHING, row), broken, SIZES[configuration]).verdict is Verdict.VIOLATED

@@ -11,7 +11,7 @@ from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Course, Stage, course, k, stage
 from pdproto.spec.handoff.pinned import PINNED
-from pdproto.spec.handoff.source import QUIESCENT
+from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.handoff.whole import HOST, PAIR, SYSTEM
 from pdproto.spec.language import (
     DropClause,
@@ -62,7 +62,7 @@ LATE: Final = replace(ABORT, when=tuple(
 
 # Without its clause, or its row, each of these goes wrong.
 NEEDED: Final[list[tuple[str, RowEdit | DropRow]]] = [
-    ("S8_source_pages_are_held", DropClause("report_broken", QUIESCENT)),
+    ("S8_source_pages_are_held", DropClause("report_broken", UNREAD)),
     ("M4_1_nothing_is_sent_before_all_agree",
      DropClause("begin_transfer", stage(k, h) == Stage.RUNNING)),
     ("S14_served_means_sent", DropClause("report_done", sending(p, h) == Sending.SUCCESS)),

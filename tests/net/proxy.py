@@ -49,7 +49,11 @@ class Proxy:
 
     def _accept(self) -> None:
         near, _ = self._listener.accept()
-        far = socket.create_connection(self._target)
+        try:
+            far = socket.create_connection(self._target)
+        except ConnectionRefusedError:  # its node has closed: whoever calls meanwhile finds nobody
+            near.close()
+            return
         self._ways.update({near: far, far: near})
         self.made += 1
 
@@ -63,7 +67,8 @@ class Proxy:
                 del self._ways[end]
                 end.close()
         elif not self.swallows:
-            other.sendall(data)
+            with suppress(ConnectionError):  # the other has gone, and is noticed there
+                other.sendall(data)
 
     def _end(self) -> None:
         for side in self._ways:

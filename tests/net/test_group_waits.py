@@ -97,7 +97,8 @@ def apart(link: Link) -> Iterator[tuple[Ranks, Proxy]]:
         free = [f"tcp://127.0.0.1:{taken.getsockname()[1]}" for taken in (one, another)]
     with proxy(free[0]) as between:
         seen = ({0: free[0], 1: free[1]}, {0: between.endpoint, 1: free[1]})
-        groups = [Group("prefill", endpoints, me=me, slots=4, stop=lambda _: True, link=link,
+        # A name of its own: a port that is free here may be one that other tests still call.
+        groups = [Group("apart", endpoints, me=me, slots=4, stop=lambda _: True, link=link,
                         waits=NEVER) for me, endpoints in enumerate(seen)]
         try:
             yield Ranks([Scheduler(group) for group in groups]), between
@@ -119,7 +120,7 @@ def test_what_was_lost_with_a_connection_is_said_again_when_it_is_back() -> None
         between.swallows = True
         second.holds.clear()
         second.vote(request.life)
-        said = second.group.peers["prefill.0"]
+        said = second.group.peers["apart.0"]
         group.until(lambda: not said.out)
         between.cut()
         made = between.made

@@ -11,9 +11,9 @@ from pdproto.net import shell
 from pdproto.net.plane import Outcome
 from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
-from pdproto.net.shell import Link
+from pdproto.net.shell import Link, Peer
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.wire import Life
+from pdproto.runtime.wire import Batch, Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.net.planes import ENDED, Cluster, cluster, idle, polls, published, until
 
@@ -334,6 +334,39 @@ def test_pages_and_slots_have_one_owner(pair: Cluster) -> None:
     until(polls([fourth], KVPoll.WAITING_FOR_INPUT))
 
 
+def test_pages_that_are_known_from_the_first(
+    pair: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The introduction and the publication travel together, once the source has been heard."""
+    (prefill,), (decode,) = pair.prefills, pair.decodes
+    where = {"p0": prefill.endpoint}
+    (first,), (early,) = pair.senders(1), [decode.open(1, where, pages=[4], slot=2)]
+    until(polls([first], KVPoll.WAITING_FOR_INPUT))
+    heard: list[list[str]] = []
+    on_batch = prefill.on_batch
+
+    def listen(peer: Peer, batch: Batch) -> None:
+        heard.append([type(frame).__name__ for frame in batch.frames if frame.life.room == 2])
+        on_batch(peer, batch)
+
+    monkeypatch.setattr(prefill, "on_batch", listen)
+    (second,) = pair.senders(2)
+    with pytest.raises(LocalProtocolError, match="each once"):
+        decode.open(2, where, pages=[5, 5])
+    receiver = decode.open(2, where, pages={"p0": [5]}, slot=3)
+    assert receiver.life.generation == early.life.generation + 1
+    until(polls([second], KVPoll.WAITING_FOR_INPUT))
+    assert [names for names in heard if names] == [["Introduce", "Publish"]]
+    with pytest.raises(LocalProtocolError, match="has its pages"):
+        receiver.publish([6])
+    for sender in (first, second):
+        sender.send([1])
+    until(polls([first, second, early, receiver], KVPoll.SUCCESS))
+    for end in (early, receiver):
+        end.close()
+    pair.settled()
+
+
 def test_a_source_that_sends_too_little(pair: Cluster) -> None:
     """What it sends is not what was published: the hand-over fails, and says how many."""
     (sender,), (receiver,) = pair.senders(7), published(pair.receivers(7), 3)
@@ -387,7 +420,9 @@ def test_pages_are_held_while_they_are_copied() -> None:
 
 
 def test_an_engine_that_gives_up() -> None:
-    """The hand-over fails at once, and its pages are held until the engine has found out."""
+    """The hand-over fails at once, and its pages come back: it reads them no more. But what it has
+    read may land, so the source has drained only when the engine has found out.
+    """
     with cluster(prefill={"at_once": False}) as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
@@ -397,15 +432,20 @@ def test_an_engine_that_gives_up() -> None:
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "the engine gave up writing to d0"
         assert receiver.failure == "p0: the engine gave up writing to d0"
-        assert not sender.released
+        until(lambda: sender.released)
+        assert remembered(nodes) == [1, 1], "it has not drained"
         nodes.writing.end()
         nodes.settled()
-        assert sender.released
+
+
+def remembered(nodes: Cluster) -> list[int]:
+    """How many lives each node remembers."""
+    return [len(node.lives) for node in nodes.nodes]
 
 
 def test_an_engine_that_never_knows() -> None:
-    """Pages whose write nobody knows the end of come back when the sink is done with the life: it
-    has fenced them. What the engine says after that is late.
+    """A life of whose write nobody knows the end is over when the sink is done with it: it has
+    fenced us. What the engine says after that is late.
     """
     with cluster(prefill={"at_once": False}, waits={"no_drain": 0.05}) as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
@@ -416,8 +456,8 @@ def test_an_engine_that_never_knows() -> None:
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "the engine gave up writing to d0"
         until(lambda: sender.released)
-        assert nodes.landing.asked == [(receiver.life, "p0")]
         nodes.settled()
+        assert nodes.landing.asked == [(receiver.life, "p0")]
         assert nodes.writing.end() == 1
         ends: list[Sender | Receiver] = [*nodes.senders(8), *published(nodes.receivers(8))]
         for end in ends:

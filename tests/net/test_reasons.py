@@ -45,11 +45,11 @@ def test_what_the_engine_says_is_heard_on_both_sides(
     assert f"node d0: room 7 has failed: p0: {told}" in caplog.text
 
 
-def test_pages_that_are_held_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_may_still_land_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """With the life, the sink, and what the engine said, also where a log is read by its fields."""
     with cluster(prefill={"at_once": False}) as nodes:
         fail(nodes, Outcome.ERROR)
-    (line,) = [record for record in caplog.records if "are held" in record.getMessage()]
+    (line,) = [record for record in caplog.records if "may still land" in record.getMessage()]
     assert SAID in line.getMessage()
     assert line.__dict__["room"] == 7
 

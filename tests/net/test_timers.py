@@ -8,11 +8,16 @@ from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.timers import WAITS
 
 
+def follow(timers: Timers, endpoint: Endpoint, now: float) -> None:
+    """As a node does it after a step."""
+    timers.follow(endpoint, endpoint.automaton.armed(endpoint.state), now)
+
+
 def opened(timers: Timers, now: float = 0.0) -> Endpoint:
     """A sink's end that has introduced itself."""
     endpoint = Endpoint(SINK_ROLE.of(sources=1), Life(7, 1, 0), ("p0",), None)
     endpoint.take(endpoint.automaton.call("open_receiver"))
-    timers.follow(endpoint, now)
+    follow(timers, endpoint, now)
     return endpoint
 
 
@@ -22,7 +27,7 @@ def run(timers: Timers, until: float) -> list[tuple[float, str]]:
     while (due := timers.next()) is not None and due <= until:
         for name, endpoint in timers.due(due):
             endpoint.take(endpoint.automaton.timer(name))
-            timers.follow(endpoint, due)
+            follow(timers, endpoint, due)
             ended.append((due, name))
     return ended
 
@@ -49,7 +54,7 @@ def test_progress_makes_repeats_prompt_again() -> None:
     endpoint = opened(timers)
     assert len(run(timers, 20.0)) == 4
     endpoint.take(endpoint.automaton.call("abort_receiver"))
-    timers.follow(endpoint, 20.0)
+    follow(timers, endpoint, 20.0)
     assert [due for due, name in run(timers, 22.0) if name == "no_answer"] == [20.5, 21.5]
 
 
@@ -60,7 +65,7 @@ def test_what_is_cancelled_is_not_kept() -> None:
         endpoint = opened(timers)
         endpoint.take(endpoint.automaton.call("abort_receiver"))
         endpoint.take(endpoint.automaton.message(ends.abort_ack, (0, 0, 0)))
-        timers.follow(endpoint, 0.0)
+        follow(timers, endpoint, 0.0)
         assert endpoint.armed == {}
     kept = sum(len(queue) for queues in timers._queues.values() for queue in queues.values())
     assert kept <= 6_000

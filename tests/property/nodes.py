@@ -37,7 +37,7 @@ from pdproto.runtime.trace import Trace
 from pdproto.sim.outcome import Roles, Violation
 from pdproto.sim.picture import Recording
 from pdproto.sim.plan import Request
-from pdproto.sim.watch import Watch
+from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.conftest import mapped
 from tests.net.planes import ENDED
@@ -193,7 +193,7 @@ class Eyes:
             if end.life is not None:
                 recording = self.recordings[end.life.room]
                 recording.see(monotonic() - self._began, node, end, event, step)
-            self._watch.see(node, end, step)
+            Witness(node, self._watch).write(end, event, step)
 
     def _blame(self, name: str, about: str, room: int) -> None:
         self.blamed.append(Violation(name, about, monotonic() - self._began, room))
@@ -301,12 +301,12 @@ class Nodes:
         def stop() -> None:
             node.on_end = lambda: None  # type: ignore[method-assign]
             node._part = lambda peer: None  # type: ignore[method-assign]  # noqa: ARG005
-            node._closing.set()
+            node._closing = True
 
         node.ask(stop)
         node._thread.join()
         self.eyes.bury(name)
-        node._closing.clear()
+        node._closing = False
         node.close()
         self.net.do(methodcaller("shut", rank.door))
         for hand in self.rooms.values():

@@ -9,7 +9,7 @@ from pdproto.check.load import load
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Claim, claim, d, h, kv, p
 from pdproto.spec.handoff.sink import NO_CLAIM
-from pdproto.spec.handoff.source import QUIESCENT
+from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
     Configuration,
     DropClause,
@@ -55,7 +55,7 @@ def test_everything_that_is_promised_holds(name: str) -> None:
 
 @pytest.mark.parametrize(("edit", "complaint"), [
     (DropRow("tell_failure"), "nothing happens where the tables take tell_failure"),
-    (DropClause("release_kv", QUIESCENT), None),
+    (DropClause("release_kv", UNREAD), None),
     (DropEffect("begin_send", kv(p, h).to(True)), "kv(p0, h0) is false and should be true"),
     (DropEffect("take_part", claim(d, h, p).to(Claim.LANDED)),
      "claim(d0, h0, p0) is out and should be landed"),

@@ -29,10 +29,10 @@ def transferring(system: System, *faults: str, lives: int = 1) -> Ground:
 
 
 @pytest.mark.parametrize(("ground", "states", "edges"), [
-    pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 2_858, 10_670,
+    pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 3_128, 11_980,
                  id="transfer, whoever dies"),
     # Aborts from both sides, errors and repeats, while two lives want one chunk.
-    pytest.param(transferring(transfer.PATIENT, lives=2), 36_260, 180_040,
+    pytest.param(transferring(transfer.PATIENT, lives=2), 39_060, 197_400,
                  id="transfer, aborts, two lives"),
     pytest.param(Ground(agreement.SYSTEM, GROUP, ("crash",)), 3_648, 8_971,
                  id="agreement, two ranks that may die"),

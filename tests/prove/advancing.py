@@ -137,6 +137,6 @@ def ranked(draw: st.DrawFn) -> Ranked:
     helpers = tuple(Help(row.name, draw(whens)) for row in table.rows if draw(st.integers(0, 7)))
     ratchets = tuple(
         Ratchet(f"ratchet_{number}", draw(st.sampled_from(parts.claims())))
-        for number in range(draw(st.integers(0, 1)))
+        for number in range(draw(st.integers(0, 2)))
     )
     return Ranked(system, ratchets, Ranking("arrives", helpers))

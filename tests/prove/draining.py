@@ -8,7 +8,7 @@ from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims
 from pdproto.check.prove.proving import Proof, Settings, prove
-from pdproto.check.prove.ranking import ranking_obligations
+from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.cli.prove import Subject, subject
 from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
@@ -21,8 +21,14 @@ def found(
     one: Subject, system: System, rankings: Sequence[Ranking], *, helped_only: bool = False
 ) -> list[Obligation]:
     """The obligations of the rankings, with the lemmas and ratchets of the subject."""
-    every = claims(system, (*one.lemmas, *one.helping))
-    every_one = ranking_obligations(system, every, one.ratchets, rankings)
+    named = {ranking.leads_to for ranking in one.undisturbed.rankings}
+    lemmas, calm = (*one.lemmas, *one.helping), spared(system, one.undisturbed.without)
+    every_one = (
+        *ranking_obligations(system, claims(system, lemmas), one.ratchets,
+                             [r for r in rankings if r.leads_to not in named]),
+        *ranking_obligations(calm, claims(calm, (*lemmas, *one.undisturbed.lemmas)), one.ratchets,
+                             [r for r in rankings if r.leads_to in named]),
+    )
     return [o for o in every_one if o.claim.name.endswith(HELPED) or not helped_only]
 
 
@@ -35,7 +41,7 @@ def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
 def unhelped(name: str, system: System, *rankings: Ranking) -> dict[str, Status]:
     """The properties, of those rankings (none: all), that pend in some state where nobody helps."""
     one = subject(name)
-    pending = found(one, system, rankings or one.rankings, helped_only=True)
+    pending = found(one, system, rankings or one.every_ranking, helped_only=True)
     shown = proof(system, pending)
     return {o.claim.part_of: shown.status(o) for o in pending
             if shown.status(o) is not Status.PROVED}
@@ -46,28 +52,30 @@ def without_helper(ranking: Ranking, row: str) -> Ranking:
     return replace(ranking, helpers=tuple(h for h in ranking.helpers if h.row != row))
 
 
-def drains(name: str) -> None:
-    """Every ranked `leads_to` is proved for all sizes, and so is every lemma that it needs alone.
+def drains(name: str, *promises: str) -> None:
+    """Those ranked `leads_to` (none: all) are proved for all sizes, and so is every lemma that
+    rankings alone need.
 
-    The safety claims that it rests on as well have a proof of their own.
+    The safety claims that they rest on as well have a proof of their own.
     """
     one = subject(name)
-    helping = [lemma.name for lemma in one.helping]
-    parts = [ranking.leads_to for ranking in one.rankings]
+    helping = [lemma.name for lemma in (*one.helping, *one.undisturbed.lemmas)]
+    parts = promises or [ranking.leads_to for ranking in one.every_ranking]
     shown = proof(one.system, one.obligations([*helping, *parts]))
     assert [o.name for o in shown.obligations if shown.status(o) is not Status.PROVED] == []
 
 
-def pends(name: str) -> None:
+def pends(name: str, *promises: str) -> None:
     """Each of them is about something: without helpers something pends in some state."""
     one = subject(name)
-    bare = [replace(ranking, helpers=()) for ranking in one.rankings]
+    bare = [replace(ranking, helpers=()) for ranking in one.every_ranking
+            if ranking.leads_to in promises or not promises]
     assert unhelped(name, one.system, *bare) == {
-        ranking.leads_to: Status.FAILED for ranking in one.rankings
+        ranking.leads_to: Status.FAILED for ranking in bare
     }
 
 
 def ranking(name: str, leads_to: str) -> Ranking:
     """The ranking of one property."""
-    (found_one,) = (r for r in subject(name).rankings if r.leads_to == leads_to)
+    (found_one,) = (r for r in subject(name).every_ranking if r.leads_to == leads_to)
     return found_one

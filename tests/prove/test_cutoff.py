@@ -1,5 +1,6 @@
 """The cut-off says "proved" of nothing that fails, and every refutation is a real step."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,7 @@ from pdproto.spec.language import (
     Call,
     Formula,
     Machine,
+    Rigid,
     Row,
     Sizes,
     Sort,
@@ -113,6 +115,21 @@ def test_exists_under_forall_is_refused_with_its_clause() -> None:
     assert judgement.status is Status.REFUSED
     assert "a(q, s)" in judgement.note
     assert "witness" in judgement.note
+
+
+def test_an_axiom_with_exists_under_forall_is_used_as_far_as_it_can_be() -> None:
+    """Everything has something near it, so that a row for what has nothing never fires."""
+    keeper = Machine("keeper")
+    b = keeper.relation("b", Thing)
+    near = Rigid("near", q, s)
+    system = marking((forall(s, ~near(r, s)),), keeper, b, Always("marked", ~b(r)))
+    assert verdicts(system)["marked at mark"] is Status.FAILED
+    somewhere = {"somewhere": forall(q, exists(s, near(q, s)))}
+    held = replace(system, axioms=somewhere, like=system)
+    assert verdicts(held)["marked at mark"] is Status.PROVED
+    far = marking((near(r, r),), keeper, b, Always("marked", ~b(r)))
+    held = replace(far, axioms=somewhere, like=far)
+    assert verdicts(held)["marked at mark"] is Status.REFUSED, "no model is a counterexample now"
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -15,9 +15,10 @@ from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.handoff.ends import can_fence
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.transfer import SYSTEM
-from pdproto.spec.language import Configuration, DropRow, Sizes, System, edited
-from pdproto.spec.language.ranking import Ranking
+from pdproto.spec.language import Configuration, Sizes, System
+from pdproto.spec.language.ranking import Ranking, Undisturbed
 from pdproto.spec.lemmas.transfer_ranking import RANKINGS
+from tests.handoff.exploring import without
 from tests.prove import draining
 
 SMALL: Final[Sizes] = {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}
@@ -49,7 +50,7 @@ def explored(system: System) -> set[str]:
 ])
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     """What a fair run violates has no proof; and what has none, it violates, here or elsewhere."""
-    broken = edited(SYSTEM, f"without-{row}", DropRow(row))
+    broken = without(SYSTEM, row)
     violated, unhelped = explored(broken), draining.unhelped("transfer", broken)
     assert unhelped
     assert violated <= set(unhelped)
@@ -132,7 +133,7 @@ def test_what_has_no_ranking_is_called_explored(capsys: pytest.CaptureFixture[st
     assert main(["prove", "lock-server", "--no-cache", "--quiet"]) == 0
     assert "explored  the_lock_comes_back: it has no ranking" in capsys.readouterr().out
     one = subject("agreement")
-    nothing = replace(one, rankings=())
+    nothing = replace(one, rankings=(), undisturbed=Undisturbed())
     shown = draining.proof(one.system, [
         o for o in nothing.obligations() if o.claim.inductive and o.row is None
     ])

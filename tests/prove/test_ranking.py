@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pdproto.check.interpret import Interpreter
+from pdproto.check.prove.assurance import recall, remember
 from pdproto.check.prove.cutoff import decide
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
+from pdproto.check.prove.obligations import RATCHETS, Claim, Obligation, claims, obligations
 from pdproto.check.prove.proving import ENGINES, Settings, prove
-from pdproto.check.prove.ranking import RATCHETS, proved_under, ranking_obligations
+from pdproto.check.prove.ranking import proved_under, ranking_obligations
 from pdproto.check.prove.settling import settling
 from pdproto.spec.language import (
     TRUE,
@@ -181,6 +183,40 @@ def test_a_ratchet_that_is_taken_back_is_none() -> None:
     assert unproved(found) == {"opened is kept at close", "done: end lasts at close"}
 
 
+def climbing() -> tuple[System, Ratchet, Ratchet]:
+    """Two steps up: who takes the second loses the first one, and has to take that again."""
+    climber = Machine("climber")
+    low, high, over, slipped = (
+        climber.relation(name) for name in ("low", "high", "over", "slipped"))
+    table = Table(climber, rows=(
+        Row("step", when=~low(), do=[low().to(True)]),
+        Row("climb", when=[low(), ~high()], do=[high().to(True), low().to(False)]),
+        Row("cross", when=[low(), high(), ~over()], do=[over().to(True)]),
+        Row("slip", when=[high(), ~slipped()],
+            do=[slipped().to(True), high().to(False), low().to(False)], fair=False),
+    ))
+    claim = LeadsTo("crosses", TRUE, over(), under=(Fairness.TIMERS,))
+    system = System("climbing", "", (table,), (claim,), final=TRUE)
+    return system, Ratchet("is_high", high()), Ratchet("is_low", low())
+
+
+def test_a_ratchet_may_be_taken_back_as_an_earlier_one_clicks() -> None:
+    """And as a symbol moves that can only go forward."""
+    system, high, low = climbing()
+    ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
+    assert unproved(statuses(system, (high, low), ranking)) == set()
+    assert unproved(statuses(system, (low, high), ranking)) == {"is_low is kept at climb"}
+
+
+def test_what_rests_on_a_ratchet_that_is_none_is_not_called_proved(tmp_path: Path) -> None:
+    system, high, low = climbing()
+    ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
+    for ratchets, known in (((low, high), set()), ((high, low), {"crosses"})):
+        found = list(ranking_obligations(system, claims(system), ratchets, (ranking,)))
+        remember(tmp_path, system, prove(system, found, Settings(timeout_s=LIMIT_S)))
+        assert recall(tmp_path, system) & {"crosses"} == known
+
+
 def test_what_is_no_longer_owed_was_not_paid() -> None:
     """A fault takes the premise away, and then nobody need help; a ranking must not be told so."""
     worker, world = Machine("worker", j), Machine("world", world=True)
@@ -258,10 +294,11 @@ def pruned(one: advancing.Ranked, every: Sequence[Claim]) -> list[Obligation]:
         ranking = replace(one.ranking, helpers=helpers)
         return list(ranking_obligations(one.system, every, ratchets, (ranking,)))
 
-    ratchets = tuple(
-        ratchet for ratchet in one.ratchets
-        if all_proved(one.system, [o for o in found((ratchet,)) if o.claim.part_of == RATCHETS])
-    )
+    ratchets: tuple[Ratchet, ...] = ()
+    for ratchet in one.ratchets:
+        longer = (*ratchets, ratchet)
+        if all_proved(one.system, [o for o in found(longer) if o.claim.part_of == RATCHETS]):
+            ratchets = longer
     helpers = [
         helper for helper in one.ranking.helpers
         if all_proved(one.system, [o for o in found(ratchets, helper)

@@ -4,22 +4,48 @@ The command is `python -m tests.prove.second_solver`.
 """
 
 from random import Random
+from typing import Final
 
 import pytest
 
+from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.examination import without
-from pdproto.cli.prove import HAND_OVER
-from tests.prove import standing
+from pdproto.check.prove.obligations import Method
+from pdproto.cli.prove import HAND_OVER, subject
+from pdproto.spec.handoff.routing import g, h, knocked
+from pdproto.spec.language import DropClause, edited
+from tests.prove import draining, standing
 from tests.prove.second_solver import main, refuted, unconfirmed
 
-SAMPLE = 15  # obligations of each system, always the same
+SAMPLE = 15  # obligations of each kind and system, always the same
+KINDS: Final = {
+    "safety": lambda method: method not in (Method.COVERAGE, Method.RANKING),
+    "coverage": lambda method: method is Method.COVERAGE,
+    "ranking": lambda method: method is Method.RANKING,
+}
+RANKED: Final = tuple(name for name in HAND_OVER if subject(name).every_ranking)
 
 
-@pytest.mark.parametrize("name", HAND_OVER)
-def test_it_confirms_a_sample_of_the_hand_over(name: str) -> None:
-    one, found = standing.all_of(name)
+@pytest.mark.parametrize(("name", "kind"), [
+    (name, kind) for kind in KINDS for name in HAND_OVER if kind != "ranking" or name in RANKED
+])
+def test_it_confirms_a_sample_of_the_hand_over(name: str, kind: str) -> None:
+    one = subject(name)
+    found = [o for o in one.obligations() if KINDS[kind](o.claim.method)]
     chosen = Random(name).sample(found, SAMPLE)  # noqa: S311 - no secret
     assert [o.name for o in unconfirmed(one.system, chosen)] == []
+
+
+def test_it_does_not_confirm_what_nobody_helps() -> None:
+    """Nor that a trigger has one answer, where two rows answer it."""
+    one = subject("dp-rank")
+    ranking = draining.without_helper(draining.ranking("dp-rank", "L1_decode_ends"), "give_up")
+    pending = draining.found(one, one.system, [ranking], helped_only=True)
+    assert list(unconfirmed(one.system, pending)) == pending
+    torn = edited(one.system, "torn", DropClause("hear_knock", ~knocked(g, h)))
+    twice = [o for o in coverage(torn, ()) if "hear_knock" in o.name and " or " in o.name]
+    assert twice
+    assert list(unconfirmed(torn, twice)) == twice
 
 
 def test_it_does_not_confirm_what_does_not_hold() -> None:
@@ -32,7 +58,7 @@ def test_it_does_not_confirm_what_does_not_hold() -> None:
 
 
 def test_all_of_a_system(capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = standing.all_of("two-phase-commit")
+    found = subject("two-phase-commit").obligations()
     assert main(["two-phase-commit"]) == 0
     count = len(found)
     told = capsys.readouterr().out

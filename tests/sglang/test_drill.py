@@ -36,10 +36,17 @@ def free_port() -> int:
 CASES: dict[str, dict[str, Any]] = {
     "chunks": {"chunks": 3},
     "shared memory": {"chunks": 3, "engine": "shm"},
+    "large pages": {"page_bytes": 32_768, "states": ("mamba",), "prefix": 2},
+    "large pages, shared memory": {"page_bytes": 32_768, "chunks": 3, "engine": "shm"},
+    "large pages, wider decode": {"page_bytes": 65_536, "decode_tp": 2},
+    "large pages, pipeline": {"page_bytes": 32_768, "pp": 2},
     "decode prefix": {"prefix": 4, "chunks": 2},
     "states": {"states": ("mamba", "swa"), "prefix": 2, "chunks": 2},
     "latent states": {"states": ("dsa",), "latent": True},
     "pipeline": {"pp": 2, "states": ("mamba", "swa"), "chunks": 2},
+    "pipelines on both sides": {"pp": 2, "decode_pp": 2, "states": ("mamba", "swa"), "chunks": 2},
+    "pipelines of several ranks": {"pp": 2, "decode_pp": 2, "prefill_tp": 2, "decode_tp": 2},
+    "large pages, pipelines on both sides": {"page_bytes": 32_768, "pp": 2, "decode_pp": 2},
     "data parallel": {"dp": 2},
     "data parallel by query": {"dp": 2, "query": True},
     "wider decode": {"decode_tp": 2, "states": ("swa",)},
@@ -56,7 +63,9 @@ def test_every_byte_and_every_row_of_metadata_is_right(case: str) -> None:
     assert drill(**CASES[case])["succeeded"] == REQUESTS
 
 
-@pytest.mark.parametrize("shape", [{}, {"pp": 2}, {"decode_tp": 2}, {"prefill_tp": 2}], ids=str)
+@pytest.mark.parametrize("shape", [
+    {}, {"pp": 2}, {"pp": 2, "decode_pp": 2}, {"decode_tp": 2}, {"prefill_tp": 2},
+    {"page_bytes": 32_768}], ids=str)
 def test_either_side_aborts_and_all_ranks_are_told_why(shape: dict[str, int]) -> None:
     found = drill(abort_every=4, **shape)
     assert found["succeeded"] >= REQUESTS * 3 // 4

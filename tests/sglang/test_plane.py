@@ -14,6 +14,7 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.net.decode import DecodeNode
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.receiver import Receiver
+from pdproto.net.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sglang.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
@@ -26,15 +27,18 @@ ALONE = Place(1, 0)
 ROW = b"row"
 
 
-def components(layers: range, seed: int | None) -> list[Component]:
+def components(
+    layers: range, seed: int | None, item_bytes: tuple[int, int] = (640, 96)
+) -> list[Component]:
     """KV, and a state of other items, of these layers; zeros without a seed."""
     def buffers(shape: tuple[int, int]) -> tuple[np.ndarray, ...]:
         if seed is None:
             return tuple(np.zeros(shape, np.uint8) for _ in layers)
         return tuple(np.random.default_rng([seed, layer]).integers(0, 256, shape, np.uint8)
                      for layer in layers)
-    return [Component("kv", buffers((ITEMS, 640)), tuple(layers)),
-            Component("mamba", buffers((STATES, 96)), tuple(layers))]
+    kv, state = item_bytes
+    return [Component("kv", buffers((ITEMS, kv)), tuple(layers)),
+            Component("mamba", buffers((STATES, state)), tuple(layers))]
 
 
 @pytest.fixture
@@ -46,21 +50,43 @@ def closing() -> Iterator[ExitStack]:
 class Pair:
     """A decode rank, and a prefill rank for each stage of a pipeline."""
 
+    item_bytes = 640, 96  # of the KV cache, and of the state
+
     def __init__(self, closing: ExitStack, stages: list[range]) -> None:
-        self.theirs = [components(layers, seed=7) for layers in stages]
-        self.ours = components(range(LAYERS), seed=None)
+        self.theirs = [components(layers, 7, self.item_bytes) for layers in stages]
+        self.ours = components(range(LAYERS), None, self.item_bytes)
         self.sources = []
         for number, held in enumerate(self.theirs):
             plane = SourceItems(held, ALONE, TcpSource())
             node = PrefillNode(f"stage{number}", plane)
             closing.callback(node.close)
             self.sources.append((node, plane))
-        self.plane = SinkItems(self.ours, ALONE, TcpSink())
-        self.node = DecodeNode("decode", self.plane)
+        self.plane = self.sink()
+        self.node = self.decode()
         closing.callback(self.node.close)
+
+    def sink(self) -> SinkItems:
+        return SinkItems(self.ours, ALONE, TcpSink())
+
+    def decode(self) -> DecodeNode:
+        return DecodeNode("decode", self.plane)
 
     def hand_over(self, room: int, kv: list[int], states: list[int], prefix: int = 0) -> Receiver:
         """From the items of these numbers to those of the numbers behind them."""
+        senders, receiver = self.begin(room, kv, states, prefix)
+        for sender, (_, plane) in zip(senders, self.sources, strict=True):
+            sender.send(plane.numbering.numbers(0, kv), last=False)
+            sender.send(plane.numbering.numbers(1, states), metadata=ROW)
+        until(lambda: receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED))
+        if receiver.poll() is KVPoll.SUCCESS:
+            landed = sum(sender.metrics.bytes for sender in senders)
+            assert receiver.metrics.bytes == landed > 0, "both ends count what went over"
+        return receiver
+
+    def begin(
+        self, room: int, kv: list[int], states: list[int], prefix: int = 0
+    ) -> tuple[list[Sender], Receiver]:
+        """As far as every source has been told where to write."""
         senders = [node.open(room) for node, _ in self.sources]
         receiver = self.node.open(room, {node.name: node.endpoint for node, _ in self.sources})
         if prefix:
@@ -68,18 +94,15 @@ class Pair:
         numbering = self.plane.numbering
         receiver.publish(numbering.numbers(0, [one + 1 for one in kv])
                          + numbering.numbers(1, [one + 1 for one in states]))
-        for sender, (_, plane) in zip(senders, self.sources, strict=True):
+        for sender in senders:
             until(lambda sender=sender: sender.poll() is not KVPoll.BOOTSTRAPPING)  # type: ignore[misc]
             told = [placement_in(data).prefix for data in sender.addresses.values()]
             assert told == [prefix]
-            sender.send(plane.numbering.numbers(0, kv), last=False)
-            sender.send(plane.numbering.numbers(1, states), metadata=ROW)
-        until(lambda: receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED))
-        return receiver
+        return senders, receiver
 
     def check(self, kv: list[int], states: list[int]) -> None:
         """That these items have arrived, and that nothing else was written."""
-        whole = components(range(LAYERS), seed=7)
+        whole = components(range(LAYERS), 7, self.item_bytes)
         for mine, right, indices in zip(self.ours, whole, (kv, states), strict=True):
             for got, want in zip(mine.buffers, right.buffers, strict=True):
                 expected = np.zeros_like(got)

@@ -4,12 +4,18 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
 pytest.importorskip("sglang", reason=WHY)
 
+from pdproto.net.engines import open_sink  # noqa: E402 - as below
+from pdproto.net.registry_wire import Rank  # noqa: E402 - as below
 from pdproto.sglang import manager  # noqa: E402 - needs SGLang
+from pdproto.sglang.pools import Component  # noqa: E402 - as above
+from pdproto.sglang.prefills import Prefills  # noqa: E402 - as above
+from pdproto.sglang.shares import Place  # noqa: E402 - as above
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **asked: Any) -> str:
@@ -33,12 +39,12 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
     (True, {}, ""),
     (False, {}, ""),
     (True, {"pp_size": 2, "attn_cp_size": 2}, ""),
+    (False, {"pp_size": 2}, ""),
     (True, {"device": "cuda"}, "KV cache on a GPU"),
     (True, {"enable_kv_cache_sharding": True}, "context-parallel ranks have shares of"),
     (True, {"enable_dsa_cache_layer_split": True}, "context-parallel ranks have shares of"),
     (True, {"attn_cp_size": 2, "hybrid": True}, "context-parallel ranks have shares of"),
     (False, {"attn_cp_size": 2}, r"decode ranks of a context parallelism \(2\)"),
-    (False, {"pp_size": 2}, r"decode ranks of a pipeline parallelism \(2\)"),
     (False, {"attn_dcp_size": 2}, r"decode context parallelism \(2\)"),
     (True, {"policy": "prefill_complete"}, "allocation-policy prefill_complete"),
 ], ids=str)
@@ -48,3 +54,52 @@ def test_a_refusal_names_what_asks_for_it(
     told = refusal(monkeypatch, prefill=prefill, **{"policy": "early"} | asked)
     wanted = rf"the pdproto backend does not transfer .*{why}.* yet" if why else ""
     assert re.fullmatch(wanted, told), told
+
+
+@pytest.mark.parametrize(("engine", "asked", "item_bytes", "direct"), [
+    ("tcp", None, 16_384, True), ("tcp", "1", 16_384, True), ("tcp", "0", 16_384, False),
+    ("tcp", None, 4_096, False), ("shm", None, 16_384, False)])
+def test_sources_write_in_place_where_the_engine_can_fence_pages_and_nobody_forbids_it(
+    monkeypatch: pytest.MonkeyPatch, engine: str, asked: str | None, item_bytes: int, direct: bool
+) -> None:
+    kv = Component("kv", (np.zeros((4, item_bytes), np.uint8),), (0,))
+    monkeypatch.delenv(manager.DIRECT, raising=False)
+    if asked is not None:
+        monkeypatch.setenv(manager.DIRECT, asked)
+    sink = open_sink(engine)
+    try:
+        assert manager._is_direct([kv], Place(1, 0), sink) is direct
+    finally:
+        sink.close()
+
+
+def of_pipeline(monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
+    """Let every look-up find a prefill server of so many stages."""
+    server = SimpleNamespace(attn_tp_size=1, pp_size=stages, page_size=16,
+                             kv_cache_dtype="bfloat16", kv_layout=None)
+    found = {Rank(0, 0, 0, stage): SimpleNamespace(
+        name=f"stage-{stage}", rank_ip="127.0.0.1", rank_port=1 + stage) for stage in range(stages)}
+    directory = SimpleNamespace(server=server, addresses=lambda: found)
+    monkeypatch.setattr(Prefills, "_look_up", lambda *_: directory)
+
+
+@pytest.mark.parametrize(("stages", "ours", "feeding"), [
+    (1, 1, ["stage-0"]), (3, 1, ["stage-2", "stage-1", "stage-0"]), (3, 3, ["stage-1"])])
+def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
+    monkeypatch: pytest.MonkeyPatch, stages: int, ours: int, feeding: list[str]
+) -> None:
+    """And a decode rank without stages from all of them, the last one first."""
+    of_pipeline(monkeypatch, stages)
+    args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None,
+                           pp_rank=min(1, ours - 1))
+    prefills = Prefills(args, Place(1, 0), ours, lambda: ())
+    assert list(prefills.feed("127.0.0.1:1", 0).sources) == feeding
+
+
+def test_pipelines_of_other_sizes_fail_the_requests_with_both(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_pipeline(monkeypatch, 3)
+    args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None, pp_rank=0)
+    with pytest.raises(LookupError, match=r"has 3 stages and that of decode 2: want as many, or 1"):
+        Prefills(args, Place(1, 0), 2, lambda: ()).feed("127.0.0.1:1", 0)

@@ -86,5 +86,7 @@ def test_it_is_caught(name: str) -> None:
     assert found.finding.name == bug.violates
     if name in ANOTHER_PROTOCOL:
         return
-    sound = SimulatedSystem(base_of(bug.system), bug.configuration, Random, stores=STORES)
+    base = base_of(bug.system)
+    asked = frozenset(one.name for one in base.properties)
+    sound = SimulatedSystem(base, bug.configuration, Random, stores=STORES, properties=asked)
     assert sound.run(SEEDS[name]).finding is None

@@ -22,7 +22,7 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import Configuration, System
 
-__all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small_sizes"]
+__all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small_sizes", "subjects"]
 
 ELEMENTS: Final = 2  # of each sort: two of everything that can differ
 INTERPRETATIONS_MAX: Final = 64
@@ -42,15 +42,23 @@ def lint(system: System, sizes: Sizes) -> tuple[Remark, ...]:
 
     Raises SpecError or TooLargeError where the system has no ground form at these sizes.
     """
+    found, complete = subjects(system, sizes)
+    return arranged(_remarks(system, found, complete=complete))
+
+
+def subjects(system: System, sizes: Sizes) -> tuple[list[Subject], bool]:
+    """What the rules look at, one for each interpretation of the rigid symbols, up to a limit; and
+    whether these are all.
+    """
     default = system.configurations.get("default")
     configuration = Configuration(sizes, given={} if default is None else default.given)
     worlds = interpretations(system, sizes, configuration)
-    subjects = [Subject(system, sizes, given) for given in islice(worlds, INTERPRETATIONS_MAX)]
-    return arranged(_remarks(system, subjects, complete=next(worlds, None) is None))
+    found = [Subject(system, sizes, given) for given in islice(worlds, INTERPRETATIONS_MAX)]
+    return found, next(worlds, None) is None
 
 
-def _remarks(system: System, subjects: list[Subject], *, complete: bool) -> Iterator[Remark]:
-    for subject in subjects:
+def _remarks(system: System, found: list[Subject], *, complete: bool) -> Iterator[Remark]:
+    for subject in found:
         yield from totality(subject)
         yield from determinism(subject)
         yield from edges(subject)
@@ -61,8 +69,8 @@ def _remarks(system: System, subjects: list[Subject], *, complete: bool) -> Iter
     yield from unwitnessed(system)
     if complete:
         # What is impossible is so only if every topology has been looked at.
-        yield from rows_that_never_fire(subjects)
-        yield from vacuous_properties(subjects)
+        yield from rows_that_never_fire(found)
+        yield from vacuous_properties(found)
     else:
-        problem = f"only {len(subjects)} interpretations of the rigid symbols were looked at"
+        problem = f"only {len(found)} interpretations of the rigid symbols were looked at"
         yield Remark("incomplete", Severity.NOTE, problem, system.place)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import rows
+from pdproto.check.prove.obligations import RATCHETS, Method, rows
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.spec.language.formula import normal
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
@@ -49,20 +49,24 @@ def recall(folder: Path, system: System) -> frozenset[str]:
 
 
 def _proved(proof: "Proof") -> frozenset[str]:
-    """What has all its obligations proved; a leads_to has those of its steps.
+    """What has all its obligations proved; a leads_to has those of its steps, and the ratchets.
 
     Nothing, if something that is assumed is not itself proved.
     """
     proved: dict[str, bool] = {}
     assumed: set[str] = set()
+    ranked: set[str] = set()
     for obligation in proof.obligations:
         is_proved = proof.status(obligation) is Status.PROVED
         for name in {obligation.claim.name, obligation.claim.part_of or obligation.claim.name}:
             proved[name] = proved.get(name, True) and is_proved
         assumed |= {claim.name for claim in obligation.sequent.assumed}
+        if obligation.claim.method is Method.RANKING:
+            ranked.add(obligation.claim.part_of)
     if not all(proved.get(name, False) for name in assumed):
         return frozenset()
-    return frozenset(name for name, whole in proved.items() if whole)
+    unkept = ranked if not proved.get(RATCHETS, True) else frozenset()
+    return frozenset(name for name, whole in proved.items() if whole and name not in unkept)
 
 
 def _file(folder: Path, system: System) -> Path:

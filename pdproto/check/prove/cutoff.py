@@ -26,10 +26,10 @@ variables alone is unsound: a row "if not all q are a, and not all q are c, then
 
 *Where the conditions fail.* A formula with `exists` under `forall` is not taken as it stands. It
 is weakened to its instances at the names that there are, each with a witness of its own; an
-assumed claim, to those at the variables of the violated claim, and at the row's parameters of
-other sorts. The instances follow from it, so what is proved stays proved. But a model is then no
-counterexample, and the obligation is refused instead of failed, with the clause that stands in the
-way. A witness relation, kept with a lemma, makes it exact.
+assumed claim or an axiom, to those at the variables of the violated claim, and at the row's
+parameters of other sorts. The instances follow from it, so what is proved stays proved. But a model
+is then no counterexample, and the obligation is refused instead of failed, with the clause that
+stands in the way. A witness relation, kept with a lemma, makes it exact.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,12 +41,13 @@ from typing import Final
 from pdproto.check.prove.clauses import TRUTH, Clauses, Vocabulary
 from pdproto.check.prove.herbrand import Constants, Environment, Node, has_exists
 from pdproto.check.prove.judgement import Judgement, Status
-from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.obligations import Claim, Method, Obligation
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.words import formula_text
 from pdproto.spec.language.formula import (
     TRUE,
     And,
+    Forall,
     Formula,
     atoms,
     exists,
@@ -109,7 +110,11 @@ class _Grounding:
         self.parameters: Final = (
             first.table.parameters(first.row) if first.table and first.row else ()
         )
-        assumed = tuple(dict.fromkeys(c for o in obligations for c in o.sequent.assumed))
+        axioms = {name: normal(axiom) for name, axiom in system.axioms.items()}
+        self.axioms: Final = tuple(a for a in axioms.values() if not has_exists(a))
+        partly = tuple(Claim(name, _opened(axiom), Method.INDUCTION, system.place)
+                       for name, axiom in axioms.items() if has_exists(axiom))
+        assumed = (*partly, *dict.fromkeys(c for o in obligations for c in o.sequent.assumed))
         self.universal: Final = tuple(c for c in assumed if not has_exists(normal(c.formula)))
         self.others: Final = tuple(c for c in assumed if has_exists(normal(c.formula)))
 
@@ -129,8 +134,8 @@ class _Grounding:
         violated = [constants.resolved(node) for node in violated]
         clauses = Clauses(Vocabulary(self._symbols(violations), constants.total))
         clauses.add(clauses.node(facts))
-        for formula in self.system.axioms.values():
-            clauses.assume(normal(formula))
+        for axiom in self.axioms:
+            clauses.assume(axiom)
         named = self.universal + (self.others if self.weakened else ())
         switches = {claim.name: clauses.fresh() for claim in named} if self.switched else {}
         for claim in self.universal:
@@ -187,6 +192,11 @@ class _Grounding:
         if self.weakened:
             formulas += [claim.formula for claim in self.others]
         return tuple(dict.fromkeys(a.symbol for f in formulas for a, _ in atoms(f)))
+
+
+def _opened(formula: Formula) -> Formula:
+    """Without the `forall` that it begins with: its variables are free, and stand for all."""
+    return _opened(formula.body) if isinstance(formula, Forall) else formula
 
 
 def decide(

@@ -4,7 +4,7 @@ Claims that contradict each other prove everything. So every row must be possibl
 which all claims hold, but for those that are there in order never to fire.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pdproto.check.prove.cutoff import ground
@@ -31,15 +31,34 @@ def impossible_rows(
             yield row.name
 
 
-def rested_on(system: System, obligation: Obligation, timeout_s: float) -> frozenset[str]:
-    """The names of claims that suffice to meet an obligation that the cut-off has proved."""
-    if obligation.row is None:
-        return frozenset()
-    grounded = ground(system, [obligation], weakened=True, switched=True)
+def rested_on(
+    system: System, obligations: Sequence[Obligation], timeout_s: float
+) -> Iterator[frozenset[str]]:
+    """For each obligation that the cut-off has proved, names of claims that suffice to meet it.
+
+    They are of one row, and assume the same: grounding costs most, and they share it. Raises
+    AssertionError for one that is not proved.
+    """
+    grounded = ground(system, obligations, weakened=False, switched=True)
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
-    names = {number: name for name, number in grounded.switches.items()}
-    if solver.ask([*grounded.selectors, *names]) is not Answer.UNSATISFIABLE:
-        raise AssertionError(f"{obligation.name} is not proved")
+    for obligation, selector in zip(obligations, grounded.selectors, strict=True):
+        names = _suffice(solver, selector, grounded.switches)
+        if names is None:
+            alone = ground(system, [obligation], weakened=True, switched=True)
+            again = Solver(alone.clauses.dimacs, timeout_s=timeout_s)
+            names = _suffice(again, alone.selectors[0], alone.switches)
+        if names is None:
+            raise AssertionError(f"{obligation.name} is not proved")
+        yield names
+
+
+def _suffice(
+    solver: Solver, selector: int, switches: Mapping[str, int]
+) -> frozenset[str] | None:
+    """Claims that are enough to meet the selected obligation; None if all are not."""
+    names = {number: name for name, number in switches.items()}
+    if solver.ask([selector, *names]) is not Answer.UNSATISFIABLE:
+        return None
     return frozenset(names[number] for number in solver.core() if number in names)
 
 
@@ -52,8 +71,14 @@ def idle_lemmas(
     spared by another proof; whoever wants to know asks for the obligations `without` it.
     """
     used: set[str] = set()
+    groups: dict[tuple[str, int], list[Obligation]] = {}
     for obligation in found:
-        used |= rested_on(system, obligation, timeout_s) - {obligation.claim.name}
+        if obligation.row is not None:
+            key = obligation.scope, id(obligation.sequent.assumed)
+            groups.setdefault(key, []).append(obligation)
+    for group in groups.values():
+        for obligation, names in zip(group, rested_on(system, group, timeout_s), strict=True):
+            used |= names - {obligation.claim.name}
     return tuple(claim.name for claim in every if claim.is_lemma and claim.name not in used)
 
 

@@ -8,8 +8,8 @@ detail, the solver's version and the engines' own text.
 import hashlib
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -98,6 +98,8 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
     """The verdict of every engine on every obligation."""
     began = time.monotonic()
     found: dict[tuple[str, int], Outcome] = {}
+    # Rankings of one system share helpers: what is the same question is asked once.
+    alike: dict[tuple[str, Hashable], list[Obligation]] = {}
     tasks = []
     remembered = Remembered(system, settings.cache_folder)
     groups: dict[str, list[Obligation]] = {}
@@ -111,18 +113,28 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
                 if path is not None and path.exists():
                     proved = Judgement(Status.PROVED)
                     found[engine, id(obligation)] = Outcome(obligation, engine, proved, 0.0, True)
-                else:
+                    continue
+                same = alike.setdefault((engine, _question(obligation)), [])
+                if not same:
                     open_ones.append(obligation)
+                same.append(obligation)
             if open_ones:
                 tasks.append(_Task(engine, tuple(open_ones)))
     for outcome in _run(system, tasks, settings):
-        found[outcome.engine, id(outcome.obligation)] = outcome
-        path = remembered.path(outcome.obligation, outcome.engine)
-        if outcome.judgement.status is Status.PROVED and path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+        for obligation in alike[outcome.engine, _question(outcome.obligation)]:
+            found[outcome.engine, id(obligation)] = replace(outcome, obligation=obligation)
+            path = remembered.path(obligation, outcome.engine)
+            if outcome.judgement.status is Status.PROVED and path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
     ordered = tuple(found[e, id(o)] for o in obligations for e in settings.engines)
     return Proof(system.name, ordered, time.monotonic() - began)
+
+
+def _question(obligation: Obligation) -> Hashable:
+    """What an obligation asks, whatever it is called; of one row, so of one system."""
+    sequent = obligation.sequent
+    return id(sequent.assumed), sequent.facts, sequent.goal, id(obligation.row)
 
 
 def _run(system: System, tasks: list[_Task], settings: Settings) -> Iterator[Outcome]:

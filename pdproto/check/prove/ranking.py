@@ -6,7 +6,8 @@ state is local progress (spec/language/ranking.py): how far each symbol has come
 forward (settling.py), and which ratchets have clicked, for each choice of elements. What is shown
 are obligations like any other, for any number of everything:
 
-  kept     no row of the protocol takes a ratchet back
+  kept     a row of the protocol that takes a ratchet back moves a symbol that can only go
+           forward, or clicks a ratchet that is named before it
   owed     where the premise holds it pends, and no row, of the protocol or a fault, takes away
            what pends before the goal is there
   helped   where it pends and the goal does not hold, some helper can fire
@@ -18,11 +19,12 @@ holds at every size under the fairness of its helpers.
 
 *Why.* Take a fair run in which the premise holds at some time and the goal never follows. By `owed`
 it pends from then on. Faults happen finitely often; look at what comes after the last. There each
-symbol goes forward at most as often as its edges are long, at each of finitely many cells, and by
-`kept` each ratchet clicks at most once for each choice of finitely many elements: the rank rises
-finitely often. Look at what comes after the last time. By `helped` some helper can fire there, by
-`lasts` it can from then on, so by fairness it fires, and by `counts` the rank rises once more,
-which it does not. So there is no such run.
+symbol goes forward at most as often as its edges are long, at each of finitely many cells. After
+the last time, by `kept`, nobody takes the first ratchet back, so it clicks at most once more for
+each choice of finitely many elements; after the last time, so does the second, and so on: the rank
+rises finitely often. Look at what comes after the last time of all. By `helped` some helper can
+fire there, by `lasts` it can from then on, so by fairness it fires, and by `counts` the rank rises
+once more, which it does not. So there is no such run.
 
 *Assumed beside that*, as of every liveness property here: each sort is finite and has an element,
 so finitely many hand-overs arrive; faults, losses among them, happen finitely often; delivery
@@ -32,16 +34,31 @@ under each of the property's other assumptions, so that nothing claimed without 
 rests on one. The rank counts everybody's progress, so that whoever waits for a resource may be
 helped by the one that has it; who comes first is open, since finitely many come at all.
 
+What is promised without any timer holds only while no message is lost. Such a promise is proved of
+the system without the fault layers named beside it (`Undisturbed`), and so are the lemmas that hold
+only there: its runs are those of the whole system in which these faults never happen, so that
+whatever is proved of all runs holds in them too, and not the other way round. A layer that one of
+the system's configurations explores cannot be left out.
+
 A system that goes round for ever while all is well has no ranking of this kind, and what it leads
 to remains the explorer's (pdproto/check/liveness.py), which is exact at the sizes given.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from pdproto.check.prove.herbrand import has_exists
-from pdproto.check.prove.obligations import MARK, Claim, Method, Obligation, Sequent, rows
+from pdproto.check.prove.obligations import (
+    MARK,
+    RATCHETS,
+    Claim,
+    Method,
+    Obligation,
+    Sequent,
+    rows,
+)
 from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
 from pdproto.check.prove.scoping import conjuncts, exists_within, forall_within
 from pdproto.check.prove.settling import settling, unmoved, written
@@ -66,7 +83,6 @@ from pdproto.spec.language.ranking import Ranking, Ratchet, Witness
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import System
 
-RATCHETS: Final = "ratchets"  # what their obligations are part of
 HELP_MARK: Final = "_helping"  # on the variables of a helper
 
 
@@ -78,6 +94,22 @@ class Helper:
     row: Row
     formula: Formula
     at: Mapping[Sort, Sort]
+
+
+def spared(system: System, layers: Sequence[str]) -> System:
+    """The system without those fault layers.
+
+    Raises SpecError if there is one that a configuration explores, or that the system lacks.
+    """
+    for name, configuration in system.configurations.items():
+        for layer in layers:
+            if layer in configuration.faults:
+                raise SpecError(system.place, f"{system.name} is explored with {layer} ({name})")
+    unknown = [layer for layer in layers if layer not in system.faults]
+    if unknown:
+        raise SpecError(system.place, f"{system.name} has no fault layer {unknown[0]!r}")
+    kept = {name: tables for name, tables in system.faults.items() if name not in layers}
+    return replace(system, faults=kept, like=system) if layers else system
 
 
 def ranking_obligations(
@@ -92,7 +124,8 @@ def ranking_obligations(
     speaks of elements that it does not have.
     """
     prover = _Rankings(system, every, tuple(ratchets))
-    yield from prover.kept()
+    if rankings:
+        yield from prover.kept()
     for ranking in rankings:
         yield from prover.obligations(ranking)
 
@@ -114,15 +147,16 @@ class _Rankings:
         self.protocol: Final = tuple((t, row) for t in system.tables for row in t.rows)
 
     def kept(self) -> Iterator[Obligation]:
-        """No row of the protocol takes a ratchet back."""
-        for ratchet in self.ratchets:
+        """No row of the protocol takes a ratchet back, but one that moves what comes before it."""
+        for place, ratchet in enumerate(self.ratchets):
             claim = Claim(f"{ratchet.name} is kept", ratchet.claim, Method.RANKING, ratchet.place,
                           why=ratchet.why, part_of=RATCHETS)
             before = apart(ratchet.claim, MARK)
             for table, row in self.protocol:
                 after = before_row(before, table, row)
                 if after != before:
-                    yield self._on(claim, table, row, (before, Not(after)))
+                    idle = self._idle(table, row, self.ratchets[:place])
+                    yield self._on(claim, table, row, (before, Not(after), *idle))
 
     def obligations(self, ranking: Ranking) -> Iterator[Obligation]:
         """Everything about one `leads_to` but the ratchets."""
@@ -155,8 +189,10 @@ class _Rankings:
         pending = pends(ranking, claim)
         step = self._claim(ranking, "owed until it is paid", implies(pending, claim.goal))
         if pending != claim.premise:
-            yield self._about(ranking, step, free_variables(all_of(claim.premise, claim.goal)),
-                              all_of(claim.premise, Not(claim.goal)), "begins", (Not(pending),))
+            variables = free_variables(all_of(claim.premise, claim.goal))
+            granted = (_closed(apart(formula, MARK), ()) for formula in ranking.assumed.values())
+            yield self._about(ranking, step, variables, all_of(claim.premise, Not(claim.goal)),
+                              "begins", (Not(pending), *granted))
         before, goal = apart(pending, MARK), apart(claim.goal, MARK)
         for table, row, layer in rows(self.system):
             owed, paid = (before_row(part, table, row) for part in (before, goal))
@@ -208,7 +244,7 @@ class _Rankings:
 
     def _counts(self, ranking: Ranking, helper: Helper) -> Obligation:
         step = self._claim(ranking, f"{helper.row.name} counts", helper.formula)
-        facts = (helper.formula, *self._idle(helper.table, helper.row))
+        facts = (helper.formula, *self.idle[id(helper.row)])
         return self._on(step, helper.table, helper.row, facts)
 
     def _lasts(self, ranking: Ranking, helper: Helper) -> Iterator[Obligation]:
@@ -220,13 +256,20 @@ class _Rankings:
                 continue
             after = before_row(before, table, row)
             if after != before:
-                idle = self._idle(table, row)
-                yield self._on(step, table, row, (before, Not(after), *idle))
+                yield self._on(step, table, row, (before, Not(after), *self.idle[id(row)]))
 
-    def _idle(self, table: Table, row: Row) -> Iterator[Formula]:
-        """The row leaves the rank as it is."""
+    @cached_property
+    def idle(self) -> Mapping[int, tuple[Formula, ...]]:
+        """By the identity of a row of the protocol: it leaves the rank as it is."""
+        return {id(row): tuple(self._idle(table, row, self.ratchets))
+                for table, row in self.protocol}
+
+    def _idle(
+        self, table: Table, row: Row, ratchets: Sequence[Ratchet]
+    ) -> Iterator[Formula]:
+        """The row moves no symbol that only goes forward, and clicks none of these ratchets."""
         yield unmoved(table, row, self.settled)
-        for ratchet in self.ratchets:
+        for ratchet in ratchets:
             before = apart(ratchet.claim, MARK)
             after = before_row(before, table, row)
             if after != before:

@@ -1,7 +1,6 @@
-"""Pages whose write an engine has given up on: who waits for whom is seen, and what ends the wait.
+"""Writes that an engine has given up on: pages come back at once, and what may still land is known.
 """
 
-import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -10,13 +9,14 @@ from contextlib import contextmanager
 import pytest
 
 from pdproto.net import shell
-from pdproto.net.held import Held, HeldPages
+from pdproto.net.adrift import Adrift, AdriftWrites
 from pdproto.net.plane import Outcome
 from pdproto.net.prefill import PrefillNode
+from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
-from tests.net.planes import cluster, polls, published, until
+from tests.net.planes import Cluster, cluster, polls, published, until
 from tests.net.test_killed import closing, settled, victim
 from tests.net.victim import PAGES, dying_sink, pools, sink, source
 
@@ -28,10 +28,15 @@ def has_begun(prefill: PrefillNode) -> bool:
                for posted in list(line.open.values()))
 
 
+def waits(nodes: Cluster, receiver: Receiver) -> bool:
+    """Whether the sink still waits until its source has drained."""
+    return receiver.life in nodes.decodes[0].lives
+
+
 @contextmanager
 def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
     """A prefill node whose sink was killed (SIGKILL) in the middle of a write over TCP, and its
-    sender, which holds its pages.
+    sender, which has its pages back.
     """
     prefill = source("tcp", pools(1))
     with closing(prefill):
@@ -43,26 +48,25 @@ def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
             sender.send(range(PAGES))
             # No more than sockets hold can leave, so that what has begun stays under way.
             until(lambda: has_begun(prefill))
+            assert not sender.released
             os.kill(process.pid, signal.SIGKILL)
             until(polls([sender], KVPoll.FAILED))
         until(lambda: prefill.lost_peers() == ("d0",))
+        until(lambda: sender.released)
         yield prefill, sender
         settled(prefill)
-        assert sender.released
-        assert prefill.held() == ()
+        assert prefill.adrift() == ()
 
 
-def test_which_pages_wait_for_whom(caplog: pytest.LogCaptureFixture) -> None:
-    """The operator sees it, nothing but knowledge ends it, and the other hand-overs go on."""
-    with caplog.at_level(logging.WARNING, "pdproto.net"), bereaved() as (prefill, sender):
-        (held,) = prefill.held()
-        assert (held.sink, held.life.room, held.pages) == ("d0", 7, tuple(range(PAGES)))
+def test_pages_come_back_though_nobody_knows_what_lands() -> None:
+    """What is adrift is seen, nothing but knowledge ends it, and no hand-over waits for that."""
+    with bereaved() as (prefill, sender):
+        (adrift,) = prefill.adrift()
+        assert (adrift.sink, adrift.life.room, len(adrift.writes)) == ("d0", 7, 1)
         numbers = prefill.metrics.read()
-        assert numbers["num_prefill_held_pages"] == PAGES
-        assert numbers["prefill_held_seconds"] > 0
+        assert numbers["num_prefill_adrift_writes"] == numbers["num_prefill_writes"] == 1
+        assert numbers["prefill_adrift_seconds"] > 0
         assert "the engine gave up writing to d0: 127.0.0.1:" in (sender.failure or "")
-        assert (f"until a successor of d0 speaks, or somebody declares it gone, it holds {PAGES} "
-                f"pages of room 7 for d0 {held.life.incarnation:x}") in caplog.text
         assert prefill.health() is None
         with cluster(sources=0) as nodes:
             other = nodes.decode("d1", 18)
@@ -71,8 +75,8 @@ def test_which_pages_wait_for_whom(caplog: pytest.LogCaptureFixture) -> None:
                 until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
                 receiver.abort()
                 until(lambda: not other.lives)
-        assert prefill.held() == (held,)
-        assert not sender.released
+        assert prefill.adrift() == (adrift,)
+        assert adrift.life in prefill.lives, "it must not say of it that nothing lands any more"
         prefill.declare_gone("d0")
 
 
@@ -80,7 +84,7 @@ def test_a_successor_whose_predecessor_is_forgotten(monkeypatch: pytest.MonkeyPa
     """A node remembers only so many peers, and knows a successor by its incarnation all the same.
     """
     monkeypatch.setattr(shell, "PEERS_MAX", 2)
-    with bereaved() as (prefill, sender), cluster(sources=0, sinks=0) as nodes:
+    with bereaved() as (prefill, _), cluster(sources=0, sinks=0) as nodes:
         others = [nodes.decode(f"d{number}", 17 + number) for number in (1, 2)]
         for number, other in enumerate(others, 1):
             with closing(other):
@@ -90,11 +94,11 @@ def test_a_successor_whose_predecessor_is_forgotten(monkeypatch: pytest.MonkeyPa
                     others[1].open(9, {"p0": prefill.endpoint})
                     until(lambda: "d2" in prefill.peers)
         assert "d0" not in prefill.peers
-        assert not sender.released
+        assert prefill.adrift()
         successor = sink("tcp", pools())
         with closing(successor):
             again = successor.open(8, {"p0": prefill.endpoint})
-            until(lambda: sender.released)
+            until(lambda: not prefill.adrift())
             again.abort()
             until(polls([again], KVPoll.FAILED))
 
@@ -109,15 +113,38 @@ def test_an_engine_that_finds_out_after_all() -> None:
         until(lambda: len(nodes.writing.under_way) == 2)
         nodes.writing.end(Outcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
-        (held,) = prefill.held()
-        assert (held.sink, held.life, held.pages) == ("d0", receiver.life, (1, 2, 3))
-        assert len(held.writes) == 2
+        until(lambda: [len(adrift.writes) for adrift in prefill.adrift()] == [2])
+        until(lambda: sender.released)
+        (adrift,) = prefill.adrift()
+        assert (adrift.sink, adrift.life) == ("d0", receiver.life)
         nodes.writing.end(most=1)
-        until(lambda: len(prefill.held()[0].writes) == 1)
-        assert prefill.held()[0].since == held.since
+        until(lambda: len(prefill.adrift()[0].writes) == 1)
+        assert prefill.adrift()[0].since == adrift.since
+        assert waits(nodes, receiver), "who still writes has not drained"
         nodes.writing.end()
         nodes.settled()
-        assert prefill.held() == ()
+        assert prefill.adrift() == ()
+
+
+def test_an_error_of_a_hand_over_that_has_failed_already() -> None:
+    """Of two writes one may be given up, and the pages wait for the other."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2], last=False)
+        sender.send([3])
+        until(lambda: len(nodes.writing.under_way) == 2)
+        receiver.abort("not wanted any more")
+        until(polls([sender], KVPoll.FAILED))
+        nodes.writing.end(Outcome.ERROR, most=1)
+        until(lambda: nodes.prefills[0].metrics.read()["num_prefill_adrift_writes"] == 1)
+        assert not sender.released, "the engine reads the pages of the other"
+        nodes.writing.end(Outcome.ERROR, most=1)
+        until(lambda: sender.released)
+        assert sender.failure == "d0: not wanted any more"
+        assert waits(nodes, receiver)
+        nodes.writing.end()
+        nodes.settled()
 
 
 def test_who_is_declared_gone_is_lost_at_once() -> None:
@@ -139,7 +166,7 @@ def test_who_is_declared_gone_is_lost_at_once() -> None:
         assert prefill.mistakes == decode.mistakes == 0
 
 
-def test_a_write_to_a_sink_that_has_ended_holds_nothing() -> None:
+def test_a_write_to_a_sink_that_has_ended_is_not_adrift() -> None:
     """It has said so itself, and what the engine gives up on after that can land no more."""
     with cluster(prefill={"at_once": False}) as nodes:
         (prefill,), (sender,) = nodes.prefills, nodes.senders(7)
@@ -152,7 +179,7 @@ def test_a_write_to_a_sink_that_has_ended_holds_nothing() -> None:
         nodes.writing.end(Outcome.ERROR)
         until(lambda: sender.released)
         assert sender.failure == "d0: the node has been closed"
-        assert prefill.held() == ()
+        assert prefill.adrift() == ()
 
 
 def test_nobody_is_declared_gone_who_was_never_there() -> None:
@@ -161,24 +188,23 @@ def test_nobody_is_declared_gone_who_was_never_there() -> None:
         until(lambda: nodes.prefills[0].mistakes == 1)
 
 
-def test_what_is_held_by_life_and_sink() -> None:
+def test_what_is_adrift_by_life_and_sink() -> None:
     """A sink that is done with some lives ends the wait for those, and for no others."""
-    held = HeldPages()
+    adrift = AdriftWrites()
     old, new, foreign = Life(7, 1, 3), Life(8, 1, 4), Life(9, 2, 0)
-    held.add("d0", old, 1, pages=(1, 2), now=10.0)
-    held.add("d0", new, 2, pages=(3,), now=11.0)
-    held.add("d1", old, 3, pages=(1, 2), now=12.0)
-    held.add("d0", foreign, 4, pages=(4,), now=13.0)
-    held.add("d0", old, 5, pages=(1, 2), now=14.0)
-    assert held.all()[0] == Held("d0", old, (1, 2), (1, 5), 10.0)
-    assert (held.count(), len(held), held.longest_s(15.0)) == (4, 4, 5.0)
-    assert held.incarnations("d0") == {1, 2}
-    assert held.take("d0", 1, 4) == (1, 5)
-    assert held.take("d0", 1, 4) == ()
-    held.drop("d0", old, 1)
-    held.drop("d0", new, 9)
-    assert [one.writes for one in held.all()] == [(2,), (3,), (4,)]
-    held.drop("d0", new, 2)
-    assert str(held.all()[0]) == "2 pages of room 7 for d1 1"
-    assert str(held.all()[1]) == "1 page of room 9 for d0 2"
-    assert (held.take("d1", 1, 4), held.take("d0", 2, 1), held.longest_s(15.0)) == ((3,), (4,), 0.0)
+    adrift.add("d0", old, 1, 10.0)
+    adrift.add("d0", new, 2, 11.0)
+    adrift.add("d1", old, 3, 12.0)
+    adrift.add("d0", foreign, 4, 13.0)
+    adrift.add("d0", old, 5, 14.0)
+    assert adrift.all()[0] == Adrift("d0", old, (1, 5), 10.0)
+    assert (adrift.count(), len(adrift), adrift.longest_s(15.0)) == (5, 4, 5.0)
+    assert adrift.incarnations("d0") == {1, 2}
+    assert adrift.take("d0", 1, 4) == (1, 5)
+    assert adrift.take("d0", 1, 4) == ()
+    adrift.drop("d0", old, 1)
+    adrift.drop("d0", new, 9)
+    assert [one.writes for one in adrift.all()] == [(2,), (3,), (4,)]
+    adrift.drop("d0", new, 2)
+    assert (adrift.take("d1", 1, 4), adrift.take("d0", 2, 1)) == ((3,), (4,))
+    assert adrift.longest_s(15.0) == 0.0

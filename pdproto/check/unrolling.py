@@ -1,0 +1,209 @@
+"""The runs of a ground system up to some length, as propositional constraints for Z3.
+
+What bounded model checking asks about (bmc.py). A bit of a state is a boolean for each step, a row
+that fires another.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+import z3
+
+from pdproto.check.grounding import Ground, GroundRow
+from pdproto.check.program import Action, Guard, Literal, Program
+from pdproto.check.questions import Question
+
+FOR_EVER_S: Final = 1_000_000.0  # longer than anybody waits, and within what the solver takes
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A run, row after row, and the names of what its last state was wanted for."""
+
+    rows: tuple[GroundRow, ...]
+    names: tuple[str, ...]
+
+
+class Unrolling:
+    """The runs of exactly k steps of a ground system, as constraints; k grows by `extend`.
+
+    A bit that no row sets is false for ever, and has no variable. A step is one row, told by the
+    binary digits of its number, so that two cannot fire at once; a bit that changes is written by
+    the row that fires; and the row changes something.
+
+    Where two rows follow each other that could as well come the other way round, the one that is
+    numbered first comes first. From each run exchanges lead to such a one, the least in the order
+    of the numbers: as long, and with the same end.
+    """
+
+    def __init__(self, ground: Ground, form: Program) -> None:
+        # A context of its own: in the shared one Z3's choices depend on what the process has asked
+        # before, and an answer may take ten times as long as alone.
+        self.logic: Final = _Logic(z3.Context())
+        self.form: Final = form
+        acting = [row for row in ground.rows if row.action.clear]
+        self.acting: Final[tuple[GroundRow, ...]] = tuple(acting)
+        set_somewhere = 0
+        for row in acting:
+            set_somewhere |= row.action.assign
+        self.bits: Final = tuple(_ones(set_somewhere))
+        self.solver: Final[Any] = z3.SolverFor("QF_FD", ctx=self.logic.context)
+        self.steps: Final[list[list[Any]]] = []
+        self.asked = 0
+        boolean = self.logic.boolean
+        # The one initial state has every bit clear.
+        self.now: dict[int, Any] = dict.fromkeys(self.bits, self.logic.any_of())
+        self.before: Final = {bit: boolean(f"before{bit}") for bit in self.bits}
+        self.after: Final = {bit: boolean(f"after{bit}") for bit in self.bits}
+        self.fires: Final = [boolean(f"fires{n}") for n in range(len(acting))]
+        self.digits: Final = [boolean(f"digit{n}") for n in range(len(acting).bit_length())]
+        self.earlier: Final = [boolean(f"earlier{n}") for n in range(len(acting))]
+        self.step: Final = self.logic.all_of(*self._step())
+        self.order: Final = self.logic.all_of(*self._order())
+
+    def _step(self) -> Iterator[Any]:
+        """One step between two states, over the variables that `extend` puts others for."""
+        writers: dict[int, list[Any]] = {bit: [] for bit in self.bits}
+        for number, (row, fires) in enumerate(zip(self.acting, self.fires, strict=True)):
+            action = row.action
+            yield z3.Implies(fires, self.logic.holds(action.guard, self.before))
+            yield z3.Implies(fires, z3.Not(self.logic.idle(action, self.before)))
+            for place, digit in enumerate(self.digits):
+                yield z3.Implies(fires, digit if number >> place & 1 else z3.Not(digit))
+            for bit in _ones(action.clear):
+                if bit in writers:
+                    after = self.after[bit]
+                    yield z3.Implies(fires, after if action.assign >> bit & 1 else z3.Not(after))
+                    writers[bit].append(fires)
+        for bit, rows in writers.items():
+            yield self.logic.any_of(self.before[bit] == self.after[bit], *rows)
+        yield self.logic.any_of(*self.fires)
+
+    def _order(self) -> Iterator[Any]:
+        """What fires could not as well have come before the row that fired a step earlier."""
+        reads = [row.action.guard.reads for row in self.acting]
+        writes = [row.action.clear for row in self.acting]
+        absent = [z3.Not(fired) for fired in self.earlier]
+        for number, fires in enumerate(self.fires):
+            mine, touched = writes[number], reads[number] | writes[number]
+            yield z3.Implies(fires, self.logic.all_of(*(
+                absent[later] for later in range(number + 1, len(self.fires))
+                if not (mine & (reads[later] | writes[later]) or touched & writes[later])
+            )))
+
+    def extend(self) -> None:
+        """One step more."""
+        k = len(self.steps)
+        fires = [self.logic.boolean(f"fires{n}@{k}") for n in range(len(self.fires))]
+        digits = [self.logic.boolean(f"digit{n}@{k}") for n in range(len(self.digits))]
+        after = {bit: self.logic.boolean(f"bit{bit}@{k + 1}") for bit in self.bits}
+        self.solver.add(z3.substitute(
+            self.step,
+            *((self.before[bit], self.now[bit]) for bit in self.bits),
+            *((self.after[bit], after[bit]) for bit in self.bits),
+            *zip(self.fires, fires, strict=True),
+            *zip(self.digits, digits, strict=True),
+        ))
+        if self.steps:
+            self.solver.add(z3.substitute(
+                self.order,
+                *zip(self.earlier, self.steps[-1], strict=True),
+                *zip(self.fires, fires, strict=True),
+            ))
+        self.steps.append(fires)
+        self.now = after
+
+    def ends_in(self, question: Question | None) -> Any:
+        """The last state shows what the question looks for, or (no question) is a deadlock."""
+        all_of, any_of, holds = self.logic.all_of, self.logic.any_of, self.logic.holds
+        if question is not None:
+            return any_of(*(holds(pattern.guard, self.now) for pattern in question.patterns))
+        rows = zip(self.form.rows, self.form.progress, strict=True)
+        return all_of(
+            *(z3.Not(holds(guard, self.now)) for guard in self.form.final),
+            *(any_of(z3.Not(holds(row.guard, self.now)), self.logic.idle(row, self.now))
+              for row, progress in rows if progress and row.clear),
+        )
+
+    def has_runs(self, until: float | None) -> bool:
+        """Whether any run has this many steps."""
+        return self._check((), until)
+
+    def reached(self, wanted: Mapping[str, Any], until: float | None) -> Reached | None:
+        """A run whose last state is one of those wanted, with the names of all that it is.
+
+        None if no run of this length ends in any. Raises TimeoutError when the time is up.
+        """
+        self.asked += 1
+        goal = self.logic.boolean(f"goal{self.asked}")
+        some = self.logic.any_of(*wanted.values())
+        self.solver.add(z3.Implies(goal, some))
+        if not self._check((goal,), until):
+            # What has been decided helps with what follows.
+            self.solver.add(z3.Not(some))
+            return None
+        model = self.solver.model()
+        rows = (
+            self.acting[next(n for n, f in enumerate(fires) if z3.is_true(model.eval(f, True)))]
+            for fires in self.steps
+        )
+        names = (name for name, end in wanted.items() if z3.is_true(model.eval(end, True)))
+        return Reached(tuple(rows), tuple(names))
+
+    def _check(self, assumed: tuple[Any, ...], until: float | None) -> bool:
+        """Whether there is such a run. Raises TimeoutError when the time is up."""
+        left_s = FOR_EVER_S if until is None else max(0.001, until - monotonic())
+        self.solver.set("timeout", int(left_s * 1000))
+        answer = self.solver.check(*assumed)
+        if answer == z3.unknown:
+            if "interrupt" in self.solver.reason_unknown():
+                raise KeyboardInterrupt
+            raise TimeoutError
+        return bool(answer == z3.sat)
+
+
+class _Logic:
+    """Guards as formulas of one context, over states that give the bits which can be set."""
+
+    def __init__(self, context: Any) -> None:
+        self.context: Final = context
+
+    def boolean(self, name: str) -> Any:
+        return z3.Bool(name, self.context)
+
+    def all_of(self, *parts: Any) -> Any:
+        return z3.And(*parts, self.context)
+
+    def any_of(self, *parts: Any) -> Any:
+        return z3.Or(*parts, self.context)
+
+    def holds(self, guard: Guard, state: Mapping[int, Any]) -> Any:
+        return self.all_of(
+            self.equals(Literal(guard.mask, guard.value), state),
+            *(self.any_of(*(self.equals(literal, state) for literal in clause))
+              for clause in guard.clauses),
+        )
+
+    def equals(self, literal: Literal, state: Mapping[int, Any]) -> Any:
+        parts = []
+        for bit in _ones(literal.mask):
+            wanted = literal.value >> bit & 1
+            if bit in state:
+                parts.append(state[bit] if wanted else z3.Not(state[bit]))
+            elif wanted:
+                return self.any_of()
+        return self.all_of(*parts)
+
+    def idle(self, action: Action, state: Mapping[int, Any]) -> Any:
+        """The row would change nothing."""
+        return self.equals(Literal(action.clear, action.assign), state)
+
+
+def _ones(mask: int) -> Iterator[int]:
+    """The places of the bits that are set, in ascending order."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest

@@ -1,0 +1,76 @@
+"""What a scheduler holds of a hand-over, at either end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.wire import REASON_MAX
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.language.symbols import State
+
+if TYPE_CHECKING:
+    from pdproto.net.node import Node
+
+ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffMetrics:
+    """What one end of one hand-over has come to.
+
+    seconds: since it was opened; of one that has ended, until then. bytes, chunks: that have landed
+    at sinks (of a sender: once for each sink), or that sources have brought and whose digests agree
+    (of a receiver). Bytes are counted as they are written, with their digests, and are 0 where the
+    data plane does not say. repeats: waits without an answer, after which something was said again.
+    """
+
+    seconds: float
+    bytes: int
+    chunks: int
+    repeats: int
+
+
+class Handle:
+    """One end of one hand-over. Every method returns at once, in the asyncio form as well (aio.py).
+
+    All that has no underscore, and is no method, is the loop's to write and anybody's to read.
+    """
+
+    __slots__ = ("_node", "began", "blame", "ended", "endpoint", "landed_bytes", "landed_chunks",
+                 "on_released", "opened", "reason", "released", "repeats", "stage", "stands",
+                 "watchers")
+
+    def __init__(self, node: "Node", endpoint: Endpoint, stage: State) -> None:
+        self._node = node
+        self.endpoint = endpoint
+        self.blame = ""
+        self.reason: str | None = None
+        self.released = False
+        self.on_released: Callable[[], None] | None = None
+        self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
+        self.opened = monotonic()
+        self.began = self.ended = 0.0
+        self.landed_bytes = self.landed_chunks = self.repeats = 0
+        self.stage = stage
+        self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers
+
+    def poll(self) -> KVPoll:
+        """Where the hand-over stands. Asking changes nothing."""
+        return self.stands
+
+    @property
+    def failure(self) -> str | None:
+        """Why the hand-over has failed, from whichever side it comes; None if it has not."""
+        return (self.reason or self.blame or "failed") if self.poll() is KVPoll.FAILED else None
+
+    @property
+    def metrics(self) -> HandoffMetrics:
+        """What this hand-over has come to, as of now. Asking changes nothing."""
+        seconds = (self.ended or monotonic()) - self.opened
+        return HandoffMetrics(max(0.0, seconds), self.landed_bytes, self.landed_chunks,
+                              self.repeats)
+
+    def _give_up(self, reason: str) -> None:
+        self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))

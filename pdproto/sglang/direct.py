@@ -1,0 +1,194 @@
+"""Direct writes under SGLang: a known source writes its items to where they are to be used.
+
+    node = DirectDecodeNode("d0", DirectItems(components, place, TcpSink()))
+
+Rule 1: a source is leased the items themselves, if they lie in one piece, where it is known what it
+        sends; and it is held to that. It is known when a header has said it that went through
+        landing memory. Of a source in the same place as this rank it is presumed, until it has sent
+        something else: then it goes through landing memory, where one learns what does not fit.
+Rule 2: its writes follow one another without a gap, so each byte of an item is written once.
+Rule 3: digests of a chunk are compared when the next one begins: it is whole then, and by rule 2
+        nobody writes there again. A source that says *done* is kept out first, and then those of
+        its last chunk are. Of a chunk that is not whole they do not agree.
+Rule 4: items go back when nothing reaches them any more, neither a source nor a copy of ours.
+
+The tables are those of spec/handoff/direct.py, for hand-overs through landing memory as well: these
+only keep their items longer than they need.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain
+from typing import Final
+
+from pdproto.engine.contract import Lease, SinkEngine
+from pdproto.engine.page_target import ChunkTarget, PagePlaces, pages_in
+from pdproto.engine.page_views import places_in
+from pdproto.net.direct import InPlace
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
+from pdproto.sglang.plane import (
+    SHARES_KEPT,
+    SOURCES_KEPT,
+    Coverage,
+    SinkItems,
+    key_of_share,
+)
+from pdproto.sglang.pools import Component, Numbering
+from pdproto.sglang.shares import Place, Share
+
+
+def places_of(share: Share) -> tuple[PagePlaces, ...] | None:
+    """Where the items of each component are; None if one of them lies not in large pieces."""
+    found = [places_in(part.layout) for part in share.parts if part.layout is not None]
+    places = tuple(one for one in found if one is not None)
+    return places if len(places) == len(share.parts) else None
+
+
+class ItemTarget:
+    """What one source writes in one life: its header, and its chunks, one behind the other.
+
+    places: of the items of each component. items: each once, as a receiver publishes them. key: of
+    the digests. worker: compares them. See contract.Target. Raises ValueError for an item that
+    there is not.
+    """
+
+    def __init__(
+        self, share: Share, places: Sequence[PagePlaces], numbering: Numbering,
+        items: Sequence[int], *, key: int, worker: Executor,
+    ) -> None:
+        numbering.check(items)
+        lengths = (count * share.parts[component].bytes(1)
+                   for component, count in numbering.counts(items).items())
+        self.share: Final = share
+        self.length: Final = len(share.header) + sum(lengths)
+        self._places: Final = places
+        self._numbering: Final = numbering
+        self._items: Final = items
+        self._header: Final = bytearray(len(share.header))
+        self._key: Final = key
+        self._worker: Final = worker
+        self._chunks: Final[list[ChunkTarget]] = []
+        self._verdicts: Final[list[Future[bool]]] = []  # of the first ones
+        self.is_strange = False  # the source has sent something else than this share
+        self._end = self._taken = 0  # of bytes, and of items
+
+    def places(self, offset: int, length: int) -> Iterable[memoryview]:
+        """See contract.Target: a write is the header, or a chunk, or both in this order."""
+        self.is_strange = True  # unless it turns out to be what comes next
+        if offset != self._end:
+            raise RemoteProtocolError(
+                f"write: it begins at {offset}, and the one before ended at {self._end}")
+        head = 0 if offset else len(self._header)
+        if length < head:
+            raise RemoteProtocolError(f"write: {length} bytes, and a header has {head}")
+        chunk = self._chunk(length - head)
+        self._end += length
+        self.is_strange = False
+        header = (memoryview(self._header),) if head else ()
+        return chain(header, chunk.places()) if chunk is not None else header
+
+    def _chunk(self, length: int) -> ChunkTarget | None:
+        """The next chunk, of so many bytes; None for none."""
+        left = self._items[self._taken:]
+        if not length:
+            return None
+        if left:
+            component = self._numbering.component(left[0])
+            count = pages_in(self._places[component].layout, length)
+            if 0 < count <= len(left) and self._numbering.component(left[count - 1]) == component:
+                _, indices = self._numbering.split(left[:count])
+                chunk = ChunkTarget(self._places[component], indices)
+                with suppress(RuntimeError):  # the worker has been closed, and nobody will ask
+                    for whole in self._chunks[len(self._verdicts):]:
+                        self._verdicts.append(self._worker.submit(whole.intact, self._key))
+                self._chunks.append(chunk)
+                self._taken += count
+                return chunk
+        raise RemoteProtocolError(
+            f"write: {length} bytes at {self._end} are no chunk of {len(left)} items to come")
+
+    def intact(self, chunks: Sequence[int]) -> bool:
+        """In the worker, when the source is kept out: whether the items hold what was packed for
+        this life. chunks: items of each.
+
+        Raises ValueError for another header than this source's.
+        """
+        if self._header != self.share.header:
+            self.is_strange = True
+            raise ValueError("it sends other layers or heads than it is known to have")
+        came = [len(chunk.pages) for chunk in self._chunks]
+        left = self._chunks[len(self._verdicts):]
+        return (came == [*filter(None, chunks)]
+                and all(verdict.result() for verdict in self._verdicts)
+                and all(chunk.intact(self._key) for chunk in left))
+
+
+class DirectItems(SinkItems, InPlace[ItemTarget]):
+    """A decode rank's plane; see above. Raises EngineError for an engine without a page fence."""
+
+    landing = SinkItems
+
+    def __init__(
+        self, components: Sequence[Component], place: Place, engine: SinkEngine
+    ) -> None:
+        super().__init__(components, place, engine)
+        self._places: Final = lru_cache(SHARES_KEPT)(self._places_by)
+        self._presumed: Final[dict[str, bool]] = {}  # by source, whether it has kept to that
+
+    def _places_by(self, header: bytes) -> tuple[PagePlaces, ...] | None:
+        """Where the items are that a source with this header writes; None if it must not there."""
+        share, _ = self._share(header)
+        return places_of(share)
+
+    def presume(self, source: str) -> None:
+        if source not in self._presumed:
+            if len(self._presumed) >= SOURCES_KEPT:
+                self._presumed.clear()
+            self._presumed[source] = True
+
+    def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
+        share = self._whole if self._presumed.get(source) else self._known.get(source)
+        places = self._places(share.header) if share is not None else None
+        if share is None or places is None:
+            return super()._lease(life, source, pages)
+        target = ItemTarget(share, places, self.numbering, pages,
+                            key=key_of_share(life, share), worker=self._worker)
+        self._targets[life, source] = target
+        return self.engine.lease(life, source, target.length, target)
+
+    def settle(self, life: Life) -> None:
+        InPlace.settle(self, life)  # also where nothing is copied: a source may still be writing
+
+    def release(self, life: Life) -> None:
+        targets = {source: self._targets.get((life, source)) for source in self._leases[life]}
+        super().release(life)
+        for source, target in targets.items():
+            if target is not None and target.is_strange:
+                self._presumed[source] = False
+
+    def _is_reached(self, life: Life) -> bool:
+        with self._counting:
+            return super()._is_reached(life) or life in self._copies
+
+    def _verify(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> None:
+        super()._verify(life, source, chunks, pages)
+        if life in self._leaving:
+            self._wake()  # its copy has ended after what has been reported of it
+
+    def _take(
+        self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
+        pages: Sequence[int],
+    ) -> bool:
+        target = self._targets.get((life, source))
+        if target is None:
+            return super()._take(coverage, life, source, chunks, pages)
+        if not self._is_kept_out(life, source):
+            return False
+        clean = target.intact(chunks)
+        self._cover(coverage, self._share(target.share.header)[1])
+        return clean

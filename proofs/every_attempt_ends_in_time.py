@@ -1,0 +1,62 @@
+"""Claim: whatever is lost, every request of optimistic prefill ends on both servers, and its slot,
+its seat and its page come back, however many requests, slots, seats, pages and attempts; even if
+no sink ever gives up, and even if a request reaches one of the two servers only (L1, L4 and L5 of
+optimistic-lossy, optimistic-patient and optimistic-one-sided).
+
+Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
+spec/lemmas/optimistic_lossy_ranking.py and optimistic_patient_ranking.py, with the lemmas that only
+this needs. The safety claims of attempts_hold_what_they_use.py are lemmas here.
+Bound: none, on any sort. Assumes: every timer fires that stays enabled, and so does every row that
+is fair; messages that are there are received; losses happen finitely often; finitely many requests.
+Not covered: delivery that takes the message off the network; it is explored.
+Vacuity: in some state in which all claims hold each property pends. Mutants: a source that never
+gives up, a sink that never repeats its address, a source that answers no repeat.
+"""
+
+import pytest
+
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import claims, obligations
+from pdproto.cli.prove import subject
+from pdproto.spec.handoff.optimistic import ONE_SIDED
+from pdproto.spec.language import LeadsTo, ReplaceProperties, edited
+from tests.handoff.exploring import without
+from tests.prove import draining
+
+SYSTEMS = ("optimistic-lossy", "optimistic-patient")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_it_holds_for_all_sizes(name: str) -> None:
+    draining.drains(name)
+
+
+@pytest.mark.slow
+def test_it_holds_of_requests_that_reach_one_server_only() -> None:
+    """What is claimed of that system beside, because nothing is lost in it, is not assumed."""
+    promises = tuple(one for one in ONE_SIDED.properties if isinstance(one, LeadsTo))
+    system = edited(ONE_SIDED, "one-sided-and-lossy", ReplaceProperties(promises))
+    one = subject("optimistic-lossy")
+    found = [*obligations(system, claims(system, (*one.lemmas, *one.helping))),
+             *draining.found(one, system, one.rankings)]
+    shown = draining.proof(system, found)
+    assert {o.claim.part_of for o in found} > {promise.name for promise in promises}
+    assert [o.name for o in found if shown.status(o) is not Status.PROVED] == []
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_it_is_about_something(name: str) -> None:
+    draining.pends(name)
+
+
+@pytest.mark.parametrize(("name", "row", "pending"), [
+    ("optimistic-lossy", "give_up_waiting", "L5_no_capacity_deadlock"),
+    ("optimistic-lossy", "give_up_transfer", "L1_a_sink_ends"),
+    ("optimistic-patient", "publish_again", "L1_a_sink_ends"),
+    ("optimistic-patient", "done_again", "L4_pages_come_back"),
+])
+def test_a_defect_is_noticed(name: str, row: str, pending: str) -> None:
+    broken = without(subject(name).system, row)
+    claim = draining.ranking(name, pending)
+    assert draining.unhelped(name, broken, claim) == {pending: Status.FAILED}

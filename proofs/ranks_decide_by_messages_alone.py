@@ -1,0 +1,51 @@
+"""Claim: by no clock, a request of a group reaches every rank, a failure and the readiness of all
+ranks are decided, an end of all parts is answered, and a decision reaches every rank and is
+confirmed, however many ranks, requests, slots and decisions, and whichever rank dies (L2 of the
+agreement).
+
+Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
+spec/lemmas/agreement_ranking.py, with the lemmas that only this needs. It rests on the safety
+claims of ranks_decide_alike.py too.
+Bound: none, on any sort. Assumes: no message is lost (every_request_is_answered.py does not); every
+row fires that is fair and stays enabled; messages that are there are received; ranks die finitely
+often; finitely many requests, and always a number for the next decision.
+Not covered: delivery that takes the message off the network; it is explored.
+Vacuity: in some state in which all claims hold each property pends. Mutants: an entry that does not
+act on a failure, or on a confirmation, and a rank that does not turn away what it has never met.
+"""
+
+import pytest
+
+from pdproto.check.prove.judgement import Status
+from pdproto.cli.prove import subject
+from pdproto.spec.handoff.agreement import SYSTEM as GROUP
+from tests.handoff.exploring import without
+from tests.prove import draining
+
+SYSTEM = "agreement"
+PROMISES = tuple(ranking.leads_to for ranking in subject(SYSTEM).undisturbed.rankings)
+
+
+def test_it_is_about_what_no_clock_helps() -> None:
+    assert {name for name in PROMISES if name.startswith("L2_")} == {
+        claim.name for claim in GROUP.properties if claim.name.startswith("L2_")
+    }
+
+
+@pytest.mark.slow
+def test_it_holds_for_all_sizes() -> None:
+    draining.drains(SYSTEM, *PROMISES)
+
+
+def test_it_is_about_something() -> None:
+    draining.pends(SYSTEM, *PROMISES)
+
+
+@pytest.mark.parametrize(("row", "pending"), [
+    ("decide_fail", "L2_a_failure_is_decided"),
+    ("confirm", "L2_a_decision_reaches_all"),
+    ("turn_away", "L2_a_decision_reaches_all"),
+])
+def test_a_defect_is_noticed(row: str, pending: str) -> None:
+    claim = draining.ranking(SYSTEM, pending)
+    assert draining.unhelped(SYSTEM, without(GROUP, row), claim) == {pending: Status.FAILED}

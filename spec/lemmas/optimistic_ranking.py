@@ -1,0 +1,203 @@
+"""Why optimistic prefill ends every request, although each side may wait for the other's memory.
+
+Who waits for a seat or a slot is helped by whoever is furthest. A request that has a seat computes,
+sends, or is parked; then it yields to one that has its bootstrap, so that a seat comes free; if
+nobody has a seat, who has a slot may take one; and if nobody has that either, who is next may. A
+sink waits for a page of one that has published, whose source has its bootstrap, or ends.
+
+Nobody goes round for ever. A request runs again once for each attempt, and once for the sample; it
+falls back once while its bootstrap is missing, and runs after that when it is there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.attempts import (
+    BEFORE_SENDING,
+    ENDED,
+    FOR_A_SEAT,
+    QUEUED,
+    Forward,
+    Receiving,
+    Seat,
+    Stage,
+    a,
+    abort,
+    failed,
+    forward,
+    g,
+    h,
+    k,
+    m,
+    other,
+    page,
+    publish,
+    ready,
+    receiving,
+    retried,
+    s,
+    sampled,
+    seat,
+    slot,
+    stage,
+    tried,
+)
+from pdproto.spec.handoff.optimistic import TOLD
+from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
+from pdproto.spec.language import Always, Formula, Sort, all_of, any_of, exists, forall, implies
+from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Undisturbed, Witness
+
+# Who lacks its bootstrap; who waits for a seat, first and after that; who has its bootstrap, and
+# waits for a seat or a slot.
+unheard, returning, starting, entitled = (
+    Life("unheard"), Life("returning"), Life("starting"), Life("entitled"))
+# Who can go on by itself, and its next attempt; who is parked without its bootstrap, and its next.
+moving, untried = Life("moving"), Attempt("untried")
+parked, upcoming = Life("parked"), Attempt("upcoming")
+# A seat and a slot, free ones if there are any.
+place, spot = Seat("place"), Slot("spot")
+# A sink that has published; a page that is taken if one is, and by whom.
+published, tenant, room = Life("published"), Life("tenant"), Page("room")
+
+AT_WORK: Final = (Stage.RUNNING, Stage.PARKED, Stage.SENDING)
+
+
+def waits_parked(life: Life) -> Formula:
+    """Its pass has ended, it has no bootstrap, and nothing makes it run again."""
+    return all_of(stage(life) == Stage.PARKED, ~ready(life), any_of(~sampled(life), retried(life)))
+
+
+LEMMAS: Final = (
+    Always("who_waits_has_computed_nothing",
+           implies(~stage(h).among(*AT_WORK, Stage.SUCCESS, Stage.FAILED),
+                   forward(h) == Forward.NONE),
+           why="a pass begins as it takes a seat, and whoever gives that back drops the KV"),
+    Always("who_is_at_work_has_begun",
+           implies(stage(h).among(*AT_WORK), forward(h) != Forward.NONE),
+           why="a seat is taken as the first chunk is launched"),
+    Always("who_is_parked_has_computed_all",
+           implies(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE),
+           why="a pass is parked when it has ended"),
+    Always("a_seat_is_for_who_is_at_work",
+           implies(seat(h, s), stage(h).among(*AT_WORK, Stage.FAILED)),
+           why="what ends a pass gives its seat back, but for a failure while it is computed"),
+    Always("a_page_is_for_who_has_published",
+           implies(page(h, g), receiving(h).among(Receiving.PUBLISHED, Receiving.SUCCESS)),
+           why="a page is taken as its address is published, and a failure gives it back"),
+)
+
+_DROPS_KV: Final = "KV is dropped for an attempt, for the sample, or to fall back"
+
+# In this order: what is above is taken back by nobody, or only as something above it moves.
+RATCHETS: Final = (
+    Ratchet("source_over", stage(h).among(*ENDED), why="an end is for good"),
+    Ratchet("runs_no_more_in_vain", any_of(stage(h).among(Stage.DEFERRED, *ENDED), ready(h)),
+            why="who has fallen back is taken up when its bootstrap is there"),
+    Ratchet("submitted", stage(h) != Stage.NEW, why="the router sends a request once"),
+    Ratchet("taken_up", ~stage(h).among(Stage.NEW, *QUEUED),
+            why="a request falls back for want of its bootstrap, or for the sample"),
+    Ratchet("first_chunk_begun", forward(h) != Forward.NONE, why=_DROPS_KV),
+    Ratchet("first_chunk_computed", ~forward(h).among(Forward.NONE, Forward.FIRST),
+            why=_DROPS_KV),
+    Ratchet("last_chunk_begun", forward(h).among(Forward.LAST, Forward.WHOLE), why=_DROPS_KV),
+    Ratchet("last_chunk_computed", forward(h) == Forward.WHOLE, why=_DROPS_KV),
+    Ratchet("parked", stage(h).among(Stage.PARKED, Stage.SENDING, *ENDED), why=_DROPS_KV),
+    Ratchet("sent", stage(h).among(Stage.SENDING, *ENDED), why="what is sent runs to its end"),
+    Ratchet("slot_given_back", (stage(h) == Stage.FAILED) & ~slot(h, m),
+            why="who has failed takes no slot"),
+    Ratchet("seat_given_back", (stage(h) == Stage.FAILED) & ~seat(h, s),
+            why="who has failed takes no seat"),
+    Ratchet("page_given_back",
+            receiving(h).among(Receiving.SUCCESS, Receiving.FAILED) & ~page(h, g),
+            why="a sink takes a page once"),
+)
+
+_MOVING: Final[Mapping[Sort, Sort]] = {h: moving}
+WITNESSES: Final = (
+    Witness(unheard, all_of(stage(unheard).among(*BEFORE_SENDING), ~ready(unheard))),
+    Witness(moving, any_of(
+        all_of(stage(moving).among(*AT_WORK), ~waits_parked(moving)),
+        all_of(stage(moving) == Stage.FAILED,
+               any_of(exists(m, slot(moving, m)), exists(s, seat(moving, s)))),
+    )),
+    Witness(untried, ~tried(moving, untried)),
+    Witness(returning, stage(returning) == Stage.HEAD),
+    Witness(starting, stage(starting) == Stage.WAITING),
+    Witness(entitled, all_of(ready(entitled), stage(entitled).among(*QUEUED, *FOR_A_SEAT))),
+    Witness(place, forall(other, ~seat(other, place))),
+    Witness(spot, forall(other, ~slot(other, spot))),
+)
+# A pass goes on to its end, and what is over gives back what it has.
+GOES_ON: Final = (
+    *(Help(row, at=_MOVING) for row in (
+        "finish_first", "finalize", "launch_last", "finish_last", "park", "send", "succeed",
+        "release", "force_fall_back",
+    )),
+    Help("force_retry", at={**_MOVING, a: untried}),
+    Help("start_again", at={h: returning, s: place}),
+    Help("start", at={h: starting, s: place}),
+)
+RESERVE: Final = Help("reserve", at={h: entitled, m: spot})
+# Without a clock, who has no bootstrap makes room for who has.
+_YIELDS: Final = (
+    Help("run_again", at={h: parked, k: entitled, a: upcoming}),
+    Help("fall_back", at={h: parked, k: entitled}),
+)
+PUBLISHED: Final[Mapping[Sort, Sort]] = {h: published}
+TENANT: Final = Witness(tenant, page(tenant, room))
+SINKS: Final = (Witness(published, receiving(published) == Receiving.PUBLISHED), TENANT)
+FINISH: Final = Help("finish", at={h: tenant, g: room})
+GRANT: Final = Help("grant", at={g: room})
+# Each side hears of the other's end, and a source of its bootstrap.
+_HEARS: Final = (
+    FINISH, Help("submit", at=PUBLISHED), Help("learn", at=PUBLISHED),
+    Help("take", at=PUBLISHED), Help("hear_failure", at=PUBLISHED),
+)
+# Who has no bootstrap gets one, or hears that there will be none.
+_BOOTSTRAPS: Final = (
+    Help("open", at={h: unheard}), replace(GRANT, at={h: unheard, g: room}),
+    Help("stop", at={h: unheard}),
+)
+
+
+def _prompt(leads_to: str, why: str, *helpers: Help) -> Ranking:
+    return Ranking(
+        leads_to, (*GOES_ON, RESERVE, *_YIELDS, *_HEARS, *helpers), why=why,
+        witnesses=(
+            *WITNESSES, *SINKS, Witness(parked, waits_parked(parked)),
+            Witness(upcoming, ~tried(parked, upcoming)),
+        ),
+    )
+
+
+RANKINGS: Final[tuple[Ranking, ...]] = ()
+# These hold by no clock, so that a message that is lost is made good by nothing.
+UNDISTURBED: Final = Undisturbed(
+    ("lossy",),
+    lemmas=(
+        TOLD,
+        Always("who_publishes_says_so",
+               implies(receiving(h).among(Receiving.PUBLISHED, Receiving.SUCCESS), publish(h)),
+               why="a sink takes a page and publishes it at once"),
+        Always("a_source_that_fails_is_heard",
+               implies(stage(h) == Stage.FAILED,
+                       any_of(failed(h), receiving(h) == Receiving.FAILED)),
+               why="a source tells its sink, or has been told by it"),
+        Always("a_sink_that_fails_is_heard",
+               implies(receiving(h) == Receiving.FAILED,
+                       any_of(abort(h), stage(h) == Stage.FAILED)),
+               why="a sink tells its source, or has been told by it"),
+        Always("who_stops_a_source_has_failed",
+               implies(abort(h), receiving(h) == Receiving.FAILED),
+               why="a sink says so as it gives up"),
+    ),
+    rankings=(
+        _prompt("L5_no_capacity_deadlock",
+                "who has a bootstrap goes on, and who has none makes room for it", *_BOOTSTRAPS),
+        _prompt("L1_a_sink_ends", "it gets a page, and its source ends", GRANT),
+        _prompt("L4_slots_and_seats_come_back",
+                "every request ends, and who has ended gives back what it has", *_BOOTSTRAPS),
+        _prompt("L4_pages_come_back", "every sink ends, and no answer is generated for ever"),
+    ),
+)

@@ -1,0 +1,49 @@
+"""Why pages hold what was sent although nobody looks at their bytes, for any number of everything.
+
+What a source says is all that a sink goes by. It is enough while the fence holds: a source is
+believed when its writes have landed, and they landed in the one place that the sink leases.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    Claim,
+    Receiving,
+    address,
+    b,
+    c,
+    claim,
+    content,
+    d,
+    feeds,
+    h,
+    lease,
+    p,
+    receiving,
+)
+from pdproto.spec.handoff.transfer import COMMITTED
+from pdproto.spec.language import Always, all_of, implies
+from pdproto.spec.lemmas import direct_lemmas, transfer_lemmas
+from pdproto.spec.lemmas.transfer_lemmas import LANDED
+
+BELIEVES_ALL: Final = Always(
+    "who_has_committed_believes_all",
+    implies(COMMITTED & feeds(p, d), claim(d, h, p) == Claim.LANDED),
+    why="a sink commits when every source says that its part has landed")
+
+_BELIEF: Final = (
+    Always("what_has_landed_is_there", implies(all_of(LANDED, feeds(p, d), address(d, h, b)),
+                                               content(d, h, b, p, c)),
+           why="a write lands where it was told to, and nobody else's lands there"),
+    BELIEVES_ALL,
+    Always("what_is_leased_by_then_is_published",
+           implies(lease(d, h, b) & receiving(d, h).among(
+               Receiving.WAITING, Receiving.TRANSFERRING, Receiving.SUCCESS), address(d, h, b)),
+           why="it waits for the pages that it has published"),
+)
+
+# That it lands where it was told to says all that where it was told to go would.
+_IDLE: Final = "writes_go_to_the_address"
+_TRANSFER: Final = tuple(one for one in transfer_lemmas.LEMMAS if one.name != _IDLE)
+
+LEMMAS: Final = (*_TRANSFER, *direct_lemmas.LEASES, *_BELIEF)

@@ -1,0 +1,189 @@
+"""Why bootstrap ends, why it succeeds after a restart, and why nothing is kept of who is gone.
+
+A cache is filled, found whole, and forgotten; but what is forgotten it was for a run that is known
+to be gone, and no address of that run is ever learnt again. So between two such losses a cache only
+fills, by answers of the registry: that says where a rank is, or that it is missing, or is down.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.bootstrap import (
+    GONE,
+    Cache,
+    Entry,
+    Link,
+    Phase,
+    Ready,
+    Run,
+    asked,
+    cache,
+    cached,
+    d,
+    dark,
+    dead,
+    e,
+    entry,
+    f,
+    filler,
+    goodbye,
+    got,
+    h,
+    introduce,
+    joined,
+    link,
+    located,
+    lookup,
+    missed,
+    p,
+    phase,
+    ready,
+    recorded,
+    refuse,
+    register,
+    run,
+    unheard,
+    unlocated,
+    welcome,
+)
+from pdproto.spec.handoff.roles import Incarnation, Life, Source
+from pdproto.spec.language import Always, all_of, exists, forall, implies
+from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+
+# Who fills the cache, a rank that it lacks, and the run of it that is registered.
+filling, lacking, current = Life("filling"), Source("lacking"), Incarnation("current")
+# A rank that the hand-off has not met, and the run of it that the cache names.
+unmet, named = Source("unmet"), Incarnation("named")
+
+BORN: Final = run(p, e) != Run.UNBORN
+
+LEMMAS: Final = (
+    Always("runs_follow_each_other",
+           implies(all_of(BORN, f.before(e)), run(p, f).among(*GONE)),
+           why="a process is started when the one before it is gone"),
+    Always("who_is_gone_is_silent",
+           implies(run(p, e).among(*GONE), all_of(unheard(p, e), missed(p, e))),
+           why="nothing is heard of it from then on"),
+    Always("who_is_silent_is_gone",
+           implies(unheard(p, e) | missed(p, e) | goodbye(p, e), run(p, e).among(*GONE)),
+           why="nobody is found silent who is not, and a goodbye is the last word"),
+    Always("who_left_said_goodbye", implies(run(p, e) == Run.LEFT, goodbye(p, e)),
+           why="a server that is taken down on purpose says so"),
+    Always("who_is_registered_has_asked",
+           implies(entry(p, e) == Entry.CURRENT, asked(p, e)),
+           why="the registry records a registration"),
+    Always("what_is_located_has_asked", implies(located(d, h, p, e), asked(p, e)),
+           why="the registry tells of what is registered"),
+    Always("what_is_cached_has_asked", implies(cached(d, p, e), asked(p, e)),
+           why="a sink learns an address from the registry"),
+    Always("who_is_called_on_has_asked",
+           implies(link(d, h, p, e) != Link.UNTOLD, asked(p, e)),
+           why="a sink calls on whom its cache names"),
+    Always("who_is_refused_is_gone", implies(refuse(d, h, p, f, e), run(p, f).among(*GONE)),
+           why="a later run is at its address"),
+    Always("who_is_dead_is_gone", implies(dead(d, p, e), run(p, e).among(*GONE)),
+           why="its heartbeat is missing, or a later run is at its address"),
+    Always("who_is_struck_out_is_gone",
+           implies(entry(p, e) == Entry.OVER, run(p, e).among(*GONE)),
+           why="it said goodbye, gives no sign of life, or a later run has registered"),
+    Always("a_whole_cache_has_all", implies(cache(d) == Cache.WHOLE, got(d, p)),
+           why="it is whole as soon as every address is there"),
+    Always("got_is_cached", implies(got(d, p), exists(e, cached(d, p, e))),
+           why="a rank is ticked off with its address"),
+    Always("somebody_fills",
+           implies(cache(d) == Cache.FILLING, exists(h, filler(d, h))),
+           why="a hand-off that ends its look-up leaves none behind"),
+    Always("who_is_welcomed_has_joined",
+           implies(link(d, h, p, e) == Link.WELCOMED, joined(d, h, p)),
+           why="a rank is joined as it welcomes the hand-off"),
+    Always("dark_is_found", implies(ready() == Ready.DARK, dark()),
+           why="whoever asks a registry that is down finds that it does not answer"),
+    Always("who_looks_up_is_open",
+           implies(lookup(d, h, p) | unlocated(d, h, p), phase(d, h) != Phase.IDLE),
+           why="a hand-off asks for addresses when it has been opened"),
+    Always("who_calls_is_open",
+           implies(link(d, h, p, e) != Link.UNTOLD, phase(d, h) != Phase.IDLE),
+           why="a hand-off calls on ranks when it has been opened"),
+)
+
+# In this order: what is above is taken back by nobody, or only as something above it moves.
+RATCHETS: Final = (
+    Ratchet("open_for_all", ready() == Ready.READY,
+            why="who is struck out makes it collect again, once"),
+    Ratchet("written_off", dead(d, p, e) & ~cached(d, p, e),
+            why="no address is learnt of a run that is known to be gone"),
+    Ratchet("looked_up", cache(d) != Cache.EMPTY,
+            why="a failed look-up ends its hand-off, and what is forgotten is written off"),
+    Ratchet("ticked_off", got(d, p),
+            why="a failed look-up ends its hand-off, and what is forgotten is written off"),
+    Ratchet("found_whole", cache(d) == Cache.WHOLE, why="what is forgotten is written off"),
+)
+
+_OF_LACKING: Final = {h: filling, p: lacking}
+_OF_CURRENT: Final = {**_OF_LACKING, e: current}
+_OF_NAMED: Final = {p: unmet, e: named}
+
+_WITNESSES: Final = (
+    Witness(filling, filler(d, filling)),
+    Witness(lacking, ~got(d, lacking)),
+    Witness(current, entry(lacking, current) == Entry.CURRENT),
+    Witness(unmet, ~joined(d, h, unmet)),
+    Witness(named, cached(d, unmet, named)),
+)
+_USING: Final = (
+    Use("somebody_fills", {d: d}), Use("ready_means_every_rank", {p: lacking}),
+    Use("got_is_cached", {d: d, p: unmet}),
+)
+_LOOK_UP: Final = (
+    Help("fill"), Help("look_again", ~lookup(d, h, p), _OF_LACKING),
+    Help("locate", ~located(d, h, p, e), _OF_CURRENT), Help("learn", at=_OF_CURRENT),
+    Help("filled"),
+)
+# The registry finds who is gone, or says that somebody is missing, or is found to be down.
+_FRUITLESS: Final = (
+    Help("expire", at={p: lacking, e: current}),
+    Help("answer_not_found", ~unlocated(d, h, p), _OF_LACKING), Help("miss", at=_OF_LACKING),
+    Help("give_up", at={h: filling}),
+)
+_CONNECT: Final = (
+    Help("forget"),
+    Help("call_on", at=_OF_NAMED), Help("call_again", ~introduce(d, h, p, e), _OF_NAMED),
+    Help("accept", ~welcome(d, h, p, e), {**_OF_NAMED, f: named}),
+    Help("be_welcomed", at=_OF_NAMED), Help("miss_heartbeat", at=_OF_NAMED),
+    Help("connect"),
+)
+
+# Every rank is up and registered, and this hand-off has met nobody who is gone.
+_RESTARTED: Final = all_of(
+    phase(d, h).among(Phase.IDLE, Phase.BOOTSTRAPPING), ready() == Ready.READY,
+    forall((p, e), all_of(
+        BORN,
+        implies(entry(p, e) == Entry.CURRENT, run(p, e) == Run.UP),
+        implies(run(p, e).among(*GONE),
+                all_of(~welcome(d, h, p, e), link(d, h, p, e) != Link.WELCOMED)),
+    )),
+    forall(p, ~unlocated(d, h, p)),
+)
+
+RANKINGS: Final = (
+    Ranking("L1_bootstrap_ends", (*_LOOK_UP, *_FRUITLESS, *_CONNECT),
+            witnesses=_WITNESSES, using=_USING,
+            why="whoever fills the cache gets its answers, and whom it names answers or is gone"),
+    Ranking("M1_4_lost_connection",
+            (Help("miss_heartbeat"),
+             Help("lose_connection", phase(d, h) == Phase.WAITING_FOR_INPUT)),
+            why="who is gone is missed"),
+    Ranking("L6_recovery", (Help("open"), *_LOOK_UP, *_CONNECT),
+            pending=_RESTARTED, witnesses=_WITNESSES, using=_USING,
+            assumed={"runs_end": exists(e, forall(f, ~e.before(f)))},
+            why="every address is forgotten that is of an earlier run, and the later one answers"),
+    Ranking("L6_who_is_up_is_recorded",
+            (Help("enroll"), Help("enroll_again", ~register(p, e)),
+             Help("record"), Help("take_over"), Help("record_again", ~recorded(p, e)),
+             Help("be_recorded")),
+            why="a registration is repeated until it is recorded"),
+    Ranking("L7_registrations_expire", (Help("expire"),), why="who is gone is silent"),
+    Ranking("who_says_goodbye_is_out_at_once", (Help("strike_out"),),
+            why="a goodbye is not lost"),
+    Ranking("a_goodbye_is_kept", (Help("strike_out"), Help("strike_out_early")),
+            why="a goodbye is not lost"),
+)

@@ -1,0 +1,170 @@
+"""What schedulers hold of a hand-over: that they can be done with it, and what it has come to."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pdproto.engine.chunks import chunk_bytes
+from pdproto.kernels.chunk import register
+from pdproto.net import aio
+from pdproto.net.handle import HandoffMetrics
+from pdproto.net.receiver import Receiver
+from pdproto.net.sender import Sender
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.pairs import ends, layers
+from tests.net.planes import Cluster, cluster, polls, published, until
+
+FAILED, SUCCESS, WAITING = KVPoll.FAILED, KVPoll.SUCCESS, KVPoll.WAITING_FOR_INPUT
+
+
+@pytest.fixture
+def pair() -> Iterator[Cluster]:
+    """One node of each kind; whatever a test does, the tables allow every call."""
+    with cluster() as nodes:
+        yield nodes
+        nodes.settled()
+        assert not any(node.mistakes for node in nodes.nodes)
+
+
+def opened(pair: Cluster) -> tuple[Sender, Receiver]:
+    (sender,), (receiver,) = pair.senders(7), published(pair.receivers(7))
+    until(polls([sender], WAITING))
+    return sender, receiver
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_closing_what_has_not_ended_gives_it_up(pair: Cluster, side: str) -> None:
+    sender, receiver = opened(pair)
+    closed, other = (sender, receiver) if side == "prefill" else (receiver, sender)
+    closed.close()
+    closed.close("for another reason")
+    until(polls([sender, receiver], FAILED))
+    until(lambda: sender.released and receiver.released)
+    assert closed.failure == f"closed by {side}"
+    assert (other.failure or "").endswith(f": closed by {side}")
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_the_other_side_hears_why(pair: Cluster, side: str) -> None:
+    """Also before it has come."""
+    ((closed,), open_other) = ((pair.senders(7), pair.receivers) if side == "prefill"
+                               else (pair.receivers(7), pair.senders))
+    closed.close("the server stops")
+    until(polls([closed], FAILED))
+    (other,) = open_other(7)
+    until(polls([other], FAILED))
+    assert (other.failure or "").endswith("the server stops")
+
+
+def test_closing_what_has_ended_gives_back_and_changes_no_answer(pair: Cluster) -> None:
+    sender, receiver = opened(pair)
+    sender.send([1, 2, 3])
+    until(polls([sender, receiver], SUCCESS))
+    for _ in range(2):
+        sender.close("too late")
+        receiver.close("too late")
+    until(lambda: sender.released and receiver.released)
+    assert polls([sender, receiver], SUCCESS)()
+    assert sender.failure is receiver.failure is None
+
+
+def test_a_sender_that_has_ended_can_be_closed_after_its_node() -> None:
+    with cluster() as nodes:
+        sender, receiver = opened(nodes)
+        nodes.close()
+        sender.close()
+        assert sender.failure == "the node has been closed"
+        with pytest.raises(LocalProtocolError, match="is closed"):
+            receiver.close()
+
+
+def test_chunks_are_counted_where_they_land(pair: Cluster) -> None:
+    """On a data plane that does not say how many bytes it moves."""
+    pair.writing.at_once = False
+    sender, receiver = opened(pair)
+    sender.send([1], last=False)
+    sender.send([2, 3])
+    until(lambda: len(pair.writing.under_way) == 2)
+    assert sender.metrics.chunks == receiver.metrics.chunks == 0
+    pair.writing.end(most=1)
+    until(lambda: sender.metrics.chunks == 1)
+    assert receiver.metrics.chunks == 0, "nothing is known of them before they are compared"
+    pair.writing.end()
+    until(polls([sender, receiver], SUCCESS))
+    assert (sender.metrics.chunks, receiver.metrics.chunks) == (2, 2)
+    assert sender.metrics.bytes == receiver.metrics.bytes == 0
+    receiver.close()
+
+
+def test_the_clock_of_a_hand_over_stands_still_when_it_has_ended(pair: Cluster) -> None:
+    began = time.monotonic()
+    sender, receiver = opened(pair)
+    first = sender.metrics.seconds
+    until(lambda: sender.metrics.seconds > first > 0)
+    sender.send([1, 2, 3])
+    until(polls([sender, receiver], SUCCESS))
+    last = sender.metrics, receiver.metrics
+    assert all(first < one.seconds <= time.monotonic() - began for one in last)
+    receiver.close()
+    until(lambda: receiver.released)
+    assert (sender.metrics, receiver.metrics) == last
+
+
+def test_a_sender_that_finds_its_hand_over_failed_has_lasted_no_time(pair: Cluster) -> None:
+    (receiver,) = pair.receivers(7)
+    receiver.abort("not wanted any more")
+    until(lambda: [early.poll() for early in pair.prefills[0]._early] == [FAILED])
+    (sender,) = pair.senders(7)
+    until(polls([sender], FAILED))
+    assert sender.metrics == HandoffMetrics(seconds=0.0, bytes=0, chunks=0, repeats=0)
+
+
+def test_repeats_are_counted_while_nobody_answers() -> None:
+    with cluster(waits={"no_news": 0.01}) as nodes:
+        (receiver,) = nodes.receivers(7)
+        until(lambda: receiver.metrics.repeats >= 2)
+        (sender,) = nodes.senders(7)
+        receiver.close()
+        until(polls([sender, receiver], FAILED))
+        nodes.settled()
+
+
+def test_both_ends_count_the_bytes_that_went_over() -> None:
+    with ends(sources=2) as nodes:
+        senders, receiver = nodes.senders(7), nodes.receiver(7)
+        receiver.publish(range(8, 13))
+        until(polls(senders, WAITING))
+        for sender in senders:
+            sender.send([3], last=False)
+            sender.send([], last=False)
+            sender.send([0, 1, 2, 4])
+        until(polls([*senders, receiver], SUCCESS))
+        layout = register(layers())
+        each = chunk_bytes(layout, 1) + chunk_bytes(layout, 4)
+        assert each > 5 * 2 * 4096
+        assert {sender.metrics.bytes for sender in senders} == {each}
+        assert (receiver.metrics.bytes, receiver.metrics.chunks) == (2 * each, 6)
+        receiver.close()
+
+
+def test_in_the_asyncio_form(pair: Cluster) -> None:
+    """The same calls, none of which waits; what is waited for is `until`."""
+
+    async def main() -> None:
+        sender, (receiver,) = pair.prefills[0].open(7), published(pair.receivers(7))
+        await aio.until(sender, WAITING)
+        sender.send([1, 2, 3])
+        await aio.until(receiver, SUCCESS)
+        await aio.until(sender, SUCCESS)
+        assert sender.metrics.chunks == receiver.metrics.chunks == 1
+        receiver.close()
+        sender.close()
+        again = pair.prefills[0].open(8)
+        again.close("it was not meant")
+        with pytest.raises(aio.HandoffFailedError, match="it was not meant"):
+            await aio.until(again, SUCCESS)
+
+    asyncio.run(main())

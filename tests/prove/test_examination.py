@@ -1,0 +1,40 @@
+"""What a proof rests on: a lemma that nothing needs is named, and only proofs are looked at."""
+
+from dataclasses import replace
+
+import pytest
+
+from pdproto.check.prove.examination import idle_lemmas, rested_on, without
+from pdproto.check.prove.obligations import claims, obligations
+from pdproto.spec.language import Always
+from tests.prove import standing
+
+SYSTEM = "two-phase-commit"
+
+
+def test_a_lemma_that_nothing_needs_is_named() -> None:
+    one, _ = standing.all_of(SYSTEM)
+    always = one.lemmas[0].claim
+    every = claims(one.system, (*one.lemmas, Always("spare", always | ~always)))
+    found = obligations(one.system, every)
+    assert idle_lemmas(one.system, every, found, standing.LIMIT_S) == ("spare",)
+
+
+def test_together_they_rest_on_what_each_rests_on() -> None:
+    """Rows that are asked about at once need no claim that they do not need alone."""
+    one, found = standing.all_of(SYSTEM)
+    row = next(o.scope for o in found if sum(p.scope == o.scope for p in found) > 1)
+    group = [o for o in found if o.scope == row]
+    for obligation, names in zip(
+        group, rested_on(one.system, group, standing.LIMIT_S), strict=True
+    ):
+        needed = replace(obligation, sequent=replace(obligation.sequent, assumed=tuple(
+            claim for claim in obligation.sequent.assumed if claim.name in names)))
+        assert list(rested_on(one.system, [needed], standing.LIMIT_S))
+
+
+def test_what_is_not_proved_rests_on_nothing() -> None:
+    one, found = standing.all_of(SYSTEM)
+    broken = [o for o in without(found, "commit_is_decided") if o.scope == "committed"]
+    with pytest.raises(AssertionError, match="is not proved"):
+        list(rested_on(one.system, broken, standing.LIMIT_S))

@@ -1,0 +1,65 @@
+"""Optimistic prefill by its rankings: each reason is needed, and the explorer says the same."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.check.prove.judgement import Status
+from pdproto.cli.prove import subject
+from pdproto.spec.language import Fairness, System
+from pdproto.spec.language.ranking import Ranking
+from tests.handoff.exploring import without
+from tests.property.profiles import NIGHTLY
+from tests.prove import draining
+
+SAMPLE: Final = 4  # helpers of each ranking
+NAMES: Final = ("optimistic", "optimistic-lossy", "optimistic-patient")
+RANKINGS: Final = tuple(
+    pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}")
+    for name in NAMES for ranking in subject(name).every_ranking
+)
+PATIENT: Final = "optimistic-patient"
+RANKED: Final = tuple(ranking.leads_to for ranking in subject(PATIENT).rankings)
+HELPERS: Final = tuple(dict.fromkeys(
+    helper.row for ranking in subject(PATIENT).rankings for helper in ranking.helpers
+))
+# Where it takes a second request to see that all promises are broken, not some.
+CONTENDED: Final = ("give_up_waiting", "release", "finish")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "ranking"), RANKINGS)
+def test_no_helper_is_idle(name: str, ranking: Ranking) -> None:
+    """Some of them, always the same; nightly all, which takes a quarter of an hour."""
+    places: Sequence[int] = range(len(ranking.helpers))
+    if not NIGHTLY and len(places) > SAMPLE:
+        places = Random(f"{name} {ranking.leads_to}").sample(places, SAMPLE)  # noqa: S311
+    for place in places:
+        fewer = replace(
+            ranking, helpers=(*ranking.helpers[:place], *ranking.helpers[place + 1:]))
+        found = draining.unhelped(name, subject(name).system, fewer)
+        assert found == {ranking.leads_to: Status.FAILED}, ranking.helpers[place].row
+
+
+def explored(system: System) -> set[str]:
+    """The promises that a fair run violates, for one request that any message may be lost of."""
+    asked = Settings(properties=RANKED, keep_going=True, fairness=(Fairness.TIMERS,))
+    result = check(system, system.configurations["default"], asked)
+    return {finding.name for finding in result.findings if finding.verdict == "violated"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", HELPERS)
+def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
+    """What a fair run violates has no proof; and what has none, it violates."""
+    broken = without(subject(PATIENT).system, row)
+    unhelped = draining.unhelped(PATIENT, broken)
+    assert set(unhelped.values()) == {Status.FAILED}
+    violated = explored(broken)
+    assert violated
+    assert violated <= set(unhelped)
+    assert (violated == set(unhelped)) == (row not in CONTENDED)
