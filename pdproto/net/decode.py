@@ -367,20 +367,20 @@ class DecodeNode(Node):
         if receiver.life in self._granted:
             self._granted.remove(receiver.life)
             self._pool.free_pages(receiver.every_page)
-        receiver.released = True
-        if receiver.on_released is not None:
-            receiver.on_released()
-        self._conclude(receiver.endpoint)
+        receiver.tell_released()
+        if receiver.life in self.lives:
+            self._conclude(receiver.endpoint)
+        else:
+            self.let_go(receiver.endpoint)
 
     def _conclude(self, endpoint: Endpoint) -> None:
         """Drop a life that the table is done with; the floor rises when the oldest is dropped."""
-        receiver: Receiver = endpoint.owner
-        life = receiver.life
+        life = self.life(endpoint)
         if life not in self.lives or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state):
             return
-        if receiver.unverified or life in self._settling:
+        if endpoint.owner.unverified or life in self._settling:
             return
-        del self.lives[life]
+        self.forget(endpoint)
         self._open.remove(life.generation)
         while self._begun and self._begun[0] not in self._open:
             self._floor = self._begun.popleft() + 1

@@ -72,5 +72,11 @@ class Handle:
         return HandoffMetrics(max(0.0, seconds), self.landed_bytes, self.landed_chunks,
                               self.repeats)
 
+    def tell_released(self) -> None:
+        """In the loop: its pages are free again."""
+        self.released = True
+        if self.on_released is not None:
+            self.on_released()
+
     def _give_up(self, reason: str) -> None:
         self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))

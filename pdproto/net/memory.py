@@ -6,6 +6,7 @@ lies below the floors of all its sinks is never heard of again. The ranks of a s
 one incarnation: when it is gone, so are all its lives, as soon as the source itself is done.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from pdproto.runtime.endpoint import Endpoint
@@ -16,10 +17,15 @@ NEVER: Final = 1 << 63
 
 
 class Memory:
-    """The lives of a node, and the floors below which they may be dropped."""
+    """The lives of a node, and the floors below which they may be dropped. forget: how the node
+    drops one.
+    """
 
-    def __init__(self, lives: dict[Life, Endpoint]) -> None:
+    def __init__(
+        self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None]
+    ) -> None:
         self._lives: Final = lives
+        self._forget: Final = forget
         self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
         self._floors: Final[dict[int, dict[str, int]]] = {}
         self._ended: Final[dict[Life, None]] = {}  # of incarnations that are gone
@@ -82,7 +88,7 @@ class Memory:
     def drop(self, life: Life) -> None:
         """Forget a life that no sink speaks of any more."""
         self._ended.pop(life, None)
-        del self._lives[life]
+        self._forget(self._lives[life])
         self._unlist(life)
 
     def _settle_passed(self, life: Life) -> bool:
@@ -112,6 +118,6 @@ class Memory:
         endpoint = self._lives[life]
         done = self._passed(life, floors)
         if done and endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
-            del self._lives[life]
+            self._forget(endpoint)
             return True
         return False

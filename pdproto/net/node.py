@@ -86,6 +86,13 @@ class Plan:
     armed: tuple[str, ...]
 
 
+class _Nobody:
+    """Whose an end is that is over: what a step says of where it stands interests nobody."""
+
+    stands = KVPoll.BOOTSTRAPPING
+    watchers: Final = ()
+
+
 class Node(Shell):
     """A shell with endpoints. What a step sends, changes and arms is acted upon here, by name.
 
@@ -116,9 +123,12 @@ class Node(Shell):
         self._side: Final = side
         self._plane: Final = plane
         self.bytes_of: Final = plane.bytes_of if isinstance(plane, Weighing) else _untold
+        self._nobody: Final = _Nobody()
+        self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._plans: Final[dict[Step, Plan]] = {}
         self._timers: Final = timers
         self._write: Final = None if trace is None else trace.write
+        self._over: Final = None if trace is None else trace.over
         self._now = monotonic()
         self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
         self._describe()
@@ -175,6 +185,8 @@ class Node(Shell):
         self.on_room()
         self._again = False  # what has been reported until now is collected at once
         self.on_device()
+        if self._forgotten:
+            self._let_all_go()
         return self._timers.next()
 
     def on_end(self) -> None:
@@ -236,6 +248,26 @@ class Node(Shell):
             self.on_ended(peer)
         else:
             self._lose(peer, "it has been declared gone")
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Drop a life that no peer speaks of any more."""
+        del self.lives[self.life(endpoint)]
+        if endpoint.owner.released:
+            self.let_go(endpoint)
+
+    def let_go(self, endpoint: Endpoint) -> None:
+        """No peer speaks of this end any more, and its application has its pages back: keep nothing
+        of it from the end of this turn on. What is still asked of it changes nothing, say the
+        tables. So nothing is left to collect: what nobody else holds is free at once.
+        """
+        self._forgotten.append(endpoint)
+
+    def _let_all_go(self) -> None:
+        for endpoint in self._forgotten:
+            endpoint.owner.on_released, endpoint.owner = None, self._nobody
+            if self._over is not None:
+                self._over(endpoint)
+        self._forgotten.clear()
 
     # Where the ends of this node stand, and what is said of it
 

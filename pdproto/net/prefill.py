@@ -83,7 +83,7 @@ class PrefillNode(Node):
         self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
         self._adrift: Final = AdriftWrites()
         self._number = 0
-        self._memory: Final = Memory(self.lives)
+        self._memory: Final = Memory(self.lives, self.forget)
         self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
                            lambda: len(self._writes))
         self.metrics.gauge("num_prefill_adrift_writes", "Writes that the engine has given up on, "
@@ -313,10 +313,8 @@ class PrefillNode(Node):
 
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
-        sender.released = True
+        sender.tell_released()
         self._memory.settle(endpoint.life)
-        if sender.on_released is not None:
-            sender.on_released()
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
         if endpoint.life is None or before is Sending.UNKNOWN:

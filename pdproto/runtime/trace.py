@@ -87,6 +87,9 @@ class Trace(Lines):
             number, _, _ = endpoint.traced
             self.put(endpoint.automaton.table.machine.name, number, [*before, *told])
 
+    def over(self, endpoint: Endpoint) -> None:
+        """The node has forgotten this end, and it takes no step that matters. Says nothing."""
+
     def _elements(self, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
         """What the endpoint counts, if that has not been said yet."""
         automaton, peers = endpoint.automaton, endpoint.peers

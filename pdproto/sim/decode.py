@@ -131,6 +131,7 @@ class DecodeServer:
         if job.released:
             raise AssertionError(f"{job.receiver.life} gives its memory back twice")
         job.released = True
+        job.receiver.watchers = ()
         self.pages.give(job.pages)
         if job.slot is not None:
             self.slots.append(job.slot)

@@ -124,6 +124,8 @@ class PrefillServer(RankedServer):
         if job.held or job.computing or job.ended:
             return
         job.ended = True
+        for sender in job.senders:
+            sender.watchers = ()
         self.pages.give(job.pages)
         del self.jobs[job.request.room]
         self.ended(job.request, all(s.stands is KVPoll.SUCCESS for s in job.senders))

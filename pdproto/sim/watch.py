@@ -170,13 +170,17 @@ class Translation:
 
 @dataclass(slots=True, eq=False)
 class View:
-    """One life, as all its ends together have it. ends: those that it is made of, by name."""
+    """One life, as all its ends together have it. ends: those that it is made of, by name. over:
+    how many of them their nodes have forgotten.
+    """
 
+    life: Life
     form: Form
     request: Request
     sources: tuple[str, ...]
     ends: dict[str, Endpoint]
     state: int = 0
+    over: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -211,6 +215,7 @@ class Watch:
         self._sources: Final = sources
         self._translations: Final[dict[tuple[Form, Automaton, int], Translation]] = {}
         self._views: Final[dict[Life, View]] = {}
+        self._past: Final[set[Life]] = set()
         self.parts: Final[dict[Endpoint, Part]] = {}
         self._sound: Final[set[Step]] = set()
 
@@ -222,7 +227,20 @@ class Watch:
                 own = view.state & ~part.keep
                 view.state = view.state & part.keep | part.translation.gone(own)
                 part.keep = ~0  # what the end does after its death is nobody's
-                del self.parts[endpoint]
+                self.over(endpoint)
+
+    def over(self, endpoint: Endpoint) -> None:
+        """The end takes no step that matters any more. Of a life whose ends are all over, only that
+        it has been is kept: whoever comes for it then is a successor.
+        """
+        part = self.parts.pop(endpoint, None)
+        if part is None:
+            return
+        view = part.view
+        view.over += 1
+        if view.over == view.form.sources + 1:
+            del self._views[view.life]
+            self._past.add(view.life)
 
     def words(self, view: View) -> str:
         """The state of a life in the words of the tables."""
@@ -252,10 +270,12 @@ class Watch:
             return None
         view = self._views.get(life)
         if view is None:
+            if life in self._past:
+                return None
             request = self._requests[life.room]
             sources = self._sources(request)
             form = self._form(len(sources), len(request.chunks))
-            view = self._views[life] = View(form, request, sources, {})
+            view = self._views[life] = View(life, form, request, sources, {})
         if view.ends.setdefault(name, endpoint) is not endpoint:
             return None
         place = view.sources.index(name) if name in view.sources else 0
@@ -334,6 +354,10 @@ class Witness(Trace):
             broken = view.form.judge(whole)
             if broken:
                 watch.blame(broken, watch.words(view), view.request.room)
+
+    def over(self, endpoint: Endpoint) -> None:
+        """The node has forgotten this end."""
+        self._watch.over(endpoint)
 
 
 class Telling(Witness):

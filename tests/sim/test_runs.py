@@ -1,5 +1,6 @@
 """Simulated clusters of the nodes as they are: what goes wrong, and that nothing else does."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import pytest
 from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
-from pdproto.sim.cluster import simulate
+from pdproto.net.handle import Handle
+from pdproto.sim.cluster import Cluster, simulate
 from pdproto.sim.outcome import Outcome
 from pdproto.sim.plan import Kind, Shape, planned
+from pdproto.sim.watch import Part, View
 from tests.sim.runs import ran, traced, without
 
 # Of all traces of the run below. It changes with the tables, the wire, the trace and the nodes:
@@ -50,6 +53,23 @@ HAPPENED = {
     Kind.DISK: lambda o: o.succeeded == 40,
     Kind.ABORT: lambda o: 0 < o.failed < 20,
 }
+
+
+@pytest.mark.parametrize("faults", [(), (Kind.ABORT,), (Kind.LOSS, Kind.HANG)])
+def test_a_run_keeps_nothing_of_hand_overs_that_are_over(faults: tuple[Kind, ...]) -> None:
+    """So it may be as long as anybody likes. The last ones are remembered until a sink's next
+    sign of life, and cancelled clocks for a while.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        cluster = Cluster(planned(3, Shape(requests=400, faults=faults), Random), Random)
+        outcome = cluster.run()
+        left = sum(isinstance(one, View | Part | Handle) for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert outcome.violation is None
+    assert left < 20
 
 
 @pytest.mark.parametrize("kind", list(Kind))
