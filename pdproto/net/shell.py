@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from math import ceil
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -25,6 +24,7 @@ import zmq
 
 from pdproto.net.incarnation import new_incarnation
 from pdproto.net.link import Curve, Link, calling, listening
+from pdproto.net.peer import Peer, endpoint_of
 from pdproto.net.watch import Watch
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.wire import BATCH_BYTES_MAX, NAME_MAX, AnyFrame, Batch, decode, encode
@@ -34,6 +34,7 @@ __all__ = ["Curve", "Link", "Peer", "Shell"]
 log = logging.getLogger("pdproto.net")
 
 OUT_FRAMES_MAX: Final = 4_096  # in one batch; the rest goes out in the next
+LOOK_S: Final = 0.001  # between two looks at all peers
 STANDS_STILL_S: Final = 5.0  # a loop that has not come round for so long serves nobody
 WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
@@ -42,25 +43,6 @@ PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
 FAREWELL_MS: Final = 200  # for which what has been said last may still be under way
 NAMES_MAX: Final = 1_024  # of senders whose malformed batches are counted one by one
-
-
-@dataclass(slots=True, eq=False)
-class Peer:
-    """Another node, as this one knows it. incarnation: 0 until it has spoken. broken: until when
-    its connection may come back, if it has ended. ended: that the process is no more is known, not
-    only supposed: it has said so, or its successor has spoken.
-    """
-
-    name: str
-    endpoint: str
-    socket: "zmq.Socket[bytes]"
-    out: list[AnyFrame]
-    spoken: float
-    heard: float
-    incarnation: int = 0
-    broken: float | None = None
-    lost: bool = False
-    ended: bool = False
 
 
 class Shell:
@@ -88,6 +70,7 @@ class Shell:
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._awake = False  # somebody else wants a turn,
         self._again = False  # or the loop itself does
+        self._look_at = 0.0  # when to look after all peers again
         self._turned = monotonic()  # when the loop last came round
         self._closing = False
         self._thread: Final = threading.Thread(
@@ -184,6 +167,7 @@ class Shell:
         now = monotonic()
         peer = Peer(name, endpoint, self._dealer(endpoint), [], 0.0, now)
         self.peers[name] = peer
+        self._look_at = 0.0
         return peer
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
@@ -249,8 +233,9 @@ class Shell:
             due = self.on_turn(now)
             for peer in list(self._dirty.values()):
                 self._flush(peer, now)  # first: somebody waits for it
-            ends = self._look_after_peers(now)
-            due = ends if due is None or (ends is not None and ends < due) else due
+            if now >= self._look_at:
+                self._look_after_peers(now)
+            due = self._look_at if due is None else min(due, self._look_at)
         except Exception:
             # A mistake of ours in one turn must not leave a hundred thousand hand-overs unserved.
             self.turn_errors += 1
@@ -307,7 +292,7 @@ class Shell:
             if not peer.ended and peer.incarnation not in (0, batch.incarnation):
                 peer.ended = True
                 self.on_ended(peer)
-            peer = self.connect(peer.name, _endpoint(batch) or peer.endpoint)
+            peer = self.connect(peer.name, endpoint_of(batch) or peer.endpoint)
         peer.incarnation, peer.heard = batch.incarnation, now
         self.on_batch(peer, batch)
         if batch.gone is not None:
@@ -316,7 +301,7 @@ class Shell:
 
     def _greeted(self, batch: Batch) -> Peer:
         """A peer that speaks first says, in its first frame, where it can be answered."""
-        endpoint = _endpoint(batch)
+        endpoint = endpoint_of(batch)
         if endpoint is None:
             raise RemoteProtocolError("who speaks first introduces itself")
         if len(self.peers) >= PEERS_MAX:
@@ -331,14 +316,18 @@ class Shell:
             peer = next(peer for peer in self.peers.values() if peer.socket is change.socket)
             if not change.up:
                 peer.broken = peer.broken or now + self.link.grace_s
+                self._look_at = 0.0
             elif peer.broken is not None:
                 # The same process, or another in its place: that one tells as soon as it speaks.
                 peer.broken = None
                 self.on_returned(peer)
 
-    def _look_after_peers(self, now: float) -> float | None:
-        """Lose who is gone. Returns when the first connection that has ended counts as lost."""
-        first: float | None = None
+    def _look_after_peers(self, now: float) -> None:
+        """Lose who is gone, speak to who has long heard nothing, and note when to look again: there
+        may be thousands, and a turn is short.
+        """
+        link = self.link
+        look_at = now + link.sign_of_life_s
         for peer in list(self.peers.values()):
             if peer.lost:
                 continue
@@ -347,11 +336,12 @@ class Shell:
                                  f"{self.link.grace_s:g} s")
             elif now - peer.heard > self.link.silent_s:
                 self._lose(peer, f"nothing heard for {self.link.silent_s:g} s")
-            elif now - peer.spoken > self.link.sign_of_life_s:
+            elif now - peer.spoken > link.sign_of_life_s:
                 self._dirty[peer.name] = peer
-            if peer.broken is not None and (first is None or peer.broken < first):
-                first = peer.broken
-        return first
+            else:
+                look_at = min(look_at, peer.spoken + link.sign_of_life_s,
+                              peer.heard + link.silent_s, peer.broken or look_at)
+        self._look_at = max(look_at, now + LOOK_S)
 
     def _lose(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
         peer.lost = True
@@ -365,7 +355,9 @@ class Shell:
         self.on_lost(peer, why)
 
     def _flush(self, peer: Peer, now: float) -> None:
-        frames, peer.out = peer.out[:OUT_FRAMES_MAX], peer.out[OUT_FRAMES_MAX:]
+        frames, peer.out = peer.out, []
+        if len(frames) > OUT_FRAMES_MAX:
+            frames, peer.out = frames[:OUT_FRAMES_MAX], frames[OUT_FRAMES_MAX:]
         data = encode(self.name, self.incarnation, self.floor(), frames)
         while len(data) > BATCH_BYTES_MAX and len(frames) > 1:
             peer.out = [*frames[len(frames) // 2:], *peer.out]
@@ -387,9 +379,3 @@ class Shell:
 
     def _dealer(self, endpoint: str) -> "zmq.Socket[bytes]":
         return calling(self._context, self.name, endpoint, self.link, self._watch)
-
-
-def _endpoint(batch: Batch) -> str | None:
-    """Where the peer listens, if one of its frames says so."""
-    endpoints = (getattr(frame, "endpoint", None) for frame in batch.frames)
-    return next((endpoint for endpoint in endpoints if endpoint is not None), None)

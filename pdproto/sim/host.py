@@ -131,7 +131,7 @@ class SimulatedShell(Shell):
         if not isinstance(link, SimulatedLink) or link.host is None:
             raise TypeError(f"node {name}: want a SimulatedLink with a host, not {link!r}")
         self.host: Final = link.host
-        self._look_at = 0.0
+        self._looks_at = 0.0
         self._known = 0
         self._asked: list[Callable[[], None]] = []
         super().__init__(name, link, incarnation or link.host.incarnation)
@@ -165,16 +165,16 @@ class SimulatedShell(Shell):
             except RemoteProtocolError:
                 self.on_malformed(source)
         due = self.on_turn(now)
-        if now >= self._look_at or self._known != len(self.peers):
+        if now >= self._looks_at or self._known != len(self.peers):
             self._known = len(self.peers)
             self._look_after_peers(now)
-            self._look_at = now + self.link.sign_of_life_s / 2
+            self._looks_at = now + self.link.sign_of_life_s / 2
         for peer in list(self._dirty.values()):
             self._flush(peer, now)
         if self._dirty:
             return now
         if self.peers:
-            due = self._look_at if due is None else min(due, self._look_at)
+            due = self._looks_at if due is None else min(due, self._looks_at)
         return due
 
     def _serve_inbox(self) -> None:
