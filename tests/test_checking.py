@@ -30,6 +30,7 @@ from pdproto.spec.language import (
     Table,
     Timer,
     auto,
+    each,
     exists,
     forall,
     implies,
@@ -242,6 +243,30 @@ def test_a_reject_row_that_can_fire_is_a_violation() -> None:
     result = run(asking.system(), Client=1)
     found = finding(result, "no_peer_is_at_fault")
     assert (str(found.verdict), found.instance) == ("violated", "reject_ask(c0)")
+
+
+def test_a_row_that_sends_unasked_for_ever_is_a_violation() -> None:
+    """A process fires it as soon as it can; what waits for a clock, or for somebody, is paced."""
+    asking = Asking()
+    nag = Row("nag", at=Phase.ASKED, send=[asking.ask(c)])
+
+    def said(row: Row) -> str | None:
+        asking.rows = (asking.begin, asking.finish, row)
+        return verdicts(run(asking.system(), Client=1)).get("no_row_is_busy")
+
+    assert said(nag) == "violated"
+    assert said(replace(nag, at=Phase.IDLE, to=Phase.IDLE)) == "violated"
+    assert said(replace(nag, when=[~asking.ask(c)])) == "holds"
+    assert said(replace(nag, to=Phase.DONE)) == "holds"
+    assert said(replace(nag, on=Timer("silence"))) is None
+    assert said(replace(nag, send=[], do=[asking.phase(c).to(Phase.ASKED)])) is None
+
+
+def test_a_row_that_sends_to_nobody_keeps_nobody_busy() -> None:
+    asking = Asking()
+    call = Row("call", send=[each(c, asking.answer(c), where=~c.same(c))])
+    asking.server_rows = (asking.serve, call)
+    assert verdicts(run(asking.system(), Client=1))["no_row_is_busy"] == "holds"
 
 
 def test_every_topology_is_explored_and_the_bad_one_named() -> None:

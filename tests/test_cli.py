@@ -468,7 +468,7 @@ class TestInterrupts:
         assert (told["states"], told["stopped"], told["complete"]) == (288, stopped, False)
         assert verdicts(told) == {
             "agreement": "holds", "all_commit": "holds", "all_abort": "holds",
-            "deadlock": "holds", "a_decision_arrives": "unknown",
+            "no_row_is_busy": "holds", "deadlock": "holds", "a_decision_arrives": "unknown",
         }  # fmt: skip
 
     def test_a_graph_past_the_memory_is_not_made(self, capsys: Output) -> None:

@@ -1,7 +1,8 @@
 """Properties at given sizes: each becomes patterns, guards that a search looks for.
 
 Besides the declared ones a system answers for what its declarations promise: variables move along
-their declared edges, what a message carries stays as it was sent, no `reject` row is ever needed.
+their declared edges, what a message carries stays as it was sent, no `reject` row is ever needed,
+and no row without a trigger sends the same for ever.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from pdproto.spec.language.formula import (
     negated,
     normal,
 )
+from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
 from pdproto.spec.language.sorts import Sort
@@ -33,6 +35,7 @@ from pdproto.spec.language.system import System
 
 DEADLOCK: Final = "deadlock"
 PEERS: Final = "no_peer_is_at_fault"
+BUSY: Final = "no_row_is_busy"
 INSTANCES_MAX: Final = 1 << 16  # of one property: each is a pattern or more to look for
 
 
@@ -69,6 +72,8 @@ def names(system: System) -> tuple[str, ...]:
     derived += [f"{message.name}_carries" for message in _carriers(system)]
     if any(row.kind == "reject" for _, row in system.rows()):
         derived.append(PEERS)
+    if any(sends_unasked(table, row) for table, row in system.rows()):
+        derived.append(BUSY)
     return (*(claim.name for claim in system.properties), *derived, DEADLOCK)
 
 
@@ -98,6 +103,8 @@ def questions(ground: Ground) -> Iterator[Question]:
             ground.system.place,
             tuple(Pattern(row.action.guard, str(row)) for row in rejects),
         )
+    if any(sends_unasked(table, row) for table, row in ground.system.rows()):
+        yield _busy(ground)
 
 
 def _instances(ground: Ground, name: str, variables: tuple[Sort, ...]) -> Iterator[Environment]:
@@ -266,6 +273,29 @@ def _late_writes(
                 if guard is not None:
                     cell = cell_name(symbol, indices)
                     yield guard, f"{row} writes {cell} after {cell_name(message, given)} was sent"
+
+
+def sends_unasked(table: Table, row: Row) -> bool:
+    """Whether a process fires the row as soon as it can, for what it sends if for nothing else."""
+    return row.on is None and bool(row.send) and not table.machine.world
+
+
+def _busy(ground: Ground) -> Question:
+    """Where such a row changes nothing, it is fired, and can be fired, again and again."""
+    patterns = []
+    for row in ground.rows:
+        if sends_unasked(row.table, row.row) and any(ground.sent(row.row, row.environment)):
+            guard = joined(row.action.guard, Guard(row.action.clear, row.action.assign))
+            if guard is not None:
+                patterns.append(Pattern(guard, str(row)))
+    return Question(
+        BUSY,
+        Kind.ALWAYS,
+        "no row without a trigger sends where everything is as it leaves it",
+        "a process that takes such rows as they come would never come to rest",
+        ground.system.place,
+        tuple(patterns),
+    )
 
 
 def joined(one: Guard, two: Guard) -> Guard | None:

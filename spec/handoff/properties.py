@@ -146,7 +146,7 @@ LIVENESS: Final = (
         "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),
         runtime="a timer that guards remote memory is renewed while the other side is heard",
         assumes=_FENCE),
-    Promise("L9", "No message and no error ends a thread.",
+    Promise("L9", "No message and no error ends a thread.", ("no_row_is_busy",),
             runtime="any bytes are a message or a RemoteProtocolError, and the loop goes on"),
     Promise("L10", "A message that is lost is made good, or the request fails.", (
         "L1_a_sink_ends", "L1_a_source_ends", "L1_every_request_is_answered", "L3_no_orphan"),

@@ -17,8 +17,8 @@ from pdproto.check.prove.proving import Settings, prove
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.cli.main import main
 from pdproto.cli.prove import subject
-from pdproto.spec.examples.two_phase_commit import Vote, p, vote
-from pdproto.spec.language import SpecError, System
+from pdproto.spec.examples.two_phase_commit import Decision, Vote, p, vote
+from pdproto.spec.language import Retarget, SpecError, System, edited
 from pdproto.spec.language.properties import Always
 from tests.prove import standing
 
@@ -110,6 +110,16 @@ def test_a_counterexample_reads_as_a_step() -> None:
     assert [(c.before, c.after) for c in step.changes] == [("working", "aborted")]
 
 
+def test_a_row_that_sends_unasked_for_ever_is_found() -> None:
+    """A coordinator that stays where it is would tell its decision again and again."""
+    system = subject("two-phase-commit").system
+    busy = edited(system, "busy", Retarget("decide_commit", to=Decision.OPEN))
+    found = obligations(busy, claims(busy), wanted=("no_row_is_busy",))
+    assert [o.scope for o in found] == ["decide_commit"]
+    broken = prove(busy, found, Settings(engines=BOTH))
+    assert [broken.status(o) for o in found] == [Status.FAILED]
+
+
 def test_what_is_proved_is_remembered_until_something_changes(tmp_path: Path) -> None:
     one, found = standing.all_of("two-phase-commit")
     settings = Settings(cache_folder=tmp_path)
@@ -149,9 +159,9 @@ def test_the_command_line_proves_and_says_so(
     assert main([*arguments, "--json", str(target), "--export", str(tmp_path / "all")]) == 0
     result = json.loads(target.read_text())
     assert result["system"] == "two-phase-commit"
-    assert result["obligations"] == result["proved"] == 38
+    assert result["obligations"] == result["proved"] == 39
     assert result["failed"] == result["unknown"] == []
-    assert len(list((tmp_path / "all").glob("*.cnf"))) == 38
+    assert len(list((tmp_path / "all").glob("*.cnf"))) == 39
     assert "proved    agreement: for all sizes" in capsys.readouterr().out
 
 

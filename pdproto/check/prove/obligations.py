@@ -3,7 +3,8 @@
 A claim is shown by induction: it holds at the start, and whatever row fires in a state where all
 claims hold, it holds afterwards. So there is an obligation for each claim and row, fault rows of
 all layers among them. Four kinds of promise need no second state: what holds when a row fires
-(`OnRow`), that a variable moves along its edges, and that no `reject` row is ever enabled.
+(`OnRow`), that a variable moves along its edges, that no `reject` row is ever enabled, and that no
+row is that sends unasked and changes nothing.
 
 An obligation is a *sequent*: some formulas hold for all elements, others for some elements, its
 constants; it is met if no state of any size satisfies all of them.
@@ -15,11 +16,15 @@ from enum import StrEnum
 from typing import Any, Final
 
 from pdproto.check.prove.rewriting import apart, before_row, initially, marked
-from pdproto.check.questions import PEERS
+from pdproto.check.prove.settling import unmoved, written
+from pdproto.check.questions import BUSY, PEERS, sends_unasked
 from pdproto.spec.language.formula import (
+    TRUE,
     Atom,
     Formula,
     Or,
+    any_of,
+    exists,
     free_variables,
     negated,
     normal,
@@ -28,7 +33,7 @@ from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Update, Variable
+from pdproto.spec.language.symbols import Each, Update, Variable
 from pdproto.spec.language.system import System
 
 MARK: Final = "_"  # on the variables of a claim, which must not meet those of a row
@@ -43,6 +48,7 @@ class Method(StrEnum):
     ON_ROW = "on its row"
     EDGES = "edges"
     REJECTS = "rejects"
+    BUSY = "busy"
     COVERAGE = "coverage"
     RANKING = "ranking"
 
@@ -130,6 +136,8 @@ def _derived(system: System) -> Iterator[Claim]:
         yield Claim(f"{variable.name}_edges", Or(()), Method.EDGES, variable.place)
     if any(row.kind == "reject" for _, row in system.rows()):
         yield Claim(PEERS, Or(()), Method.REJECTS, system.place)
+    if any(sends_unasked(table, row) for table, row in system.rows()):
+        yield Claim(BUSY, Or(()), Method.BUSY, system.place)
 
 
 def obligations(
@@ -193,8 +201,16 @@ def _violations(
                         yield (moved,), table.parameters(row)
         case Method.REJECTS if row.kind == "reject":
             yield (), table.parameters(row)
+        case Method.BUSY if sends_unasked(table, row):
+            yield _unchanged(table, row), table.parameters(row)
         case _:
             pass
+
+
+def _unchanged(table: Table, row: Row) -> tuple[Formula, ...]:
+    """Every cell is as the row leaves it; and what it sends, to one at least, has been sent."""
+    addressed = (exists(e.variable, e.where) if isinstance(e, Each) else TRUE for e in row.send)
+    return normal(unmoved(table, row, set(written(table, row)))), normal(any_of(*addressed))
 
 
 def _forbidden(update: Update) -> Formula | None:
