@@ -1,6 +1,7 @@
 """Claim: the bootstrap of every hand-off ends, and succeeds after a restart; a rank that is up is
-recorded, and one that is gone is struck out, at once if it has said goodbye; and who depends on it
-fails, however many ranks, runs, sinks and hand-offs (L1, L6, L7 and M1.4 of the registry).
+recorded, and one that is gone is struck out, at once if it has said goodbye; a sink forgets its
+address, and who depends on it fails, however many ranks, runs, sinks and hand-offs (L1, L6, L7 and
+M1.4 of the registry).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
 spec/lemmas/registry_ranking.py, with the lemmas that only this needs. It rests on the safety claims
@@ -37,6 +38,7 @@ def test_it_is_about_something() -> None:
 
 @pytest.mark.parametrize(("row", "pending"), [
     ("forget", "L1_bootstrap_ends"),
+    ("forget", "L7_a_dead_address_is_forgotten"),
     ("expire", "L7_registrations_expire"),
     ("miss_heartbeat", "M1_4_lost_connection"),
 ])

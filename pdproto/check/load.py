@@ -21,6 +21,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "ring-election": "pdproto.spec.examples.ring_election:SYSTEM",
     "registry": "pdproto.spec.handoff.registry:SYSTEM",
     "registry-prompt": "pdproto.spec.handoff.registry:PROMPT",
+    "registry-patient": "pdproto.spec.handoff.registry:PATIENT",
     "dp-rank": "pdproto.spec.handoff.dp_rank:SYSTEM",
     "transfer": "pdproto.spec.handoff.transfer:SYSTEM",
     "transfer-lossy": "pdproto.spec.handoff.transfer:LOSING",

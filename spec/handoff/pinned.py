@@ -25,6 +25,7 @@ PINNED: Final[Mapping[tuple[str, str], Counts]] = {
     ("registry", "deep"): Counts(522_432, 5_786_106, 42),
     ("registry-prompt", "default"): Counts(27_930, 142_824, 32),
     ("registry-prompt", "outage"): Counts(21_356, 80_644, 27),
+    ("registry-patient", "default"): Counts(42_536, 262_332, 32),
     ("dp-rank", "default"): Counts(682, 1_533, 18),
     ("dp-rank", "two-rooms"): Counts(125_166, 504_164, 31),
     ("dp-rank", "alone"): Counts(13_731, 62_466, 19),

@@ -140,7 +140,7 @@ LIVENESS: Final = (
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "A dead peer is noticed.", (
         "L7_a_sink_notices_a_crash", "a_source_notices_a_crash", "L7_registrations_expire",
-        "L7_who_has_landed_is_not_missed"),
+        "L7_a_dead_address_is_forgotten", "L7_who_has_landed_is_not_missed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),

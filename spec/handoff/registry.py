@@ -18,6 +18,7 @@ found silent who is not. Requests are finitely many, and each is made. What happ
 hand-off waits for input is the matter of the transfer.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.bootstrap import (
@@ -70,13 +71,15 @@ from pdproto.spec.handoff.bootstrap import (
     welcome,
     world,
 )
-from pdproto.spec.handoff.registry_claims import AT_ONCE, PROPERTIES
+from pdproto.spec.handoff.registry_claims import AT_ONCE, FORGOTTEN, PROPERTIES
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.language import (
     ANY,
+    AddRow,
     Call,
     Configuration,
     DropRow,
+    Fairness,
     Ignore,
     Reject,
     ReplaceProperties,
@@ -270,12 +273,14 @@ LOSSY: Final = Table(world, rows=tuple(
     )
 ))
 
+OVER: Final = forall((d, h), phase(d, h).among(Phase.WAITING_FOR_INPUT, Phase.CLEARED))
+
 SYSTEM: Final = System(
     "registry",
     "Prefill ranks register, a sink looks all of them up, and notices who has died.",
     tables=(OPERATOR, SOURCE, REGISTRY, SINK),
     properties=PROPERTIES,
-    final=forall((d, h), phase(d, h).among(Phase.WAITING_FOR_INPUT, Phase.CLEARED)),
+    final=OVER,
     faults={"crash": (CRASH,), "outage": (OUTAGE,), "lossy": (LOSSY,)},
     configurations={
         # Two ranks: one may be missing when the other is there.
@@ -311,6 +316,20 @@ PROMPT: Final = edited(
         # Two hand-offs: the second finds what the first has left when it gave up.
         "outage": Configuration(
             {Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("crash", "outage"),
+            dead_bits=True,
+        ),
+    },
+)
+
+# Whoever gives up empties the cache, and so hides who would not have done it by itself.
+PATIENT: Final = edited(
+    replace(PROMPT, final=OVER | dark()), "registry-patient",
+    ReplaceProperties((replace(FORGOTTEN, under=(Fairness.TIMERS,)),)),
+    DropRow("give_up"), AddRow(sink, Ignore(dark(), why="it is waited for")),
+    about="Bootstrap that waits for its registry for as long as it takes.",
+    configurations={
+        "default": Configuration(
+            {Source: 2, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "outage"),
             dead_bits=True,
         ),
     },

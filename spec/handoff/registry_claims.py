@@ -59,6 +59,13 @@ newest = forall(f, ~e.before(f))
 waiting = phase(d, h) == Phase.WAITING_FOR_INPUT
 EVERY_RESEND: Final = (Fairness.TIMERS,)
 
+FORGOTTEN: Final = LeadsTo(
+    "L7_a_dead_address_is_forgotten", all_of(cached(d, p, e), dead(d, p, e)), ~cached(d, p, e),
+    under=(Fairness.TIMERS, Fairness.NO_TIMERS),
+    why="at once: not when the rest of a look-up is answered, which a registry that is down never "
+        "does, and which would take the later run's address for an answer twice",
+)
+
 PROPERTIES: Final = (
     Always("S3_failed_stays_failed", implies(waiting, reason(d, h) == Reason.NONE),
            why="Failed is absorbing: a failed look-up is never shown as waiting for input (M1.1)"),
@@ -157,6 +164,7 @@ PROPERTIES: Final = (
             any_of(entry(p, e) == Entry.OVER, ready() == Ready.DARK),
             under=(Fairness.NO_TIMERS,),
             why="also one that overtakes the registration, which is not to count then"),
+    FORGOTTEN,
 )
 
 AT_ONCE: Final = (

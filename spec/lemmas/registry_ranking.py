@@ -182,6 +182,8 @@ RANKINGS: Final = (
              Help("be_recorded")),
             why="a registration is repeated until it is recorded"),
     Ranking("L7_registrations_expire", (Help("expire"),), why="who is gone is silent"),
+    Ranking("L7_a_dead_address_is_forgotten", (Help("forget"),),
+            why="whatever else its sink waits for"),
     Ranking("who_says_goodbye_is_out_at_once", (Help("strike_out"),),
             why="a goodbye is not lost"),
     Ranking("a_goodbye_is_kept", (Help("strike_out"), Help("strike_out_early")),

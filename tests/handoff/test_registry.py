@@ -10,6 +10,7 @@ from pdproto.spec.bugs import dp_rank as dp_rank_bugs
 from pdproto.spec.bugs import registry as registry_bugs
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import dp_rank, registry
+from pdproto.spec.handoff.bootstrap import Cache
 from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.handoff.routing import Group
@@ -19,6 +20,7 @@ from pdproto.spec.language import (
     Fairness,
     LeadsTo,
     ReplaceProperties,
+    Retarget,
     System,
     Timer,
     edited,
@@ -27,6 +29,7 @@ from tests.handoff.exploring import counts, explored, judged, name_of
 
 REGISTRY: Final = registry.SYSTEM
 PROMPT: Final = registry.PROMPT
+PATIENT: Final = registry.PATIENT
 DP_RANK: Final = dp_rank.SYSTEM
 SYSTEMS: Final = (REGISTRY, DP_RANK)
 
@@ -160,6 +163,14 @@ def test_without_repeats_each_answer_is_needed(row: str, broken: str) -> None:
     default = PROMPT.configurations["default"]
     without = edited(PROMPT, "silent", DropRow(row))
     assert judged(without, broken, default).verdict is Verdict.VIOLATED
+
+
+def test_a_dead_address_does_not_wait_for_the_rest_of_a_look_up() -> None:
+    """Where somebody gives up, that empties the cache in the end."""
+    name = "L7_a_dead_address_is_forgotten"
+    for system, verdict in ((REGISTRY, Verdict.HOLDS), (PATIENT, Verdict.VIOLATED)):
+        late = edited(system, "late", Retarget("forget", at=Cache.WHOLE))
+        assert judged(late, name, system.configurations["default"]).verdict is verdict
 
 
 @pytest.mark.parametrize(
