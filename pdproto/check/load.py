@@ -38,6 +38,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "agreement": "pdproto.spec.handoff.agreement:SYSTEM",
     "agreement-lost": "pdproto.spec.handoff.agreement:LOST",
     "agreement-once": "pdproto.spec.handoff.agreement:ONCE",
+    "agreement-prompt": "pdproto.spec.handoff.agreement:PROMPT",
     "whole": "pdproto.spec.handoff.whole:SYSTEM",
     "whole-pair": "pdproto.spec.handoff.whole:PAIR",
     "complete": "pdproto.spec.handoff.complete:SYSTEM",

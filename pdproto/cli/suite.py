@@ -25,7 +25,7 @@ HANDOVER: Final = (
     "registry", "registry-prompt", "registry-patient", "dp-rank",
     "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
     "transfer-direct", "transfer-in-place", "transfer-two-sinks", "transfer-two-lives",
-    "agreement", "agreement-lost", "agreement-once",
+    "agreement", "agreement-lost", "agreement-once", "agreement-prompt",
     "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
     "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",
     "optimistic-crash",

@@ -1,8 +1,9 @@
 """A group of ranks admits, fails and releases requests alike: properties and systems.
 
-The tables are those of group.py. Three systems check them, for what they promise differs: where
+The tables are those of group.py. Four systems check them, for what they promise differs: where
 messages arrive, nothing waits for a time-out that a message could have spared; where they get
-lost, the timers make it good, and nothing else does. Ranks die in all of them.
+lost, the timers make it good, and nothing else does; and where nothing is said a second time and no
+clock runs, what is said once is enough. Ranks die in all of them.
 
 The bounds: a life needs two decisions at most, so there are twice as many numbers as lives. With
 one slot the second life can be admitted only after the first is released, which makes the order
@@ -51,12 +52,14 @@ from pdproto.spec.language import (
     Always,
     Configuration,
     Drains,
+    DropRow,
     Fairness,
     LeadsTo,
     OnRow,
     ReplaceProperties,
     Sometimes,
     System,
+    Timer,
     all_of,
     any_of,
     edited,
@@ -267,5 +270,22 @@ ONCE: Final = edited(
                                  faults=("lossy", "crash"), symmetry=True, dead_bits=True),
         "deep": Configuration({Rank: 3, Life: 1, Slot: 1, Decision: 2},
                               faults=("crash",), symmetry=True, dead_bits=True),
+    },
+)
+
+# A repeat hides what was not said the first time, and so does its answer: an end that nobody
+# confirmed is confirmed when the decision comes once more. Here nothing comes once more. One life:
+# of several, a decision may overtake another, and is lost on a rank whose turn has not come.
+PROMPT: Final = edited(
+    SYSTEM,
+    "agreement-prompt",
+    *(DropRow(row.name) for _, row in SYSTEM.rows() if isinstance(row.on, Timer)),
+    ReplaceProperties(tuple(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE)),
+    about="The same group without clocks, where each message is said once and delivered once.",
+    configurations={
+        "default": Configuration({Rank: 2, Life: 1, Slot: 1, Decision: 2}, faults=("crash",),
+                                 symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 3, Life: 1, Slot: 1, Decision: 2}, faults=("crash",),
+                              symmetry=True, dead_bits=True),
     },
 )

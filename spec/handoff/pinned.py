@@ -67,6 +67,8 @@ PINNED: Final[Mapping[tuple[str, str], Counts]] = {
     ("agreement-lost", "deep"): Counts(168_847, 2_231_345, 38),
     ("agreement-once", "default"): Counts(7_071, 56_991, 22),
     ("agreement-once", "deep"): Counts(17_062, 120_145, 28),
+    ("agreement-prompt", "default"): Counts(320, 1_334, 20),
+    ("agreement-prompt", "deep"): Counts(1_648, 10_503, 28),
     ("optimistic", "default"): Counts(43_705, 271_608, 41),
     ("optimistic", "slots"): Counts(58_670, 381_998, 41),
     ("optimistic", "seats"): Counts(43_705, 274_869, 41),

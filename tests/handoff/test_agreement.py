@@ -8,12 +8,12 @@ from pdproto.check.checking import Settings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.agreement import BUGS
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.agreement import LOST, SAFETY, SYSTEM, TWO_LIVES
-from pdproto.spec.handoff.group import Decision, Rank
+from pdproto.spec.handoff.agreement import LOST, PROMPT, SAFETY, SYSTEM, TWO_LIVES
+from pdproto.spec.handoff.group import Decision, Rank, closed, h, k
 from pdproto.spec.handoff.pinned import PINNED, Counts
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
-from pdproto.spec.language import Configuration, Fairness, System
+from pdproto.spec.language import Configuration, DropEffect, Fairness, System, edited
 from tests.handoff.exploring import counts, explored, failing, judged, lint_errors, without
 
 SAFE: Final = tuple(claim.name for claim in (*SAFETY, *TWO_LIVES))
@@ -42,6 +42,7 @@ CRASHING: Final = Configuration(SMALL, faults=("crash",), symmetry=True, dead_bi
 ANSWERED: Final = "L1_every_request_is_answered"
 EMPTY: Final = "L3_no_orphan"
 FORGOTTEN: Final = "L4_the_entry_may_forget"
+REACHES_ALL: Final = "L2_a_decision_reaches_all"
 
 
 @pytest.mark.parametrize("name", [ANSWERED, EMPTY, FORGOTTEN])
@@ -83,6 +84,14 @@ def test_only_timers_end_a_wait_for_the_other_side() -> None:
     calm = Configuration(SMALL, symmetry=True, dead_bits=True)
     assert judged(SYSTEM, ANSWERED, calm).verdict is Verdict.HOLDS
     assert judged(SYSTEM, ANSWERED, calm, Fairness.DETECTORS).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("row", ["drain", "turn_away", "free", "free_broken"])
+def test_an_end_is_confirmed_at_once(row: str) -> None:
+    """Where decisions are repeated, the answer to the repeat confirms it a little later."""
+    for system, verdict in ((SYSTEM, Verdict.HOLDS), (PROMPT, Verdict.VIOLATED)):
+        silent = edited(system, "silent", DropEffect(row, closed(k, h)))
+        assert judged(silent, REACHES_ALL, CRASHING).verdict is verdict
 
 
 # The length of the shortest trace to each; a loop's steps count too.
