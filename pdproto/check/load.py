@@ -23,6 +23,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "registry-prompt": "pdproto.spec.handoff.registry:PROMPT",
     "registry-patient": "pdproto.spec.handoff.registry:PATIENT",
     "dp-rank": "pdproto.spec.handoff.dp_rank:SYSTEM",
+    "dp-rank-prompt": "pdproto.spec.handoff.dp_rank:PROMPT",
     "transfer": "pdproto.spec.handoff.transfer:SYSTEM",
     "transfer-lossy": "pdproto.spec.handoff.transfer:LOSING",
     "transfer-patient": "pdproto.spec.handoff.transfer:PATIENT",

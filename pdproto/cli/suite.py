@@ -22,7 +22,7 @@ from pdproto.spec.language.system import System
 DEEP: Final = "deep"
 # By the names of load.BUILT_IN.
 HANDOVER: Final = (
-    "registry", "registry-prompt", "registry-patient", "dp-rank",
+    "registry", "registry-prompt", "registry-patient", "dp-rank", "dp-rank-prompt",
     "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
     "transfer-direct", "transfer-in-place", "transfer-two-sinks", "transfer-two-lives",
     "agreement", "agreement-lost", "agreement-once", "agreement-prompt",

@@ -16,6 +16,7 @@ it knows. Both sides have a clock for a request whose other half never arrives.
 The router is not ours. It may put a request on any rank, name any rank in it, and lose either half.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.roles import Life
@@ -77,11 +78,13 @@ from pdproto.spec.language import (
     Call,
     Configuration,
     Drains,
+    DropRow,
     Fairness,
     Ignore,
     LeadsTo,
     OnRow,
     Reject,
+    ReplaceProperties,
     Row,
     Sometimes,
     System,
@@ -90,6 +93,7 @@ from pdproto.spec.language import (
     all_of,
     any_of,
     each,
+    edited,
     exists,
     forall,
     implies,
@@ -367,5 +371,21 @@ SYSTEM: Final = System(
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),
         "alone": Configuration({Group: 1, Life: 2}, faults=("lossy",), dead_bits=True),
         "deep": Configuration({Group: 3, Life: 2}, faults=("lossy",), dead_bits=True),
+    },
+)
+
+# Who waits for the other half has it, and each message comes once.
+_OF_GIVING_UP: Final = ("L2_decode_is_turned_away", "L2_decode_hears_that_a_room_is_gone")
+
+PROMPT: Final = edited(
+    SYSTEM, "dp-rank-prompt", DropRow("stop_waiting"), DropRow("give_up"),
+    ReplaceProperties(tuple(
+        replace(claim, under=(Fairness.TIMERS, Fairness.CONSUMED)) for claim in PROPERTIES
+        if isinstance(claim, LeadsTo) and claim.name not in _OF_GIVING_UP
+    )),
+    about="Which rank runs a room, where no half of a request is lost and nobody has a clock.",
+    configurations={
+        "default": Configuration({Group: 2, Life: 1}, dead_bits=True),
+        "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),
     },
 )

@@ -30,6 +30,8 @@ PINNED: Final[Mapping[tuple[str, str], Counts]] = {
     ("dp-rank", "two-rooms"): Counts(125_166, 504_164, 31),
     ("dp-rank", "alone"): Counts(13_731, 62_466, 19),
     ("dp-rank", "deep"): Counts(709_787, 3_282_634, 33),
+    ("dp-rank-prompt", "default"): Counts(170, 230, 17),
+    ("dp-rank-prompt", "two-rooms"): Counts(9_078, 24_630, 29),
     ("transfer", "default"): Counts(114_336, 1_170_136, 32),
     ("transfer", "sources"): Counts(74_208, 861_631, 27),
     ("transfer", "sinks"): Counts(66_499, 697_570, 28),

@@ -31,6 +31,7 @@ REGISTRY: Final = registry.SYSTEM
 PROMPT: Final = registry.PROMPT
 PATIENT: Final = registry.PATIENT
 DP_RANK: Final = dp_rank.SYSTEM
+DP_RANK_PROMPT: Final = dp_rank.PROMPT
 SYSTEMS: Final = (REGISTRY, DP_RANK)
 
 
@@ -162,6 +163,21 @@ def test_no_timer_is_left_out_of_that() -> None:
 def test_without_repeats_each_answer_is_needed(row: str, broken: str) -> None:
     default = PROMPT.configurations["default"]
     without = edited(PROMPT, "silent", DropRow(row))
+    assert judged(without, broken, default).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("row", "broken"),
+    [
+        ("be_disowned", "L1_decode_ends"),
+        ("turn_away", "L1_decode_ends"),
+        ("greet", "L1_prefill_ends"),
+        ("ask", "L1_prefill_ends"),
+    ],
+)
+def test_without_clocks_each_message_about_a_rank_is_needed(row: str, broken: str) -> None:
+    default = DP_RANK_PROMPT.configurations["default"]
+    without = edited(DP_RANK_PROMPT, "silent", DropRow(row))
     assert judged(without, broken, default).verdict is Verdict.VIOLATED
 
 
