@@ -51,12 +51,10 @@ from pdproto.spec.handoff.source import (
 from pdproto.spec.language import (
     ANY,
     Call,
-    Completion,
     Configuration,
     Drains,
     DropRow,
     Fairness,
-    Ignore,
     LeadsTo,
     Machine,
     OnRow,
@@ -218,14 +216,12 @@ _WAYS_OUT: Final = (
     "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_transfer", "fence_silent",
     "introduce_again", "publish_again", "abort_again", "abort_send", "abort_receive", "meet_error",
 )
-_NO_ERROR: Final = Ignore(
-    Completion("error", d, c), at=Sending.TRANSFERRING, why="the write lands all the same")
 _BY_ITSELF: Final = (Fairness.NO_TIMERS,)
 
 CONTENDED: Final = edited(
     SYSTEM, "complete-contended",
     *map(DropRow, _WAYS_OUT),
-    ReplaceRow("ignore_error_transferring", _NO_ERROR),
+    ReplaceRow("ignore_error_transferring_failed", transfer.NO_ERROR),
     *(ReplaceRow(row.name, replace(row, fair=True, why=why)) for row, why in (
         (HOST.rows[0], "the router sends each request to both servers"),
         (SINK.rows[0], "the router sends each request to both servers"),

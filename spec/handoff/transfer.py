@@ -330,15 +330,15 @@ PROMPT: Final = edited(
 )
 
 _CALLED_OFF: Final = ("abort_send", "abort_receive", "meet_error")
-_NO_ERROR: Final = Ignore(
-    Completion("error", d, c), at=Sending.TRANSFERRING, why="the write lands all the same")
+NO_ERROR: Final = Ignore(
+    Completion("error", d, c), at=(Sending.TRANSFERRING, Sending.FAILED), why="it lands, after all")
 _SEND: Final = next(row for row in SOURCE.rows if row.name == "send")
 
 RESTARTED: Final = edited(
     # A source whose sink has died waits for its time-out, which is not here.
     replace(PATIENT, final=MEMORY_IS_BACK & forall((d, h), ~RECEIVING_NOW)), "transfer-restart",
     *map(DropRow, _CALLED_OFF),
-    ReplaceRow("ignore_error_transferring", _NO_ERROR),
+    ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
     ReplaceRow("send", replace(_SEND, fair=True, why="prefill comes to its end")),
     ReplaceProperties((
         LeadsTo("L6_a_life_after_a_restart_succeeds",
