@@ -31,7 +31,9 @@ from pdproto.spec.language import AddRow, ReplaceProperties, Row, System, edited
 # Nothing of this life can land any more, and the engine reads no page of it.
 OVER: Final = (~kv(p, h), QUIESCENT)
 # What only a source keeps that remembers.
-REMEMBERED: Final = "who_says_that_it_is_drained_notes_it"
+REMEMBERED: Final = (
+    "who_says_that_it_is_drained_notes_it", "who_counts_as_drained_was_asked",
+)
 
 FORGETFUL: Final[System] = edited(
     LOSING, "transfer-forgetful",
@@ -41,6 +43,6 @@ FORGETFUL: Final[System] = edited(
                        when=OVER, send=[failed(p, h, d)])),
     AddRow(source, Row("drain_forgotten", on=abort(d, h, p), at=ENDED,
                        when=OVER, send=[drained(p, h, d)])),
-    ReplaceProperties(tuple(one for one in LOSING.properties if one.name != REMEMBERED)),
+    ReplaceProperties(tuple(one for one in LOSING.properties if one.name not in REMEMBERED)),
     about="The lossy transfer, whose sources may forget a life that is over.",
 )
