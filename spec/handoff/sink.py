@@ -5,7 +5,8 @@ Rule 2: it commits when every source says that its part has landed, and the dige
         into its own page agrees.
 Rule 3: a lease ends when every source that was given the address has landed, has drained or is
         fenced. No clock ends it: a time-out asks for a fence.
-Rule 4: a failure, wherever it comes from, stops every source, and is repeated until they answer.
+Rule 4: a failure, wherever it comes from, stops every source, and is repeated until they answer;
+        unless all have landed, when there is nothing left to stop.
 Rule 5: the page and the metadata slot are the sink's alone: what lands is copied into them when it
         commits. They are free as soon as the life has failed.
 """
@@ -74,8 +75,7 @@ NO_CLAIM: Final = forall(q, implies(feeds(q, d), ~claim(d, h, q).among(*THREATEN
 INTACT: Final = forall((q, part), implies(feeds(q, d), content(d, h, b, q, part)))
 SPOILT: Final = exists((q, part), feeds(q, d) & ~content(d, h, b, q, part))
 
-# What every failure does: page and slot are free, the request for memory withdrawn, all sources
-# told.
+# What every failure does: page and slot are free, the request for memory withdrawn.
 DROP: Final = (
     page(d, h, ANY).to(False), slot(d, h, ANY).to(False), memory(d, h).to(Memory.UNASKED)
 )
@@ -102,8 +102,8 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("commit", at=Receiving.TRANSFERRING, to=Receiving.SUCCESS, choose=(b,),
         when=[address(d, h, b), ALL_LANDED, INTACT], do=[lease(d, h, b).to(False)]),
     Row("find_spoilt", at=Receiving.TRANSFERRING, to=Receiving.FAILED, choose=(b,),
-        when=[address(d, h, b), ALL_LANDED, SPOILT], do=DROP, send=[STOP_ALL],
-        why="the digest disagrees: somebody has written into our chunk"),
+        when=[address(d, h, b), ALL_LANDED, SPOILT], do=DROP,
+        why="the digest disagrees: somebody has written into our chunk; no source is left to stop"),
     Row("finish", on=Call("finish"), at=Receiving.SUCCESS, choose=(g, m),
         when=[page(d, h, g), slot(d, h, m)],
         do=[page(d, h, g).to(False), slot(d, h, m).to(False)], fair=True,
