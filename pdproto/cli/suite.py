@@ -24,7 +24,8 @@ DEEP: Final = "deep"
 HANDOVER: Final = (
     "registry", "registry-prompt", "registry-patient", "dp-rank", "dp-rank-prompt",
     "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
-    "transfer-direct", "transfer-in-place", "transfer-two-sinks", "transfer-two-lives",
+    "transfer-direct", "transfer-in-place", "transfer-calm", "transfer-landed", "transfer-drained",
+    "transfer-two-sinks", "transfer-two-lives",
     "agreement", "agreement-lost", "agreement-once", "agreement-prompt",
     "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
     "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",

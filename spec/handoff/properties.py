@@ -129,7 +129,8 @@ LIVENESS: Final = (
     Promise("L4", "What an ended request holds comes back, or is in quarantine.", (
         "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
-        "L4_an_ended_source_gets_its_pages_back", "L4_slots_come_back", "L4_the_entry_may_forget",
+        "L4_an_ended_source_gets_its_pages_back", "L4_what_has_landed_needs_no_other_answer",
+        "L4_slots_come_back", "L4_the_entry_may_forget",
         "L4_slots_and_seats_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always goes on.", (

@@ -10,7 +10,7 @@ telling it so would only move the same doubt to the other side (two generals).
 Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
 is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
 
-Seven systems share the tables:
+Seven systems share the tables, and so do those of transfer_calm.py and transfer_two.py:
     transfer            what holds whatever is lost, whoever dies, and however long a write takes
     transfer-lossy      the same, while messages are lost or are delivered only once
     transfer-patient    where nobody gives up, what is lost is made good by sending it again

@@ -16,6 +16,7 @@ from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, S
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.source import QUIESCENT
 from pdproto.spec.handoff.transfer import DIRECT, LOSING, PATIENT, PROMPT, RESTARTED, SYSTEM
+from pdproto.spec.handoff.transfer_calm import LANDED
 from pdproto.spec.language import (
     Configuration,
     DropClause,
@@ -155,6 +156,7 @@ NEEDED: Final[list[tuple[str, System, str, str]]] = [
     ("tell_failure", PROMPT, "default", "L2_a_sink_hears_of_a_failure"),
     ("say_drained", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
     ("note_drained", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("note_landed", LANDED, "default", "L4_what_has_landed_needs_no_other_answer"),
     ("end_lease", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
     ("release_kv", PROMPT, "default", "L4_an_ended_source_gets_its_pages_back"),
 ]
