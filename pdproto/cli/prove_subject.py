@@ -31,6 +31,7 @@ LEMMAS: Final[Mapping[str, str]] = {
     "transfer-lossy": "pdproto.spec.lemmas.transfer_lemmas",
     "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
     "transfer-direct": "pdproto.spec.lemmas.page_fence_lemmas",
+    "transfer-calm": "pdproto.spec.lemmas.transfer_lemmas",
     "agreement": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-lost": "pdproto.spec.lemmas.agreement_lemmas",
     "agreement-once": "pdproto.spec.lemmas.agreement_lemmas",
