@@ -41,7 +41,7 @@ from pdproto.spec.handoff.transfer import (
     SENDING_NOW,
     SYSTEM,
 )
-from pdproto.spec.handoff.transfer_claims import WITHDRAWN
+from pdproto.spec.handoff.transfer_claims import SPOILT_ONLY, WITHDRAWN
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -77,6 +77,7 @@ PROPERTIES: Final = (
     Sometimes("S1_pages_are_held_past_a_failure", all_of(
         GIVEN_UP, write(p, h, d, c) == Write.POSTED, page(d, h, g))),
     WITHDRAWN,
+    SPOILT_ONLY,
     Always("S2_complete_while_it_is_read",
            implies(all_of(COMMITTED, page(d, h, g), address(d, h, b), feeds(p, d)),
                    content(d, h, b, p, c)),

@@ -112,7 +112,8 @@ LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
         "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_who_enrolls_is_heard",
-        "L1_prefill_ends", "L1_decode_ends", "L1_who_has_all_parts_commits"),
+        "L1_prefill_ends", "L1_decode_ends", "L1_who_has_all_parts_commits",
+        "L1_who_has_all_parts_ends"),
         simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",

@@ -34,7 +34,7 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.sink import UNANSWERED
+from pdproto.spec.handoff.sink import ALL_LANDED, SPOILT, UNANSWERED
 from pdproto.spec.handoff.source import other, part, spot
 from pdproto.spec.language import (
     Always,
@@ -54,6 +54,11 @@ WITHDRAWN: Final = Always(
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
     why="a failure withdraws the request, whether or not it was granted")
 
+SPOILT_ONLY: Final = OnRow(
+    "only_what_is_spoilt_fails_by_its_digest", "find_spoilt", SPOILT,
+    why="a digest that agrees fails nobody",
+)
+
 PARTIES: Final = (
     Always("who_feeds_nothing_is_told_nothing",
            implies(any_of(introduce(d, h, p), publish(d, h, p), abort(d, h, p)), feeds(p, d)),
@@ -62,6 +67,7 @@ PARTIES: Final = (
            implies(~claim(d, h, p).among(Claim.NONE, Claim.TOLD, Claim.OUT), feeds(p, d)),
            why="nobody stops, fences or waits for what cannot write"),
     WITHDRAWN,
+    SPOILT_ONLY,
     Always("chunks_are_handed_over_in_order",
            implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
            why="what is computed first is sent first"),
@@ -102,6 +108,11 @@ PARTIES: Final = (
     OnRow("who_has_answered_is_asked_no_more", "abort_again",
           claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
           why="an abort is repeated for as long as its end has not been heard"),
+    LeadsTo("L1_who_has_all_parts_ends",
+            (receiving(d, h) == Receiving.TRANSFERRING) & ALL_LANDED,
+            receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE),
+            under=(Fairness.DETECTORS,),
+            why="it commits, or finds them spoilt: no clock has to run out for that"),
     Sometimes("a_source_is_stopping", claim(d, h, p) == Claim.STOPPING),
     Sometimes("who_had_no_address_need_not_drain",
               (claim(d, h, p) == Claim.DRAINED) & (drain(p, h, d) == Drain.ASKED)),

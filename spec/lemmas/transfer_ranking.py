@@ -124,6 +124,11 @@ _NEXT_CHUNK: Final = Witness(waiting, all_of(
 
 RANKINGS: Final = (
     Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has its time-out"),
+    Ranking("L1_who_has_all_parts_ends",
+            (Help("commit", at={b: b}), Help("find_spoilt", at={b: b})),
+            witnesses=(Witness(b, address(d, h, b)),),
+            using=(Use("who_publishes_has_an_address"),),
+            why="the digests agree, or they do not"),
     Ranking("L1_a_source_ends",
             (*_SOURCE_ENDS, Help("give_up_transfer"), *_STOPPED),
             witnesses=(_NEXT_CHUNK,), using=(Use("who_sends_has_addresses", {d: somewhere}),),

@@ -53,6 +53,7 @@ def test_every_row_fires_somewhere() -> None:
 
 
 OF_CHUNKS: Final = {"chunks_are_handed_over_in_order", "who_has_all_chunks_waits_for_its_writes"}
+OF_STRAYS: Final = {"only_what_is_spoilt_fails_by_its_digest"}
 
 
 def vacuous(name: str) -> set[str]:
@@ -62,8 +63,9 @@ def vacuous(name: str) -> set[str]:
 
 def test_no_premise_is_empty_where_two_of_everything_meet() -> None:
     for name in ("default", "sources", "sinks"):
-        assert vacuous(name) <= OF_CHUNKS
+        assert vacuous(name) <= OF_CHUNKS | OF_STRAYS
     assert not vacuous("chunks") & OF_CHUNKS
+    assert not vacuous("stray") & OF_STRAYS
 
 
 TRACE_LENGTHS: Final = {
@@ -133,6 +135,7 @@ def test_each_defect_is_pinned_once() -> None:
 
 # What is sent again, the clocks, and the steps that answer: each is there for this.
 NEEDED: Final[list[tuple[str, System, str, str]]] = [
+    ("find_spoilt", SYSTEM, "stray", "L1_who_has_all_parts_ends"),
     ("give_up_waiting", LOSING, "default", "L1_a_source_ends"),
     ("give_up_sending", LOSING, "chunks", "L1_a_source_ends"),
     ("give_up_bootstrap", SYSTEM, "no-fence", "L1_a_sink_ends"),
