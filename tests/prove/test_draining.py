@@ -30,6 +30,7 @@ HELPERS: Final = tuple(dict.fromkeys(
 ELSEWHERE: Final = {
     "give_up_bootstrap": "there is memory for everybody",
     "give_up_sending": "one chunk is all there is",
+    "find_spoilt": "no engine strays",
     "disown_abort": "no process is superseded",
     "abort_again": "every engine can fence",
     "stop": "every engine can fence",
