@@ -4,6 +4,7 @@ down. Nothing here takes time, and nothing happens beside it.
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, Final, TypeAlias
 
 Entry: TypeAlias = tuple[float, int, Callable[..., None], tuple[Any, ...]]
@@ -23,7 +24,7 @@ class Agenda:
     @property
     def done(self) -> int:
         """How many entries have happened: all that were put down, but for those that wait."""
-        return self._number - len(self._entries) - max(0, len(self._foreseen) - 1)
+        return self._number - len(self._entries) - len(self._foreseen)
 
     def at(self, when: float, do: Callable[..., None], *arguments: Any) -> None:
         """Have it done then, or now if that is past."""
@@ -41,30 +42,25 @@ class Agenda:
     ) -> None:
         """Have all of it done, each at its time, with its arguments; once, before the first `run`.
 
-        Only the next of them is among the entries, which are therefore few, and soon found.
+        It is kept apart, so that the other entries are few, and the next is soon found.
         """
         first = self._number
         self._foreseen = sorted(((when, number, do, arguments) for number, (when, do, arguments)
                                  in enumerate(entries, first + 1)), reverse=True)
         self._number = first + len(self._foreseen)
-        self._await()
 
     def run(self, until: float) -> None:
         """Let everything happen up to this time."""
-        entries = self._entries
-        while entries and entries[0][0] <= until:
-            self.now, _, do, arguments = heappop(entries)
+        entries, foreseen, last = self._entries, self._foreseen, (until, inf)
+        while True:
+            if foreseen and (not entries or foreseen[-1] < entries[0]):
+                if foreseen[-1] > last:
+                    break
+                entry = foreseen.pop()
+            elif entries and entries[0] < last:
+                entry = heappop(entries)
+            else:
+                break
+            self.now, _, do, arguments = entry
             do(*arguments)
         self.now = max(self.now, until)
-
-    def _await(self) -> None:
-        """Put the next of what is foreseen among the entries."""
-        if self._foreseen:
-            when, number, _, _ = self._foreseen[-1]
-            heappush(self._entries, (when, number, self._come, ()))
-
-    def _come(self) -> None:
-        """What was foreseen for now happens."""
-        _, _, do, arguments = self._foreseen.pop()
-        self._await()
-        do(*arguments)
