@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdproto.kernels.layout import KVLayout
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan
-from pdproto.kernels.report import HostReport, Report
+from pdproto.kernels.report import HostReport, Report, report_words
 
 FEW_PAGES: Final = 64
 """Up to this many, Python looks through page numbers faster than numpy starts to."""
@@ -144,8 +144,19 @@ def host_digests(
     return views
 
 
-def host_report(report: Report | None) -> HostReport | None:
-    """The report, which must lie where the pools do."""
-    if report is None or isinstance(report, HostReport):
-        return report
-    raise TypeError("report: want one from new_report(layout) of this layout")
+def check_report(words: int, needed: int) -> None:
+    """Refuse a report with too few bits: a kernel would write past its end."""
+    if words < needed:
+        raise ValueError(
+            f"report: {words} words, {needed} needed: it is of a layout with shorter chunks"
+        )
+
+
+def host_report(layout: KVLayout, report: Report | None) -> HostReport | None:
+    """The report, which must lie where the pools do and have a bit for every page."""
+    if report is None:
+        return None
+    if not isinstance(report, HostReport):
+        raise TypeError("report: want one from new_report(layout) of this layout")
+    check_report(len(report.words), report_words(layout.chunk_pages_max))
+    return report

@@ -172,8 +172,9 @@ def unpack_slices(  # noqa: PLR0913 - all but four by name, with defaults
     plan = plan_for(layout, index.size, order=order, peers=peers)
     sources = host_chunks(plan, chunks, written=False)
     sums = host_digests(plan, expected, "expected")
+    found = host_report(layout, report)
     if index.size:
-        host.unpack(layout, plan, index, sources, sums, host_report(report), key)
+        host.unpack(layout, plan, index, sources, sums, found, key)
     return plan
 
 

@@ -10,7 +10,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from pdproto.kernels.arguments import Launch
+from pdproto.kernels.arguments import Launch, check_report
 from pdproto.kernels.device_memory import Binding, DeviceReport, on_stream
 from pdproto.kernels.report import Report
 
@@ -49,7 +49,7 @@ def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:
     if stream is None and on.is_cuda:
         stream = torch.cuda.current_stream(on.device)
     if isinstance(report, DeviceReport):
-        report.stream = stream
+        report.follow(stream)
     return stream
 
 
@@ -57,8 +57,9 @@ def device_words(binding: Binding, report: Report | None) -> torch.Tensor:
     """Where the kernel reports: without a report, where nobody looks."""
     if report is None:
         return binding.sink
-    if not isinstance(report, DeviceReport):
+    if not isinstance(report, DeviceReport) or report.words.device != binding.sink.device:
         raise TypeError("report: want one from new_report(layout) of this layout")
+    check_report(len(report.words), len(binding.sink))
     return report.words
 
 

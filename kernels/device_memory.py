@@ -40,10 +40,27 @@ class DeviceReport:
         cuda = real != "cpu"
         self.words = torch.zeros(report_words(pages_max), dtype=torch.int32, device=real)
         self.home = torch.empty(self.words.shape, dtype=torch.int32, pin_memory=cuda)
-        self.stream: Any = None
+        self.stream: Any = torch.cuda.current_stream(real) if cuda else None
         self._fetched: Any = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]
         self._pending = False
         self.words[:1].fill_(NO_BAD_INDEX)
+
+    def follow(self, stream: Any) -> None:
+        """A copy on `stream` comes next, after all that happened to the report before.
+
+        Without the wait, words could be cleared after a kernel elsewhere has found something, and
+        what is damaged would look clean. While a graph is captured nothing can be waited for, and
+        copies are of the graph: the report stays with the stream it was on.
+        """
+        if stream is None or stream == self.stream:
+            return
+        if self.words.is_cuda:
+            with on_stream(stream):
+                if torch.cuda.is_current_stream_capturing():
+                    return
+        if self.stream is not None:
+            stream.wait_stream(self.stream)
+        self.stream = stream
 
     def fetch(self) -> None:
         """Enqueue the way home of what the copies so far find; waits for nothing."""

@@ -74,6 +74,26 @@ def test_a_report_is_ready_once_it_was_fetched() -> None:
     assert report.read().clean
 
 
+class _Stream:
+    """A stream that notes what it waits for."""
+
+    def __init__(self) -> None:
+        self.waited: list[object] = []
+
+    def wait_stream(self, other: object) -> None:
+        self.waited.append(other)
+
+
+def test_a_report_keeps_its_order_from_stream_to_stream() -> None:
+    """Were it cleared on one stream after a kernel on another, damage would look clean."""
+    report = DeviceReport(40, "interpreter")
+    first, second = _Stream(), _Stream()
+    for stream in (first, first, second, None, first):
+        report.follow(stream)
+    assert (first.waited, second.waited) == ([second], [first])
+    assert report.stream is first
+
+
 @pytest.fixture
 def cache() -> tuple[Any, Any]:
     """A layout of a small cache on the GPU, and its pools."""

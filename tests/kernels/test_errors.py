@@ -116,6 +116,21 @@ def test_a_report_of_another_path_is_refused(path: Path) -> None:
         unpack_chunk(layout, [0], chunk, expected=sums, report=report)
 
 
+def test_a_report_with_too_few_bits_is_refused(path: Path) -> None:
+    """A bit past its end would be somebody else's memory."""
+    geometry = Geometry(entries=1, pages=80, tokens=1, heads=1, row_bytes=16)
+    pools = new_pools(geometry)
+    layout = path.layout(pools, pages_max=80)
+    report = new_report(path.layout(pools, pages_max=32))
+    plan = plan_for(layout, 80)
+    chunk = _chunk(path, plan.only.bytes)
+    before = path.get(layout.pools[0]).copy()
+    with pytest.raises(ValueError, match="report: 2 words, 4 needed"):
+        unpack_chunk(layout, np.arange(80), chunk, expected=digests_in(plan.only, chunk),
+                     report=report)  # fmt: skip
+    assert np.array_equal(path.get(layout.pools[0]), before)
+
+
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 @pytest.mark.parametrize("row_bytes", [32, 20])
 def test_bad_pages_on_the_device(path: Path, kind: str, row_bytes: int) -> None:
