@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdproto.kernels.arguments import bytes_needed, check_count, check_one_each, page_numbers
-from pdproto.kernels.device_memory import torch_device
+from pdproto.kernels.device_memory import PEERS_MAX, torch_device
 from pdproto.kernels.layout import KVLayout
 from pdproto.kernels.plan import ChunkPlan
 
@@ -52,6 +52,8 @@ def _tensor(
 
 def chunk_tensors(layout: KVLayout, plan: ChunkPlan, chunks: Sequence[Any]) -> list[torch.Tensor]:
     check_one_each(plan, chunks, "chunks")
+    if len(chunks) > PEERS_MAX:
+        raise ValueError(f"peers: at most {PEERS_MAX} in one launch, got {len(chunks)}")
     return [
         _tensor(layout, chunk, f"chunks[{i}]", torch.uint8, bytes_needed(plan, peer), ALIGNMENT)
         for i, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True))

@@ -20,7 +20,7 @@ from pdproto.kernels.device_memory import Binding, binding_of, torch_device
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, Part, Scale, plan_for
 from pdproto.kernels.report import Report
-from pdproto.kernels.table import NUMERATOR_MAX, division
+from pdproto.kernels.table import TILES_MAX, division
 
 UNIT_ELEMENTS: Final = 16
 UNITS_MAX: Final = 256
@@ -90,7 +90,7 @@ def _launch(
     variant, rows = _bound(binding, layout, plan, to_chunk, isinstance(pages, torch.Tensor))
     groups = _groups(plan)
     tiles = layout.entries * plan.pages * groups
-    if tiles > NUMERATOR_MAX:
+    if tiles > TILES_MAX:
         raise ValueError(f"pages: {plan.pages} pages make {tiles} tiles: ask for fewer")
     words = device_words(binding, report)
     stream = stream_for(rows, launch, report)

@@ -126,11 +126,15 @@ class Uplink:
             self.launching[turn] = True
             self.next = (turn + 1) % len(self.read)
         end = 0
-        for piece in numbers:
-            self.host[turn, end : end + piece.size] = piece
-            end += piece.size
-        placed = self.placed[turn, :end]
-        placed.copy_(self.pinned[turn, :end], non_blocking=True)
+        try:
+            for piece in numbers:
+                self.host[turn, end : end + piece.size] = piece
+                end += piece.size
+            placed = self.placed[turn, :end]
+            placed.copy_(self.pinned[turn, :end], non_blocking=True)
+        except BaseException:
+            self.launching[turn] = False  # nobody will: the turn is free for the next
+            raise
         return placed, turn
 
     def launched(self, turn: int, stream: Any) -> None:

@@ -22,6 +22,9 @@ COLUMNS: Final = 14
 ATOMS: Final = (16, 8, 4, 2, 1)
 NUMERATOR_MAX: Final = (1 << 31) - 1
 
+TILES_MAX: Final = 1 << 30
+"""Of one launch: a program looks one step of all programs past the last tile, in 31 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:

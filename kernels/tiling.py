@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pdproto.kernels.table import NUMERATOR_MAX, Table
+from pdproto.kernels.table import NUMERATOR_MAX, TILES_MAX, Table
 
 UNITS_MAX: Final = 1024
 """Units of one tile: 16 KiB, eight loads of 16 bytes in flight for each of 128 threads."""
@@ -77,6 +77,8 @@ def tiling_for(variant: Variant, table: Table, *, sections: int, pages: int) -> 
         page_tiles = -(-pages // variant.pages)
         segments = 1 if variant.digest else -(-page_units // variant.units)
     tiles = sections * page_tiles * segments
-    if max(tiles, 2 * units) > NUMERATOR_MAX:
+    # A tile may reach past the last page's end, so atoms keep a bit in hand as well.
+    atoms = units * _unit(variant.atom) // variant.atom
+    if tiles > TILES_MAX or 2 * atoms > NUMERATOR_MAX:
         raise ValueError(f"pages: {pages} pages make a launch of {tiles} tiles: ask for fewer")
     return Tiling(page_tiles, segments, tiles)

@@ -62,6 +62,14 @@ def test_the_uplink_takes_turns_and_refuses_to_overtake() -> None:
     assert uplink.send([np.array([8])])[0].tolist() == [8]
 
 
+def test_a_turn_that_could_not_be_sent_is_free_again() -> None:
+    uplink = Uplink(4, torch.device("cpu"), 1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broadcast"):
+            uplink.send([np.arange(5)])
+    assert uplink.send([np.arange(4)])[0].tolist() == [0, 1, 2, 3]
+
+
 def test_a_report_is_ready_once_it_was_fetched() -> None:
     report = DeviceReport(40, "interpreter")
     assert not report.ready()

@@ -179,6 +179,9 @@ def test_device_arguments_are_named(path: Path) -> None:
     start = 1 + -chunk.data_ptr() % 16
     with pytest.raises(ValueError, match=r"chunks\[0\]: its address must be a multiple of 16"):
         unpack_chunk(layout, [0], chunk[start:])
+    peers = [HeadRange(0, 1)] * 1025
+    with pytest.raises(ValueError, match="peers: at most 1024 in one launch, got 1025"):
+        pack_slices(layout, [0], [chunk] * 1025, peers)
     with pytest.raises(ValueError, match="pages: want int32 or int64"):
         pack_chunk(layout, path.put(np.zeros(2, np.int16)), chunk)
     with pytest.raises(ValueError, match="chunk_pages_max"):

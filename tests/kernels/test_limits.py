@@ -141,11 +141,19 @@ def test_tiles_cover_every_unit_once(
     assert (seen == 1).all()
 
 
-def test_a_launch_has_at_most_31_bits_of_tiles() -> None:
+def test_no_tile_number_passes_31_bits() -> None:
+    """Every program steps once past the last tile, by up to as many as there are."""
     table = Table(np.zeros((1, 14), np.int64), 16, 0, wide=False, page_bytes=16384, even=True)
     variant = variant_for(table, from_pool=True, store=True, digest=0, check=False, peers=False)
+    most = tiling_for(variant, table, sections=65_535, pages=1 << 14)
+    assert 2 * most.tiles - 1 <= NUMERATOR_MAX
     with pytest.raises(ValueError, match="ask for fewer"):
-        tiling_for(variant, table, sections=65_535, pages=1 << 20)
+        tiling_for(variant, table, sections=65_535, pages=(1 << 14) + 1)
+    # Nor does an atom's, though the last tile of a page reaches past the page's end.
+    table = Table(np.zeros((1, 14), np.int64), 1, 0, wide=False, page_bytes=2**31 - 8, even=True)
+    variant = variant_for(table, from_pool=True, store=True, digest=0, check=False, peers=False)
+    with pytest.raises(ValueError, match="ask for fewer"):
+        tiling_for(variant, table, sections=1, pages=1)
 
 
 def test_the_narrowest_alignment_decides() -> None:
