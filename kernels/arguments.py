@@ -33,13 +33,27 @@ class Launch:
     stream: Any = None
     ctas_max: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.ctas_max is not None and self.ctas_max < 1:
+            raise ValueError(f"launch: ctas_max must be at least 1, got {self.ctas_max}")
+
 
 DEFAULT: Final = Launch()
 
 
+def in_host_memory(array: Any, name: str) -> Any:
+    """`array`, a tensor as numpy sees it: a TypeError where that cannot be."""
+    if not hasattr(array, "data_ptr"):
+        return array
+    try:
+        return array.numpy()
+    except TypeError as error:  # on a GPU, or of a type that numpy lacks
+        raise TypeError(f"{name}: want host memory that numpy can read: {error}") from None
+
+
 def page_numbers(layout: KVLayout, pages: Any, *, unique: bool = False) -> NDArray[np.int64]:
     """Page numbers from host memory, int64 [page], each of them a page of `layout`."""
-    listed = np.asarray(pages)
+    listed = np.asarray(in_host_memory(pages, "pages"))
     if listed.size == 0 and listed.ndim == 1:
         return np.empty(0, np.int64)
     if listed.ndim != 1 or listed.dtype.char not in "ilq":
@@ -100,8 +114,7 @@ def check_one_each(plan: ChunkPlan, given: Sequence[Any], name: str) -> None:
 
 def as_bytes(buffer: Any, name: str, needed: int, *, written: bool) -> NDArray[np.uint8]:
     """View a numpy array, CPU tensor or any buffer as uint8 [byte]; ValueError if too small."""
-    if hasattr(buffer, "data_ptr"):
-        buffer = buffer.numpy()
+    buffer = in_host_memory(buffer, name)
     data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
     if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
         raise ValueError(f"{name}: want contiguous uint8 [byte], got {data.dtype} {data.shape}")
@@ -132,7 +145,7 @@ def host_digests(
     check_one_each(plan, digests, name)
     views: list[NDArray[np.uint64] | None] = []
     for index, (sums, peer) in enumerate(zip(digests, plan.peers, strict=True)):
-        array = sums.numpy() if hasattr(sums, "data_ptr") else sums
+        array = in_host_memory(sums, f"{name}[{index}]")
         if not isinstance(array, np.ndarray) or array.dtype.char not in "lLqQ":
             raise ValueError(f"{name}[{index}]: want a 64-bit integer array")
         if array.size != peer.entries * peer.pages or not array.flags.c_contiguous:

@@ -34,6 +34,7 @@ from pdproto.kernels.arguments import (
     host_chunks,
     host_digests,
     host_report,
+    in_host_memory,
     page_numbers,
 )
 from pdproto.kernels.layout import KVLayout, Order, register
@@ -253,7 +254,7 @@ def pack_cast(
         )  # fmt: skip
     index = page_numbers(layout, pages)
     plan = plan_for(layout, index.size, scale=scale)
-    told = None if static is None else np.asarray(static, np.float32)
+    told = None if static is None else np.asarray(in_host_memory(static, "static"), np.float32)
     if told is not None and (told.shape != (layout.entries,) or not (told > 0).all()):
         raise ValueError(f"static: want {layout.entries} positive scales, got shape {told.shape}")
     targets = host_chunks(plan, [chunk], written=True)

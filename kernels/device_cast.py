@@ -149,7 +149,9 @@ def _bound(
     if plan.scale is Scale.PAGE_HEAD:
         longest = max(part.tokens * part.row_bytes for part in parts)
     units = min(UNITS_MAX, triton.next_power_of_2(longest // elements))
-    (kind,) = {shape.element for _, shape in layout.shapes}
+    kind, *others = sorted({shape.element for _, shape in layout.shapes})
+    if others:
+        raise ValueError(f"pools: one cast is of one element type, not of {kind} and {others[0]}")
     scale = list(Scale).index(plan.scale) if plan.scale else 0
     return (
         CastVariant(KINDS[kind], elements, units, scale, to_chunk, check),
@@ -169,8 +171,10 @@ def pack_cast(
         or static.device != torch_device(layout)
         or static.dtype != torch.float32
         or tuple(static.shape) != (layout.entries,)
+        or not static.is_contiguous()
     ):
-        raise ValueError(f"static: want float32 [{layout.entries}] on {torch_device(layout)}")
+        want = f"contiguous float32 [{layout.entries}] on {torch_device(layout)}"
+        raise ValueError(f"static: want {want}")
     (target,) = chunk_tensors(layout, plan, [chunk])
     _launch(layout, plan, index, target, static, to_chunk=True, report=report, launch=launch)
     return plan

@@ -48,6 +48,8 @@ def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:
     stream = launch.stream
     if stream is None and on.is_cuda:
         stream = torch.cuda.current_stream(on.device)
+    elif stream is not None and stream.device != on.device:
+        raise ValueError(f"launch: its stream is on {stream.device}, the pools are on {on.device}")
     if isinstance(report, DeviceReport):
         report.follow(stream)
     return stream

@@ -127,6 +127,15 @@ def test_what_cannot_be_cast_is_named(path: Path) -> None:
             pack_cast(layout, [0], chunk, scale=scale, static=static)
     with pytest.raises(ValueError, match="static: want"):
         pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=path.put(np.ones(2, np.float32)))
+    if path.triton:
+        pools = [path.put(np.zeros((2, 2, 1, 32), np.float16)) for _ in range(2)]
+        two = path.relayout(layout, pools)
+        apart = path.put(np.ones(4, np.float32))[::2]
+        with pytest.raises(ValueError, match="static: want contiguous"):
+            pack_cast(two, [0], chunk, scale=Scale.STATIC, static=apart)
+        mixed = path.relayout(layout, [pools[0], pools[1].to(torch.bfloat16)])
+        with pytest.raises(ValueError, match="pools: one cast is of one element type"):
+            pack_cast(mixed, [0], chunk, scale=Scale.PAGE)
     with pytest.raises(ValueError, match=r"chunks\[0\]: 136 .*needed"):
         pack_cast(layout, [0, 1], path.put(np.zeros(128, np.uint8)), scale=Scale.PAGE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from pdproto.kernels.chunk import (
     HeadRange,
+    Launch,
     Order,
     Outcome,
     digest_pages,
@@ -114,6 +116,34 @@ def test_a_report_of_another_path_is_refused(path: Path) -> None:
     sums = digests_in(plan_for(layout, 1).only, chunk)
     with pytest.raises(TypeError, match="report: want one from new_report"):
         unpack_chunk(layout, [0], chunk, expected=sums, report=report)
+
+
+def test_host_memory_is_asked_for_by_name() -> None:
+    """A tensor on no host stands for one on a GPU; numpy has no bfloat16."""
+    torch = pytest.importorskip("torch")
+    layout = PATHS["numpy"].layout(new_pools(GEOMETRY))
+    elsewhere = torch.zeros(4096, dtype=torch.uint8, device="meta")
+    chunk = np.zeros(4096, np.uint8)
+    for pages, given, name in (
+        (torch.zeros(1, dtype=torch.int64, device="meta"), chunk, "pages"),
+        ([0], elsewhere, r"chunks\[0\]"),
+        ([0], torch.zeros(4096, dtype=torch.bfloat16), r"chunks\[0\]"),
+    ):
+        with pytest.raises(TypeError, match=rf"{name}: want host memory"):
+            pack_chunk(layout, pages, given)
+    with pytest.raises(TypeError, match=r"digests\[0\]: want host memory"):
+        pack_chunk(layout, [0], chunk, digests=elsewhere.view(torch.int64))
+
+
+def test_a_launch_that_cannot_be_is_named(path: Path) -> None:
+    with pytest.raises(ValueError, match="launch: ctas_max must be at least 1, got 0"):
+        Launch(ctas_max=0)
+    if path.triton:
+        layout = path.layout(new_pools(GEOMETRY))
+        chunk = _chunk(path, plan_for(layout, 1).only.bytes)
+        with pytest.raises(ValueError, match="launch: its stream is on meta, the pools are on"):
+            pack_chunk(layout, [0], chunk, launch=Launch(stream=SimpleNamespace(device="meta")))
+        assert (path.get(chunk) == POISON).all()
 
 
 def test_a_report_with_too_few_bits_is_refused(path: Path) -> None:
