@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,11 @@ class Guarded:
         memory = np.full(length + 2 * RED_ZONE + 128, POISON, np.uint8)
         start = RED_ZONE + -(memory.ctypes.data + RED_ZONE) % 128
         return cls(memory, memory[start : start + length])
+
+    def within(self, memory: Any) -> Any:
+        """The chunk in a copy of the memory, wherever that is."""
+        start = self.chunk.ctypes.data - self.memory.ctypes.data
+        return memory[start : start + self.chunk.size]
 
     def check_red_zones(self) -> None:
         before = self.chunk.ctypes.data - self.memory.ctypes.data

@@ -23,6 +23,7 @@ from pdproto.kernels.chunk import (
     warmup,
 )
 from tests.kernels.paths import Path
+from tests.kernels.pools import Guarded
 
 torch = pytest.importorskip("torch")
 
@@ -98,10 +99,14 @@ def test_codes_and_scales_are_those_of_the_definition(
     layout = path.relayout(like, _placed(path, pools), order)
     pages, static = [2, 0, 1, 3], np.array([1.0, 0.5], np.float32)
     plan = plan_for(layout, len(pages), scale=scale)
-    chunk = path.put(np.full(plan.only.bytes, 0xA5, np.uint8))
+    guarded = Guarded.of(plan.only.bytes)
+    memory = path.put(guarded.memory)
+    chunk = guarded.within(memory)
     told = path.put(static) if scale is Scale.STATIC else None
     pack_cast(layout, pages, chunk, scale=scale, static=told)
-    got = path.get(chunk)
+    guarded.memory[:] = path.get(memory)
+    guarded.check_red_zones()
+    got = guarded.chunk
     codes, scales = _expected(pools, order, pages, scale, static)
     assert np.array_equal(_unpacked_codes(got, plan), np.stack(codes))
     got_scales = got[plan.only.scale_offset :][: 4 * plan.only.scales].view(np.float32)

@@ -36,6 +36,9 @@ GEOMETRIES: Final = {
     "mla fp8": Geometry(entries=2, pages=4, tokens=16, heads=1, row_bytes=656),
     "mla fp8 page of one": Geometry(entries=2, pages=11, tokens=1, heads=1, row_bytes=656),
     "index rows": Geometry(entries=2, pages=5, tokens=1, heads=1, row_bytes=132),
+    "512 B rows": Geometry(entries=2, pages=5, tokens=4, heads=1, row_bytes=512),
+    "many entries": Geometry(entries=61, pages=3, tokens=1, heads=1, row_bytes=1024),
+    "2 KiB rows": Geometry(entries=2, pages=5, tokens=2, heads=2, row_bytes=2048),
     "hnd": Geometry(entries=2, pages=5, tokens=4, heads=6, row_bytes=64, order=Order.HND),
     "tiny": Geometry(entries=1, pages=7, tokens=3, heads=5, row_bytes=2),
 }
@@ -49,6 +52,7 @@ def _page_list(kind: str, pages: int) -> np.ndarray[tuple[int], np.dtype[np.int6
         "reversed": np.arange(pages)[::-1],
         "random": generator.permutation(pages)[: max(1, pages - 2)],
         "repeats": generator.integers(0, pages, pages + 3),
+        "runs": np.roll(np.arange(pages), pages // 2),
         "one": np.array([pages - 1]),
     }
     return lists[kind].astype(np.int64)
@@ -61,8 +65,7 @@ def _pack_is_the_reference(path: Path, geometry: Geometry, kind: str) -> None:
     plan = plan_for(layout, pages.size)
     guarded = Guarded.of(plan.only.payload_bytes)
     memory = path.put(guarded.memory)
-    start = guarded.chunk.ctypes.data - guarded.memory.ctypes.data
-    assert pack_chunk(layout, pages, memory[start : start + guarded.chunk.size]) is plan
+    assert pack_chunk(layout, pages, guarded.within(memory)) is plan
     guarded.memory[:] = path.get(memory)
     want = pack_reference(pools, geometry.order, pages.tolist(), plan, plan.only)
     assert np.array_equal(guarded.chunk, want)
@@ -74,7 +77,7 @@ def test_pack_is_the_reference(path: Path, geometry: Geometry) -> None:
     _pack_is_the_reference(path, geometry, "random")
 
 
-@pytest.mark.parametrize("kind", ["identity", "reversed", "repeats", "one"])
+@pytest.mark.parametrize("kind", ["identity", "reversed", "runs", "repeats", "one"])
 def test_pack_takes_any_page_list(path: Path, kind: str) -> None:
     _pack_is_the_reference(path, GEOMETRIES["llama tp8"], kind)
     _pack_is_the_reference(path, GEOMETRIES["mla page of one"], kind)
@@ -170,6 +173,7 @@ def test_one_flipped_bit_names_its_page(path: Path) -> None:
 
 SPLITS: Final = {
     "1 of 8": (8, (HeadRange(3, 1),)),
+    "2 of 8": (8, (HeadRange(4, 2),)),
     "4 of 8": (8, (HeadRange(4, 4),)),
     "3 of 12": (12, (HeadRange(6, 3),)),
     "8 to 8": (8, tuple(HeadRange(head, 1) for head in range(8))),
@@ -189,15 +193,20 @@ def test_slices_are_the_reference(
     layout = path.layout(pools, order)
     pages = _page_list("random", geometry.pages)
     plan = plan_for(layout, pages.size, peers=peers)
-    chunks = [path.put(Guarded.of(peer.payload_bytes).chunk) for peer in plan.peers]
-    count = geometry.entries * pages.size
-    digests = [path.put(np.zeros(count, np.int64)) for _ in peers]
+    guarded = [Guarded.of(peer.bytes) for peer in plan.peers]
+    memories = [path.put(one.memory) for one in guarded]
+    chunks = [one.within(memory) for one, memory in zip(guarded, memories, strict=True)]
+    digests = [digests_in(peer, chunk) for peer, chunk in zip(plan.peers, chunks, strict=True)]
     pack_slices(layout, pages, chunks, peers, digests=digests)
-    for peer, chunk, sums in zip(plan.peers, chunks, digests, strict=True):
+    count = geometry.entries * pages.size
+    for peer, one, memory in zip(plan.peers, guarded, memories, strict=True):
+        one.memory[:] = path.get(memory)
+        one.check_red_zones()
         want = pack_reference(pools, order, pages.tolist(), plan, peer)
-        assert np.array_equal(path.get(chunk), want)
+        assert np.array_equal(one.chunk[: want.size], want)
+        assert (one.chunk[want.size : peer.digest_offset] == POISON).all(), "wrote between"
         of_pages = page_digests(want.reshape(count, -1))
-        assert np.array_equal(path.get(sums).view(np.uint64), of_pages)
+        assert np.array_equal(digests_in(peer, one.chunk), of_pages)
 
 
 @pytest.mark.parametrize("order", Order)

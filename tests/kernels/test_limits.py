@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,9 +18,10 @@ from pdproto.kernels.chunk import (
     pack_slices,
     plan_for,
     unpack_chunk,
+    unpack_slices,
 )
 from pdproto.kernels.plan import HeadRange
-from pdproto.kernels.reference import pack_reference
+from pdproto.kernels.reference import pack_reference, unpack_reference
 from pdproto.kernels.table import NUMERATOR_MAX, Table, division, table_of
 from pdproto.kernels.tiling import tiling_for, variant_for
 from tests.kernels.paths import PATHS, Path
@@ -175,19 +176,19 @@ def test_the_narrowest_alignment_decides() -> None:
 PAGE_LISTS = st.lists(st.integers(0, 5), min_size=1, max_size=9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(
+    max_examples=25, deadline=None,
+    # The path is the same for all examples of a test.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 @given(
     order=st.sampled_from(Order), tokens=st.integers(1, 5), heads=st.integers(1, 6),
     row_bytes=st.sampled_from([1, 2, 8, 20, 48, 128, 656]), pages=PAGE_LISTS, data=st.data(),
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["numpy", "interpreter"])
 def test_any_layout_and_any_pages(
-    name: str, order: Order, tokens: int, heads: int, row_bytes: int, pages: list[int],
+    path: Path, order: Order, tokens: int, heads: int, row_bytes: int, pages: list[int],
     data: st.DataObject,
 ) -> None:  # fmt: skip
-    if name == "interpreter":
-        pytest.importorskip("triton")
-    path = PATHS[name]
     geometry = Geometry(2, pages=6, tokens=tokens, heads=heads, row_bytes=row_bytes, order=order)
     first = data.draw(st.integers(0, heads - 1))
     peer = HeadRange(first, data.draw(st.integers(1, heads - first)))
@@ -200,6 +201,18 @@ def test_any_layout_and_any_pages(
     pack_slices(layout, pages, [target], [peer])
     want = pack_reference(pools, order, pages, plan, plan.only)
     assert np.array_equal(path.get(target), want)
+    around = path.get(chunk)
+    assert (around[:start] == POISON).all()
+    assert (around[start + target.shape[0] :] == POISON).all()
+
+    once = list(dict.fromkeys(pages))
+    plan = plan_for(layout, len(once), peers=[peer])
+    source = np.random.default_rng(4).integers(0, 256, plan.only.payload_bytes, dtype=np.uint8)
+    expected = [pool.copy() for pool in pools]
+    unpack_slices(layout, once, [path.put(source)], [peer])
+    unpack_reference(expected, order, once, plan, plan.only, source)
+    for pool, want in zip(layout.pools, expected, strict=True):
+        assert np.array_equal(path.get(pool), want)
 
 
 def _address(chunk: object) -> int:
