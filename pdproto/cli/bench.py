@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _cuda() -> bool:
     try:
         import torch  # noqa: PLC0415
+        import triton  # noqa: F401, PLC0415 - the kernels need both
     except ImportError:
         return False
     return bool(torch.cuda.is_available())

@@ -51,36 +51,36 @@ class Subject:
     copies: list[Callable[[], object]]
 
 
-def _noise(length: int) -> torch.Tensor:
+def _noise(length: int, device: str) -> torch.Tensor:
     """Random bytes: zeros would hide errors, and can even run faster."""
-    words = torch.empty(-(-length // 8), dtype=torch.int64, device="cuda")
+    words = torch.empty(-(-length // 8), dtype=torch.int64, device=device)
     return words.random_().view(torch.uint8)[:length]
 
 
-def make(case: Case) -> Subject:
+def make(case: Case, device: str = "cuda") -> Subject:
     """Allocate a case, and bind its repetitions."""
     repeats = max(1, min(256, round(COLD_BYTES / case.traffic_bytes)))
     shape = (case.entries, case.pages * repeats, case.page_tokens, case.heads, case.row_bytes)
     if case.scale is not None:
         halves = torch.randn(case.entries * case.pages * repeats * case.page_bytes // 2,
-                             dtype=torch.bfloat16, device="cuda")  # fmt: skip
+                             dtype=torch.bfloat16, device=device)  # fmt: skip
         pools = halves.reshape(*shape[:-1], case.row_bytes // 2)
     else:
-        pools = _noise(shape[0] * shape[1] * case.page_bytes).reshape(shape)
+        pools = _noise(shape[0] * shape[1] * case.page_bytes, device).reshape(shape)
     layout = register(list(pools))
     plan = plan_for(layout, case.pages, peers=case.peers, scale=case.scale)
-    order = torch.randperm(shape[1], device="cuda", dtype=torch.int32)
+    order = torch.randperm(shape[1], device=device, dtype=torch.int32)
     pages = list(order.reshape(repeats, case.pages))
-    chunks = [[_noise(peer.bytes) for peer in plan.peers] for _ in range(repeats)]
+    chunks = [[_noise(peer.bytes, device) for peer in plan.peers] for _ in range(repeats)]
     digests = [
-        [torch.zeros(peer.entries * peer.pages, dtype=torch.int64, device="cuda")
+        [torch.zeros(peer.entries * peer.pages, dtype=torch.int64, device=device)
          for peer in plan.peers] for _ in range(repeats)
     ]  # fmt: skip
     sent = case.payload_bytes
-    source, target = _noise(sent * repeats), _noise(sent * repeats)
+    source, target = _noise(sent * repeats, device), _noise(sent * repeats, device)
     pairs = zip(target.reshape(repeats, -1), source.reshape(repeats, -1), strict=True)
     copies: list[Callable[[], object]] = [partial(torch.Tensor.copy_, *pair) for pair in pairs]
-    static = torch.full((case.entries,), 0.01, device="cuda")
+    static = torch.full((case.entries,), 0.01, device=device)
     subject = Subject(
         case, layout, plan, pages, chunks, digests, new_report(layout), static, [], copies
     )
@@ -120,7 +120,7 @@ class WrongResultError(Exception):
     """A case computed something else than its reference, so its time means nothing."""
 
 
-def _require(right: object, case: Case, what: str) -> None:
+def require(right: object, case: Case, what: str) -> None:
     if not right:
         raise WrongResultError(f"{case.operation.value}, {case.name}: {what}")
 
@@ -135,10 +135,10 @@ def check(subject: Subject) -> None:
         _check_cast(subject)
     else:
         _check_copy(subject)
-    _require(subject.report.read().clean, case, "the report is not clean")
+    require(subject.report.read().clean, case, "the report is not clean")
 
 
-def _same(subject: Subject, repeat: int) -> bool:
+def same(subject: Subject, repeat: int) -> bool:
     """Whether the chunks of a repetition hold exactly its pages, compared on the GPU."""
     case, index = subject.case, subject.pages[repeat].long()
     for chunk, peer in zip(subject.chunks[repeat], subject.plan.peers, strict=True):
@@ -155,11 +155,11 @@ def _check_copy(subject: Subject) -> None:
     case, layout, report = subject.case, subject.layout, subject.report
     pages, chunks = subject.pages[0], subject.chunks[0]
     pack_slices(layout, pages, chunks, case.peers)
-    _require(_same(subject, 0), case, "pack differs from the reference")
+    require(same(subject, 0), case, "pack differs from the reference")
     for chunk in chunks:
         chunk.random_(0, 256)
     unpack_slices(layout, pages, chunks, case.peers)
-    _require(_same(subject, 0), case, "unpack differs from the reference")
+    require(same(subject, 0), case, "unpack differs from the reference")
     for repeat, digests in enumerate(subject.digests):
         for chunk in subject.chunks[repeat]:
             chunk.fill_(0xA5)
@@ -167,12 +167,12 @@ def _check_copy(subject: Subject) -> None:
             layout, subject.pages[repeat], subject.chunks[repeat], case.peers, digests=digests
         )
     for repeat in (0, len(subject.calls) - 1):
-        _require(_same(subject, repeat), case, "pack with digests differs from the reference")
+        require(same(subject, repeat), case, "pack with digests differs from the reference")
     few = min(4, case.pages)
     part = subject.plan.peers[0].parts[0]
     rows = chunks[0][: few * part.page_bytes].cpu().numpy().reshape(few, -1)
     told = subject.digests[0][0][:few].cpu().numpy().view("uint64")
-    _require((told == page_digests(rows)).all(), case, "digests differ from the reference")
+    require((told == page_digests(rows)).all(), case, "digests differ from the reference")
     unpack_slices(layout, pages, chunks, case.peers, expected=subject.digests[0], report=report)
 
 
@@ -189,9 +189,9 @@ def _check_cast(subject: Subject) -> None:
         told = fp8.scale_for(values, (1, 2, 3) if scale is Scale.PAGE else (1, 3))
     want = fp8.encode(values * (1 / told).astype("float32")).reshape(-1)
     got = chunk[: want.size].cpu().numpy()
-    _require((got == want).all(), case, "fp8 codes differ from the reference")
+    require((got == want).all(), case, "fp8 codes differ from the reference")
     before = layout.pools[-1][index].float()
     unpack_cast(layout, subject.pages[0], chunk, scale=scale, report=subject.report)
     after = layout.pools[-1][index].float()
     worst = ((after - before).abs().amax() / before.abs().amax()).item()
-    _require(worst <= 1 / 16, case, f"the round trip is off by {worst:.3f} of the largest")
+    require(worst <= 1 / 16, case, f"the round trip is off by {worst:.3f} of the largest")

@@ -164,13 +164,17 @@ class TestOnAGpu:
         plan = plan_for(layout, 4)
         chunk = torch.zeros(plan.only.bytes, dtype=torch.uint8, device="cuda")
         pages = torch.tensor([3, 1, 4, 2], device="cuda")
-        graph = torch.cuda.CUDAGraph()
+        graph, report = torch.cuda.CUDAGraph(), new_report(layout)
         with torch.cuda.graph(graph):
-            pack_chunk(layout, pages, chunk)
+            pack_chunk(layout, pages, chunk, report=report)
         pages.copy_(torch.tensor([9, 8, 7, 6], device="cuda"))
         graph.replay()
         want = torch.cat([pool[[9, 8, 7, 6]].reshape(-1) for pool in pools])
         assert torch.equal(chunk[: want.numel()], want)
+        assert report.read().clean
+        pages[2] = 256
+        graph.replay()
+        assert report.read().bad_index == 2
 
     def test_pools_beyond_32_bits(self) -> None:
         pool = torch.empty((9, 1 << 20, 8, 64), dtype=torch.uint8, device="cuda")
