@@ -159,7 +159,7 @@ def cast_kernel(
             if TO_CHUNK:
                 data = tl.load(in_pages, mask=unit < readable, other=0).to(tl.float32) * inverse
                 # The hardware saturates too; this also fixes what an infinity becomes.
-                data = tl.where(data > 448.0, 448.0, tl.where(data < -448.0, -448.0, data))
+                data = tl.clamp(data, -448.0, 448.0, propagate_nan=tl.PropagateNan.ALL)
                 code = data.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
                 tl.store(codes, code, mask=unit < writable)
             else:
