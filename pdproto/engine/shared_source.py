@@ -46,6 +46,11 @@ class SharedSource(Source):
             work=self._work,
         )
 
+    def close(self) -> None:
+        """As of any source; a copy that was cut short holds no memory of the sink any more."""
+        super().close()
+        self._copies.clear()
+
     def copy(self, copy: "Copy") -> None:
         """Have the engine's thread make this copy after those before it."""
         self._copies.append(copy)
