@@ -114,6 +114,7 @@ def test_what_was_lost_with_a_connection_is_said_again_when_it_is_back() -> None
     ):
         second = group.schedulers[1]
         group.until_answered(group.submit(6))
+        group.until_idle()
         second.holds.add(7)
         request = group.submit(7)
         group.until(lambda: request.life in second.queue)
@@ -122,8 +123,8 @@ def test_what_was_lost_with_a_connection_is_said_again_when_it_is_back() -> None
         second.vote(request.life)
         said = second.group.peers["apart.0"]
         group.until(lambda: not said.out)
-        between.cut()
         made = between.made
+        between.cut()
         group.until(lambda: between.made > made)
         between.swallows = False
         assert request.answer is None
