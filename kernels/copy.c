@@ -1,8 +1,11 @@
 /* Pages to a chunk and back, with their digests on the way, while a page is in the cache.
 
    Rule 1: the caller has checked every number; nothing here looks at a bound.
-   Rule 2: what is digested are the bytes where they end: of the chunk, or of the pages. A writer
-   that is late may change a chunk between a check and a copy, but not the pages.
+   Rule 2: what is digested are the bytes that end there, in the chunk or in the pages: read where
+   they lie, or in the registers that are stored. A writer that is late may change a chunk between a
+   check and a copy, but neither of these.
+   Rule 3: what is larger than the cache is stored past it. A line that is stored whole need not be
+   read first, and that is a third of the traffic.
    The digest is that of digest.py, which has the definition; host.py has the same copies in numpy.
    */
 #include <Python.h>
@@ -12,7 +15,15 @@
 #include <immintrin.h>
 #endif
 
-enum { AHEAD = 8 }; /* pages */
+enum {
+    SHORT = 4096,         /* bytes of a page, below which it is over before the next is there */
+    AHEAD = 8,            /* pages */
+    BEGINS = 512,         /* bytes */
+    SOON = 1536,          /* bytes */
+    LONG = 1024,          /* bytes of a row */
+    LINE = 64,            /* bytes */
+    CACHED_MAX = 8 << 20, /* bytes of a call: what is read next is best left in the cache */
+};
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -60,24 +71,31 @@ static uint64_t sum_of_words(const uint8_t *data, uint64_t words, const uint32_t
 }
 
 #if defined(__x86_64__)
+#define AVX2 __attribute__((target("avx2")))
+
+AVX2 static __m256i products(__m256i words, const uint32_t *multipliers) {
+    __m256i mixed = _mm256_add_epi32(words, _mm256_loadu_si256((const void *)multipliers));
+    return _mm256_mul_epu32(mixed, _mm256_srli_epi64(mixed, 32));
+}
+
+AVX2 static uint64_t total(const __m256i *sums) {
+    uint64_t four[4];
+    _mm256_storeu_si256((void *)four, _mm256_add_epi64(sums[0], sums[1]));
+    return four[0] + four[1] + four[2] + four[3];
+}
+
 /* The same in fours. Two sums, for a multiplication takes five cycles and one starts in each. */
-__attribute__((target("avx2"))) static uint64_t
+AVX2 static uint64_t
 sum_of_words_avx2(const uint8_t *data, uint64_t words, const uint32_t *multipliers) {
     __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     uint64_t i = 0;
     for (; i + 8 <= words; i += 8)
         for (int half = 0; half < 2; half++) {
             uint64_t first = i + 4 * half;
-            __m256i word = _mm256_loadu_si256((const void *)(data + 8 * first));
-            __m256i multiplier = _mm256_loadu_si256((const void *)(multipliers + 2 * first));
-            __m256i mixed = _mm256_add_epi32(word, multiplier);
-            __m256i factor = _mm256_mul_epu32(mixed, _mm256_srli_epi64(mixed, 32));
-            sums[half] = _mm256_add_epi64(sums[half], factor);
+            __m256i four = _mm256_loadu_si256((const void *)(data + 8 * first));
+            sums[half] = _mm256_add_epi64(sums[half], products(four, multipliers + 2 * first));
         }
-    uint64_t four[4];
-    _mm256_storeu_si256((void *)four, _mm256_add_epi64(sums[0], sums[1]));
-    return four[0] + four[1] + four[2] + four[3] +
-           sum_of_words(data + 8 * i, words - i, multipliers + 2 * i);
+    return total(sums) + sum_of_words(data + 8 * i, words - i, multipliers + 2 * i);
 }
 #endif
 
@@ -92,6 +110,76 @@ static uint64_t sum_of(const uint8_t *data, uint64_t bytes, const uint32_t *mult
     if (bytes % 8)
         sum += product(word_at(data + 8 * words, bytes % 8), multipliers + 2 * words);
     return sum;
+}
+
+#if defined(__x86_64__)
+/* Fewer bytes than a line. They are read once, so what is summed is what is stored. */
+static uint64_t put_few(uint8_t *target, const uint8_t *source, uint64_t bytes,
+                        const uint32_t *multipliers) {
+    uint8_t few[LINE];
+    memcpy(few, source, bytes);
+    __asm__ volatile("" ::: "memory");
+    memcpy(target, few, bytes);
+    return multipliers ? sum_of(few, bytes, multipliers) : 0;
+}
+
+/* Whole lines, each in two registers, which are stored and summed. past: the target begins a line,
+   and is stored past the cache. */
+AVX2 static inline __attribute__((always_inline)) uint64_t
+put_lines(uint8_t *target, const uint8_t *source, uint64_t bytes, const uint32_t *multipliers,
+          int past) {
+    __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (uint64_t i = 0; i < bytes; i += LINE)
+        for (int half = 0; half < 2; half++) {
+            uint64_t at = i + LINE / 2 * half;
+            if (past && !half && at + SOON < bytes)
+                __builtin_prefetch(source + at + SOON);
+            __m256i words = _mm256_loadu_si256((const void *)(source + at));
+            __asm__("" : "+x"(words)); /* no compiler loads it a second time */
+            if (past)
+                _mm256_stream_si256((void *)(target + at), words);
+            else
+                _mm256_storeu_si256((void *)(target + at), words);
+            if (multipliers)
+                sums[half] = _mm256_add_epi64(sums[half], products(words, multipliers + at / 4));
+        }
+    return multipliers ? total(sums) : 0;
+}
+
+AVX2 static uint64_t put_avx2(uint8_t *target, const uint8_t *source, uint64_t bytes,
+                              const uint32_t *multipliers, int past) {
+    uint64_t first = past ? -(uintptr_t)target % LINE : 0, sum = 0;
+    if (first > bytes)
+        first = bytes;
+    if (multipliers && first % 8) /* a line begins within a word */
+        first = past = 0;
+    uint64_t lines = (bytes - first) / LINE * LINE, last = first + lines;
+    const uint32_t *within = multipliers ? multipliers + first / 4 : NULL;
+    if (first)
+        sum += put_few(target, source, first, multipliers);
+    if (past && multipliers)
+        sum += put_lines(target + first, source + first, lines, within, 1);
+    else if (past)
+        put_lines(target + first, source + first, lines, NULL, 1);
+    else
+        sum += put_lines(target + first, source + first, lines, within, 0);
+    if (last < bytes)
+        sum += put_few(target + last, source + last, bytes - last,
+                       multipliers ? multipliers + last / 4 : NULL);
+    return sum;
+}
+#endif
+
+/* Copies. Returns the sum of what it has stored, where there are multipliers. */
+static uint64_t put(uint8_t *target, const uint8_t *source, uint64_t bytes,
+                    const uint32_t *multipliers, int past) {
+#if defined(__x86_64__)
+    if ((multipliers || past) && __builtin_cpu_supports("avx2"))
+        return put_avx2(target, source, bytes, multipliers, past);
+#endif
+    memcpy(target, source, bytes);
+    __asm__ volatile("" ::: "memory"); /* what is summed is read again, from where it ends */
+    return multipliers ? sum_of(target, bytes, multipliers) : 0;
 }
 
 static uint8_t *row_of(const Route *route, uint64_t entry, int64_t page, uint64_t row) {
@@ -117,38 +205,67 @@ static uint64_t digest_of(const Route *route, uint64_t entry, int64_t page, cons
     return sum;
 }
 
-/* Short rows are found faster than they arrive: ask for those that come soon. */
-static void prefetch(const Route *route, uint64_t entry, const int64_t *pages, uint64_t left) {
-    if (left > AHEAD && route->rows == 1)
-        __builtin_prefetch(row_of(route, entry, pages[AHEAD], 0));
+/* Pages are found faster than they arrive: ask for how one that comes soon begins. The processor
+   itself goes on from there. */
+static inline void prefetch(const Route *route, uint64_t entry, const int64_t *pages,
+                            uint64_t left) {
+    uint64_t ahead = route->row_bytes < SHORT ? AHEAD : 1;
+    if (left <= ahead || route->rows > 1)
+        return;
+    uint64_t begins = route->row_bytes < BEGINS ? route->row_bytes : BEGINS;
+    for (uint64_t i = 0; i < begins; i += LINE)
+        __builtin_prefetch(row_of(route, entry, pages[ahead], 0) + i);
+}
+
+/* A page to its place in a chunk, or from there. Returns its digest, if any are asked for. */
+static inline uint64_t carry(const Route *route, uint64_t entry, int64_t page, uint8_t *chunk,
+                             int into_pages, const Digest *digest, int past) {
+    uint64_t bytes = route->row_bytes, sum = digest->key;
+    int split = route->rows > 1 && bytes % 8; /* a word may lie in two rows */
+    for (uint64_t row = 0; row < route->rows; row++) {
+        uint8_t *of_page = row_of(route, entry, page, row), *of_chunk = chunk + row * bytes;
+        uint8_t *target = into_pages ? of_page : of_chunk;
+        sum += put(target, into_pages ? of_chunk : of_page, bytes,
+                   digest->digests && !split ? digest->multipliers + row * (bytes / 4) : NULL, past);
+    }
+    if (!digest->digests || !split)
+        return sum;
+    __asm__ volatile("" ::: "memory");
+    if (into_pages)
+        return digest_of(route, entry, page, digest);
+    return digest->key + sum_of(chunk, route->rows * bytes, digest->multipliers);
+}
+
+static inline void carry_all(const Route *route, const int64_t *pages, uint64_t count,
+                             uint8_t *chunk, int into_pages, const Digest *digest) {
+    uint64_t page_bytes = route->rows * route->row_bytes, *sum = digest->digests;
+    /* Short rows arrive in the very buffers that lines wait in on their way past the cache. */
+    int past = route->entries * count * page_bytes > CACHED_MAX &&
+               (into_pages || route->row_bytes >= LONG);
+    for (uint64_t entry = 0; entry < route->entries; entry++)
+        for (uint64_t i = 0; i < count; i++, chunk += page_bytes) {
+            if (!(into_pages && past))
+                prefetch(route, entry, pages + i, count - i);
+            uint64_t whole = carry(route, entry, pages[i], chunk, into_pages, digest, past);
+            if (sum)
+                *sum++ = whole;
+        }
+#if defined(__x86_64__)
+    if (past)
+        _mm_sfence(); /* what goes past the cache is there before what is written next */
+#endif
 }
 
 /* Pages into a chunk [entry, page, row]. */
 EXPORT void kv_gather(const Route *route, const int64_t *pages, uint64_t count, uint8_t *chunk,
                       const Digest *digest) {
-    uint64_t page_bytes = route->rows * route->row_bytes, *sum = digest->digests;
-    for (uint64_t entry = 0; entry < route->entries; entry++)
-        for (uint64_t i = 0; i < count; i++, chunk += page_bytes) {
-            prefetch(route, entry, pages + i, count - i);
-            fetch(route, entry, pages[i], chunk);
-            if (sum)
-                *sum++ = digest->key + sum_of(chunk, page_bytes, digest->multipliers);
-        }
+    carry_all(route, pages, count, chunk, 0, digest);
 }
 
 /* A chunk into pages. */
 EXPORT void kv_scatter(const Route *route, const int64_t *pages, uint64_t count,
                        const uint8_t *chunk, const Digest *digest) {
-    uint64_t *sum = digest->digests;
-    for (uint64_t entry = 0; entry < route->entries; entry++)
-        for (uint64_t i = 0; i < count; i++) {
-            prefetch(route, entry, pages + i, count - i);
-            for (uint64_t row = 0; row < route->rows; row++, chunk += route->row_bytes)
-                memcpy(row_of(route, entry, pages[i], row), chunk, route->row_bytes);
-            __asm__ volatile("" ::: "memory"); /* what is digested is read again, from the page */
-            if (sum)
-                *sum++ = digest_of(route, entry, pages[i], digest);
-        }
+    carry_all(route, pages, count, (uint8_t *)chunk, 1, digest);
 }
 
 /* Pages where they lie. */
