@@ -28,7 +28,7 @@ from pdproto.spec.handoff import transfer
 from pdproto.spec.handoff.attempts import Seat, Stage
 from pdproto.spec.handoff.bootstrap import Phase, Reason, Run, e, f
 from pdproto.spec.handoff.complete_ends import RECEIVER
-from pdproto.spec.handoff.ends import Sending, d, h, p, sending
+from pdproto.spec.handoff.ends import COMMITTED, Sending, d, h, p, sending
 from pdproto.spec.handoff.engine import ENGINE
 from pdproto.spec.handoff.roles import Attempt, Incarnation
 from pdproto.spec.handoff.sink import POOL
@@ -71,11 +71,11 @@ TOGETHER: Final[tuple[Property, ...]] = (
         lookup.reason(d, h) == Reason.NOT_FOUND, passes.stage(h) == Stage.RUNNING)),
     Sometimes("a_pass_ends_before_its_sink_has_looked_it_up", all_of(
         passes.stage(h) == Stage.PARKED, lookup.phase(d, h) == Phase.BOOTSTRAPPING)),
-    Sometimes("everything_goes_well", transfer.COMMITTED & (passes.stage(h) == Stage.SUCCESS)),
+    Sometimes("everything_goes_well", COMMITTED & (passes.stage(h) == Stage.SUCCESS)),
 )
 RESTARTED: Final = Sometimes(
     "a_stale_address_leads_to_a_pass_that_is_sent",
-    all_of(lookup.refuse(d, h, p, e, f), transfer.COMMITTED, passes.stage(h) == Stage.SUCCESS))
+    all_of(lookup.refuse(d, h, p, e, f), COMMITTED, passes.stage(h) == Stage.SUCCESS))
 IN_TIME: Final[tuple[Property, ...]] = (
     LeadsTo("a_failed_look_up_gives_everything_back", lookup.NOT_FOUND & HOLDS_A_PLACE,
             ~HOLDS_A_PLACE, under=(Fairness.TIMERS,),

@@ -22,6 +22,9 @@ from pdproto.spec.handoff import attempts, optimistic, transfer
 from pdproto.spec.handoff.attempts import Forward, Seat, Stage, s
 from pdproto.spec.handoff.complete_ends import SENDER, without
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    GIVEN_UP,
+    RECEIVING_NOW,
     Receiving,
     Sending,
     Write,
@@ -42,12 +45,7 @@ from pdproto.spec.handoff.engine import CRASH, ENGINE
 from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.handoff.roles import Attempt, Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import POOL, SINK
-from pdproto.spec.handoff.source import (
-    ALL_PUBLISHED,
-    EARLIER_HANDED,
-    ENDED,
-    UNREAD,
-)
+from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, ENDED, UNREAD
 from pdproto.spec.language import (
     ANY,
     Call,
@@ -170,11 +168,11 @@ TOGETHER: Final[tuple[Property, ...]] = (
     Sometimes("a_failed_pass_is_read_by_the_engine", all_of(
         stage(h) == Stage.FAILED, write(p, h, d, c) == Write.POSTED, seat(h, s))),
     Sometimes("a_failed_pass_is_computed_for_nobody", all_of(
-        stage(h) == Stage.FAILED, forward(h) == Forward.LAST, transfer.GIVEN_UP)),
+        stage(h) == Stage.FAILED, forward(h) == Forward.LAST, GIVEN_UP)),
 )
 IN_TIME: Final = (
     LeadsTo("a_sinks_failure_ends_the_pass",
-            transfer.GIVEN_UP & stage(h).among(*attempts.ACTIVE), stage(h).among(*attempts.ENDED),
+            GIVEN_UP & stage(h).among(*attempts.ACTIVE), stage(h).among(*attempts.ENDED),
             why="prefill learns by a message, and stops as soon as its batch is done"),
     Drains("L4_slots_and_seats_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
            under=(Fairness.TIMERS,), why="however the pass and the transfer have ended"),
@@ -236,11 +234,11 @@ CONTENDED: Final = edited(
             h.differs(k), stage(h) == Stage.PARKED, receiving(d, h) == Receiving.BOOTSTRAPPING,
             receiving(d, k) == Receiving.WAITING, stage(k) == Stage.QUEUED)),
         Sometimes("both_are_committed", all_of(
-            h.differs(k), transfer.COMMITTED, receiving(d, k) == Receiving.SUCCESS)),
+            h.differs(k), COMMITTED, receiving(d, k) == Receiving.SUCCESS)),
         LeadsTo("L5_no_capacity_deadlock", stage(h).among(*attempts.ACTIVE),
                 stage(h) == Stage.SUCCESS, under=_BY_ITSELF,
                 why="with room for one on each side every request is sent, and by no clock"),
-        LeadsTo("L1_a_sink_ends", transfer.RECEIVING_NOW, transfer.COMMITTED, under=_BY_ITSELF,
+        LeadsTo("L1_a_sink_ends", RECEIVING_NOW, COMMITTED, under=_BY_ITSELF,
                 why="and arrives"),
         Drains("L4_slots_and_seats_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
                under=_BY_ITSELF, why="the source is as it was"),

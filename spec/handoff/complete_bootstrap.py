@@ -23,6 +23,9 @@ from pdproto.spec.handoff import bootstrap, registry, transfer
 from pdproto.spec.handoff.bootstrap import GONE, Link, Phase, Reason, Run, e, f
 from pdproto.spec.handoff.complete_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
     Memory,
     Receiving,
     Sending,
@@ -172,7 +175,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
         e.before(f), cached(d, p, e), run(p, e).among(*GONE), run(p, f) == Run.UP,
         phase(d, h) == Phase.BOOTSTRAPPING)),
     Sometimes("a_stale_address_reaches_a_new_source_and_all_is_well", all_of(
-        refuse(d, h, p, e, f), transfer.COMMITTED)),
+        refuse(d, h, p, e, f), COMMITTED)),
     Sometimes("a_run_dies_that_was_bound", all_of(
         BOUND, run(p, e).among(*GONE), receiving(d, h) == Receiving.WAITING)),
 )
@@ -181,8 +184,8 @@ IN_TIME: Final[tuple[Property, ...]] = (
             ~kv(p, h) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
             why="prefill, which nobody will call on, ends the request by its own clock"),
     LeadsTo("a_run_that_ends_takes_its_transfers_along",
-            all_of(BOUND, run(p, e).among(*GONE), transfer.RECEIVING_NOW),
-            transfer.RECEIVING_ENDED, under=(Fairness.DETECTORS,),
+            all_of(BOUND, run(p, e).among(*GONE), RECEIVING_NOW),
+            RECEIVING_ENDED, under=(Fairness.DETECTORS,),
             why="the heartbeat finds it, and no time-out is waited for"),
     LeadsTo("who_was_looked_up_begins", LOOKED_UP, receiving(d, h) != Receiving.UNKNOWN,
             under=(Fairness.NO_TIMERS,), why="the transfer follows by itself"),

@@ -22,6 +22,9 @@ from typing import Final
 from pdproto.spec.handoff import dp_rank, routing, transfer
 from pdproto.spec.handoff.complete_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
     Receiving,
     Sending,
     d,
@@ -98,7 +101,7 @@ HOST: Final = Table(host, rows=(
         do=[runs(g, h).to(Runs.FAILED)],
         why="its transfer has ended before decode was met, and decode may be on its way"),
     Row("obey_refusal", choose=(d, h),
-        when=[TURNED_AWAY, transfer.RECEIVING_NOW],
+        when=[TURNED_AWAY, RECEIVING_NOW],
         do=[receiving(d, h).to(Receiving.FAILED), *DROP], send=[STOP_ALL],
         why="nobody runs this room for it"),
 ))
@@ -111,11 +114,11 @@ TOGETHER: Final[tuple[Property, ...]] = (
         conflict(g, h), receiving(d, h) == Receiving.FAILED)),
     Sometimes("a_room_ends_before_decode_comes", all_of(
         runs(g, h) == Runs.FAILED, sending(p, h) == Sending.FAILED, phase(h) == Phase.IDLE)),
-    Sometimes("a_room_is_published_and_committed", all_of(posted(g, h), transfer.COMMITTED)),
+    Sometimes("a_room_is_published_and_committed", all_of(posted(g, h), COMMITTED)),
 )
 IN_TIME: Final[tuple[Property, ...]] = (
-    LeadsTo("a_refusal_ends_the_transfer", TURNED_AWAY & transfer.RECEIVING_NOW,
-            transfer.RECEIVING_ENDED, under=(Fairness.NO_TIMERS,),
+    LeadsTo("a_refusal_ends_the_transfer", TURNED_AWAY & RECEIVING_NOW,
+            RECEIVING_ENDED, under=(Fairness.NO_TIMERS,),
             why="a sink that is turned away waits for no clock"),
     LeadsTo("a_failed_sender_ends_its_room", NO_MORE & (runs(g, h) == Runs.WAITING),
             ~(runs(g, h) == Runs.WAITING), under=(Fairness.NO_TIMERS,),

@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    GIVEN_UP,
     Write,
     address,
     b,
@@ -31,25 +33,14 @@ from pdproto.spec.handoff.ends import (
     write,
 )
 from pdproto.spec.handoff.light import FAILURES
-from pdproto.spec.handoff.transfer import (
-    COMMITTED,
-    GIVEN_UP,
-    LIVENESS,
-    PAGES,
-    SAFETY,
-    SENDING_ENDED,
-    SENDING_NOW,
-    SYSTEM,
-)
-from pdproto.spec.handoff.transfer_claims import SPOILT_ONLY, WITHDRAWN
+from pdproto.spec.handoff.transfer import LIVENESS, PAGES, SAFETY, SYSTEM
+from pdproto.spec.handoff.transfer_claims import A_SOURCE_HEARS, SPOILT_ONLY, WITHDRAWN
 from pdproto.spec.language import (
     ANY,
     AddClause,
     AddEffect,
     Always,
     DropEffect,
-    Fairness,
-    LeadsTo,
     OnRow,
     ReplaceProperties,
     Sometimes,
@@ -83,8 +74,7 @@ PROPERTIES: Final = (
                    content(d, h, b, p, c)),
            why="what an answer is generated from is every part of this life, and nothing else"),
     *LIVENESS,
-    LeadsTo("L2_a_source_hears_of_a_failure", GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED,
-            under=(Fairness.DETECTORS,), why="a message tells it, and no clock"),
+    A_SOURCE_HEARS,
 )
 
 IN_PLACE: Final[System] = edited(

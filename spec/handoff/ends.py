@@ -169,3 +169,13 @@ drained = Message("drained", p, h, d, sender=source, receiver=sink)
 # connection, and its successor of a life that it does not know. Only a crash leads to it: a
 # detector is never wrong here, since a wrong one does nothing that a time-out does not do too.
 gone = Message("gone", p, h, d, sender=source, receiver=sink, reliable=True)
+
+# Where an end stands.
+COMMITTED: Final = receiving(d, h) == Receiving.SUCCESS
+GIVEN_UP: Final = receiving(d, h) == Receiving.FAILED
+SENDING_NOW: Final = sending(p, h).among(Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
+SENDING_ENDED: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)
+RECEIVING_NOW: Final = receiving(d, h).among(
+    Receiving.BOOTSTRAPPING, Receiving.WAITING, Receiving.TRANSFERRING
+)
+RECEIVING_ENDED: Final = receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE)

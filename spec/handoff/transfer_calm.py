@@ -14,6 +14,9 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    GIVEN_UP,
+    RECEIVING_NOW,
+    SENDING_NOW,
     Claim,
     Receiving,
     Sending,
@@ -31,17 +34,8 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.handoff.sink import THREATENS
-from pdproto.spec.handoff.transfer import (
-    GIVEN_UP,
-    LIVENESS,
-    PATIENT,
-    PROMPT,
-    RECEIVING_ENDED,
-    RECEIVING_NOW,
-    SENDING_ENDED,
-    SENDING_NOW,
-    SYSTEM,
-)
+from pdproto.spec.handoff.transfer import LIVENESS, PATIENT, PROMPT, SYSTEM
+from pdproto.spec.handoff.transfer_claims import A_SINK_HEARS, A_SOURCE_HEARS
 from pdproto.spec.language import (
     Always,
     Configuration,
@@ -70,12 +64,8 @@ CALM: Final[System] = edited(
                (sending(p, h) != Sending.GONE) & (receiving(d, h) != Receiving.GONE),
                why="who gives up says Failed, as one who is there: gone is said of the dead"),
         Sometimes("a_source_gives_up", sending(p, h) == Sending.FAILED),
-        LeadsTo("L2_a_sink_hears_of_a_failure",
-                RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.FAILED), RECEIVING_ENDED,
-                under=(Fairness.DETECTORS,), why="a message tells it, and no clock"),
-        LeadsTo("L2_a_source_hears_of_a_failure", GIVEN_UP & feeds(p, d) & SENDING_NOW,
-                SENDING_ENDED, under=(Fairness.DETECTORS,),
-                why="a message tells it, and no clock"),
+        A_SINK_HEARS,
+        A_SOURCE_HEARS,
         *LIVENESS,
     )),
     about="The transfer where nobody dies and nothing is lost, and clocks may still run out.",

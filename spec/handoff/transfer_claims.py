@@ -6,6 +6,11 @@ A rank whose KV another rank has too feeds no sink, and knows every life all the
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    GIVEN_UP,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
+    SENDING_ENDED,
+    SENDING_NOW,
     Claim,
     Drain,
     Memory,
@@ -53,6 +58,17 @@ WITHDRAWN: Final = Always(
     "who_has_failed_asks_for_no_memory",
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
     why="a failure withdraws the request, whether or not it was granted")
+
+# Of those who wait for a clock; where clocks are no help, they are said of less fairness.
+A_SINK_HEARS: Final = LeadsTo(
+    "L2_a_sink_hears_of_a_failure",
+    RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.FAILED), RECEIVING_ENDED,
+    under=(Fairness.DETECTORS,), why="a message tells it, and no clock",
+)
+A_SOURCE_HEARS: Final = LeadsTo(
+    "L2_a_source_hears_of_a_failure", GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED,
+    under=(Fairness.DETECTORS,), why="a message tells it, and no clock",
+)
 
 SPOILT_ONLY: Final = OnRow(
     "only_what_is_spoilt_fails_by_its_digest", "find_spoilt", SPOILT,

@@ -23,6 +23,10 @@ from typing import Final
 from pdproto.spec.handoff import group, source, transfer
 from pdproto.spec.handoff.agreement import ANSWERED, ENDED
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    GIVEN_UP,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
     Receiving,
     Sending,
     c,
@@ -141,7 +145,6 @@ _CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_of
 _CALLED_SENDER: Final = ("begin_send", "send", "send_more", "abort_send", "release_kv")
 _SENDER_CALLS: Final = ("open_sender", "send")
 
-COMMITTED: Final = transfer.COMMITTED
 ALL_UP: Final = forall(q, health(q) == Health.UP)
 SERVED: Final = course(h) == Course.SERVED
 REFUSED: Final = course(h) == Course.REFUSED
@@ -175,11 +178,11 @@ TOGETHER: Final = (
 IN_TIME: Final = (
     LeadsTo("L1_every_request_is_answered", course(h) != Course.NEW, course(h).among(*ANSWERED),
             under=(Fairness.TIMERS,), why="each request comes to its one answer"),
-    LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & transfer.RECEIVING_NOW & feeds(p, d),
-            transfer.RECEIVING_ENDED,
+    LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & RECEIVING_NOW & feeds(p, d),
+            RECEIVING_ENDED,
             why="what the group has refused ends on the decode server too, by messages alone"),
     LeadsTo("L2_a_sinks_failure_is_decided",
-            transfer.GIVEN_UP & (course(h) == Course.OPEN), course(h) != Course.OPEN,
+            GIVEN_UP & (course(h) == Course.OPEN), course(h) != Course.OPEN,
             why="what decode has given up the group decides, by messages alone"),
     LeadsTo("M4_2_failure_drains_everywhere", sending(p, h) == Sending.FAILED,
             forall(q, stage(q, h).among(Stage.ABSENT, Stage.CLOSED)), under=(Fairness.TIMERS,),

@@ -7,6 +7,7 @@ pages, and one that has committed leases none.
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
     Memory,
     Receiving,
     address,
@@ -23,7 +24,6 @@ from pdproto.spec.handoff.ends import (
     page,
     receiving,
 )
-from pdproto.spec.handoff.transfer import COMMITTED
 from pdproto.spec.language import Always, all_of, exists, implies
 from pdproto.spec.lemmas import transfer_lemmas
 from pdproto.spec.lemmas.transfer_lemmas import spot

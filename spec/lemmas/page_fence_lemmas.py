@@ -7,6 +7,7 @@ believed when its writes have landed, and they landed in the one place that the 
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
     Claim,
     Receiving,
     address,
@@ -21,7 +22,6 @@ from pdproto.spec.handoff.ends import (
     p,
     receiving,
 )
-from pdproto.spec.handoff.transfer import COMMITTED
 from pdproto.spec.language import Always, all_of, implies
 from pdproto.spec.lemmas import direct_lemmas, transfer_lemmas
 from pdproto.spec.lemmas.transfer_lemmas import LANDED

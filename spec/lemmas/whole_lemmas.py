@@ -10,6 +10,7 @@ from typing import Final
 
 from pdproto.spec.handoff import agreement, group
 from pdproto.spec.handoff.ends import (
+    COMMITTED,
     Sending,
     Write,
     c,
@@ -35,7 +36,7 @@ from pdproto.spec.handoff.group import (
     q,
     stage,
 )
-from pdproto.spec.handoff.whole import COMMITTED, REFUSED, other, runs
+from pdproto.spec.handoff.whole import REFUSED, other, runs
 from pdproto.spec.language import Always, all_of, any_of, exists, forall, implies
 from pdproto.spec.lemmas import agreement_lemmas, transfer_lemmas
 from pdproto.spec.lemmas.page_fence_lemmas import BELIEVES_ALL
