@@ -59,7 +59,7 @@ WITHDRAWN: Final = Always(
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
     why="a failure withdraws the request, whether or not it was granted")
 
-# Of those who wait for a clock; where clocks are no help, they are said of less fairness.
+# Detectors are all they need; a system with a fairness of its own says them under that.
 A_SINK_HEARS: Final = LeadsTo(
     "L2_a_sink_hears_of_a_failure",
     RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.FAILED), RECEIVING_ENDED,
