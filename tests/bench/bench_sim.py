@@ -42,14 +42,9 @@ def measured(shape: dict[str, Any]) -> tuple[float, float]:
     """Hand-overs a second of one run, and steps of each hand-over."""
     plan = planned(0, Shape(**shape), Random)
     gc.collect()
-    gc.freeze()
-    # What a run makes lives for as long as its hand-over: looking for cycles in it all the time
-    # costs a fifth, and finds little.
-    gc.set_threshold(200_000, 50, 100)
     began = time.process_time()
     outcome = simulate(plan, Random)
     seconds = time.process_time() - began
-    gc.unfreeze()
     if outcome.violation is not None or outcome.succeeded != len(plan.requests):
         raise AssertionError(f"the run has failed: {outcome.violation}")
     return outcome.succeeded / seconds, outcome.steps / outcome.succeeded
