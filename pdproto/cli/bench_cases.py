@@ -25,9 +25,25 @@ class Operation(Enum):
     UNCAST = "unpack fp8"
 
 
+class Listing(Enum):
+    """In what order a case lists the pages of its pools."""
+
+    RANDOM = "random"
+    IDENTITY = "identity"
+    REVERSED = "reversed"
+    RUNS = "runs of 8"
+    REPEATS = "random with repeats"  # to pack only: a page has one place to be unpacked from
+
+
+RUN: Final = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Some pages of one model's cache: sizes in tokens, heads and bytes, pages in random order."""
+    """Some pages of one model's cache: sizes in tokens, heads and bytes.
+
+    Pools start `base_bytes` past an aligned address, and have `pool_bytes` each at least.
+    """
 
     name: str
     operation: Operation
@@ -39,6 +55,18 @@ class Case:
     goal: float
     peers: tuple[HeadRange, ...] | None = None
     scale: Scale | None = None
+    listing: Listing = Listing.RANDOM
+    index_bits: int = 32
+    base_bytes: int = 0
+    pool_bytes: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"{self.operation.value}: {self.name}"
+
+    @property
+    def unpacks(self) -> bool:
+        return self.operation in {Operation.UNPACK, Operation.VERIFY_UNPACK, Operation.UNCAST}
 
     @property
     def pages(self) -> int:
@@ -66,6 +94,9 @@ class Case:
 
 
 EIGHTH: Final = (HeadRange(3, 1),)
+QUARTER: Final = (HeadRange(2, 2),)
+HALF: Final = (HeadRange(4, 4),)
+THREE_OF_TWELVE: Final = (HeadRange(6, 3),)
 EIGHT: Final = tuple(HeadRange(head, 1) for head in range(8))
 FOUR: Final = tuple(HeadRange(2 * head, 2) for head in range(4))
 
@@ -99,9 +130,57 @@ CASES: Final = (
     Case("scale per page", Operation.UNCAST, 160, 16, 8, 256, 8192, 0.88, None, Scale.PAGE),
 )
 
+
+def _listed(listing: Listing) -> Case:
+    name = f"32 KiB pages, {listing.value}"
+    return Case(name, Operation.PACK, 160, 16, 8, 256, 8192, 0.95, listing=listing)
+
+
+def _astray(base_bytes: int) -> Case:
+    name = f"32 KiB pages, pools {base_bytes} bytes off"
+    return Case(name, Operation.PACK, 160, 16, 8, 256, 2048, 0.0, base_bytes=base_bytes)
+
+
+MORE: Final = (
+    _listed(Listing.IDENTITY),
+    _listed(Listing.REVERSED),
+    _listed(Listing.RUNS),
+    _listed(Listing.REPEATS),
+    Case("32 KiB pages, 64-bit page numbers", Operation.PACK, 160, 16, 8, 256, 8192, 0.95,
+         index_bits=64),
+    Case("32 KiB pages, 128 tokens", Operation.PACK, 160, 16, 8, 256, 128, 0.0),
+    Case("32 KiB pages, 1k tokens", Operation.PACK, 160, 16, 8, 256, 1024, 0.95),
+    Case("16 KiB pages, 96 entries", Operation.PACK, 96, 16, 4, 256, 8192, 0.95),
+    Case("16 KiB pages, 188 entries", Operation.PACK, 188, 16, 4, 256, 8192, 0.95),
+    Case("two heads of eight", Operation.PACK, 160, 16, 8, 256, 8192, 0.85, QUARTER),
+    Case("four heads of eight", Operation.PACK, 160, 16, 8, 256, 8192, 0.85, HALF),
+    Case("three heads of twelve", Operation.PACK, 160, 16, 12, 256, 8192, 0.85, THREE_OF_TWELVE),
+    _astray(2),
+    _astray(4),
+    _astray(8),
+    Case("70,000 pages of one token, 1152 B", Operation.PACK, 16, 1, 1, 1152, 70_000, 0.88),
+    Case("pools beyond 2**32 bytes", Operation.PACK, 2, 16, 8, 256, 61_440, 0.95,
+         pool_bytes=5 << 30),
+)  # fmt: skip
+"""What can go wrong or be slow elsewhere: other page lists, counts, slices, addresses, limits."""
+
 SMALL: Final = (
     Case("1 page, one head (655 KB)", Operation.PACK, 160, 16, 1, 256, 16, 0.0),
     Case("1 page, eight heads (5.2 MB)", Operation.PACK, 160, 16, 8, 256, 16, 0.0),
 )
 SMALL_GOALS_US: Final = (4.5, 7.0)
 """Device time of one small chunk, in a graph."""
+
+ENQUEUE_GOAL_US: Final = 15
+COMPLETION_GOAL_US: Final = 25
+"""Host time of a call on a warm layout; from the call to its event on an idle GPU, one page."""
+
+COUNT_GOALS: Final = {"kernels": "1", "copies to the device from pinned memory": "at most 1"}
+"""What one chunk may enqueue, for all entries and all peers; of every other kind, none."""
+
+BUDGET_GOALS: Final = {8: 0.25, 32: 1.0}
+"""Payload in TB/s that a bound on thread blocks leaves."""
+
+WIRE: Final = 0.1
+SLOWDOWN_GOAL: Final = 0.02
+"""TB/s that two 400 Gbit/s network cards take, and what a matrix product may lose to that."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from pdproto.cli.bench_cases import Case, Operation
+from pdproto.cli.bench_cases import RUN, Case, Listing, Operation
 from pdproto.kernels import fp8
 from pdproto.kernels.chunk import (
     ChunkPlan,
@@ -57,20 +57,42 @@ def _noise(length: int, device: str) -> torch.Tensor:
     return words.random_().view(torch.uint8)[:length]
 
 
+def _pools(case: Case, pages: int, device: str) -> torch.Tensor:
+    """Every pool, [entry, page, token, head, byte], or bfloat16 in place of bytes for a cast."""
+    shape = (case.entries, pages, case.page_tokens, case.heads, case.row_bytes)
+    length = case.entries * pages * case.page_bytes
+    if case.scale is not None:
+        halves = torch.randn(length // 2, dtype=torch.bfloat16, device=device)
+        return halves.reshape(*shape[:-1], case.row_bytes // 2)
+    return _noise(case.base_bytes + length, device)[case.base_bytes :].reshape(shape)
+
+
+def _listed(case: Case, pool_pages: int, repeats: int, device: str) -> list[torch.Tensor]:
+    """The pages of each repetition; only `Listing.REPEATS` has one twice."""
+    count = repeats * case.pages
+    match case.listing:
+        case Listing.RANDOM:
+            order = torch.randperm(pool_pages, device=device)[:count]
+        case Listing.IDENTITY:
+            order = torch.arange(count, device=device)
+        case Listing.REVERSED:
+            order = torch.arange(count, device=device).flip(0)
+        case Listing.RUNS:
+            firsts = torch.randperm(count // RUN, device=device) * RUN
+            order = (firsts[:, None] + torch.arange(RUN, device=device)).reshape(-1)
+        case Listing.REPEATS:
+            order = torch.randint(pool_pages, (count,), device=device)
+    kind = torch.int64 if case.index_bits == 64 else torch.int32
+    return list(order.to(kind).reshape(repeats, case.pages))
+
+
 def make(case: Case, device: str = "cuda") -> Subject:
     """Allocate a case, and bind its repetitions."""
     repeats = max(1, min(256, round(COLD_BYTES / case.traffic_bytes)))
-    shape = (case.entries, case.pages * repeats, case.page_tokens, case.heads, case.row_bytes)
-    if case.scale is not None:
-        halves = torch.randn(case.entries * case.pages * repeats * case.page_bytes // 2,
-                             dtype=torch.bfloat16, device=device)  # fmt: skip
-        pools = halves.reshape(*shape[:-1], case.row_bytes // 2)
-    else:
-        pools = _noise(shape[0] * shape[1] * case.page_bytes, device).reshape(shape)
-    layout = register(list(pools))
+    pool_pages = max(repeats * case.pages, -(-case.pool_bytes // case.page_bytes))
+    layout = register(list(_pools(case, pool_pages, device)))
     plan = plan_for(layout, case.pages, peers=case.peers, scale=case.scale)
-    order = torch.randperm(shape[1], device=device, dtype=torch.int32)
-    pages = list(order.reshape(repeats, case.pages))
+    pages = _listed(case, pool_pages, repeats, device)
     chunks = [[_noise(peer.bytes, device) for peer in plan.peers] for _ in range(repeats)]
     digests = [
         [torch.zeros(peer.entries * peer.pages, dtype=torch.int64, device=device)
@@ -156,10 +178,12 @@ def _check_copy(subject: Subject) -> None:
     pages, chunks = subject.pages[0], subject.chunks[0]
     pack_slices(layout, pages, chunks, case.peers)
     require(same(subject, 0), case, "pack differs from the reference")
-    for chunk in chunks:
-        chunk.random_(0, 256)
-    unpack_slices(layout, pages, chunks, case.peers)
-    require(same(subject, 0), case, "unpack differs from the reference")
+    unpacked = case.listing is not Listing.REPEATS
+    if unpacked:
+        for chunk in chunks:
+            chunk.random_(0, 256)
+        unpack_slices(layout, pages, chunks, case.peers)
+        require(same(subject, 0), case, "unpack differs from the reference")
     for repeat, digests in enumerate(subject.digests):
         for chunk in subject.chunks[repeat]:
             chunk.fill_(0xA5)
@@ -173,7 +197,9 @@ def _check_copy(subject: Subject) -> None:
     rows = chunks[0][: few * part.page_bytes].cpu().numpy().reshape(few, -1)
     told = subject.digests[0][0][:few].cpu().numpy().view("uint64")
     require((told == page_digests(rows)).all(), case, "digests differ from the reference")
-    unpack_slices(layout, pages, chunks, case.peers, expected=subject.digests[0], report=report)
+    if unpacked:
+        sums = subject.digests[0]
+        unpack_slices(layout, pages, chunks, case.peers, expected=sums, report=report)
 
 
 def _check_cast(subject: Subject) -> None:
