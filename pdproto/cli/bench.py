@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final, TypeVar
+
+MINUTES: Final = 8.0
+Unit = TypeVar("Unit")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,37 +23,71 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where to measure (default: on a GPU if there is one, else on the CPU)",
     )  # fmt: skip
     kernels.add_argument("--quick", action="store_true", help="the smallest cases only")
+    kernels.add_argument(
+        "--cases", nargs="+", metavar="TEXT", help="only what has one of these texts in its name"
+    )
+    kernels.add_argument(
+        "--minutes", type=float, default=MINUTES,
+        help=f"on a GPU, begin nothing that would pass this (default: {MINUTES:g})",
+    )  # fmt: skip
     kernels.add_argument("--json", type=Path, metavar="FILE", help="write every number as JSON")
     kernels.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
     kernels.add_argument("--plot", type=Path, metavar="FILE", help="draw them (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 measured, 2 the device that was asked for is not there."""
+    """Exit status: 0 measured, 2 the device or a case that was asked for is not there."""
     from pdproto.cli import bench_report  # noqa: PLC0415 - not for `pdproto --help`
 
-    device = arguments.device
-    if device != "cpu" and not _cuda():
-        if device == "cuda":
-            line = "no CUDA device here for torch and Triton (pip install 'pdproto[kernels]')"
-            print(f"pdproto: {line}", file=sys.stderr)  # noqa: T201
-            return 2
-        device = "cpu"
-    if device == "cpu":
-        from pdproto.cli import bench_host  # noqa: PLC0415
+    cuda = arguments.device != "cpu" and _cuda()
+    if arguments.device == "cuda" and not cuda:
+        return _refused("no CUDA device here for torch and Triton (pip install 'pdproto[kernels]')")
+    results = bench_report.Results()
+    try:
+        if cuda:
+            from pdproto.cli import bench_device  # noqa: PLC0415
 
-        results = bench_host.measure(quick=arguments.quick)
-    else:
-        from pdproto.cli import bench_device  # noqa: PLC0415
+            units = _chosen(bench_device.units(quick=arguments.quick), arguments.cases)
+            bench_device.measure(units, results, minutes=arguments.minutes)
+        else:
+            from pdproto.cli import bench_host  # noqa: PLC0415
 
-        results = bench_device.measure(quick=arguments.quick)
-    bench_report.publish(
-        results,
-        json_file=arguments.json,
-        markdown_file=arguments.markdown,
-        plot_file=arguments.plot,
-    )
+            chosen = _chosen(bench_host.units(quick=arguments.quick), arguments.cases)
+            bench_host.measure(chosen, results)
+    except _NoCaseError as error:
+        return _refused(str(error))
+    finally:
+        # What a run has found before it is stopped is worth as much as after.
+        if results.rows or results.numbers:
+            bench_report.publish(
+                results,
+                json_file=arguments.json,
+                markdown_file=arguments.markdown,
+                plot_file=arguments.plot,
+            )
     return 0
+
+
+def _refused(line: str) -> int:
+    print(f"pdproto: {line}", file=sys.stderr)  # noqa: T201
+    return 2
+
+
+class _NoCaseError(Exception):
+    """Nothing to measure has a name like that."""
+
+
+def _chosen(units: Mapping[str, Unit], texts: Iterable[str] | None) -> dict[str, Unit]:
+    """What has one of the texts in its name, or everything."""
+    if texts is None:
+        return dict(units)
+    for text in texts:
+        if not any(text.lower() in name.lower() for name in units):
+            raise _NoCaseError(f"no case with {text!r} in its name, of: {'; '.join(units)}")
+    return {
+        name: unit for name, unit in units.items()
+        if any(text.lower() in name.lower() for text in texts)
+    }  # fmt: skip
 
 
 def _cuda() -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from pdproto.kernels.chunk import (
 )
 
 ROUNDS: Final = 15
+
+Unit = Callable[[Results], None]
 
 # name, entries, pages of a pool, tokens of a page, row bytes, pages of a chunk, goal
 CASES: Final = (
@@ -107,18 +110,31 @@ def _small(entries: int, tokens: int, row_bytes: int, pages: int) -> dict[str, s
     return numbers
 
 
-def measure(*, quick: bool) -> Results:
+def units(*, quick: bool) -> dict[str, Unit]:
+    """What can be measured, by name."""
+    cases = CASES[:1] if quick else CASES
+    found: dict[str, Unit] = {case[0]: partial(_rows, case) for case in cases}
+    return found | {"small chunks": _numbers}
+
+
+def _rows(case: tuple[Any, ...], results: Results) -> None:
+    results.rows.extend(_case(*case))
+
+
+def _numbers(results: Results) -> None:
+    for small in SMALL:
+        results.numbers.update(_small(*small))
+
+
+def measure(chosen: Mapping[str, Unit], results: Results) -> None:
     """Measure on one thread; every ratio is of times taken in turns."""
-    facts = {
+    results.facts.update({
         "processor": _processor(),
         "versions": f"Python {platform.python_version()}, numpy {np.__version__}",
         "method": f"one thread, {ROUNDS} rounds in turns, medians; the copy is numpy.copyto",
-    }
-    rows = [row for case in (CASES[:1] if quick else CASES) for row in _case(*case)]
-    numbers: dict[str, str] = {}
-    for small in SMALL:
-        numbers |= _small(*small)
-    return Results(facts, rows, numbers)
+    })  # fmt: skip
+    for unit in chosen.values():
+        unit(results)
 
 
 def _processor() -> str:

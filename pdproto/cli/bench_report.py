@@ -21,6 +21,7 @@ class Row:
     fraction_max: float
     goal: float | None = None
     baselines: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def gigabytes_per_second(self) -> float:
@@ -29,11 +30,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything one run found out; `facts` and `numbers` are in the order they are printed."""
+    """What a run has found out so far; `facts` and `numbers` are in the order they are printed."""
 
-    facts: dict[str, str]
-    rows: list[Row]
-    numbers: dict[str, str]
+    facts: dict[str, str] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    numbers: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def _left_out(rows: list[Row]) -> list[str]:
+    """A line for each thing that a case was not compared with, and why."""
+    cases: dict[tuple[str, str], int] = {}
+    for row in rows:
+        for what in row.left_out.items():
+            cases[what] = cases.get(what, 0) + 1
+    return [f"without {name} in {count} of {len(rows)} cases: {reason}"
+            for (name, reason), count in cases.items()]  # fmt: skip
 
 
 def markdown(results: Results) -> str:
@@ -56,6 +68,9 @@ def markdown(results: Results) -> str:
     if results.numbers:
         lines += ["", "| measure | value |", "|---|---|"]
         lines += [f"| {name} | {value} |" for name, value in results.numbers.items()]
+    notes = [*results.notes, *_left_out(results.rows)]
+    if notes:
+        lines += ["", *(f"* {note}" for note in notes)]
     return "\n".join(lines) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from time import perf_counter
 from typing import Any, Final
@@ -27,10 +28,20 @@ class Timed:
     ratio_max: float
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Something to time: one go, of so many calls of about so many microseconds."""
+
+    go: Callable[[], None]
+    launches: int
+    us: float
+
+
 def captured(calls: Calls, launches: int) -> torch.cuda.CUDAGraph:
     """A graph of `launches` calls, taking turns."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # A capture that fails leaves its own stream behind as the current one.
+    with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
         for turn in range(launches):
             calls[turn % len(calls)]()
     return graph
@@ -69,33 +80,35 @@ def _replay(calls: Calls, launches: int, *, graphed: bool) -> Callable[[], None]
     return replay
 
 
-def in_turns(
-    calls: Calls, copies: Calls, *, rounds: int = ROUNDS, graphed: bool = True
-) -> tuple[Timed, float]:
-    """Time `calls` and `copies` in turns; the ratio is the copy's time over the call's.
+def prepared(calls: Calls, *, graphed: bool = True) -> Prepared:
+    """Make a go of `calls` that is long enough to time.
 
-    Calls that send numbers to the device cannot be in a graph, and are not `graphed`. Returns
-    the calls' times and the copy's microseconds.
+    Calls that send numbers to the device, or wait for it, cannot be in a graph, and are not
+    `graphed`: their time is the host's as well.
     """
-    launches = [max(1, min(256, round(GRAPH_US / _once_us(each)))) for each in (calls, copies)]
-    launches[0] = launches[0] if graphed else min(8, launches[0])
-    goes = [
-        _replay(calls, launches[0], graphed=graphed),
-        _replay(copies, launches[1], graphed=True),
-    ]
-    mine, theirs = [], []
+    us = _once_us(calls)
+    launches = max(1, min(256 if graphed else 8, round(GRAPH_US / us)))
+    return Prepared(_replay(calls, launches, graphed=graphed), launches, us)
+
+
+def in_turns(mine: Prepared, theirs: Prepared, *, rounds: int = ROUNDS) -> tuple[Timed, float]:
+    """Time two in turns; the ratio is their time over mine. Also returns their microseconds."""
+    times: tuple[list[float], list[float]] = ([], [])
     for turn in range(rounds + 2):
         marks = [event() for _ in range(3)]
         marks[0].record()
-        for go, mark in zip(goes, marks[1:], strict=True):
-            go()
+        for one, mark in zip((mine, theirs), marks[1:], strict=True):
+            one.go()
             mark.record()
         marks[2].synchronize()
         if turn >= 2:
-            mine.append(marks[0].elapsed_time(marks[1]) * 1000 / launches[0])
-            theirs.append(marks[1].elapsed_time(marks[2]) * 1000 / launches[1])
-    ratios = [copy / call for call, copy in zip(mine, theirs, strict=True)]
-    return Timed(median(mine), median(ratios), min(ratios), max(ratios)), median(theirs)
+            for one, listed, (start, end) in zip(
+                (mine, theirs), times, pairwise(marks), strict=True
+            ):
+                listed.append(start.elapsed_time(end) * 1000 / one.launches)
+    ratios = [their / my for my, their in zip(*times, strict=True)]
+    timed = Timed(median(times[0]), median(ratios), min(ratios), max(ratios))
+    return timed, median(times[1])
 
 
 def enqueue_us(call: Callable[[], object], *, batches: int = 40, batch: int = 8) -> float:

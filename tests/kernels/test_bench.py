@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any, Final
 
 import pytest
 
 from pdproto.cli import bench, bench_host
-from pdproto.cli.bench_cases import CASES, SMALL, Case, Operation
+from pdproto.cli.bench_cases import CASES, MORE, SMALL, Case, Listing, Operation
+from pdproto.cli.bench_driver import Kernels, LeftOutError, Runtime, index_option
 from pdproto.cli.bench_report import Results, Row, markdown
 from pdproto.kernels.plan import HeadRange, Scale
+from tests.kernels import cuda_host
 
 
 def _parsed(*arguments: str) -> argparse.Namespace:
@@ -50,13 +54,45 @@ def test_a_gpu_that_is_not_there_is_a_usage_error(
 
 def test_a_table_shows_fractions_goals_and_others() -> None:
     row = Row("pack", "a case", 2_000_000, 4.0, 0.912, 0.9, 0.93, 0.95, {"by element": 0.5})
-    text = markdown(Results({"GPU": "one"}, [row], {"host time": "3 us"}))
+    row.left_out["a batch"] = "no library"
+    text = markdown(Results({"GPU": "one"}, [row, row], {"host time": "3 us"}, ["not all"]))
     assert "* GPU: one" in text
     assert (
         "| pack | a case | 2.0 MB | 4.0 us | 500.0 GB/s | **0.912** | 0.900-0.930 | 0.95"
         " | by element 0.50 |" in text
     )
     assert "| host time | 3 us |" in text
+    assert text.endswith("\n* not all\n* without a batch in 2 of 2 cases: no library\n")
+
+
+def test_cases_are_chosen_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_host, "CASES", tuple(
+        (name, 2, 8, 4, 64, 3, 0.7) for name in ("first of all", "second", "third of all")
+    ))  # fmt: skip
+    monkeypatch.setattr(bench_host, "ROUNDS", 1)
+    assert bench.run(_parsed("--device", "cpu", "--cases", "OF ALL")) == 0
+    printed = capsys.readouterr().out
+    assert ("first" in printed, "second" in printed, "third" in printed) == (True, False, True)
+    assert "entries" not in printed
+    assert bench.run(_parsed("--device", "cpu", "--cases", "second", "fourth")) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "no case with 'fourth' in its name, of: first of all; second" in told.err
+
+
+def test_what_was_measured_before_an_error_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def units(**_: object) -> dict[str, Any]:
+        row = Row("pack", "the first", 1, 1.0, 1.0, 1.0, 1.0)
+        return {"one": lambda results: results.rows.append(row), "two": lambda _: 1 // 0}
+
+    monkeypatch.setattr(bench_host, "units", units)
+    with pytest.raises(ZeroDivisionError):
+        bench.run(_parsed("--device", "cpu"))
+    assert "| pack | the first |" in capsys.readouterr().out
 
 
 def test_cases_count_their_bytes() -> None:
@@ -69,24 +105,62 @@ def test_cases_count_their_bytes() -> None:
     assert [case.payload_bytes for case in SMALL] == [655_360, 5_242_880]
 
 
+def test_cases_cover_what_was_promised_and_fit_a_gpu() -> None:
+    every = (*CASES, *MORE)
+    assert len({case.title for case in every}) == len(every)
+    assert {case.listing for case in every} == set(Listing)
+    assert {case.index_bits for case in every} == {32, 64}
+    assert {case.base_bytes for case in every} == {0, 2, 4, 8}
+    assert {case.entries for case in every} >= {61, 96, 160, 188}
+    sliced = {(case.heads, *((peer.count) for peer in case.peers)) for case in every if case.peers}
+    assert sliced == {(8, 1), (8, 2), (8, 4), (12, 3), (8, *[1] * 8), (8, *[2] * 4)}
+    assert any(case.page_tokens == 1 and case.pages == 70_000 for case in every)
+    assert any(case.pool_bytes > 1 << 32 for case in every)
+    for case in every:
+        pool = case.entries * max(case.pages * case.page_bytes, case.pool_bytes)
+        assert pool + 3 * case.payload_bytes < 80e9
+        assert case.listing is not Listing.RUNS or case.pages % 8 == 0
+
+
+HEADS: Final = (HeadRange(0, 3), HeadRange(3, 1))
 TINY: Final = [
     Case("plain", Operation.PACK, 3, 2, 4, 16, 8, 0.9),
     Case("latent", Operation.PACK, 2, 1, 1, 656, 3, 0.9),
-    Case("split", Operation.PACK, 2, 2, 4, 16, 6, 0.9, (HeadRange(0, 3), HeadRange(3, 1))),
+    Case("split", Operation.PACK, 2, 2, 4, 16, 6, 0.9, HEADS),
+    Case("slice", Operation.PACK, 3, 2, 4, 16, 6, 0.9, (HeadRange(1, 2),)),
+    *(Case(order.value, Operation.PACK, 3, 2, 4, 16, 16, 0.9, listing=order) for order in Listing),
+    Case("64 bits", Operation.PACK, 2, 2, 4, 16, 8, 0.9, index_bits=64),
+    *(Case(f"{base} off", Operation.PACK, 2, 2, 4, 16, 6, 0.9, base_bytes=base)
+      for base in (2, 4, 8)),
+    Case("larger pools", Operation.PACK, 2, 2, 4, 16, 8, 0.9, pool_bytes=5000),
     Case("plain", Operation.UNPACK, 3, 2, 4, 16, 8, 0.9),
-    Case("merge", Operation.UNPACK, 2, 2, 4, 16, 6, 0.9, (HeadRange(0, 3), HeadRange(3, 1))),
+    Case("64 bits", Operation.UNPACK, 3, 2, 4, 16, 8, 0.9, index_bits=64),
+    Case("merge", Operation.UNPACK, 2, 2, 4, 16, 6, 0.9, HEADS),
     Case("plain", Operation.DIGEST_PACK, 3, 2, 4, 16, 8, 0.9),
     Case("plain", Operation.VERIFY_UNPACK, 3, 2, 4, 16, 8, 0.9),
     Case("plain", Operation.DIGEST_CHUNK, 3, 2, 4, 16, 8, 0.9),
     *(Case("scaled", Operation.CAST, 2, 2, 4, 32, 8, 0.9, None, scale) for scale in Scale),
     Case("scaled", Operation.UNCAST, 2, 2, 4, 32, 8, 0.9, None, Scale.PAGE),
-]
-OTHERS: Final = {
-    (Operation.PACK, "plain"): ["index_select per entry", "index and join", "by element",
-                                "page by page"],
-    (Operation.PACK, "split"): ["peer by peer"],
-    (Operation.UNPACK, "plain"): ["index_copy per entry"],
-    (Operation.DIGEST_PACK, "plain"): ["index_select, then sums"],
+]  # fmt: skip
+TORCH: Final = {
+    "pack: plain": ["index_select per entry", "gather per entry", "index and join", "by element",
+                    "page by page"],
+    "pack: slice": ["index_select per entry", "gather per entry"],
+    "pack: split": ["index_select per entry", "gather per entry", "peer by peer"],
+    "unpack: plain": ["index_copy per entry"],
+    "unpack: merge": ["index_copy per entry"],
+    "pack and digest: plain": ["index_select, then sums"],
+    "digest a chunk: plain": ["sum of words, which only reads"],
+}  # fmt: skip
+MOVES: Final = ["a cudaMemcpyAsync per run", "one cudaMemcpyBatchAsync",
+                "CUDA C, 8 B, a warp per token", "CUDA C, 16 B, a block per piece"]  # fmt: skip
+ADLER: Final = "CUDA C Adler-32, a thread per page"
+CUDA: Final = {
+    "pack: plain": MOVES, "pack: slice": MOVES, "pack: split": MOVES,
+    "unpack: plain": MOVES, "unpack: merge": MOVES,
+    "pack and digest: plain": [f"index_select, then {ADLER}"],
+    "unpack and verify: plain": [f"index_copy, then {ADLER}"],
+    "digest a chunk: plain": [ADLER],
 }  # fmt: skip
 
 
@@ -100,13 +174,14 @@ class TestCasesOfAGpu:
         pytest.importorskip("triton")
         from pdproto.cli import bench_subject  # noqa: PLC0415 - needs them
 
-        def made(case: Case) -> Any:
+        def made(case: Case, device: str | None = None) -> Any:
             monkeypatch.setattr(bench_subject, "COLD_BYTES", 2 * case.traffic_bytes)
-            return bench_subject.make(case, "cuda" if torch.cuda.is_available() else "cpu")
+            found = "cuda" if torch.cuda.is_available() else "cpu"
+            return bench_subject.make(case, device or found)
 
         return made
 
-    @pytest.mark.parametrize("case", TINY, ids=lambda case: f"{case.operation.value}: {case.name}")
+    @pytest.mark.parametrize("case", TINY, ids=lambda case: case.title)
     def test_a_case_and_what_else_does_it_are_right(self, subjects: Any, case: Case) -> None:
         from pdproto.cli import bench_baselines, bench_subject  # noqa: PLC0415
 
@@ -116,10 +191,71 @@ class TestCasesOfAGpu:
         for call in (*subject.calls, *subject.copies):
             call()
         assert subject.report.read().clean
-        others = bench_baselines.of(subject)
-        assert list(others) == OTHERS.get((case.operation, case.name), list(others))
-        for name, calls in others.items():
-            bench_baselines.prove(subject, name, calls)
+        named = [name for name in bench_baselines.of(case) if not name.startswith("SGLang")]
+        names = [name for name in named if "cuda" not in name.lower()]
+        assert names == TORCH.get(case.title, names)
+        assert [name for name in named if name not in names] == CUDA.get(
+            case.title, [name for name in named if name not in names]
+        )
+        for name in names:
+            baseline = bench_baselines.of(case)[name]
+            bench_baselines.prove(subject, name, baseline.make(subject), baseline.right)
+
+    @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+    def own(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
+        tmp_path: pathlib.Path,
+    ) -> Iterator[tuple[str, Callable[[], int]]]:  # fmt: skip
+        """Where CUDA's own ways run, and what counts up as they do: without a GPU, the CPU."""
+        torch = pytest.importorskip("torch")
+        from pdproto.cli import bench_patterns as patterns  # noqa: PLC0415 - needs it
+
+        if request.param == "cuda":
+            if not torch.cuda.is_available():
+                pytest.skip("no CUDA device here")
+            with torch.cuda.stream(torch.cuda.Stream()):
+                yield "cuda", count().__next__
+            return
+        if cuda_host.COMPILER is None:
+            pytest.skip("no C compiler to run CUDA C on the CPU with")
+        built = {}
+        for bits in (32, 64):
+            folder = tmp_path / str(bits)
+            folder.mkdir()
+            built[bits] = cuda_host.library(patterns.SOURCE, index_option(bits), folder)
+        monkeypatch.setattr(patterns, "current", lambda: cuda_host.STREAM)
+        monkeypatch.setattr(patterns, "runtime", lambda: Runtime(built[32]))
+        monkeypatch.setattr(
+            patterns, "kernels", lambda case: Kernels(built[case.index_bits], cuda_host.IMAGE)
+        )
+        yield "cpu", cuda_host.Done(list(built.values()))
+
+    @pytest.mark.parametrize("case", TINY, ids=lambda case: case.title)
+    def test_cuda_s_own_ways_are_right(
+        self, subjects: Any, own: tuple[str, Callable[[], int]], case: Case
+    ) -> None:
+        from pdproto.cli import bench_baselines, bench_subject  # noqa: PLC0415
+
+        device, done = own
+        subject = subjects(case, device)
+        bench_subject.check(subject)
+        for name, baseline in bench_baselines.of(case).items():
+            if "cuda" not in name.lower():
+                continue
+            if "warp" in name and case.base_bytes in {2, 4}:
+                with pytest.raises(LeftOutError, match="8 bytes at a time"):
+                    baseline.make(subject)
+                continue
+            try:
+                calls = baseline.make(subject)
+            except LeftOutError as error:
+                assert device == "cuda"
+                pytest.skip(str(error))
+            before = done()
+            bench_baselines.prove(subject, name, calls, baseline.right)
+            assert done() > before
+            with pytest.raises(bench_subject.WrongResultError):
+                bench_baselines.prove(subject, name, [lambda: None] * len(calls), baseline.right)
 
     def test_what_is_wrong_is_not_timed(
         self, subjects: Any, monkeypatch: pytest.MonkeyPatch
@@ -129,6 +265,9 @@ class TestCasesOfAGpu:
         subject = subjects(TINY[0])
         with pytest.raises(bench_subject.WrongResultError, match="nothing differs"):
             bench_baselines.prove(subject, "nothing", [lambda: None])
+        digests = subjects(next(case for case in TINY if case.operation is Operation.DIGEST_CHUNK))
+        with pytest.raises(bench_subject.WrongResultError, match="the sums of nothing"):
+            bench_baselines.prove(digests, "nothing", [lambda: None], lambda *_: False)
         for left_out, case, message in (
             ("pack_slices", TINY[0], "pack differs"),
             ("unpack_slices", TINY[0], "unpack differs"),
@@ -145,7 +284,7 @@ class TestCasesOfAGpu:
 
     def test_what_a_chunk_enqueues_is_counted(self) -> None:
         pytest.importorskip("triton")
-        from pdproto.cli.bench_device import counted  # noqa: PLC0415
+        from pdproto.cli.bench_load import counted  # noqa: PLC0415
 
         pinned = "copies to the device from pinned memory"
         nothing = dict.fromkeys(counted([]), 0)
