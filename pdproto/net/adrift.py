@@ -40,12 +40,14 @@ class AdriftWrites:
 
     def drop(self, sink: str, life: Life, write: int) -> None:
         """The engine has found out how this write has ended, if it had ever given up on it."""
-        adrift = self._adrift.pop((sink, life), None)
+        adrift = self._adrift.get((sink, life))
         if adrift is None:
             return
         writes = tuple(other for other in adrift.writes if other != write)
-        if writes:
+        if writes:  # in one step: who reads meanwhile never finds that nothing is adrift
             self._adrift[sink, life] = Adrift(sink, life, writes, adrift.since)
+        else:
+            del self._adrift[sink, life]
 
     def take(self, sink: str, incarnation: int, floor: int) -> tuple[int, ...]:
         """The writes to a sink that can land no more, since this incarnation of it is done with all

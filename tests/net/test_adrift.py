@@ -188,6 +188,22 @@ def test_nobody_is_declared_gone_who_was_never_there() -> None:
         until(lambda: nodes.prefills[0].mistakes == 1)
 
 
+def test_who_reads_while_a_write_ends_finds_the_others() -> None:
+    """Another thread may read between any two steps: here, while the writes are compared."""
+    adrift, read, life = AdriftWrites(), list[tuple[int, ...]](), Life(7, 1, 3)
+
+    class Read(int):
+        def __ne__(self, other: object) -> bool:
+            read.extend(one.writes for one in adrift.all())
+            return int(self) != other
+
+    for write in (Read(1), Read(2)):
+        adrift.add("d0", life, write, 10.0)
+    adrift.drop("d0", life, 2)
+    assert read == [(1, 2), (1, 2)]
+    assert adrift.all() == (Adrift("d0", life, (1,), 10.0),)
+
+
 def test_what_is_adrift_by_life_and_sink() -> None:
     """A sink that is done with some lives ends the wait for those, and for no others."""
     adrift = AdriftWrites()
