@@ -91,8 +91,9 @@ class ByRoom:
         return sender
 
     def __iter__(self) -> Iterator[Sender]:
-        """All that wait, room by room."""
-        return (sender for waiting in self._senders.values() for sender in waiting)
+        """All that wait now, room by room. For any thread, whatever comes or goes meanwhile."""
+        return iter([sender for waiting in list(self._senders.values())
+                     for sender in list(waiting)])
 
     def drop(self, sender: Sender) -> None:
         """It waits no longer, if it does."""

@@ -12,7 +12,7 @@ from pdproto.kernels.chunk import register
 from pdproto.net import aio
 from pdproto.net.handle import HandoffMetrics
 from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.net.sender import ByRoom, Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ends, layers
@@ -149,6 +149,22 @@ def test_a_sender_that_finds_its_hand_over_failed_has_lasted_no_time(pair: Clust
     (sender,) = pair.senders(7)
     until(polls([sender], FAILED))
     assert sender.metrics == HandoffMetrics(seconds=0.0, bytes=0, chunks=0, repeats=0)
+
+
+def test_who_waits_is_read_while_others_come_and_go() -> None:
+    """Another thread may change what is read between any two steps of the reader."""
+    with cluster() as nodes:
+        waiting, late = ByRoom(), nodes.prefills[0].open(9)
+        first, second, third = senders = [nodes.prefills[0].open(room) for room in (7, 7, 8)]
+        for sender in senders:
+            waiting.add(sender)
+        read = []
+        for sender in waiting:
+            read.append(sender)
+            waiting.drop(sender)
+            waiting.add(late)
+        assert read == [first, second, third]
+        assert {*waiting} == {late}
 
 
 def test_repeats_are_counted_while_nobody_answers() -> None:
