@@ -85,7 +85,8 @@ class Finder:
     @property
     def found(self) -> Mapping[Rank, Address] | None:
         """Where the ranks are; None while they are looked for. Each look-up has its own answer."""
-        return self._part.found
+        with self._lock:  # who finds an answer finds nothing any more of the problem before it
+            return self._part.found
 
     def lose(self, ranks: Collection[Rank], found: Mapping[Rank, Address]) -> None:
         """These ranks have gone from where that answer says they are: find their next runs.

@@ -1,12 +1,13 @@
 """A finder runs the sink's rows of the registry's table; all ends' traces together say so."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from io import BytesIO
 from pathlib import Path
 from socket import create_server
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_finder import Finder
 from pdproto.net.registry_rooms import Limits
-from pdproto.net.registry_wire import Lookup, Rank, Registration
+from pdproto.net.registry_sink import SinkPart
+from pdproto.net.registry_wire import Address, Lookup, Rank, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
@@ -148,6 +150,33 @@ def test_m1_2_a_registry_that_is_down_fails_the_look_up_too(traced: Traced) -> N
             until(lambda: ports(finding) == [5001, 5011])
             assert finding.problem == ""
     assert fired("give_up") + fired("miss") == fired("clear") == fired("open") - 1
+
+
+def test_who_sees_an_answer_sees_no_problem_any_more(
+    monkeypatch: pytest.MonkeyPatch, traced: Traced
+) -> None:
+    """Also who asks between two steps of taking note of it: that one waits."""
+    seen: list[tuple[bool, str]] = []
+    hear = SinkPart.hear_located
+    with RegistryServer() as server, finder(server.port, FIRST) as finding:
+        until(lambda: "no rank has registered" in finding.problem)
+
+        def look() -> None:
+            seen.append((finding.found is not None, finding.problem))
+
+        looking = Thread(target=look)
+
+        def meanwhile(part: SinkPart, addresses: Mapping[Rank, Address]) -> None:
+            hear(part, addresses)
+            if part.found is not None:
+                looking.start()
+                looking.join(0.2)  # as long as it takes who does not wait
+
+        monkeypatch.setattr(SinkPart, "hear_located", meanwhile)
+        with registrar(traced, server, FIRST), registrar(traced, server, SECOND):
+            until(lambda: finding.found is not None)
+            looking.join()
+    assert seen == [(True, "")]
 
 
 def test_a_rank_that_was_only_silent_is_found_where_it_was(traced: Traced) -> None:
