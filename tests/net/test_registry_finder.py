@@ -14,16 +14,22 @@ import pytest
 
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.net import registry_finder
 from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_finder import Finder
-from pdproto.net.registry_rooms import Limits
 from pdproto.net.registry_sink import SinkPart
 from pdproto.net.registry_wire import Address, Lookup, Rank, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
-from tests.net.test_registry_trace import PATIENCE_S, Traced, until
+from tests.net.test_registry_trace import (
+    NEVER_SILENT,
+    PATIENCE_S,
+    Traced,
+    fall_silent,
+    until,
+)
 
 FIRST, SECOND = Rank(0, 0, 0, 0), Rank(0, 0, 1, 0)
 
@@ -56,10 +62,9 @@ def registrar(
 @contextmanager
 def finder(
     port: int, *ranks: Rank, trace: SharedTrace | None = None, given_up_s: float = 600.0,
-    patience_s: float = 600.0,
 ) -> Iterator[Finder]:
     finding = Finder(f"127.0.0.1:{port}", "d0", ranks, retry_s=0.05, given_up_s=given_up_s,
-                     patience_s=patience_s, trace=trace)
+                     patience_s=600.0, trace=trace)
     finding.start()
     try:
         yield finding
@@ -87,8 +92,8 @@ def test_it_looks_all_ranks_up_and_calls_on_them(traced: Traced) -> None:
 
 def test_m1_4_the_run_that_was_lost_is_never_found_again(traced: Traced) -> None:
     """As long as the registry names it, it is asked again; then the next run is found."""
-    limits = Limits(silent_s=0.3)
-    with (RegistryServer(limits=limits, traces={SYSTEM.name: traced("registry")}) as server,
+    traces = {SYSTEM.name: traced("registry")}
+    with (RegistryServer(limits=NEVER_SILENT, traces=traces) as server,
           registrar(traced, server, SECOND), registrar(traced, server, FIRST) as dying,
           finder(server.port, FIRST, SECOND, trace=traced("d0")) as finding):
         until(lambda: finding.found is not None)
@@ -100,6 +105,7 @@ def test_m1_4_the_run_that_was_lost_is_never_found_again(traced: Traced) -> None
         assert ports(finding) is None
         assert finding.problem == "rank dp0 cp0 tp0 pp0 is lost, and has not registered again"
         dying.stop(goodbye=False)
+        fall_silent(server, FIRST)
         until(lambda: "1 of 2 ranks are missing" in finding.problem)
         with registrar(traced, server, FIRST, run=2):
             until(lambda: ports(finding) == [5002, 5011])
@@ -179,16 +185,21 @@ def test_who_sees_an_answer_sees_no_problem_any_more(
     assert seen == [(True, "")]
 
 
-def test_a_rank_that_was_only_silent_is_found_where_it_was(traced: Traced) -> None:
+def test_a_rank_that_was_only_silent_is_found_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, traced: Traced
+) -> None:
     """The registry hears of it: then the sink begins anew, as one that has missed nobody."""
+    now = 0.0
+    monkeypatch.setattr(registry_finder, "monotonic", lambda: now)
     with (RegistryServer() as server, registrar(traced, server, FIRST),
           registrar(traced, server, SECOND),
-          finder(server.port, FIRST, SECOND, patience_s=0.2) as finding):
+          finder(server.port, FIRST, SECOND) as finding):
         until(lambda: finding.found is not None)
         before = finding.found
         assert before is not None
         finding.lose([SECOND], before)
         assert ports(finding) is None
+        now = 601.0
         until(lambda: ports(finding) == [5001, 5011])
         assert finding.found is not before
         assert finding.problem == ""

@@ -77,6 +77,24 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+# Nobody who lives is silent for so long, however long the machine stands still.
+NEVER_SILENT = Limits(silent_s=600.0)
+
+
+def heard(server: RegistryServer, rank: Rank, run: int = 1) -> float:
+    """When the registry has last heard of a run."""
+    known = server.app.registry._server
+    assert known is not None
+    return known.runs[rank][run].heard
+
+
+def fall_silent(server: RegistryServer, rank: Rank, run: int = 1) -> None:
+    """As if nothing had been heard of a run for as long as is waited for it."""
+    known = server.app.registry._server
+    assert known is not None
+    known.runs[rank][run].heard -= server.app.registry.limits.silent_s
+
+
 def test_it_enrolls_is_recorded_and_leaves(traced: Traced) -> None:
     with RegistryServer(traces={SYSTEM.name: traced("registry")}) as server:
         address = f"127.0.0.1:{server.port}"
@@ -134,11 +152,12 @@ def test_only_what_the_world_does_befalls_a_machine() -> None:
 
 
 def test_a_rank_that_dies_is_missed_though_nobody_says_so(traced: Traced) -> None:
-    limits = Limits(silent_s=0.3)
-    with RegistryServer(limits=limits, traces={SYSTEM.name: traced("registry")}) as server:
+    traces = {SYSTEM.name: traced("registry")}
+    with RegistryServer(limits=NEVER_SILENT, traces=traces) as server:
         with registrar(traced, f"127.0.0.1:{server.port}", 0) as dying:
             assert dying.recorded.wait(PATIENCE_S)
             dying.stop(goodbye=False)
+        fall_silent(server, Rank(0, 0, 0, 0))
         until(lambda: server.app.registry.present_ranks == 0)
     traced.opened.close()
     verified = verify(SYSTEM, sorted(traced.folder.glob("*.jsonl")))
