@@ -9,14 +9,15 @@ from pdproto.net.pages import SourcePages
 from pdproto.net.prefill import PrefillNode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import NEVER, ends, layers, until
+from tests.net.planes import OWN_HOST
 
 NOT_LONG = {"bootstrap_timeout": 0.5}
 LONG = {"bootstrap_timeout": 60.0}
 
 
 def free_endpoint() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+    with socket.create_server((OWN_HOST, 0)) as listening:
+        return f"tcp://{OWN_HOST}:{listening.getsockname()[1]}"
 
 
 def reached(decode: DecodeNode, name: str) -> bool:

@@ -4,12 +4,14 @@ A `Fabric` is the landing memory of all sinks of a test. It notes what must neve
 that lands in memory that is not leased to its life, a chunk out of order, memory given back twice.
 """
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
 from typing import Final
 
 from pdproto.net.decode import DecodeNode
@@ -23,6 +25,9 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 
 PATIENCE_S: Final = 30.0  # on a busy machine; what takes so long will never come
+# Of this process alone, so that no other takes a port that is to be used again here, or calls at
+# one where somebody was before. Process numbers have 22 bits. Who calls it does so from 127.0.0.1.
+OWN_HOST: Final = str(IPv4Address("127.64.0.0") + os.getpid())
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
 Writer = tuple[Life, str]  # a life and one of its sources
@@ -223,7 +228,7 @@ class Cluster:
         decode: Mapping[str, int] | None = None,
     ) -> None:
         self.fabric = Fabric()
-        self.link = link or Link(sign_of_life_s=0.05)
+        self.link = replace(link or Link(sign_of_life_s=0.05), bind=f"tcp://{OWN_HOST}:0")
         self.waits = dict(waits or {})
         self.prefills: list[PrefillNode] = []
         self.decodes: list[DecodeNode] = []

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.net.planes import OWN_HOST
+
 
 class Proxy:
     """Listens, and passes on to a ZeroMQ endpoint. made: connections so far."""
@@ -13,8 +15,8 @@ class Proxy:
     def __init__(self, endpoint: str) -> None:
         host, port = endpoint.removeprefix("tcp://").split(":")
         self._target = host, int(port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = socket.create_server((OWN_HOST, 0))
+        self.endpoint = f"tcp://{OWN_HOST}:{self._listener.getsockname()[1]}"
         self.made = 0
         self.swallows = False
         self._ways: dict[socket.socket, socket.socket] = {}

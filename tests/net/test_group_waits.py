@@ -12,6 +12,7 @@ from pdproto.net.shell import Link
 from pdproto.net.timers import DOUBLINGS_MAX
 from pdproto.runtime.wire import Life
 from tests.net.groups import LINK, NEVER, Ranks, Scheduler, ranks
+from tests.net.planes import OWN_HOST
 from tests.net.proxy import Proxy, proxy
 
 LIFE, OTHER = Life(7, 1, 0), Life(8, 1, 1)
@@ -93,11 +94,10 @@ def test_the_entry_asks_a_rank_that_does_not_vote_ever_more_seldom(tmp_path: Pat
 @contextmanager
 def apart(link: Link) -> Iterator[tuple[Ranks, Proxy]]:
     """Two ranks. What the second says to the first, the entry, goes through a proxy."""
-    with create_server(("127.0.0.1", 0)) as one, create_server(("127.0.0.1", 0)) as another:
-        free = [f"tcp://127.0.0.1:{taken.getsockname()[1]}" for taken in (one, another)]
+    with create_server((OWN_HOST, 0)) as one, create_server((OWN_HOST, 0)) as another:
+        free = [f"tcp://{OWN_HOST}:{taken.getsockname()[1]}" for taken in (one, another)]
     with proxy(free[0]) as between:
         seen = ({0: free[0], 1: free[1]}, {0: between.endpoint, 1: free[1]})
-        # A name of its own: a port that is free here may be one that other tests still call.
         groups = [Group("apart", endpoints, me=me, slots=4, stop=lambda _: True, link=link,
                         waits=NEVER) for me, endpoints in enumerate(seen)]
         try:

@@ -43,6 +43,7 @@ from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff import registry as registry_tables
+from tests.net.planes import OWN_HOST
 from tests.net.test_registry_trace import NEVER_SILENT, fall_silent, heard
 
 PATIENCE_S = 10.0
@@ -183,17 +184,17 @@ def test_m1_4_who_gives_no_sign_of_life_is_struck_out() -> None:
 
 def test_m1_4_a_registry_that_is_down_is_unreachable_and_found_again() -> None:
     """A look-up says so at once; a registrar goes on until the registry is back, and then again."""
-    with RegistryServer() as first:
+    with RegistryServer(OWN_HOST) as first:
         port = first.port
-    client = RegistryClient(f"127.0.0.1:{port}")
-    with pytest.raises(UnreachableError, match=f"127.0.0.1:{port}"):
+    client = RegistryClient(f"{OWN_HOST}:{port}")
+    with pytest.raises(UnreachableError, match=f"{OWN_HOST}:{port}"):
         client.look_up_all()
     registrar = Registrar(
-        f"127.0.0.1:{port}", prefill(0, of=1), sign_of_life_s=0.05, retry_s=0.05
+        f"{OWN_HOST}:{port}", prefill(0, of=1), sign_of_life_s=0.05, retry_s=0.05
     )
     registrar.start()
     for _ in range(2):
-        with RegistryServer(port=port) as server:
+        with RegistryServer(OWN_HOST, port) as server:
             until(partial(is_ready, server))
             assert client.look_up_all().addresses()
     registrar.stop()

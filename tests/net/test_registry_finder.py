@@ -23,6 +23,7 @@ from pdproto.net.registry_wire import Address, Lookup, Rank, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
+from tests.net.planes import OWN_HOST
 from tests.net.test_registry_trace import (
     NEVER_SILENT,
     PATIENCE_S,
@@ -47,7 +48,7 @@ def registrar(
 ) -> Iterator[Registrar]:
     """One of two tensor ranks. Each run of it listens somewhere else."""
     keeping = Registrar(
-        f"127.0.0.1:{server.port}",
+        f"{server.host}:{server.port}",
         Registration(attn_tp_size=2, attn_tp_rank=rank.tp, rank_ip="10.0.0.1",
                      rank_port=5000 + 10 * rank.tp + run, incarnation=run, version=VERSION),
         sign_of_life_s=0.05, retry_s=0.05, trace=traced(f"rank-{rank.tp}-{run}"))
@@ -61,10 +62,11 @@ def registrar(
 
 @contextmanager
 def finder(
-    port: int, *ranks: Rank, trace: SharedTrace | None = None, given_up_s: float = 600.0,
+    server: RegistryServer, *ranks: Rank, trace: SharedTrace | None = None,
+    given_up_s: float = 600.0,
 ) -> Iterator[Finder]:
-    finding = Finder(f"127.0.0.1:{port}", "d0", ranks, retry_s=0.05, given_up_s=given_up_s,
-                     patience_s=600.0, trace=trace)
+    finding = Finder(f"{server.host}:{server.port}", "d0", ranks, retry_s=0.05,
+                     given_up_s=given_up_s, patience_s=600.0, trace=trace)
     finding.start()
     try:
         yield finding
@@ -80,7 +82,7 @@ def ports(finding: Finder) -> list[int] | None:
 def test_it_looks_all_ranks_up_and_calls_on_them(traced: Traced) -> None:
     with (RegistryServer(traces={SYSTEM.name: traced("registry")}) as server,
           registrar(traced, server, FIRST), registrar(traced, server, SECOND),
-          finder(server.port, FIRST, SECOND, trace=traced("d0")) as finding):
+          finder(server, FIRST, SECOND, trace=traced("d0")) as finding):
         until(lambda: ports(finding) == [5001, 5011])
         assert finding.problem == ""
         assert server.app.answers["POST", "/ranks", 200] == 1
@@ -95,7 +97,7 @@ def test_m1_4_the_run_that_was_lost_is_never_found_again(traced: Traced) -> None
     traces = {SYSTEM.name: traced("registry")}
     with (RegistryServer(limits=NEVER_SILENT, traces=traces) as server,
           registrar(traced, server, SECOND), registrar(traced, server, FIRST) as dying,
-          finder(server.port, FIRST, SECOND, trace=traced("d0")) as finding):
+          finder(server, FIRST, SECOND, trace=traced("d0")) as finding):
         until(lambda: finding.found is not None)
         before = finding.found
         assert before is not None
@@ -126,7 +128,7 @@ def test_m1_4_the_run_that_was_lost_is_never_found_again(traced: Traced) -> None
 
 def test_m1_2_a_missing_rank_fails_the_look_up_and_the_next_begins(traced: Traced) -> None:
     with (RegistryServer(traces={SYSTEM.name: traced("registry")}) as server,
-          finder(server.port, SECOND, trace=traced("d0")) as finding):
+          finder(server, SECOND, trace=traced("d0")) as finding):
         until(lambda: "no rank has registered" in finding.problem)
         with registrar(traced, server, SECOND):
             until(lambda: "rank dp0 cp0 tp0 pp0 first" in finding.problem)
@@ -140,18 +142,19 @@ def test_m1_2_a_missing_rank_fails_the_look_up_and_the_next_begins(traced: Trace
 
 def test_m1_2_a_registry_that_is_down_fails_the_look_up_too(traced: Traced) -> None:
     """It is asked for a while, then the hand-over fails; and it is found when it is there again."""
-    with create_server(("127.0.0.1", 0)) as unused:
+    with create_server((OWN_HOST, 0)) as unused:
         port = unused.getsockname()[1]
     told = BytesIO()
 
     def fired(row: str) -> int:
         return [json.loads(line).get("row") for line in told.getvalue().splitlines()].count(row)
 
-    with finder(port, FIRST, SECOND, trace=SharedTrace("d0", told), given_up_s=0.2) as finding:
-        until(lambda: f"registry at 127.0.0.1:{port}" in finding.problem)
+    server = RegistryServer(OWN_HOST, port)
+    with finder(server, FIRST, SECOND, trace=SharedTrace("d0", told), given_up_s=0.2) as finding:
+        until(lambda: f"registry at {OWN_HOST}:{port}" in finding.problem)
         until(lambda: fired("give_up") > 0)
         assert fired("look_again") > 0
-        with (RegistryServer(port=port) as server, registrar(traced, server, FIRST),
+        with (server, registrar(traced, server, FIRST),
               registrar(traced, server, SECOND)):
             until(lambda: ports(finding) == [5001, 5011])
             assert finding.problem == ""
@@ -164,7 +167,7 @@ def test_who_sees_an_answer_sees_no_problem_any_more(
     """Also who asks between two steps of taking note of it: that one waits."""
     seen: list[tuple[bool, str]] = []
     hear = SinkPart.hear_located
-    with RegistryServer() as server, finder(server.port, FIRST) as finding:
+    with RegistryServer() as server, finder(server, FIRST) as finding:
         until(lambda: "no rank has registered" in finding.problem)
 
         def look() -> None:
@@ -193,7 +196,7 @@ def test_a_rank_that_was_only_silent_is_found_where_it_was(
     monkeypatch.setattr(registry_finder, "monotonic", lambda: now)
     with (RegistryServer() as server, registrar(traced, server, FIRST),
           registrar(traced, server, SECOND),
-          finder(server.port, FIRST, SECOND) as finding):
+          finder(server, FIRST, SECOND) as finding):
         until(lambda: finding.found is not None)
         before = finding.found
         assert before is not None
@@ -209,7 +212,7 @@ def test_a_rank_that_was_only_silent_is_found_where_it_was(
 def test_a_server_without_the_rank_that_is_needed(traced: Traced) -> None:
     with (RegistryServer() as server, registrar(traced, server, FIRST),
           registrar(traced, server, SECOND),
-          finder(server.port, FIRST, Rank(0, 0, 0, 7)) as finding):
+          finder(server, FIRST, Rank(0, 0, 0, 7)) as finding):
         until(lambda: finding.problem.endswith("there is no rank dp0 cp0 tp0 pp7"))
         assert finding.found is None
 
@@ -247,6 +250,6 @@ def test_a_registry_that_leaves_a_rank_out(
             return {**answer, "ranks": answer["ranks"][:1]}
 
         monkeypatch.setattr(server.app.registry, "directory", half)
-        with finder(server.port, FIRST, SECOND) as finding:
+        with finder(server, FIRST, SECOND) as finding:
             until(lambda: "its answer lacks rank dp0 cp0 tp1 pp0" in finding.problem)
             assert finding.found is None

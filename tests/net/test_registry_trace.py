@@ -24,6 +24,7 @@ from pdproto.spec.handoff.ends import Memory, memory
 from pdproto.spec.handoff.registry import SYSTEM
 from pdproto.spec.handoff.roles import Source
 from pdproto.spec.handoff.sink import POOL
+from tests.net.planes import OWN_HOST
 
 PATIENCE_S = 10.0
 
@@ -110,11 +111,11 @@ def test_it_enrolls_is_recorded_and_leaves(traced: Traced) -> None:
 
 def test_with_a_registry_that_has_restarted_it_begins_anew(traced: Traced) -> None:
     """It does not know the run that the one before had recorded: the lease is lost."""
-    with RegistryServer(traces={SYSTEM.name: traced("registry-1")}) as server:
+    with RegistryServer(OWN_HOST, traces={SYSTEM.name: traced("registry-1")}) as server:
         port = server.port
-        keeping = traced.opened.enter_context(registrar(traced, f"127.0.0.1:{port}", 0))
+        keeping = traced.opened.enter_context(registrar(traced, f"{OWN_HOST}:{port}", 0))
         assert keeping.recorded.wait(PATIENCE_S)
-    with RegistryServer(port=port, traces={SYSTEM.name: traced("registry-2")}) as server:
+    with RegistryServer(OWN_HOST, port, traces={SYSTEM.name: traced("registry-2")}) as server:
         until(lambda: server.app.registry.present_ranks == 1)
         keeping.stop()
     rows = traced.rows()
