@@ -147,6 +147,7 @@ def test_a_wake_comes_with_every_outcome(pair: Pair) -> None:
     lease = leased(pair.sink, 10)
     for _ in range(3):
         write(pair.source, lease.address, b"0123456789")
+    pair.source.close()  # and so its thread has come so far
     assert len(woken) == 3
 
 
