@@ -276,8 +276,9 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
     """Something that listens like a sink, and answers the first peer's first bytes with these."""
     if engine is SHARED:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind("\0pdproto-pretender")
-        endpoint = "@pdproto-pretender"
+        name = f"pdproto-pretender-{os.getpid()}"  # all processes of a machine share these names
+        listener.bind(f"\0{name}")
+        endpoint = f"@{name}"
     else:
         listener = socket.create_server(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{listener.getsockname()[1]}"
