@@ -37,24 +37,26 @@ def test_a_process_that_closes_nothing_ends_well() -> None:
 
 
 def test_the_library_is_moved_on_only_while_somebody_may_write() -> None:
-    steps: list[None] = []
+    before, steps = moving(), list[None]()
     progress = Progress(lambda: steps.append(None))
-    assert threading.active_count() == 1 + len(others()), "no thread before the first write"
+    assert not moving() - before, "no thread before the first write"
     progress.expect(1)
     progress.expect(1)
     until(lambda: len(steps) > 3, "steps")
     progress.expect(-2)
     until(lambda: quiet(steps), "the steps to end")
     progress.expect(1)
-    before = len(steps)
-    until(lambda: len(steps) > before, "steps again")
+    so_far = len(steps)
+    until(lambda: len(steps) > so_far, "steps again")
+    assert len(moving() - before) == 1
     progress.close()
     progress.expect(1)
-    assert not [thread for thread in others() if thread.name == "NIXL"]
+    assert not moving() - before
 
 
-def others() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+def moving() -> set[threading.Thread]:
+    """The threads that move a library on, of whatever test."""
+    return {thread for thread in threading.enumerate() if thread.name == "NIXL"}
 
 
 def quiet(steps: list[None]) -> bool:
