@@ -8,6 +8,7 @@ and before the last, at whatever moment is the worst for this engine.
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from pdproto.net.engines import require
 
 WAIT_SECONDS: Final = 20
 SENT_BYTES: Final = 100_000  # before the process stops inside a segment
+CONTINUED: Final = threading.Event()  # since it was stopped, which happens once
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,18 @@ class Engine:
 def stop() -> None:
     """Stop this process; the call returns when it is continued."""
     os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.1)  # The other threads stop at once, the one that asked for it a little later.
+    # The thread that asks for it may go on for as long as another, which is told, has no turn.
+    CONTINUED.wait()
+
+
+def stoppable() -> None:
+    """Take note, in the main thread, of being continued."""
+    signal.signal(signal.SIGCONT, lambda *_: CONTINUED.set())
 
 
 def stop_before_a_store() -> None:
     """Between the look at what the sink says and the store that it allows."""
+    stoppable()
     copyto, calls = np.copyto, count()
 
     def stopping(target: Any, source: Any) -> None:
@@ -61,6 +70,7 @@ def stop_before_a_store() -> None:
 
 def stop_inside_a_segment() -> None:
     """When a part of a segment has left, so that the sink waits for its rest."""
+    stoppable()
     sendmsg, calls = socket.socket.sendmsg, count()
 
     def stopping(sock: socket.socket, buffers: list[memoryview]) -> int:
@@ -75,6 +85,7 @@ def stop_inside_a_segment() -> None:
 
 def stop_before_a_transfer() -> None:
     """When one transfer of a write has begun, and the next has been granted."""
+    stoppable()
     for transport in (MooncakeTransport, NixlTransport):
         patch.object(transport, "begin", stopping(transport.begin)).start()
 
