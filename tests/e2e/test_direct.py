@@ -179,7 +179,9 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
     with direct(tmp_path, no_drain=0.4) as nodes:
         nodes.fill(1)
         nodes.hand_over(0)  # so that there is a connection
-        stuck = Stuck(monkeypatch, after)
+        stuck, may_be_up, fenced = Stuck(monkeypatch, after), Event(), nodes.engine.fenced
+        monkeypatch.setattr(nodes.engine, "fenced",
+                            lambda ticket: may_be_up.is_set() and fenced(ticket))
         (sender,), receiver = nodes.senders(1), nodes.receiver(1)
         receiver.publish(theirs)
         until(polls([sender], WAITING))
@@ -192,6 +194,8 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
         eager.publish([7, 9])
         until(polls([eager], FAILED))
         assert "page 7 belongs to" in (eager.failure or "")
+        may_be_up.set()
+        nodes.decode.wake()
         until(lambda: receiver.released)
         assert nodes.decode.metrics.read()["fences_done"] == 1
 
