@@ -34,7 +34,8 @@ def test_m3_1_an_abort_tells_every_source_once() -> None:
 
 
 def test_m3_1_a_time_out_of_the_sink_tells_every_source_once() -> None:
-    with ends(sources=2, waits={"transfer_timeout": 0.3}) as nodes:
+    with ends(sources=2, waits={"transfer_timeout": 0.3},
+              of_sources={"transfer_timeout": 600.0}) as nodes:
         senders, receiver = nodes.senders(1), nodes.receiver(1)
         receiver.publish(range(8))
         until(polls([*senders, receiver], FAILED))
