@@ -94,7 +94,8 @@ def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture)
                 sent += 1
                 if number == SENT // 10:
                     memory = resident()
-            until(lambda: node.malformed.get(STRANGER) == sent, f"{sent} frames to be dropped")
+            until(lambda: node.malformed.get(STRANGER) == sent,
+                  lambda: f"{node.malformed} of {sent} frames have been dropped")
         assert resident() - memory < GROWTH_MAX
         assert told(node) == before
         assert node.malformed == {STRANGER: sent}

@@ -206,11 +206,13 @@ class SinkPlane:
         pass
 
 
-def until(holds: Callable[[], object], what: str = "") -> None:
-    """Wait until it holds. Fails when it does not for a long time."""
+def until(
+    holds: Callable[[], object], what: Callable[[], str] = lambda: "it never came"
+) -> None:
+    """Wait until it holds. Fails when it does not for a long time. what: says then why."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline, what or "it never came"
+        assert time.monotonic() < deadline, what()
         time.sleep(0.001)
 
 
@@ -273,7 +275,7 @@ class Cluster:
 
     def settled(self) -> None:
         """Wait until nobody holds or remembers anything; then nothing may have gone wrong."""
-        until(lambda: all(map(idle, self.nodes)), f"still held: {self._held()}")
+        until(lambda: all(map(idle, self.nodes)), lambda: f"still held: {self._held()}")
         assert self.fabric.wrong == []
         assert self.fabric.leased == {}
         for node in self.nodes:

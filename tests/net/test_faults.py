@@ -5,13 +5,11 @@ import logging
 import os
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 import zmq
 
@@ -28,6 +26,7 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
+from tests.leftovers import held
 from tests.net.planes import (
     Cluster,
     Fabric,
@@ -405,15 +404,9 @@ def test_a_closed_node(pair: Cluster) -> None:
 
 def test_nothing_is_left_open() -> None:
     """No thread, file or socket, however a node has ended."""
-    process = psutil.Process()
-
-    def left() -> tuple[int, int, set[str]]:
-        threads = {t.name for t in threading.enumerate() if t.name.startswith("pdproto-")}
-        return process.num_fds(), len(process.net_connections()), threads
-
     with cluster() as nodes:  # what the libraries open once and keep
         hand_over(nodes, 1)
-    before = left()
+    before = held()
     for _ in range(3):
         with cluster(2, 2) as nodes:
             hand_over(nodes, 1)
@@ -425,7 +418,7 @@ def test_nothing_is_left_open() -> None:
             PrefillNode("p9", SourcePlane("p9", Fabric()), waits={"tea": 1})
         with pytest.raises(ValueError, match="want 1 to 128 characters"):
             PrefillNode("", SourcePlane("", Fabric()))
-    until(lambda: left() == before, f"{left()} is not {before}")
+    until(lambda: not held() - before, lambda: f"{held() - before} are left")
 
 
 class FullDisk:

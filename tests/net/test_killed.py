@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -14,8 +13,8 @@ import pytest
 
 from pdproto.net.node import Node
 from pdproto.spec.handoff.poll import KVPoll
-from tests.engine.conftest import mapped
 from tests.engine.engines import BUILT_IN
+from tests.leftovers import held
 from tests.net.planes import ENDED, idle, polls, until
 from tests.net.victim import PAGES, dying_sink, dying_source, pools, sink, source
 
@@ -23,20 +22,13 @@ HELD = ("engine_leases", "engine_leased_bytes", "engine_pending_fences", "engine
         "engine_inflight_bytes")
 
 
-def left() -> tuple[int, set[str], int, set[str]]:
-    """Threads, files, sockets and shared memory of this process, and names in /dev/shm."""
-    process = psutil.Process()
-    threads = {t.name for t in threading.enumerate() if t.name.startswith("pdproto")}
-    return process.num_fds(), threads, len(process.net_connections()), mapped()
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     with victim(print) as (process, _):  # what spawning opens once and keeps
         process.terminate()
-    before = left()
+    before = held()
     yield
-    until(lambda: left() == before, f"{left()} is not {before}")
+    until(lambda: not held() - before, lambda: f"{held() - before} are left")
 
 
 @contextmanager
@@ -71,7 +63,7 @@ def closing(node: Node) -> Iterator[None]:
 def settled(node: Node) -> None:
     """Wait until the node and its engine hold nothing."""
     until(lambda: idle(node) and not any(node.metrics.read().get(name) for name in HELD),
-          str(node.metrics.read()))
+          lambda: str(node.metrics.read()))
     assert node.metrics.read()["turn_errors"] == 0
 
 

@@ -5,7 +5,6 @@ of the spec are looked for (pdproto/sim/watch.py). A node tells of a step before
 of it, so what is seen has an order in which it can have happened.
 """
 
-import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,6 @@ from time import monotonic, sleep
 from typing import Final
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from pdproto.cli.handoff_rank import Pool
@@ -39,7 +37,6 @@ from pdproto.sim.picture import Recording
 from pdproto.sim.plan import Request
 from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
-from tests.engine.conftest import mapped
 from tests.net.planes import ENDED
 from tests.property.network import Network
 
@@ -453,13 +450,3 @@ def held(rank: Rank) -> Iterator[str]:
     for what, number in (("lives", len(node.lives)), ("unmet senders", len(waiting))):
         if number:
             yield f"{number} {what}"
-
-
-def left() -> dict[str, object]:
-    """Threads, files, sockets and shared memory of this process."""
-    process = psutil.Process()
-    threads = sorted(t.name for t in threading.enumerate() if t.name.startswith("pdproto"))
-    return {"files": process.num_fds(), "threads": threads, "memory": sorted(mapped()),
-            "sockets": sum(os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
-                           for fd in os.listdir("/proc/self/fd")
-                           if os.path.exists(f"/proc/self/fd/{fd}"))}

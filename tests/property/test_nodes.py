@@ -44,9 +44,10 @@ from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language.machine import Call
 from pdproto.testing.machine import REPORTS, RUN, Report
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
+from tests.leftovers import held
 from tests.net.planes import until
 from tests.property.network import Network, network
-from tests.property.nodes import DRAIN_S, Eyes, HandOver, Nodes, left
+from tests.property.nodes import DRAIN_S, Eyes, HandOver, Nodes
 from tests.property.profiles import runs
 
 PICK: Final = st.integers(0, 255)
@@ -342,9 +343,9 @@ def nothing_is_left() -> Iterator[None]:
     """No thread, file, socket or memory, but for what a process opens once and keeps."""
     with network() as net:
         Nodes(net, Eyes(SHIPPED)).close()
-    before = left()
+    before = held()
     yield
-    until(lambda: left() == before, f"{left()} is not {before}")
+    until(lambda: not held() - before, lambda: f"{held() - before} are left")
 
 
 def test_every_call_of_the_tables_is_a_rule() -> None:
