@@ -17,7 +17,7 @@ from pdproto.net.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.net.planes import Cluster, cluster, polls, published, until
-from tests.net.test_killed import closing, settled, victim
+from tests.net.test_killed import closing, settled, suspend, victim
 from tests.net.victim import PAGES, dying_sink, pools, sink, source
 
 
@@ -44,7 +44,7 @@ def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
         with victim(dying_sink, "tcp", prefill.endpoint) as (process, pipe):
             assert pipe.recv() == "published"
             until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-            process.suspend()
+            suspend(process)
             sender.send(range(PAGES))
             # No more than sockets hold can leave, so that what has begun stays under way.
             until(lambda: has_begun(prefill))

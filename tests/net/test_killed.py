@@ -52,6 +52,14 @@ def victim(
         ours.close()
 
 
+def suspend(process: psutil.Process) -> None:
+    """Stop it, and wait until it has: its other threads work for as long as the one that is told
+    has no turn.
+    """
+    process.suspend()
+    until(lambda: process.status() == psutil.STATUS_STOPPED)
+
+
 @contextmanager
 def closing(node: Node) -> Iterator[None]:
     try:
@@ -112,7 +120,7 @@ def test_a_sink_is_killed_in_mid_write(engine: str) -> None:
         with victim(dying_sink, engine, prefill.endpoint) as (process, pipe):
             assert pipe.recv() == "published"
             until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-            process.suspend()
+            suspend(process)
             sender.send(range(PAGES))
             until(polls([sender], KVPoll.TRANSFERRING, *ENDED))
             if engine == "tcp":  # no more than sockets hold can have left: the rest is under way
