@@ -334,10 +334,18 @@ def test_pages_and_slots_have_one_owner(pair: Cluster) -> None:
     until(polls([fourth], KVPoll.WAITING_FOR_INPUT))
 
 
+@pytest.fixture
+def unrepeating() -> Iterator[Cluster]:
+    """One node of each kind, which say everything once, however late it is answered."""
+    with cluster(waits=NO_REPEATS) as nodes:
+        yield nodes
+
+
 def test_pages_that_are_known_from_the_first(
-    pair: Cluster, monkeypatch: pytest.MonkeyPatch
+    unrepeating: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The introduction and the publication travel together, once the source has been heard."""
+    pair = unrepeating
     (prefill,), (decode,) = pair.prefills, pair.decodes
     where = {"p0": prefill.endpoint}
     (first,), (early,) = pair.senders(1), [decode.open(1, where, pages=[4], slot=2)]
