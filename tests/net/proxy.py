@@ -10,7 +10,9 @@ from tests.net.planes import OWN_HOST
 
 
 class Proxy:
-    """Listens, and passes on to a ZeroMQ endpoint. made: connections so far."""
+    """Listens, and passes on to a ZeroMQ endpoint. made: connections so far. swallowed: what has
+    gone no further.
+    """
 
     def __init__(self, endpoint: str) -> None:
         host, port = endpoint.removeprefix("tcp://").split(":")
@@ -19,6 +21,7 @@ class Proxy:
         self.endpoint = f"tcp://{OWN_HOST}:{self._listener.getsockname()[1]}"
         self.made = 0
         self.swallows = False
+        self.swallowed = bytearray()
         self._ways: dict[socket.socket, socket.socket] = {}
         self._cutting = threading.Event()
         self._ended = False
@@ -68,7 +71,9 @@ class Proxy:
             for end in (side, other):
                 del self._ways[end]
                 end.close()
-        elif not self.swallows:
+        elif self.swallows:
+            self.swallowed += data
+        else:
             with suppress(ConnectionError):  # the other has gone, and is noticed there
                 other.sendall(data)
 
