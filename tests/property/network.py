@@ -16,10 +16,14 @@ Answer = TypeVar("Answer")
 
 
 class Network:
-    """Gives the proxy its turns. Whatever else is done to it is done between two of them."""
+    """Gives the proxy its turns. Whatever else is done to it is done between two of them.
 
-    def __init__(self) -> None:
+    clock: by which it delays messages.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.proxy: Final = Proxy()
+        self._clock: Final = clock
         self._asked: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
         self._ended = False
         self._thread: Final = threading.Thread(target=self._run, name="network", daemon=True)
@@ -40,13 +44,13 @@ class Network:
         while not self._ended:
             while not self._asked.empty():
                 self._asked.get_nowait()()
-            self.proxy.turn(monotonic(), TURN_S)
+            self.proxy.turn(self._clock(), TURN_S)
 
 
 @contextmanager
-def network() -> Iterator[Network]:
+def network(clock: Callable[[], float] = monotonic) -> Iterator[Network]:
     """One that is closed, whatever becomes of the test."""
-    it = Network()
+    it = Network(clock)
     try:
         yield it
     finally:

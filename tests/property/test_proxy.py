@@ -87,11 +87,18 @@ OVERTAKEN: Final = Fate(delay_s=0.1, in_order=False)
     ([OVERTAKEN, LOST, DOUBLED], "ccda"),
 ])
 def test_fates(fates: Sequence[Fate], heard: str) -> None:
-    """Messages of several frames, short and long, keep whole whatever becomes of them."""
-    with network() as net, line(net) as it:
+    """Messages of several frames, short and long, keep whole whatever becomes of them.
+
+    All have come before the first that is late goes on: until then the clock stands still.
+    """
+    now = 0.0
+    with network(lambda: now) as net, line(net) as it:
         fated(net, *fates)
+        come = net.proxy.counts["messages"]
         for letter in "abcd":
             it.say(letter.encode(), b"x" * 300)
+        until(lambda: net.proxy.counts["messages"] == come + 4)
+        now = 1.0
         wanted = [[b"caller", letter.encode(), b"x" * 300] for letter in heard]
         assert it.hear(len(heard)) == wanted
 
