@@ -184,6 +184,16 @@ def test_a_stranger_that_leaves(pair: Cluster) -> None:
     assert pair.prefills[0].malformed == {}
 
 
+def test_who_says_nothing_any_more_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where no connection ends."""
+    link = Link(sign_of_life_s=0.05, silent_s=0.2)
+    with (cluster(sinks=0, link=link) as nodes, foreigner(nodes.prefills[0].endpoint) as stranger,
+          caplog.at_level(logging.WARNING, "pdproto.net")):
+        stranger.batch(Abort(Life(1, 99, 0), "", HERE))
+        until(lambda: "lost connection to stranger: nothing heard for 0.2 s" in caplog.text)
+        assert nodes.prefills[0].lost_peers() == ("stranger",)
+
+
 def test_a_life_of_another_incarnation(pair: Cluster) -> None:
     """Who speaks for an incarnation speaks about its lives, and no others."""
     (receiver,) = published(pair.receivers(7))
