@@ -9,7 +9,7 @@ from pdproto.net.pages import SourcePages
 from pdproto.net.prefill import PrefillNode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import NEVER, ends, layers, until
-from tests.net.planes import OWN_HOST
+from tests.net.planes import OWN_HOST, has_spoken
 
 NOT_LONG = {"bootstrap_timeout": 0.5}
 LONG = {"bootstrap_timeout": 60.0}
@@ -18,10 +18,6 @@ LONG = {"bootstrap_timeout": 60.0}
 def free_endpoint() -> str:
     with socket.create_server((OWN_HOST, 0)) as listening:
         return f"tcp://{OWN_HOST}:{listening.getsockname()[1]}"
-
-
-def has_spoken(decode: DecodeNode, name: str) -> bool:
-    return name in decode.peers and bool(decode.peers[name].incarnation)
 
 
 def reached(decode: DecodeNode, name: str) -> bool:

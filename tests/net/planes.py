@@ -221,6 +221,11 @@ def idle(node: Node) -> bool:
     return not any(value for name, value in node.metrics.read().items() if name.startswith("num_"))
 
 
+def has_spoken(node: Node, name: str) -> bool:
+    """Whether the node has heard of the peer of that name."""
+    return name in node.peers and bool(node.peers[name].incarnation)
+
+
 class Cluster:
     """Prefill and decode nodes over loopback sockets, on one fabric."""
 
