@@ -11,14 +11,15 @@ from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import RegistryClient
 from pdproto.net.registry_wire import Registration
 from pdproto.runtime.wire import VERSION
+from tests.net.test_registry_trace import NEVER_SILENT
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 FIRST, SECOND = "prefill-0-0-0", "prefill-1-0-0"
 
 
 @pytest.fixture
 def client() -> Iterator[RegistryClient]:
-    with RegistryServer() as server:
+    with RegistryServer(limits=NEVER_SILENT) as server:
         speaking = RegistryClient(f"{server.host}:{server.port}")
         yield speaking
         speaking.close()

@@ -46,7 +46,7 @@ from pdproto.spec.handoff import registry as registry_tables
 from tests.net.planes import OWN_HOST
 from tests.net.test_registry_trace import NEVER_SILENT, fall_silent, heard
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 SYSTEMS = registry_tables.SYSTEM, dp_rank.SYSTEM
 
 
@@ -57,7 +57,7 @@ def server(tmp_path: Path) -> Iterator[RegistryServer]:
         files = [(system, tmp_path / f"{system.name}.jsonl") for system in SYSTEMS]
         traces = {system.name: SharedTrace("registry", opened.enter_context(path.open("wb")))
                   for system, path in files}
-        with RegistryServer(traces=traces) as running:
+        with RegistryServer(limits=NEVER_SILENT, traces=traces) as running:
             yield running
     for system, path in files:
         if path.stat().st_size:

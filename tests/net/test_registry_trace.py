@@ -26,7 +26,7 @@ from pdproto.spec.handoff.roles import Source
 from pdproto.spec.handoff.sink import POOL
 from tests.net.planes import OWN_HOST
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 class Traced:
