@@ -228,7 +228,12 @@ class Shell:
                     os.eventfd_read(self._wake_fd)
                 self._awake = False
             self._serve_inbox()
-            self._turned = now = monotonic()
+            now = monotonic()
+            still_s = now - self._turned - self.link.sign_of_life_s  # beyond what it ever waits
+            if still_s > 0.0:
+                for peer in self.peers.values():
+                    peer.heard += still_s  # who does not listen does not know who is silent
+            self._turned = now
             if batches:
                 self._receive(now)
             if changes:

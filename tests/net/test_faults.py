@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import pytest
 import zmq
@@ -16,6 +17,7 @@ import zmq
 from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.net import shell
 from pdproto.net.decode import DecodeNode
 from pdproto.net.node import Node
 from pdproto.net.plane import Outcome
@@ -192,6 +194,23 @@ def test_who_says_nothing_any_more_is_lost(caplog: pytest.LogCaptureFixture) -> 
         stranger.batch(Abort(Life(1, 99, 0), "", HERE))
         until(lambda: "lost connection to stranger: nothing heard for 0.2 s" in caplog.text)
         assert nodes.prefills[0].lost_peers() == ("stranger",)
+
+
+def test_nobody_is_lost_while_the_whole_machine_stands_still(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it is suspended: the first to go on has heard nothing of those that went on later."""
+    still_s = 0.0
+    monkeypatch.setattr(shell, "monotonic", lambda: monotonic() + still_s)
+    with cluster(link=Link(sign_of_life_s=0.05, silent_s=60.0)) as nodes:
+        hand_over(nodes, 1)
+        for still_s in (70.0, 140.0, 210.0):  # noqa: B007 - the clock tells it
+            turns = [node._turned for node in nodes.nodes]
+            until(lambda before=turns: all(  # type: ignore[misc]  # bound at once
+                node._turned > turned + 60.0
+                for node, turned in zip(nodes.nodes, before, strict=True)))
+        hand_over(nodes, 2)
+        assert [node.metrics.read()["lost_peers"] for node in nodes.nodes] == [0, 0]
 
 
 def test_a_life_of_another_incarnation(pair: Cluster) -> None:
