@@ -191,7 +191,7 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
         until(polls([sender, receiver], FAILED))
         assert not receiver.released, "the writer may go on at any moment"
         eager = nodes.receiver(2)
-        eager.publish([7, 9])
+        eager.publish([7, 60])  # the second is nobody's, nor was it the first hand-over's
         until(polls([eager], FAILED))
         assert "page 7 belongs to" in (eager.failure or "")
         may_be_up.set()
