@@ -376,8 +376,10 @@ def test_a_defect_is_caught(bug: str, complaint: str) -> None:
     """Nodes that run tables with a historical defect, against the same rules."""
     tables = BUGS[bug].system
     assert base_of(tables) is SYSTEM, "nothing else is wrong with them"
+    # Who is slow on a busy machine has no defect; what never ends is waited for again and again.
+    drain_s = 5.0 if "has not ended" in complaint else DRAIN_S
     with pytest.raises(NodesFailedError, match=complaint) as raised:
-        run(roles_of(tables), runs(200), drain_s=5.0)
+        run(roles_of(tables), runs(200), drain_s=drain_s)
     assert "after\n  begin" in str(raised.value)
     assert re.search("reproduce_failure|have gone well", "".join(raised.value.__notes__))
 
