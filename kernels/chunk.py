@@ -14,6 +14,13 @@ Pages are page numbers, int32 or int64, in host memory (checked before the call 
 or on the pools' GPU (checked by the kernel, which never touches memory outside the pools: a bad
 page number is packed as zeros, unpacked nowhere, and its position is put in the report).
 Chunks are uint8 [byte] on the pools' device; their layout is `plan.PeerPlan`.
+
+A copy can be part of a CUDA graph, after a `warmup` that covers it, if its page numbers are on
+the GPU: each replay reads what they are by then. How many they are, the addresses of chunks and
+digests, and the key stay as captured. Page numbers in host memory would not stay, for the memory
+they are sent through is the next chunk's as well; nor would the places of several peers' chunks,
+which go the same way. So both raise a ValueError while a graph is captured: keep page numbers in
+a tensor on the GPU, and call once for each peer. Fetch and read a report outside of the capture.
 """
 
 from __future__ import annotations
@@ -27,7 +34,6 @@ import numpy as np
 from pdproto.kernels import host, host_cast
 from pdproto.kernels.arguments import (
     DEFAULT,
-    IN_FLIGHT,
     Launch,
     as_bytes,
     check_disjoint,
@@ -295,16 +301,19 @@ def warmup(
     peers: Sequence[Sequence[HeadRange]] = (),
     orders: Sequence[Order] = (),
     scales: Sequence[Scale] = (),
-    in_flight: int = IN_FLIGHT,
+    in_flight: int | None = None,
 ) -> int:
     """Compile and load what copies of `layout` will need; returns how many kernels.
 
     Call it before serving: afterwards no call compiles or allocates. Whole pages are always
     included; `peers` are the ways of slicing, as they will be given to pack and unpack, `orders`
     those of chunks that will be unpacked beside the layout's own, `scales` those of fp8 chunks.
-    `in_flight` bounds how many chunks with page numbers from host memory may wait for a stream
-    that is behind: one more is a BlockingIOError. On a CPU there is nothing to do.
+    `in_flight` is how many chunks with page numbers from host memory may wait for a stream that
+    is behind: one more is a BlockingIOError. Until it is given it is 32; a later call can make
+    room for more, while copies run, and never for fewer. On a CPU there is nothing to do.
     """
+    if in_flight is not None and in_flight < 1:
+        raise ValueError(f"in_flight: want at least 1, got {in_flight}")
     if layout.device == "cpu":
         return 0
     from pdproto.kernels import device, device_cast  # noqa: PLC0415 - needs torch and triton

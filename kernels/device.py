@@ -181,13 +181,14 @@ def warmup(
     *,
     peers: Sequence[Sequence[HeadRange]] = (),
     orders: Sequence[Order] = (),
-    in_flight: int = IN_FLIGHT,
+    in_flight: int | None = None,
 ) -> int:
     """Make buffers, tables and kernels for whole pages and for each of `peers`.
 
     Arguments are those of `chunk.warmup`. Each kernel is launched once, without work.
     """
-    binding = binding_of(layout, in_flight)
+    binding = binding_of(layout, in_flight or IN_FLIGHT)
+    binding.uplink.provide(in_flight or 0)
     device = torch_device(layout)
     stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
     numbers = [torch.zeros(1, dtype=kind, device=device) for kind in (torch.int64, torch.int32)]

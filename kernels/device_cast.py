@@ -16,7 +16,7 @@ from pdproto.kernels import page_cast
 from pdproto.kernels.arguments import DEFAULT, Launch
 from pdproto.kernels.device_arguments import chunk_tensors, page_tensor
 from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
-from pdproto.kernels.device_memory import Binding, binding_of, torch_device
+from pdproto.kernels.device_memory import Binding, binding_of, refuse_capture, torch_device
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, Part, Scale, plan_for
 from pdproto.kernels.report import Report
@@ -87,7 +87,7 @@ def _launch(
     if plan.pages == 0 or plan.scale is None:
         return
     binding = binding_of(layout)
-    variant, rows = _bound(binding, layout, plan, to_chunk, isinstance(pages, torch.Tensor))
+    variant, rows = bound_cast(binding, layout, plan, to_chunk, isinstance(pages, torch.Tensor))
     groups = _groups(plan)
     tiles = layout.entries * plan.pages * groups
     if tiles > TILES_MAX:
@@ -125,7 +125,7 @@ def warmup(layout: KVLayout, scale: Scale, order: Order) -> int:
     stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
     kinds = ((False, torch.int64), (True, torch.int64), (True, torch.int32))
     for to_chunk, (check, kind) in product((True, False), kinds):
-        variant, rows = _bound(binding, layout, plan, to_chunk, check)
+        variant, rows = bound_cast(binding, layout, plan, to_chunk, check)
         idle = (
             rows, torch.zeros(1, dtype=kind, device=device), binding.nothing,
             binding.nothing.view(torch.float32), binding.sink, plan.only.scale_offset,
@@ -135,15 +135,21 @@ def warmup(layout: KVLayout, scale: Scale, order: Order) -> int:
     return 2 * len(kinds)
 
 
-def _bound(
+def bound_cast(
     binding: Binding, layout: KVLayout, plan: ChunkPlan, to_chunk: bool, check: bool
 ) -> tuple[CastVariant, torch.Tensor]:
     """The variant, and the table on the device, made the first time it is asked for."""
     elements = unit_elements(layout)
     key = (plan.order, plan.scale)
-    if key not in binding.cast_tables:
-        table = torch.from_numpy(cast_table(layout, plan, elements))
-        binding.cast_tables[key] = table.to(torch_device(layout))
+    rows = binding.cast_tables.get(key)
+    if rows is None:
+        with binding.lock:
+            rows = binding.cast_tables.get(key)
+            if rows is None:
+                device = torch_device(layout)
+                refuse_capture(device, "the table of this scale and this order")
+                table = torch.from_numpy(cast_table(layout, plan, elements))
+                rows = binding.cast_tables[key] = table.to(device)
     parts = plan.only.parts
     longest = max(part.page_bytes for part in parts)
     if plan.scale is Scale.PAGE_HEAD:
@@ -153,10 +159,7 @@ def _bound(
     if others:
         raise ValueError(f"pools: one cast is of one element type, not of {kind} and {others[0]}")
     scale = list(Scale).index(plan.scale) if plan.scale else 0
-    return (
-        CastVariant(KINDS[kind], elements, units, scale, to_chunk, check),
-        binding.cast_tables[key],
-    )
+    return CastVariant(KINDS[kind], elements, units, scale, to_chunk, check), rows
 
 
 def pack_cast(

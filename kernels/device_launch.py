@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -11,13 +12,21 @@ import triton
 from numpy.typing import NDArray
 
 from pdproto.kernels.arguments import Launch, check_report
-from pdproto.kernels.device_memory import Binding, DeviceReport, on_stream
+from pdproto.kernels.device_memory import (
+    Binding,
+    DeviceReport,
+    Turn,
+    capturing,
+    on_stream,
+    refuse_capture,
+)
 from pdproto.kernels.report import Report
 
 OPTIONS: Final = {"enable_fp_fusion": False}
 """A scale times an element is rounded by itself, as in `fp8`, whatever Triton's default is."""
 
 _COMPILED: Final[dict[tuple[Any, ...], Any]] = {}
+_COMPILING: Final = Lock()
 
 
 def run(
@@ -35,8 +44,10 @@ def run(
     key = (kernel, variant, arguments[pages].dtype, arguments[0].device)
     compiled = _COMPILED.get(key)
     if compiled is None:
-        # Triton's own launch compiles first, and goes to the current stream.
-        with torch.cuda.stream(stream):
+        # One thread at a time, for Triton loads a kernel in steps that another could see.
+        with _COMPILING, torch.cuda.stream(stream):
+            refuse_capture(arguments[0].device, "this kernel")
+            # Triton's own launch compiles first, and goes to the current stream.
             _COMPILED[key] = kernel[(grid,)](*arguments, *variant, num_warps=warps, **OPTIONS)
         return
     with torch.cuda.device(arguments[0].device):
@@ -71,13 +82,14 @@ def device_numbers(
     chunks: Sequence[torch.Tensor],
     digests: Sequence[torch.Tensor] | None,
     launch: Launch,
-) -> tuple[torch.Tensor, torch.Tensor, int | None]:
+) -> tuple[torch.Tensor, torch.Tensor, Turn | None]:
     """Page numbers, and the places of several peers' chunks, on the device by at most one copy.
 
     The last is the turn of the uplink that is to be `launched`, if numbers were sent.
 
     Places are int64 [2, peer]: bytes from the first chunk, and digests from the first digests.
-    What a kernel does not need is any tensor.
+    What a kernel does not need is any tensor. While a graph is captured nothing can be sent: a
+    replay would send again whatever a later chunk has left in the turn. A ValueError says so.
     """
     peers = len(chunks) if len(chunks) > 1 else 0
     pieces = []
@@ -93,7 +105,15 @@ def device_numbers(
     placed, turn = binding.nothing_listed, None
     if pieces:
         with on_stream(launch.stream):
+            if capturing(binding.sink.device):
+                raise ValueError(_not_in_a_graph(peers))
             placed, turn = binding.uplink.send(pieces)
     if pages is None:
         return binding.nothing_listed, placed, turn
     return (pages if isinstance(pages, torch.Tensor) else placed[2 * peers :]), placed, turn
+
+
+def _not_in_a_graph(peers: int) -> str:
+    if peers:
+        return f"chunks: one peer a call while a graph is captured, got {peers}"
+    return "pages: want them on the device while a graph is captured, got host memory"

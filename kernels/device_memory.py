@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -32,6 +33,20 @@ def on_stream(stream: Any) -> AbstractContextManager[Any]:
     return nullcontext() if stream is None else torch.cuda.stream(stream)
 
 
+def capturing(device: torch.device) -> bool:
+    """Whether work for the current stream goes into a graph that is being captured."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def refuse_capture(device: torch.device, what: str) -> None:
+    """Refuse to make what `warmup` makes while a graph is captured: making it waits."""
+    if capturing(device):
+        raise RuntimeError(
+            f"warmup: must have made {what} before a graph is captured: call it for this layout"
+            " with the peers, orders and scales of the graph"
+        )
+
+
 class DeviceReport:
     """A report in device memory, fetched along the stream of the last copy that had it."""
 
@@ -56,7 +71,7 @@ class DeviceReport:
             return
         if self.words.is_cuda:
             with on_stream(stream):
-                if torch.cuda.is_current_stream_capturing():
+                if capturing(self.words.device):
                     return
         if self.stream is not None:
             stream.wait_stream(self.stream)
@@ -87,6 +102,17 @@ class DeviceReport:
             self.words[:1].fill_(NO_BAD_INDEX)
 
 
+@dataclass
+class Turn:
+    """Memory for the page numbers of one chunk, on both sides, and when it is free again."""
+
+    pinned: torch.Tensor
+    placed: torch.Tensor
+    host: NDArray[np.int64]  # `pinned`, for numpy
+    read: Any  # the event after the kernel that reads `placed`
+    launching: bool = False
+
+
 class Uplink:
     """Pinned and device memory for page numbers, in turns, so that none is made per chunk.
 
@@ -95,59 +121,64 @@ class Uplink:
     """
 
     def __init__(self, capacity: int, device: torch.device, in_flight: int) -> None:
-        self.cuda = device.type == "cuda"
-        shape = (in_flight, capacity)
-        self.pinned = torch.empty(shape, dtype=torch.int64, pin_memory=self.cuda)
-        self.placed = torch.empty(shape, dtype=torch.int64, device=device)
-        self.host: NDArray[np.int64] = self.pinned.numpy()
-        self.read: list[Any] = [
-            torch.cuda.Event() if self.cuda else None  # type: ignore[no-untyped-call]
-            for _ in range(in_flight)
-        ]
-        self.launching = [False] * in_flight
-        self.next = 0
+        self.capacity = capacity
+        self.device = device
+        self.turns: deque[Turn] = deque()  # the next one first
         self.lock = Lock()  # threads may pack from one layout at a time, each on its stream
+        self.provide(in_flight)
 
-    def send(self, numbers: Sequence[NDArray[np.int64]]) -> tuple[torch.Tensor, int]:
+    def provide(self, in_flight: int) -> None:
+        """Make turns until there are `in_flight`; those under way stay as they are."""
+        with self.lock:
+            missing = in_flight - len(self.turns)
+            if missing <= 0:
+                return
+            cuda, shape = self.device.type == "cuda", (missing, self.capacity)
+            pinned = torch.empty(shape, dtype=torch.int64, pin_memory=cuda)
+            placed = torch.empty(shape, dtype=torch.int64, device=self.device)
+            for here, there in zip(pinned, placed, strict=True):
+                event = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]
+                self.turns.appendleft(Turn(here, there, here.numpy(), event))
+
+    def send(self, numbers: Sequence[NDArray[np.int64]]) -> tuple[torch.Tensor, Turn]:
         """Enqueue one copy of `numbers`, back to back; return where they will be, and the turn.
 
         The caller launches what reads them and then says so with `launched`. Raises
-        BlockingIOError where `in_flight` chunks are still to be copied: the device is that far
-        behind, so enqueueing more would only hide it.
+        BlockingIOError where as many chunks are still to be copied as there are turns: the device
+        is that far behind, so enqueueing more would only hide it.
         """
         with self.lock:
-            turn = self.next
-            event = self.read[turn]
-            if self.launching[turn] or (event is not None and not event.query()):
+            turn = self.turns[0]
+            if turn.launching or (turn.read is not None and not turn.read.query()):
                 raise BlockingIOError(
-                    f"{len(self.read)} chunks are under way: let one finish, or register more"
+                    f"{len(self.turns)} chunks are under way: let one finish, or make room for more"
                     " with warmup(in_flight=)"
                 )
-            self.launching[turn] = True
-            self.next = (turn + 1) % len(self.read)
+            turn.launching = True
+            self.turns.rotate(-1)
         end = 0
         try:
             for piece in numbers:
-                self.host[turn, end : end + piece.size] = piece
+                turn.host[end : end + piece.size] = piece
                 end += piece.size
-            placed = self.placed[turn, :end]
-            placed.copy_(self.pinned[turn, :end], non_blocking=True)
+            placed = turn.placed[:end]
+            placed.copy_(turn.pinned[:end], non_blocking=True)
         except BaseException:
-            self.launching[turn] = False  # nobody will: the turn is free for the next
+            turn.launching = False  # nobody will: the turn is free for the next
             raise
         return placed, turn
 
-    def launched(self, turn: int, stream: Any) -> None:
+    @staticmethod
+    def launched(turn: Turn, stream: Any) -> None:
         """The turn is over when what is on `stream` now is done."""
-        event = self.read[turn]
-        if event is not None:
-            event.record(stream)
-        self.launching[turn] = False
+        if turn.read is not None:
+            turn.read.record(stream)
+        turn.launching = False
 
 
 @dataclass
 class Binding:
-    """What a layout has on its device."""
+    """What a layout has on its device. Its lock is taken to make a table, never to find one."""
 
     uplink: Uplink
     sink: torch.Tensor  # takes what a copy without a report finds
@@ -157,33 +188,48 @@ class Binding:
     tables: dict[tuple[Order, tuple[HeadRange, ...] | None], tuple[Table, torch.Tensor]] = field(
         default_factory=dict
     )
+    lock: Lock = field(default_factory=Lock)
 
 
 _BINDINGS: Final[WeakKeyDictionary[KVLayout, Binding]] = WeakKeyDictionary()
+BINDING: Final = Lock()
 
 
 def binding_of(layout: KVLayout, in_flight: int = IN_FLIGHT) -> Binding:
-    """The binding, made the first time it is asked for: `warmup` asks."""
+    """The binding, made once by whoever asks first: `warmup`, or else a copy."""
     binding = _BINDINGS.get(layout)
     if binding is None:
-        device = torch_device(layout)
-        words = report_words(layout.chunk_pages_max)
-        binding = Binding(
-            uplink=Uplink(layout.chunk_pages_max + 2 * PEERS_MAX, device, in_flight),
-            sink=torch.zeros(words, dtype=torch.int32, device=device),
-            nothing=torch.zeros(128, dtype=torch.uint8, device=device),
-            nothing_listed=torch.zeros(1, dtype=torch.int64, device=device),
-        )
-        _BINDINGS[layout] = binding
+        with BINDING:
+            binding = _BINDINGS.get(layout)
+            if binding is None:
+                binding = _BINDINGS[layout] = _new_binding(layout, in_flight)
     return binding
+
+
+def _new_binding(layout: KVLayout, in_flight: int) -> Binding:
+    device = torch_device(layout)
+    refuse_capture(device, "the buffers of this layout")
+    words = report_words(layout.chunk_pages_max)
+    return Binding(
+        uplink=Uplink(layout.chunk_pages_max + 2 * PEERS_MAX, device, in_flight),
+        sink=torch.zeros(words, dtype=torch.int32, device=device),
+        nothing=torch.zeros(128, dtype=torch.uint8, device=device),
+        nothing_listed=torch.zeros(1, dtype=torch.int64, device=device),
+    )
 
 
 def bound_table(
     binding: Binding, layout: KVLayout, plan: ChunkPlan, peers: Sequence[HeadRange] | None
 ) -> tuple[Table, torch.Tensor]:
+    """The table of a copy, here and on the device, made by whoever asks first."""
     key = (plan.order, None if peers is None else tuple(peers))
-    if key not in binding.tables:
-        table = table_of(layout, plan)
-        placed = torch.from_numpy(table.rows).to(torch_device(layout))
-        binding.tables[key] = (table, placed)
-    return binding.tables[key]
+    bound = binding.tables.get(key)
+    if bound is None:
+        with binding.lock:
+            bound = binding.tables.get(key)
+            if bound is None:
+                device = torch_device(layout)
+                refuse_capture(device, "the table of these peers and this order")
+                table = table_of(layout, plan)
+                bound = binding.tables[key] = table, torch.from_numpy(table.rows).to(device)
+    return bound

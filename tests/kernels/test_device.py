@@ -44,7 +44,9 @@ class _Read:
 
 def test_the_uplink_takes_turns_and_refuses_to_overtake() -> None:
     uplink = Uplink(8, torch.device("cpu"), 2)
-    events = uplink.read[:] = [_Read(), _Read()]
+    events = [_Read(), _Read()]
+    for turn, event in zip(uplink.turns, events, strict=True):
+        turn.read = event
     first, turn = uplink.send([np.arange(3), np.array([9])])
     uplink.launched(turn, "a stream")
     second, turn = uplink.send([np.array([5])])
@@ -175,6 +177,18 @@ class TestOnAGpu:
         pages[2] = 256
         graph.replay()
         assert report.read().bad_index == 2
+
+    def test_a_graph_refuses_page_numbers_in_host_memory(self, cache: tuple[Any, Any]) -> None:
+        layout, _ = cache
+        chunk = torch.zeros(plan_for(layout, 2).only.bytes, dtype=torch.uint8, device="cuda")
+        pages = torch.tensor([3, 1], device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            with pytest.raises(ValueError, match="pages: want them on the device"):
+                pack_chunk(layout, [3, 1], chunk)
+            pack_chunk(layout, pages, chunk)
+        graph.replay()
+        assert chunk.any()
 
     def test_pools_beyond_32_bits(self) -> None:
         pool = torch.empty((9, 1 << 20, 8, 64), dtype=torch.uint8, device="cuda")
