@@ -16,6 +16,8 @@ addresses or rows are no multiples of that. Cost: 3 bytes of memory traffic an e
 import triton
 import triton.language as tl
 
+from pdproto.kernels.page_copy import divide
+
 POOL_ADDRESS = tl.constexpr(0)
 PAGE_STRIDE = tl.constexpr(1)  # bytes between pages of the pool
 PAGE_BYTES = tl.constexpr(2)  # of a page in the chunk: one byte an element
@@ -45,15 +47,6 @@ UNSPECIALIZED = [
     "table_ptr", "page_ptr", "chunk_ptr", "static_ptr", "report_ptr", "scale_offset",
     "pool_pages", "pages", "groups", "tiles",
 ]  # fmt: skip
-
-
-@triton.jit
-def divide(numerator, row_ptr, DIVISION: tl.constexpr):
-    """Divide by a number the host knew, see `table.division`: exact below 2**31."""
-    factor = tl.load(row_ptr + DIVISION).to(tl.uint64)
-    shift = tl.load(row_ptr + DIVISION + 1).to(tl.uint32)
-    doubled = (numerator.to(tl.uint32) * 2).to(tl.uint64)
-    return (((doubled * factor) >> 32).to(tl.uint32) >> shift).to(tl.int32)
 
 
 @triton.jit

@@ -50,10 +50,10 @@ COMPARE_DIGEST = tl.constexpr(2)
 @triton.jit
 def divide(numerator, row_ptr, DIVISION: tl.constexpr):
     """Divide by a number the host knew, see `table.division`: exact below 2**31."""
-    factor = tl.load(row_ptr + DIVISION).to(tl.uint64)
+    factor = tl.load(row_ptr + DIVISION).to(tl.uint32).to(tl.uint64)
     shift = tl.load(row_ptr + DIVISION + 1).to(tl.uint32)
-    doubled = (numerator.to(tl.uint32) * 2).to(tl.uint64)
-    return (((doubled * factor) >> 32).to(tl.uint32) >> shift).to(tl.int32)
+    product = numerator.to(tl.uint32).to(tl.uint64) * factor + factor
+    return ((product >> 32).to(tl.uint32) >> shift).to(tl.int32)
 
 
 @triton.jit

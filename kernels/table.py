@@ -52,15 +52,17 @@ class Table:
 
 
 def division(divisor: int) -> tuple[int, int]:
-    """The (factor, shift) with n // divisor == (2 * n * factor >> 32) >> shift, 0 <= n < 2**31.
+    """The (factor, shift) with n // divisor == ((n + 1) * factor >> 32) >> shift, 0 <= n < 2**31.
 
-    factor is 2**(31 + shift) / divisor rounded up, and shift the bits of divisor - 1, so that
-    the rounding error times n stays below 2**(31 + shift), and 2 * n and factor fit 32 bits.
+    With M = 2**(32 + shift), and shift the bits of divisor but one, factor = (M - e) / divisor for
+    an e of 1 to divisor. So (n + 1) * factor / M is (n + 1) / divisor, less at most 1 / divisor
+    since (n + 1) * e <= M, and less by something: it rounds down to n // divisor. As factor
+    fits 32 bits, n * factor + factor is one instruction.
     """
     if not 1 <= divisor <= NUMERATOR_MAX:
         raise ValueError(f"divisor: want 1 to {NUMERATOR_MAX}, got {divisor}")
-    shift = (divisor - 1).bit_length()
-    return -(-(1 << (31 + shift)) // divisor), shift
+    shift = divisor.bit_length() - 1
+    return ((1 << (32 + shift)) - 1) // divisor, shift
 
 
 def axes_of(geometry: Geometry, part: Part, order: Order) -> tuple[int, list[Axis]]:

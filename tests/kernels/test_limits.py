@@ -103,7 +103,7 @@ def test_division_by_multiplication_is_exact(divisor: int, numerator: int) -> No
     edges = {numerator, NUMERATOR_MAX, NUMERATOR_MAX // divisor * divisor}
     edges |= {edge - 1 for edge in edges if edge}
     for edge in edges:
-        assert (2 * edge * factor >> 32) >> shift == edge // divisor
+        assert ((edge + 1) * factor >> 32) >> shift == edge // divisor
 
 
 def test_division_refuses_what_it_cannot() -> None:
