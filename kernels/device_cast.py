@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from math import gcd
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,15 +13,15 @@ from numpy.typing import NDArray
 
 from pdproto.kernels import page_cast
 from pdproto.kernels.arguments import DEFAULT, Launch
+from pdproto.kernels.cast_table import cast_table_of
 from pdproto.kernels.device_arguments import chunk_tensors, page_tensor
 from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
 from pdproto.kernels.device_memory import Binding, binding_of, refuse_capture, torch_device
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, Part, Scale, plan_for
+from pdproto.kernels.plan import ChunkPlan, Scale, plan_for
 from pdproto.kernels.report import Report
-from pdproto.kernels.table import TILES_MAX, division
+from pdproto.kernels.table import TILES_MAX
 
-UNIT_ELEMENTS: Final = 16
 UNITS_MAX: Final = 256
 KINDS: Final = {"bfloat16": tl.bfloat16, "float16": tl.float16}
 
@@ -33,49 +32,12 @@ class CastVariant(NamedTuple):
     kind: Any
     elements: int
     units: int
+    depth: int
+    wide: bool
+    apart: bool
     scale: int
     to_chunk: bool
     check: bool
-
-
-def unit_elements(layout: KVLayout) -> int:
-    """Elements that move together: 16 where every address, row and stride allows, else 1."""
-    steps = list(layout.addresses())
-    for group in layout.groups:
-        geometry = group.geometry
-        # A row is twice as long here as in the chunk, where it must be aligned as well.
-        steps += [geometry.page_stride, geometry.token_stride, geometry.head_stride]
-        steps.append(geometry.shape.row_bytes // 2)
-    return UNIT_ELEMENTS if gcd(*steps) % UNIT_ELEMENTS == 0 else 1
-
-
-def cast_table(layout: KVLayout, plan: ChunkPlan, elements: int) -> NDArray[np.int64]:
-    """The table of `page_cast`: int64 [entry, column]."""
-    rows = []
-    by_head = plan.scale is Scale.PAGE_HEAD
-    for group, part in zip(layout.groups, plan.only.parts, strict=True):
-        geometry = group.geometry
-        heads, row = part.heads.count, part.row_bytes
-        token_step, head_step = _steps(part, plan.order)
-        token_units = row // elements * (1 if by_head else heads)
-        page_scales = heads if by_head else 1
-        for entry, address in enumerate(group.addresses):
-            rows.append([
-                address, geometry.page_stride, part.page_bytes,
-                part.prefix_bytes + entry * part.page_bytes,
-                part.prefix_scales + entry * page_scales,
-                geometry.token_stride, geometry.head_stride, token_step, head_step,
-                token_units, *division(token_units), row // elements, *division(row // elements),
-                token_units * part.tokens, page_scales,
-            ])  # fmt: skip
-    return np.array(rows, np.int64)
-
-
-def _steps(part: Part, order: Order) -> tuple[int, int]:
-    """Bytes from token to token and from head to head in the chunk."""
-    if order is Order.NHD:
-        return part.heads.count * part.row_bytes, part.row_bytes
-    return part.row_bytes, part.tokens * part.row_bytes
 
 
 def _launch(
@@ -138,28 +100,28 @@ def warmup(layout: KVLayout, scale: Scale, order: Order) -> int:
 def bound_cast(
     binding: Binding, layout: KVLayout, plan: ChunkPlan, to_chunk: bool, check: bool
 ) -> tuple[CastVariant, torch.Tensor]:
-    """The variant, and the table on the device, made the first time it is asked for."""
-    elements = unit_elements(layout)
+    """The variant, and the table on the device, made by whoever asks first."""
     key = (plan.order, plan.scale)
-    rows = binding.cast_tables.get(key)
-    if rows is None:
+    bound = binding.cast_tables.get(key)
+    if bound is None:
         with binding.lock:
-            rows = binding.cast_tables.get(key)
-            if rows is None:
+            bound = binding.cast_tables.get(key)
+            if bound is None:
                 device = torch_device(layout)
                 refuse_capture(device, "the table of this scale and this order")
-                table = torch.from_numpy(cast_table(layout, plan, elements))
-                rows = binding.cast_tables[key] = table.to(device)
-    parts = plan.only.parts
-    longest = max(part.page_bytes for part in parts)
-    if plan.scale is Scale.PAGE_HEAD:
-        longest = max(part.tokens * part.row_bytes for part in parts)
-    units = min(UNITS_MAX, triton.next_power_of_2(longest // elements))
+                made = cast_table_of(layout, plan)
+                bound = binding.cast_tables[key] = made, torch.from_numpy(made.rows).to(device)
+    table, rows = bound
+    units = min(UNITS_MAX, triton.next_power_of_2(table.longest))
     kind, *others = sorted({shape.element for _, shape in layout.shapes})
     if others:
         raise ValueError(f"pools: one cast is of one element type, not of {kind} and {others[0]}")
     scale = list(Scale).index(plan.scale) if plan.scale else 0
-    return CastVariant(KINDS[kind], elements, units, scale, to_chunk, check), rows
+    variant = CastVariant(
+        KINDS[kind], table.elements, units, table.depth, table.wide, table.apart, scale, to_chunk,
+        check,
+    )  # fmt: skip
+    return variant, rows
 
 
 def pack_cast(

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdproto.kernels.arguments import IN_FLIGHT
+from pdproto.kernels.cast_table import CastTable
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, Scale
 from pdproto.kernels.report import NO_BAD_INDEX, Outcome, outcome_of, report_words
@@ -184,7 +185,9 @@ class Binding:
     sink: torch.Tensor  # takes what a copy without a report finds
     nothing: torch.Tensor  # stands for a chunk where there is none
     nothing_listed: torch.Tensor  # stands for numbers where there are none
-    cast_tables: dict[tuple[Order, Scale | None], torch.Tensor] = field(default_factory=dict)
+    cast_tables: dict[tuple[Order, Scale | None], tuple[CastTable, torch.Tensor]] = field(
+        default_factory=dict
+    )
     tables: dict[tuple[Order, tuple[HeadRange, ...] | None], tuple[Table, torch.Tensor]] = field(
         default_factory=dict
     )

@@ -9,39 +9,37 @@ addresses or rows are no multiples of that. Cost: 3 bytes of memory traffic an e
 """
 
 # Triton's own manner: constants in capitals, and a kernel's arguments are all it knows.
-# ruff: noqa: N803, PLR0912, PLR0913, PLR0915, PLR0917
+# ruff: noqa: N803, N806, PLR0912, PLR0913, PLR0917, RET505, SIM300
 
 # Annotations are types that Triton reads, so they stay values here, and mypy knows none of them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 import triton
 import triton.language as tl
 
-from pdproto.kernels.page_copy import divide
+from pdproto.kernels.page_copy import divide, is_page, split, times
 
 POOL_ADDRESS = tl.constexpr(0)
 PAGE_STRIDE = tl.constexpr(1)  # bytes between pages of the pool
 PAGE_BYTES = tl.constexpr(2)  # of a page in the chunk: one byte an element
 PREFIX_BYTES = tl.constexpr(3)  # of a page of all entries before this one, in the chunk
 PREFIX_SCALES = tl.constexpr(4)  # of a page of all entries before this one
-TOKEN_STRIDE = tl.constexpr(5)  # bytes in the pool
-HEAD_STRIDE = tl.constexpr(6)
-TOKEN_STEP = tl.constexpr(7)  # bytes in the chunk
-HEAD_STEP = tl.constexpr(8)
-TOKEN_UNITS = tl.constexpr(9)  # units of one token of one scale, and how to divide by it
-TOKEN_FACTOR = tl.constexpr(10)
-TOKEN_SHIFT = tl.constexpr(11)
-ROW_UNITS = tl.constexpr(12)  # units of one head of one token
-ROW_FACTOR = tl.constexpr(13)
-ROW_SHIFT = tl.constexpr(14)
-SCALE_UNITS = tl.constexpr(15)  # units of one scale of one page
-PAGE_SCALES = tl.constexpr(16)  # of one page
+PAGE_SCALES = tl.constexpr(5)  # of one page
+SCALE_UNITS = tl.constexpr(6)  # units of one scale of one page
+GROUP_STRIDE = tl.constexpr(7)  # bytes from one scale's elements to the next one's, in the pool
+GROUP_STEP = tl.constexpr(8)  # and in the chunk
+OUTER_UNITS = tl.constexpr(9)  # units per step of the outer axis, and how to divide by it
+OUTER_FACTOR = tl.constexpr(10)
+OUTER_SHIFT = tl.constexpr(11)
+OUTER_GAP = tl.constexpr(12)  # units that a step is longer in the pool than in the order of units
+CHUNK_GAP = tl.constexpr(13)  # and in the chunk
+INNER_FACTOR = tl.constexpr(14)
+INNER_SHIFT = tl.constexpr(15)
+INNER_GAP = tl.constexpr(16)
 COLUMNS = tl.constexpr(17)
 
 STATIC = tl.constexpr(0)
 PAGE = tl.constexpr(1)
 PAGE_HEAD = tl.constexpr(2)
-
-INFINITY = tl.constexpr(float("inf"))
 
 UNSPECIALIZED = [
     "table_ptr", "page_ptr", "chunk_ptr", "static_ptr", "report_ptr", "scale_offset",
@@ -50,26 +48,61 @@ UNSPECIALIZED = [
 
 
 @triton.jit
-def places(unit, group, row_ptr, ELEMENTS: tl.constexpr):
-    """Byte offsets, in the pool's page and in the chunk's, of the first elements of units."""
-    token = divide(unit, row_ptr, TOKEN_FACTOR)
-    rest = unit - token * tl.load(row_ptr + TOKEN_UNITS).to(tl.int32)
-    head = divide(rest, row_ptr, ROW_FACTOR)
-    column = (rest - head * tl.load(row_ptr + ROW_UNITS).to(tl.int32)) * ELEMENTS
-    token = token.to(tl.int64)
-    head = (head + group).to(tl.int64)
-    in_pool = token * tl.load(row_ptr + TOKEN_STRIDE) + head * tl.load(row_ptr + HEAD_STRIDE)
-    in_chunk = token * tl.load(row_ptr + TOKEN_STEP) + head * tl.load(row_ptr + HEAD_STEP)
-    return in_pool + column * 2, in_chunk + column
+def places(unit, row_ptr, DEPTH: tl.constexpr, WIDE: tl.constexpr, APART: tl.constexpr):
+    """Where units are in the pool's page and in the chunk's, in units."""
+    OFFSET: tl.constexpr = tl.int64 if WIDE else tl.int32
+    in_pool = unit.to(OFFSET)
+    in_chunk = unit
+    if DEPTH > 0:
+        outer = divide(unit, row_ptr, OUTER_FACTOR)
+        in_pool += outer.to(OFFSET) * tl.load(row_ptr + OUTER_GAP).to(OFFSET)
+        if APART:
+            in_chunk += outer * tl.load(row_ptr + CHUNK_GAP).to(tl.int32)
+        if DEPTH == 2:
+            rest = unit - outer * tl.load(row_ptr + OUTER_UNITS).to(tl.int32)
+            inner = divide(rest, row_ptr, INNER_FACTOR)
+            in_pool += inner.to(OFFSET) * tl.load(row_ptr + INNER_GAP).to(OFFSET)
+    return in_pool, in_chunk
 
 
 @triton.jit
-def elements(address, KIND: tl.constexpr, ELEMENTS: tl.constexpr):
-    """[unit, 1] addresses as pointers [unit, element]."""
-    pointer = address.to(tl.pointer_type(KIND))
-    if ELEMENTS == 16:
+def elements(address, place, KIND: tl.constexpr, ELEMENTS: tl.constexpr):
+    """Units at [unit, 1] places from an address as pointers [unit, element]."""
+    pointer = address.to(tl.pointer_type(KIND)) + place * ELEMENTS
+    if ELEMENTS > 1:
         pointer = tl.multiple_of(pointer, [16, 16])
     return pointer + tl.arange(0, ELEMENTS)[None, :]
+
+
+@triton.jit
+def largest_finite(
+    pool, units, row_ptr, KIND: tl.constexpr, ELEMENTS: tl.constexpr, UNITS: tl.constexpr,
+    DEPTH: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """The largest finite magnitude of `units` units at address `pool`, as float32.
+
+    Without their signs, bits are in the order of magnitudes, as integers. Two elements at a time
+    get added what takes an infinity and all above it into the sign of 16 bits, out of the order.
+    """
+    PAIR: tl.constexpr = 2 if ELEMENTS > 1 else 1
+    LIFT: tl.constexpr = 0x400 if KIND == tl.float16 else 0x80
+    WORD: tl.constexpr = tl.int32 if ELEMENTS > 1 else tl.int16
+    near = tl.arange(0, UNITS)[:, None]
+    upper = tl.full([UNITS], LIFT << 16, tl.int32)
+    lower = upper
+    for first in tl.range(0, units, UNITS, num_stages=1):
+        place, _ = places(first + near, row_ptr, DEPTH, WIDE, False)
+        words = tl.load(elements(pool, place, WORD, ELEMENTS // PAIR), mask=first + near < units,
+                        other=0)  # fmt: skip
+        words = (words.to(tl.int32) & 0x7FFF7FFF) + LIFT * 0x10001
+        # The half below takes part in the comparison of an upper one, and is dropped after it.
+        upper = tl.maximum(upper, tl.max(words, axis=1))
+        lower = tl.maximum(lower, tl.max(words << 16, axis=1))
+    bits = (tl.max(tl.maximum(upper, lower), axis=0) >> 16) - LIFT
+    if KIND == tl.float16:
+        return bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+    else:
+        return (bits << 16).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -94,33 +127,37 @@ def cast_kernel(
     KIND: tl.constexpr,  # tl.bfloat16 or tl.float16
     ELEMENTS: tl.constexpr,  # of a unit: 16, or 1
     UNITS: tl.constexpr,
+    DEPTH: tl.constexpr,  # how many axes of a scale's elements are apart in pool or chunk
+    WIDE: tl.constexpr,  # by 2**31 bytes and more
+    APART: tl.constexpr,  # the outer one in the chunk
     SCALE: tl.constexpr,
     TO_CHUNK: tl.constexpr,
     CHECK: tl.constexpr,
 ):
-    unit_in_tile = tl.arange(0, UNITS)[:, None]
+    near = tl.arange(0, UNITS)[:, None]
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=1):
-        group = tile % groups
-        position = (tile // groups) % pages
-        entry = tile // groups // pages
+        rest, group = split(tile, groups, SCALE == PAGE_HEAD)
+        entry, position = split(rest, pages, True)
         row_ptr = table_ptr + entry * COLUMNS
         page_scales = tl.load(row_ptr + PAGE_SCALES)
         # An entry with fewer heads than another has nothing for the later groups.
         units = tl.where(group < page_scales, tl.load(row_ptr + SCALE_UNITS), 0).to(tl.int32)
         readable = units
         writable = units
-        page = tl.load(page_ptr + position).to(tl.int64)
+        page = tl.load(page_ptr + position)
         if CHECK:
-            bad = (page < 0) | (page >= pool_pages)
-            page = tl.where(bad, 0, page)
+            good = is_page(page, pool_pages)
             if TO_CHUNK:
-                readable = tl.where(bad, 0, units)
+                readable = tl.where(good, units, 0)
             else:
-                writable = tl.where(bad, 0, units)
-            tl.atomic_min(report_ptr, position, mask=bad)
-        pool = tl.load(row_ptr + POOL_ADDRESS) + page * tl.load(row_ptr + PAGE_STRIDE)
-        chunk = chunk_ptr.to(tl.int64) + pages * tl.load(row_ptr + PREFIX_BYTES)
-        chunk += position * tl.load(row_ptr + PAGE_BYTES)
+                writable = tl.where(good, units, 0)
+            tl.atomic_min(report_ptr, position, mask=good == 0, sem="relaxed")
+        pool = tl.load(row_ptr + POOL_ADDRESS) + times(page, tl.load(row_ptr + PAGE_STRIDE))
+        chunk = chunk_ptr.to(tl.int64) + times(pages, tl.load(row_ptr + PREFIX_BYTES))
+        chunk += times(position, tl.load(row_ptr + PAGE_BYTES))
+        if SCALE == PAGE_HEAD:
+            pool += group * tl.load(row_ptr + GROUP_STRIDE)
+            chunk += group * tl.load(row_ptr + GROUP_STEP)
 
         scale_ptr = (chunk_ptr.to(tl.int64) + scale_offset).to(tl.pointer_type(tl.float32))
         if SCALE == STATIC:
@@ -131,24 +168,18 @@ def cast_kernel(
             if SCALE == STATIC:
                 scale = tl.load(static_ptr + entry)
             else:
-                largest = tl.zeros([UNITS, ELEMENTS], tl.float32)
-                for first in tl.range(0, readable, UNITS, num_stages=1):
-                    unit = first + unit_in_tile
-                    in_pool, _ = places(unit, group, row_ptr, ELEMENTS)
-                    source = elements(pool + in_pool, KIND, ELEMENTS)
-                    data = tl.load(source, mask=unit < readable, other=0).to(tl.float32)
-                    magnitude = tl.abs(data)
-                    largest = tl.maximum(largest, tl.where(magnitude < INFINITY, magnitude, 0.0))
-                scale = scale_of(tl.max(tl.max(largest, axis=1), axis=0))
+                scale = scale_of(
+                    largest_finite(pool, readable, row_ptr, KIND, ELEMENTS, UNITS, DEPTH, WIDE)
+                )
             tl.store(scale_ptr, scale, mask=units > 0)
             inverse = tl.div_rn(1.0, scale)
         else:
             scale = tl.load(scale_ptr, mask=units > 0, other=1.0)
         for first in tl.range(0, units, UNITS, num_stages=1):
-            unit = first + unit_in_tile
-            in_pool, in_chunk = places(unit, group, row_ptr, ELEMENTS)
-            in_pages = elements(pool + in_pool, KIND, ELEMENTS)
-            codes = elements(chunk + in_chunk, tl.uint8, ELEMENTS)
+            unit = first + near
+            in_pool, in_chunk = places(unit, row_ptr, DEPTH, WIDE, APART)
+            in_pages = elements(pool, in_pool, KIND, ELEMENTS)
+            codes = elements(chunk, in_chunk, tl.uint8, ELEMENTS)
             if TO_CHUNK:
                 data = tl.load(in_pages, mask=unit < readable, other=0).to(tl.float32) * inverse
                 # The hardware saturates too; this also fixes what an infinity becomes.

@@ -14,7 +14,7 @@ reference is `reference.pack_reference`, and equality is exact.
 """
 
 # Triton's own manner: constants in capitals, and a kernel's arguments are all it knows.
-# ruff: noqa: N803, N806, PLR0913, PLR0917, RET505, SIM108
+# ruff: noqa: N803, N806, PLR0913, PLR0917, RET505
 
 # Annotations are types that Triton reads, so they stay values here, and mypy knows none of them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -28,11 +28,11 @@ PREFIX_BYTES = tl.constexpr(3)  # of a page of all entries before this one
 OUTER_ATOMS = tl.constexpr(4)  # atoms per step of the outer axis, and how to divide by it
 OUTER_FACTOR = tl.constexpr(5)
 OUTER_SHIFT = tl.constexpr(6)
-OUTER_STRIDE = tl.constexpr(7)  # bytes per step of the outer axis in the pool
+OUTER_GAP = tl.constexpr(7)  # atoms that a step of the outer axis is longer in the pool
 INNER_ATOMS = tl.constexpr(8)
 INNER_FACTOR = tl.constexpr(9)
 INNER_SHIFT = tl.constexpr(10)
-INNER_STRIDE = tl.constexpr(11)
+INNER_GAP = tl.constexpr(11)
 PAGE_FACTOR = tl.constexpr(12)
 PAGE_SHIFT = tl.constexpr(13)
 COLUMNS = tl.constexpr(14)
@@ -41,6 +41,9 @@ UNSPECIALIZED = [
     "table_ptr", "peer_ptr", "page_ptr", "chunk_ptr", "digest_ptr", "report_ptr", "pool_pages",
     "pages", "page_tiles", "segments", "peers", "tiles", "key",
 ]  # fmt: skip
+
+THREADS = tl.constexpr(128)  # of a program, or it is only slower
+NO_POSITION = tl.constexpr((1 << 31) - 1)
 
 NO_DIGEST = tl.constexpr(0)
 WRITE_DIGEST = tl.constexpr(1)
@@ -57,36 +60,49 @@ def divide(numerator, row_ptr, DIVISION: tl.constexpr):
 
 
 @triton.jit
-def pool_offset(atom, row_ptr, ATOM: tl.constexpr, DEPTH: tl.constexpr, WIDE: tl.constexpr):
-    """Byte offset in a page of the pool of atom `atom` of the page in the chunk."""
-    if DEPTH == 0:
-        return atom.to(tl.int64) * ATOM
-    else:
-        OFFSET: tl.constexpr = tl.int64 if WIDE else tl.int32
-        outer = divide(atom, row_ptr, OUTER_FACTOR)
-        rest = atom - outer * tl.load(row_ptr + OUTER_ATOMS).to(tl.int32)
-        offset = outer.to(OFFSET) * tl.load(row_ptr + OUTER_STRIDE).to(OFFSET)
-        if DEPTH == 2:
-            inner = divide(rest, row_ptr, INNER_FACTOR)
-            rest -= inner * tl.load(row_ptr + INNER_ATOMS).to(tl.int32)
-            offset += inner.to(OFFSET) * tl.load(row_ptr + INNER_STRIDE).to(OFFSET)
-        return (offset + rest * ATOM).to(tl.int64)
+def split(number, size, NEEDED: tl.constexpr):
+    """Quotient and rest of numbers that are not negative, which the hardware divides faster."""
+    if NEEDED:
+        quotient = tl.cast(number, tl.uint32) // size.to(tl.uint32)
+        return quotient.to(tl.int32), (number - quotient * size).to(tl.int32)
+    return number, number * 0
 
 
 @triton.jit
-def pointers(address, ATOM: tl.constexpr):
-    """[page, unit, atom] addresses as pointers; a 16-byte atom is two words side by side."""
+def times(count, size):
+    """count * size in 64 bits, of a count from 0 to 2**31 - 1, whose upper half costs nothing."""
+    return (count.to(tl.uint32).to(tl.uint64) * size.to(tl.uint64)).to(tl.int64)
+
+
+@triton.jit
+def layout_place(atom, row_ptr, DEPTH: tl.constexpr, WIDE: tl.constexpr):
+    """Where atom `atom` of a page in the chunk lies in a page of the pool, in atoms."""
+    OFFSET: tl.constexpr = tl.int64 if WIDE else tl.int32
+    place = atom.to(OFFSET)
+    if DEPTH > 0:
+        outer = divide(atom, row_ptr, OUTER_FACTOR)
+        place += outer.to(OFFSET) * tl.load(row_ptr + OUTER_GAP).to(OFFSET)
+        if DEPTH == 2:
+            rest = atom - outer * tl.load(row_ptr + OUTER_ATOMS).to(tl.int32)
+            inner = divide(rest, row_ptr, INNER_FACTOR)
+            place += inner.to(OFFSET) * tl.load(row_ptr + INNER_GAP).to(OFFSET)
+    return place
+
+
+@triton.jit
+def pointers(address, atom, ATOM: tl.constexpr):
+    """Pointers to atoms [page, unit, atom] from an address; one of 16 bytes is two words."""
     if ATOM == 16:
-        words = tl.multiple_of(address.to(tl.pointer_type(tl.int64)), [16, 16, 16])
-        return words + tl.arange(0, 2)[None, None, :]
+        words = address.to(tl.pointer_type(tl.int64)) + atom * 2
+        return tl.multiple_of(words, [16, 16, 16]) + tl.arange(0, 2)[None, None, :]
     elif ATOM == 8:
-        return address.to(tl.pointer_type(tl.int64))
+        return address.to(tl.pointer_type(tl.int64)) + atom
     elif ATOM == 4:
-        return address.to(tl.pointer_type(tl.int32))
+        return address.to(tl.pointer_type(tl.int32)) + atom
     elif ATOM == 2:
-        return address.to(tl.pointer_type(tl.int16))
+        return address.to(tl.pointer_type(tl.int16)) + atom
     else:
-        return address.to(tl.pointer_type(tl.int8))
+        return address.to(tl.pointer_type(tl.int8)) + atom
 
 
 @triton.jit
@@ -98,10 +114,10 @@ def multiplier(index):
 
 @triton.jit
 def digest_terms(data, unit, inside, ATOM: tl.constexpr):
-    """The term of every word of `data`, [page, unit, atom], as uint64 [page, unit, word].
+    """The sum of the terms of every unit of `data`, [page, unit, atom], as uint64 [page, unit].
 
-    Words that are not `inside` the page have none. Terms are halves times halves, so that a
-    product and its sum are one instruction.
+    Units that are not `inside` the page have none. Terms are halves times halves, so that a
+    product and its sum are one instruction; hence a half is made zero, not a product.
     """
     if ATOM == 16:
         word = (unit * 2 + tl.arange(0, 2)[None, None, :]).to(tl.uint32)
@@ -114,69 +130,79 @@ def digest_terms(data, unit, inside, ATOM: tl.constexpr):
             low = (data.to(tl.int64) & ((1 << (8 * ATOM)) - 1)).to(tl.uint64)
             shift = (tl.arange(0, 8 // ATOM) * (8 * ATOM)).to(tl.uint64)
             value = tl.expand_dims(tl.sum(low << shift[None, None, :], axis=2), 2)
-    low_half = value.to(tl.uint32) + multiplier(word * 2)
+    low_half = tl.where(inside, value.to(tl.uint32) + multiplier(word * 2), 0)
     high_half = (value >> 32).to(tl.uint32) + multiplier(word * 2 + 1)
-    return tl.where(inside, low_half.to(tl.uint64) * high_half.to(tl.uint64), 0)
+    return tl.sum(low_half.to(tl.uint64) * high_half.to(tl.uint64), axis=2)
 
 
 @triton.jit
 def move(
-    source, target, unit, readable, writable, row_ptr,
-    ATOM: tl.constexpr, DEPTH: tl.constexpr, WIDE: tl.constexpr, FROM_POOL: tl.constexpr,
-    STORE: tl.constexpr,
+    pool, chunk, first, near, place, readable, writable,
+    ATOM: tl.constexpr, APART: tl.constexpr, FROM_POOL: tl.constexpr, STORE: tl.constexpr,
 ):  # fmt: skip
-    """Copy units of pages, [page, unit, 1], between addresses [page, 1, 1]; return the data.
+    """Copy a tile between pages at addresses [page, 1, 1]; return the data, [page, unit, atom].
 
-    `readable` and `writable` are in atoms of a page, [page, 1, 1]; what is not readable is 0.
+    Atoms are `first` and `near` it; in the pool, those at `place` if they are `APART`. `readable`
+    and `writable` count from where `near` does; what is not readable is 0.
     """
-    if ATOM == 16:
-        atom = unit
-    else:
-        atom = unit * (8 // ATOM) + tl.arange(0, 8 // ATOM)[None, None, :]
-    in_pool = pool_offset(atom, row_ptr, ATOM, DEPTH, WIDE)
-    in_chunk = atom.to(tl.int64) * ATOM
-    from_address = source + (in_pool if FROM_POOL else in_chunk)
-    data = tl.load(pointers(from_address, ATOM), mask=atom < readable, other=0)
+    ahead = tl.cast(first, tl.int64) * ATOM
+    in_chunk = pointers(chunk + ahead, near, ATOM)
+    in_pool = pointers(pool, place, ATOM) if APART else pointers(pool + ahead, near, ATOM)
+    # As wide as the data, or Triton would find the pages once more, in a layout for the masks.
+    near += tl.zeros(in_chunk.shape, tl.int32)
+    data = tl.load(in_pool if FROM_POOL else in_chunk, mask=near < readable, other=0)
     if STORE:
-        to_address = target + (in_chunk if FROM_POOL else in_pool)
-        tl.store(pointers(to_address, ATOM), data, mask=atom < writable)
+        tl.store(in_chunk if FROM_POOL else in_pool, data, mask=near < writable)
     return data
 
 
 @triton.jit
 def digest_pages(
-    source, target, page_bytes, readable, writable, row_ptr,
+    pool, chunk, near, page_bytes, readable, writable, row_ptr,
     ATOM: tl.constexpr, PAGES: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
     WIDE: tl.constexpr, FROM_POOL: tl.constexpr, STORE: tl.constexpr,
 ):  # fmt: skip
     """Move whole pages, a tile of units at a time; return the sums of their terms, [page]."""
     UNIT: tl.constexpr = 16 if ATOM == 16 else 8
-    total = tl.zeros([PAGES, UNITS, UNIT // 8], tl.uint64)
+    # Units of one thread, at least where units are 16 bytes: they are added where they are.
+    ROWS: tl.constexpr = UNITS // THREADS if UNITS > THREADS else 1
+    total = tl.zeros([PAGES, UNITS // ROWS], tl.uint64)
     page_units = ((page_bytes + UNIT - 1) // UNIT).to(tl.int32)
-    for first in tl.range(0, page_units, UNITS, num_stages=1):
-        unit = first + tl.arange(0, UNITS)[None, :, None]
-        data = move(source, target, unit, readable, writable, row_ptr, ATOM, DEPTH, WIDE,
-                    FROM_POOL, STORE)  # fmt: skip
-        total += digest_terms(data, unit, unit < page_units, ATOM)
-    return tl.sum(tl.sum(total, axis=2), axis=1).to(tl.int64)
+    for first_unit in tl.range(0, page_units, UNITS, num_stages=1):
+        first = first_unit * (UNIT // ATOM)
+        place = layout_place(first + near, row_ptr, DEPTH, WIDE)
+        data = move(pool, chunk, first, near, place, readable - first, writable - first, ATOM,
+                    DEPTH > 0, FROM_POOL, STORE)  # fmt: skip
+        unit = first_unit + tl.arange(0, UNITS)[None, :, None]
+        terms = digest_terms(data, unit, unit < page_units, ATOM)
+        total += tl.sum(tl.reshape(terms, [PAGES, ROWS, UNITS // ROWS]), axis=1)
+    return tl.sum(total, axis=1).to(tl.int64)
 
 
 @triton.jit
-def find_pages(
-    position, listed, row_ptr, page_ptr, report_ptr, pool_pages, CHECK: tl.constexpr
-):  # fmt: skip
-    """Addresses in the pool of the pages at `position`, and whether each is a page at all.
+def is_page(number, pool_pages):
+    """Whether a number is of a page: a negative one is too large as well, without its sign."""
+    if number.dtype == tl.int32:
+        return number.to(tl.uint32) < pool_pages.to(tl.uint32)
+    else:
+        return number.to(tl.uint64) < pool_pages.to(tl.uint64)
 
-    A page number that no pool has is reported and stands for page 0, which is never touched.
-    """
-    page = tl.load(page_ptr + position, mask=listed, other=0).to(tl.int64)
-    bad = page < 0
-    if CHECK:
-        bad = bad | (page >= pool_pages)
-        page = tl.where(bad, 0, page)
-        tl.atomic_min(report_ptr + position * 0, position, mask=bad)
-    pool = tl.load(row_ptr + POOL_ADDRESS)
-    return pool + page * tl.load(row_ptr + PAGE_STRIDE), bad
+
+@triton.jit
+def tell(
+    position, good, page_tile, pages, page_ptr, report_ptr, pool_pages,
+    PAGES: tl.constexpr, FLAT: tl.constexpr,
+):  # fmt: skip
+    """Note the first position of a tile whose page number no pool has."""
+    if FLAT:
+        # [1, unit, 1]: each thread looks over its own first.
+        worst = tl.where(good, NO_POSITION, position)
+        worst = tl.min(tl.reshape(worst, [position.numel // THREADS, THREADS]), axis=0)
+    else:
+        position = page_tile * PAGES + tl.arange(0, PAGES)
+        number = tl.load(page_ptr + position, mask=position < pages, other=0)
+        worst = tl.where(is_page(number, pool_pages), NO_POSITION, position)
+    tl.atomic_min(report_ptr + worst * 0, worst, mask=worst < pages, sem="relaxed")
 
 
 @triton.jit
@@ -188,7 +214,9 @@ def settle(digest, digest_ptr, position, pages, report_ptr, DIGEST: tl.constexpr
     else:
         expected = tl.load(digest_ptr + position, mask=inside, other=0)
         bit = tl.full(position.shape, 1, tl.int32) << (position % 32)
-        tl.atomic_or(report_ptr + 1 + position // 32, bit, mask=inside & (expected != digest))
+        tl.atomic_or(
+            report_ptr + 1 + position // 32, bit, mask=inside & (expected != digest), sem="relaxed"
+        )
 
 
 # Values change from chunk to chunk, so no variant may depend on one: nothing compiles later.
@@ -216,50 +244,58 @@ def copy_kernel(
     PEERS: tl.constexpr,  # more than one
 ):  # fmt: skip
     """Take tiles in turn; see the top of the module."""
+    UNIT_ATOMS: tl.constexpr = 1 if ATOM == 16 else 8 // ATOM
+    near = tl.arange(0, UNITS)[None, :, None]
+    if UNIT_ATOMS > 1:
+        near = near * UNIT_ATOMS + tl.arange(0, UNIT_ATOMS)[None, None, :]
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=1):
-        peer = tile % peers if PEERS else 0
-        rest = tile // peers if PEERS else tile
-        segment = rest % segments
-        page_tile = (rest // segments) % page_tiles
-        entry = rest // segments // page_tiles
+        rest, peer = split(tile, peers, PEERS)
+        rest, segment = split(rest, segments, PAGES == 1 and not FLAT and DIGEST == NO_DIGEST)
+        entry, page_tile = split(rest, page_tiles, True)
         row_ptr = table_ptr + (entry * peers + peer) * COLUMNS
         page_bytes = tl.load(row_ptr + PAGE_BYTES)
         atoms = (page_bytes // ATOM).to(tl.int32)
-        unit = segment * UNITS + tl.arange(0, UNITS)[None, :, None]
-        position = page_tile * PAGES + tl.arange(0, PAGES)[:, None, None]
+        chunk = chunk_ptr.to(tl.int64) + times(pages, tl.load(row_ptr + PREFIX_BYTES))
         if FLAT:
-            unit += page_tile * UNITS
-            position = divide(unit, row_ptr, PAGE_FACTOR)
-            unit -= position * atoms
-        listed = position < pages
-
-        chunk = chunk_ptr.to(tl.int64) + pages * tl.load(row_ptr + PREFIX_BYTES)
+            first = page_tile * UNITS
+            position = divide(first + near, row_ptr, PAGE_FACTOR)
+            atom = first + near - position * atoms
+            readable = pages * atoms - first
+            listed = near < readable
+        else:
+            first = segment * UNITS * UNIT_ATOMS
+            position = page_tile * PAGES + tl.arange(0, PAGES)[:, None, None]
+            atom = first + near
+            listed = position < pages
+            readable = tl.where(listed, atoms - first, 0)
+            chunk += times(position, page_bytes)
         digests = digest_ptr + entry.to(tl.int64) * pages
         if PEERS:
             chunk += tl.load(peer_ptr + peer)
             if DIGEST != NO_DIGEST:
                 digests += tl.load(peer_ptr + peers + peer)
-        in_chunk = chunk + position * page_bytes
-        readable = tl.where(listed, atoms, 0)
         writable = readable
-        in_pool = in_chunk
+        pool = chunk
         if FROM_POOL or STORE:
-            in_pool, bad = find_pages(
-                position, listed, row_ptr, page_ptr, report_ptr, pool_pages, CHECK
-            )
-            if CHECK and FROM_POOL:
-                readable = tl.where(bad, 0, readable)
-            elif CHECK:
-                writable = tl.where(bad, 0, writable)
-        source = in_pool if FROM_POOL else in_chunk
-        target = in_chunk if FROM_POOL else in_pool
+            # Of a page that is not listed or that no pool has, nothing is read or written.
+            number = tl.load(page_ptr + position, mask=listed)
+            pool = tl.load(row_ptr + POOL_ADDRESS) + times(number, tl.load(row_ptr + PAGE_STRIDE))
+            if CHECK:
+                good = is_page(number, pool_pages)
+                if FROM_POOL:
+                    readable = tl.where(good, readable, 0)
+                else:
+                    writable = tl.where(good, writable, 0)
+                tell(position, good, page_tile, pages, page_ptr, report_ptr, pool_pages, PAGES,
+                     FLAT)  # fmt: skip
         if DIGEST == NO_DIGEST:
-            move(source, target, unit, readable, writable, row_ptr, ATOM, DEPTH, WIDE, FROM_POOL,
-                 STORE)  # fmt: skip
+            place = layout_place(atom, row_ptr, DEPTH, WIDE)
+            move(pool, chunk, first, near, place, readable, writable, ATOM, DEPTH > 0 or FLAT,
+                 FROM_POOL, STORE)  # fmt: skip
         else:
             terms = digest_pages(
-                source, target, page_bytes, readable, writable, row_ptr,
-                ATOM, PAGES, UNITS, DEPTH, WIDE, FROM_POOL, STORE,
+                pool, chunk, near, page_bytes, readable, writable, row_ptr, ATOM, PAGES, UNITS,
+                DEPTH, WIDE, FROM_POOL, STORE,
             )  # fmt: skip
             position = page_tile * PAGES + tl.arange(0, PAGES)
             settle(terms + key, digests, position, pages, report_ptr, DIGEST)

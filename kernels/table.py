@@ -125,9 +125,13 @@ def table_of(layout: KVLayout, plan: ChunkPlan) -> Table:
 
 
 def _in_atoms(rows: NDArray[np.int64], atom: int) -> None:
-    """Turn sizes that the kernel divides by into atoms, each with its factor and shift."""
+    """Turn sizes that the kernel divides by into atoms, each with its factor and shift.
+
+    A stride becomes the gap: what a step is longer in the pool than in the chunk, also in atoms.
+    """
     for row in rows:
-        for size, place in ((4, 5), (8, 9)):
+        for size, place, stride in ((4, 5, 7), (8, 9, 11)):
             row[size] //= atom
             row[place : place + 2] = division(int(row[size]))
+            row[stride] = row[stride] // atom - row[size]
         row[12:14] = division(int(row[2]) // atom)

@@ -47,20 +47,25 @@ COPIES: Final = {
     "unpack": (32768, 16, 0, False, True, 0, False, False),
     "pack small pages": (4096, 16, 0, True, True, 0, False, False),
     "pack tiny pages": (256, 16, 0, True, True, 0, False, False),
+    "unpack tiny pages, pages unchecked": (256, 16, 0, False, True, 0, True, False),
     "pack flat": (1152, 16, 0, True, True, 0, False, False),
+    "pack flat, pages unchecked": (1152, 16, 0, True, True, 0, True, False),
     "unpack flat": (656, 16, 0, False, True, 0, True, False),
     "pack slices": (4096, 16, 1, True, True, 0, False, True),
     "unpack slices": (32768, 16, 1, False, True, 0, False, True),
     "pack other order": (32768, 16, 2, True, True, 0, False, False),
     "pack and digest": (32768, 16, 0, True, True, 1, False, False),
     "unpack and verify": (32768, 16, 0, False, True, 2, True, False),
+    "pack and digest small pages": (4096, 16, 0, True, True, 1, False, False),
     "digest chunk": (32768, 16, 0, False, False, 1, False, False),
     "pack narrow": (264, 8, 0, True, True, 0, False, False),
     "pack and digest narrow": (132, 4, 0, True, True, 1, False, False),
 }
+# name: depth, apart in the chunk, scale, to the chunk
 CASTS: Final = {
-    "cast static": (0, True), "cast page": (1, True), "cast head": (2, True),
-    "uncast": (1, False),
+    "cast static": (0, False, 0, True), "cast page": (0, False, 1, True),
+    "cast head": (1, True, 2, True), "uncast": (0, False, 1, False),
+    "uncast head": (1, True, 2, False), "cast page other order": (2, False, 1, True),
 }  # fmt: skip
 
 
@@ -125,10 +130,10 @@ def main() -> None:
         unit = 16 if atom == 16 else 8
         vectors = variant.pages * variant.units * unit / (WARPS * 32 * 16)
         found[name] = _described(_compiled(page_copy.copy_kernel, COPY_TYPES, constants), vectors)
-    for name, (scale, to_chunk) in CASTS.items():
+    for name, (depth, apart, scale, to_chunk) in CASTS.items():
         constants = {
-            "KIND": tl.bfloat16, "ELEMENTS": 16, "UNITS": 256, "SCALE": scale,
-            "TO_CHUNK": to_chunk, "CHECK": True,
+            "KIND": tl.bfloat16, "ELEMENTS": 16, "UNITS": 256, "DEPTH": depth, "WIDE": False,
+            "APART": apart, "SCALE": scale, "TO_CHUNK": to_chunk, "CHECK": True,
         }  # fmt: skip
         vectors = 256 * (1 if to_chunk else 2) / (WARPS * 32)
         found[name] = _described(_compiled(page_cast.cast_kernel, CAST_TYPES, constants), vectors)

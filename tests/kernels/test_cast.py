@@ -17,13 +17,14 @@ from pdproto.kernels.chunk import (
     ChunkPlan,
     Order,
     Scale,
+    new_report,
     pack_cast,
     plan_for,
     unpack_cast,
     warmup,
 )
 from tests.kernels.paths import Path
-from tests.kernels.pools import Guarded
+from tests.kernels.pools import POISON, Guarded
 
 torch = pytest.importorskip("torch")
 
@@ -121,6 +122,87 @@ def test_codes_and_scales_are_those_of_the_definition(
         want = torch.from_numpy(values).to(pool.dtype).float().numpy()
         assert np.array_equal(_by_token(pool.cpu(), order)[pages], want, equal_nan=True)
         assert not pool.float().cpu()[4:].any(), "wrote a page that was not named"
+
+
+@pytest.mark.parametrize("element", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dim", [64, 20])
+@pytest.mark.parametrize("scale", [Scale.PAGE, Scale.PAGE_HEAD])
+def test_scales_are_those_of_any_bits(path: Path, element: str, dim: int, scale: Scale) -> None:
+    """Infinities, NaNs and subnormal numbers of either sign, mixed and in pages of their own."""
+    bits = np.random.default_rng(12).integers(0, 1 << 16, (6, 2, 3, dim), dtype=np.uint16)
+    infinity = 0x7F80 if element == "bfloat16" else 0x7C00
+    bits[1] = np.where(bits[1] & infinity == infinity, bits[1] ^ 0x4000, bits[1])  # all finite
+    bits[2] = infinity | bits[2]  # none
+    bits[3] &= 0x8000  # zeros of either sign
+    bits[4] &= 0x8003  # subnormal, and equal but for the sign
+    bits[5, :, :, ::2], bits[5, :, :, 1::2] = 0x8001, infinity  # one half of each pair
+    values = fp8.to_float32(bits.view(np.uint8), element)
+    pool = torch.from_numpy(bits.view(np.int16)).view(getattr(torch, element))
+    like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
+    layout = path.relayout(like, _placed(path, [pool]))
+    plan = plan_for(layout, 6, scale=scale)
+    chunk = path.put(np.zeros(plan.only.bytes, np.uint8))
+    with np.errstate(all="ignore"):
+        pack_cast(layout, np.arange(6), chunk, scale=scale)
+        want = fp8.scale_for(values, (1, 2, 3) if scale is Scale.PAGE else (1, 3)).ravel()
+    got = path.get(chunk)[plan.only.scale_offset :][: want.nbytes].view(np.float32)
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("scale", Scale)
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("chunk_order", Order)
+@pytest.mark.parametrize("padding", [16, 4])
+def test_rows_may_be_apart_and_in_another_order(
+    path: Path, scale: Scale, order: Order, chunk_order: Order, padding: int
+) -> None:
+    """Every way that units of a chunk and of a pool can be apart, with 16 elements and with one."""
+    tokens, heads, dim, pages = 3, 2, 32, [2, 0]
+    middle = (tokens, heads) if order is Order.NHD else (heads, tokens)
+    whole = torch.zeros((3, middle[0], middle[1] + 1, dim + padding), dtype=torch.bfloat16)
+    (whole,) = _placed(path, [whole])
+    pool = whole[:, :, : middle[1], :dim]
+    like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
+    layout = path.relayout(like, [pool], order)
+    plan = plan_for(layout, len(pages), order=chunk_order, scale=scale)
+    generator = np.random.default_rng(13)
+    chunk = np.zeros(plan.only.bytes, np.uint8)
+    codes = generator.integers(1, 0x7F, plan.only.payload_bytes, dtype=np.uint8)
+    chunk[: codes.size] = codes
+    scales = np.exp2(generator.integers(-3, 4, plan.only.scales)).astype(np.float32)
+    chunk[plan.only.scale_offset :][: scales.nbytes] = scales.view(np.uint8)
+    unpack_cast(layout, pages, path.put(chunk), scale=scale, order=chunk_order)
+    by_token = fp8.decode(_unpacked_codes(chunk, plan)[0]).reshape(len(pages), tokens, heads, dim)
+    axis = (-1, 1, heads, 1) if scale is Scale.PAGE_HEAD else (-1, 1, 1, 1)
+    want = by_token * scales.reshape(axis)
+    assert np.array_equal(_by_token(pool.cpu(), order)[pages], want)
+    whole[2, :, : middle[1], :dim] = whole[0, :, : middle[1], :dim] = 0
+    assert not whole.float().cpu().any(), "wrote between rows"
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("scale", [Scale.PAGE, Scale.PAGE_HEAD])
+def test_bad_pages_on_the_device_are_cast_to_zeros(path: Path, scale: Scale, kind: str) -> None:
+    if not path.triton:
+        pytest.skip("page numbers in host memory are checked there")
+    pools = [torch.full((4, 2, 3, 32), 448.0, dtype=torch.float16) for _ in range(2)]
+    like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
+    layout = path.relayout(like, _placed(path, pools))
+    pages = path.put(np.array([1, 3, 4, -1, 2**31 - 1], kind))
+    plan, report = plan_for(layout, 5, scale=scale), new_report(layout)
+    chunk = path.put(np.full(plan.only.bytes, POISON, np.uint8))
+    pack_cast(layout, pages, chunk, scale=scale, report=report)
+    assert report.read().bad_index == 2
+    codes = _unpacked_codes(path.get(chunk), plan)
+    assert (codes[:, :2] == 0x7E).all()
+    assert not codes[:, 2:].any()
+    report.clear()
+    target = [torch.zeros_like(pool) for pool in layout.pools]
+    unpack_cast(path.relayout(layout, target), pages, chunk, scale=scale, report=report)
+    assert report.read().bad_index == 2
+    for pool in target:
+        assert (pool[[1, 3]] == 448).all()
+        assert not pool[[0, 2]].any()
 
 
 def test_what_cannot_be_cast_is_named(path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from pdproto.kernels import device_cast, device_launch, device_memory  # noqa: E402
+from pdproto.kernels import device_launch, device_memory  # noqa: E402
+from pdproto.kernels.cast_table import cast_table_of  # noqa: E402
 from pdproto.kernels.chunk import (  # noqa: E402
     HeadRange,
     KVLayout,
@@ -139,7 +140,7 @@ def test_threads_that_start_together_share_what_is_made(monkeypatch: pytest.Monk
     layout = _layout(np.float16)
     monkeypatch.setattr(device_memory, "Uplink", _slowly(device_memory.Uplink))
     monkeypatch.setattr("pdproto.kernels.device_memory.table_of", _slowly(table_of))
-    monkeypatch.setattr(device_cast, "cast_table", _slowly(device_cast.cast_table))
+    monkeypatch.setattr("pdproto.kernels.device_cast.cast_table_of", _slowly(cast_table_of))
     binding, *others = _together(lambda: binding_of(layout))
     assert all(other is binding for other in others)
     plan = plan_for(layout, 1, peers=PEERS)
