@@ -53,7 +53,7 @@ def variant_for(
         pages, units = 1, most
     elif digest:
         # A digest takes registers for every page of a tile, so its tiles are smaller.
-        pages = max(1, most // (4 * units))
+        pages = max(1, most // (2 * units))
     else:
         pages = most // units
     return Variant(

@@ -57,6 +57,7 @@ COPIES: Final = {
     "pack and digest": (32768, 16, 0, True, True, 1, False, False),
     "unpack and verify": (32768, 16, 0, False, True, 2, True, False),
     "pack and digest small pages": (4096, 16, 0, True, True, 1, False, False),
+    "unpack and verify tiny pages": (256, 16, 0, False, True, 2, True, False),
     "digest chunk": (32768, 16, 0, False, False, 1, False, False),
     "pack narrow": (264, 8, 0, True, True, 0, False, False),
     "pack and digest narrow": (132, 4, 0, True, True, 1, False, False),
