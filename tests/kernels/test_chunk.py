@@ -53,6 +53,7 @@ def _page_list(kind: str, pages: int) -> np.ndarray[tuple[int], np.dtype[np.int6
         "random": generator.permutation(pages)[: max(1, pages - 2)],
         "repeats": generator.integers(0, pages, pages + 3),
         "runs": np.roll(np.arange(pages), pages // 2),
+        "runs of 8": generator.permutation(np.arange(pages // 8 * 8).reshape(-1, 8)).reshape(-1),
         "one": np.array([pages - 1]),
     }
     return lists[kind].astype(np.int64)
@@ -81,6 +82,41 @@ def test_pack_is_the_reference(path: Path, geometry: Geometry) -> None:
 def test_pack_takes_any_page_list(path: Path, kind: str) -> None:
     _pack_is_the_reference(path, GEOMETRIES["llama tp8"], kind)
     _pack_is_the_reference(path, GEOMETRIES["mla page of one"], kind)
+
+
+def _there_and_back(path: Path, entries: int, kind: str, number: str) -> None:
+    """Pack and unpack with page numbers where the pools are."""
+    pools = new_pools(Geometry(entries, pages=24, tokens=2, heads=1, row_bytes=48))
+    source = path.layout(pools)
+    pages = _page_list(kind, 24).astype(number)
+    guarded = Guarded.of(plan_for(source, pages.size).only.payload_bytes)
+    memory = path.put(guarded.memory)
+    plan = pack_chunk(source, path.put(pages), guarded.within(memory))
+    guarded.memory[:] = path.get(memory)
+    want = pack_reference(pools, Order.NHD, pages.tolist(), plan, plan.only)
+    assert np.array_equal(guarded.chunk, want)
+    guarded.check_red_zones()
+    if kind == "repeats":
+        return
+    target = path.layout([np.full_like(pool, POISON) for pool in pools])
+    unpack_chunk(target, path.put(pages), guarded.within(memory))
+    for got, pool in zip(target.pools, pools, strict=True):
+        assert np.array_equal(path.get(got), pool)
+
+
+@pytest.mark.parametrize("number", ["int32", "int64"])
+@pytest.mark.parametrize("kind", ["identity", "reversed", "runs of 8", "repeats"])
+def test_page_numbers_of_either_width(path: Path, kind: str, number: str) -> None:
+    _there_and_back(path, 2, kind, number)
+
+
+@pytest.mark.parametrize(
+    ("entries", "kind", "number"),
+    [(96, "runs of 8", "int32"), (160, "reversed", "int64"), (188, "repeats", "int32")],
+)
+def test_models_have_many_entries(path: Path, entries: int, kind: str, number: str) -> None:
+    """As many as the models of `bench kernels`; their pages are small, for the interpreter."""
+    _there_and_back(path, entries, kind, number)
 
 
 @BY_NAME
