@@ -206,6 +206,24 @@ def tell(
 
 
 @triton.jit
+def find_pages(
+    position, listed, page_tile, pages, row_ptr, page_ptr, report_ptr, pool_pages,
+    PAGES: tl.constexpr, FLAT: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    """Addresses in the pool of the pages at `position`, and whether each is a page at all.
+
+    Where one is not, or is not listed, its address is any, for nothing is read or written there.
+    """
+    number = tl.load(page_ptr + position, mask=listed)
+    pool = tl.load(row_ptr + POOL_ADDRESS) + times(number, tl.load(row_ptr + PAGE_STRIDE))
+    good = listed
+    if CHECK:
+        good = is_page(number, pool_pages)
+        tell(position, good, page_tile, pages, page_ptr, report_ptr, pool_pages, PAGES, FLAT)
+    return pool, good
+
+
+@triton.jit
 def settle(digest, digest_ptr, position, pages, report_ptr, DIGEST: tl.constexpr):
     """Write digests [page], or compare them and set a bit for each page that differs."""
     inside = position < pages
@@ -228,13 +246,8 @@ def copy_kernel(
     chunk_ptr,  # uint8, peer 0's chunk
     digest_ptr,  # [entry, page] int64: written, or what is expected
     report_ptr,  # int32, see report.report_words
-    pool_pages: tl.int32,
-    pages: tl.int32,
-    page_tiles: tl.int32,
-    segments: tl.int32,
-    peers: tl.int32,
-    tiles: tl.int32,
-    key: tl.int64,
+    pool_pages: tl.int32, pages: tl.int32, page_tiles: tl.int32, segments: tl.int32,
+    peers: tl.int32, tiles: tl.int32, key: tl.int64,
     ATOM: tl.constexpr, PAGES: tl.constexpr, UNITS: tl.constexpr,
     DEPTH: tl.constexpr,  # how many axes of a page are apart in the pool
     WIDE: tl.constexpr,  # by 2**31 bytes and more
@@ -277,17 +290,12 @@ def copy_kernel(
         writable = readable
         pool = chunk
         if FROM_POOL or STORE:
-            # Of a page that is not listed or that no pool has, nothing is read or written.
-            number = tl.load(page_ptr + position, mask=listed)
-            pool = tl.load(row_ptr + POOL_ADDRESS) + times(number, tl.load(row_ptr + PAGE_STRIDE))
-            if CHECK:
-                good = is_page(number, pool_pages)
-                if FROM_POOL:
-                    readable = tl.where(good, readable, 0)
-                else:
-                    writable = tl.where(good, writable, 0)
-                tell(position, good, page_tile, pages, page_ptr, report_ptr, pool_pages, PAGES,
-                     FLAT)  # fmt: skip
+            pool, good = find_pages(position, listed, page_tile, pages, row_ptr, page_ptr,
+                                    report_ptr, pool_pages, PAGES, FLAT, CHECK)  # fmt: skip
+            if CHECK and FROM_POOL:
+                readable = tl.where(good, readable, 0)
+            elif CHECK:
+                writable = tl.where(good, writable, 0)
         if DIGEST == NO_DIGEST:
             place = layout_place(atom, row_ptr, DEPTH, WIDE)
             move(pool, chunk, first, near, place, readable, writable, ATOM, DEPTH > 0 or FLAT,
