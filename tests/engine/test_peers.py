@@ -19,6 +19,7 @@ from pdproto.engine.contract import Address, EngineError, Lease, Result
 from pdproto.engine.frames import FRAME_BYTES, MAGIC, Frame, Kind, Mint, decode
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
+from pdproto.engine.sink import Sink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
@@ -207,12 +208,17 @@ def test_a_peer_that_never_reads_is_dropped(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pdproto.engine.sink.OUTBOX_MAX", 10)
-    sock = dial(grant(pair).address.endpoint)
-    with suppress(ConnectionError):
-        for packet in refusals(pair, 1_000_000):
-            sock.send(packet)
-        pytest.fail("a million answers were kept for it")
-    sock.close()
+    with dial(grant(pair).address.endpoint) as sock:
+        sink = pair.sink
+        assert isinstance(sink, Sink)
+        until(lambda: sink.lines, "the peer to be accepted")
+        # Its own kernel holds few answers too: one whose buffers are full for long also drops what
+        # says that there is room the other way, and lets a peer wait for many seconds.
+        sink.lines[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        with suppress(ConnectionError):
+            for packet in refusals(pair, 1_000_000):
+                sock.send(packet)
+            pytest.fail("a million answers were kept for it")
     until(lambda: pair.sink.counts().dropped_peers == 1, "the peer to be dropped")
     assert "it has left 10 answers unread" in caplog.text
     assert write(pair.source, grant(pair).address, bytes(100)).result is Result.LANDED
