@@ -25,6 +25,9 @@ from pdproto.cli.bench_subject import Subject, require, same
 from pdproto.kernels.chunk import digests_in, pack_slices
 
 BLOCK: Final = 1024
+FLAT_BLOCK: Final = 2048
+"""Words of 8 bytes: 16 KiB a program, as the kernels' own tiles."""
+
 GRID_MAX: Final = 65_535
 """Of a launch, along any axis but the first."""
 
@@ -61,6 +64,32 @@ def element_kernel(
     pool = tl.load(table_ptr + entry).to(tl.pointer_type(KIND))
     data = tl.load(pool + page * page_elements + place % page_elements, mask=inside)
     tl.store(chunk_ptr.to(tl.pointer_type(KIND)) + entry * elements + place, data, mask=inside)
+
+
+@triton.jit
+def flat_kernel(source_ptr, target_ptr, words, BLOCK: tl.constexpr):
+    """One stretch of 8-byte words to another: what a copy in Triton takes that looks up nothing."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < words
+    tl.store(target_ptr + place, tl.load(source_ptr + place, mask=inside), mask=inside)
+
+
+def flat_copy(subject: Subject) -> Calls:
+    """A copy of pages that are packed already: as fast as a pack in Triton can hope to be."""
+    sizes = [peer.payload_bytes for peer in subject.plan.peers]
+    if any(size % 8 for size in sizes):
+        raise LeftOutError("it moves 8 bytes at a time, chunks are not a multiple of that")
+    for repeat, chunks in enumerate(subject.chunks):
+        pack_slices(subject.layout, subject.pages[repeat], chunks, subject.case.peers)
+    packed = [[chunk.clone() for chunk in chunks] for chunks in subject.chunks]
+
+    def call(repeat: int) -> None:
+        for source, target, size in zip(packed[repeat], subject.chunks[repeat], sizes, strict=True):
+            flat_kernel[(triton.cdiv(size // 8, FLAT_BLOCK),)](
+                source.view(torch.int64), target.view(torch.int64), size // 8, BLOCK=FLAT_BLOCK
+            )
+
+    return _each(subject, call)
 
 
 def index_select(subject: Subject) -> Calls:
@@ -216,6 +245,7 @@ def of(case: Case) -> dict[str, Baseline]:
     """What else may do what a case does, by name."""
     found: dict[str, Baseline] = {}
     if case.operation is Operation.PACK:
+        found["a flat copy in Triton, of packed pages"] = Baseline(flat_copy)
         found["index_select per entry"] = Baseline(index_select)
         found["gather per entry"] = Baseline(gather)
         if case.peers is None:

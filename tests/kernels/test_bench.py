@@ -142,11 +142,12 @@ TINY: Final = [
     *(Case("scaled", Operation.CAST, 2, 2, 4, 32, 8, 0.9, None, scale) for scale in Scale),
     Case("scaled", Operation.UNCAST, 2, 2, 4, 32, 8, 0.9, None, Scale.PAGE),
 ]  # fmt: skip
+FLAT: Final = "a flat copy in Triton, of packed pages"
 TORCH: Final = {
-    "pack: plain": ["index_select per entry", "gather per entry", "index and join", "by element",
-                    "page by page"],
-    "pack: slice": ["index_select per entry", "gather per entry"],
-    "pack: split": ["index_select per entry", "gather per entry", "peer by peer"],
+    "pack: plain": [FLAT, "index_select per entry", "gather per entry", "index and join",
+                    "by element", "page by page"],
+    "pack: slice": [FLAT, "index_select per entry", "gather per entry"],
+    "pack: split": [FLAT, "index_select per entry", "gather per entry", "peer by peer"],
     "unpack: plain": ["index_copy per entry"],
     "unpack: merge": ["index_copy per entry"],
     "pack and digest: plain": ["index_select, then sums"],
