@@ -385,7 +385,7 @@ def test_a_defect_is_caught(bug: str, complaint: str) -> None:
 
 
 def test_a_blob_replays_the_commands() -> None:
-    """All of them, whatever comes of it this time."""
+    """All of them, whatever comes of it this time, unless the defect shows sooner."""
     roles = roles_of(BUGS["B43"].system)
     with pytest.raises(NodesFailedError) as raised:
         run(roles, runs(200))
@@ -396,4 +396,7 @@ def test_a_blob_replays_the_commands() -> None:
         run(roles, RUN, blob=found.group(1), journal=journal)
     told = [*raised.value.commands]
     assert len(told) > 1
-    assert all(again[:len(told)] == told for again in journal)
+    assert max(map(len, journal)) > 1
+    for again in journal:
+        both = min(len(told), len(again))
+        assert again[:both] == told[:both]
