@@ -1,10 +1,14 @@
 """How much the fuzzers do: as much as the profile of Hypothesis says (tests/conftest.py)."""
 
-from typing import Final
+from collections.abc import Sequence
+from random import Random
+from typing import Final, TypeVar
 
 from hypothesis import settings
 
 from pdproto.testing.machine import RUN
+
+T = TypeVar("T")
 
 NIGHTLY: Final = settings.get_current_profile_name() == "nightly"
 
@@ -14,3 +18,10 @@ def runs(count: int, *, nightly: int | None = None) -> settings:
     if NIGHTLY:
         return settings(RUN, max_examples=nightly or 20 * count, derandomize=False)
     return settings(RUN, max_examples=count, derandomize=True, database=None)
+
+
+def some(of: Sequence[T], count: int, name: str) -> Sequence[T]:
+    """A sample of so many at the most, always the same one by its name; nightly all."""
+    if NIGHTLY or len(of) <= count:
+        return of
+    return Random(name).sample(of, count)  # noqa: S311 - no secret

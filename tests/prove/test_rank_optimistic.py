@@ -1,8 +1,6 @@
 """Optimistic prefill by its rankings: each reason is needed, and the explorer says the same."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 from typing import Final
 
 import pytest
@@ -13,10 +11,11 @@ from pdproto.cli.prove import subject
 from pdproto.spec.language import Fairness, System
 from pdproto.spec.language.ranking import Ranking
 from tests.handoff.exploring import without
-from tests.property.profiles import NIGHTLY
+from tests.property.profiles import some
 from tests.prove import draining
 
 SAMPLE: Final = 4  # helpers of each ranking
+ROWS: Final = 8
 NAMES: Final = ("optimistic", "optimistic-lossy", "optimistic-patient")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}")
@@ -35,10 +34,7 @@ CONTENDED: Final = ("give_up_waiting", "release", "finish")
 @pytest.mark.parametrize(("name", "ranking"), RANKINGS)
 def test_no_helper_is_idle(name: str, ranking: Ranking) -> None:
     """Some of them, always the same; nightly all, which takes a quarter of an hour."""
-    places: Sequence[int] = range(len(ranking.helpers))
-    if not NIGHTLY and len(places) > SAMPLE:
-        places = Random(f"{name} {ranking.leads_to}").sample(places, SAMPLE)  # noqa: S311
-    for place in places:
+    for place in some(range(len(ranking.helpers)), SAMPLE, f"{name} {ranking.leads_to}"):
         fewer = replace(
             ranking, helpers=(*ranking.helpers[:place], *ranking.helpers[place + 1:]))
         found = draining.unhelped(name, subject(name).system, fewer)
@@ -53,7 +49,7 @@ def explored(system: System) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", HELPERS)
+@pytest.mark.parametrize("row", some(HELPERS, ROWS, PATIENT))
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     """What a fair run violates has no proof; and what has none, it violates."""
     broken = without(subject(PATIENT).system, row)
