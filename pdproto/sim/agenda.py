@@ -1,41 +1,56 @@
 """Virtual time: what is to happen, in the order of its time, and of two at one time the first put
 down. Nothing here takes time, and nothing happens beside it.
+
+What happens in the present span of time is a heap. What is later waits unsorted, by spans, until
+they come: so the heap is small, and the next entry is soon found.
 """
 
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final, TypeAlias
 
 Entry: TypeAlias = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 
+SPANS_PER_S: Final = 500
+
 
 class Agenda:
     """now: in seconds since the run began."""
 
-    __slots__ = ("_entries", "_foreseen", "_number", "now")
+    __slots__ = ("_entries", "_foreseen", "_later", "_number", "_present", "_spans", "now")
 
     def __init__(self) -> None:
         self.now = 0.0
         self._number = 0
-        self._entries: Final[list[Entry]] = []
+        self._present = 0
+        self._entries: Final[list[Entry]] = []  # of the present span, and of those before it
+        self._later: Final[dict[int, list[Entry]]] = {}
+        self._spans: Final[list[int]] = []  # a heap of the later ones
         self._foreseen: list[Entry] = []  # the last one first
 
     @property
     def done(self) -> int:
         """How many entries have happened: all that were put down, but for those that wait."""
-        return self._number - len(self._entries) - len(self._foreseen)
+        later = sum(map(len, self._later.values()))
+        return self._number - len(self._entries) - later - len(self._foreseen)
 
     def at(self, when: float, do: Callable[..., None], *arguments: Any) -> None:
         """Have it done then, or now if that is past."""
-        now = self.now
+        when = max(when, self.now)
         self._number = number = self._number + 1
-        heappush(self._entries, (max(now, when), number, do, arguments))
+        span = int(when * SPANS_PER_S)
+        if span <= self._present:
+            heappush(self._entries, (when, number, do, arguments))
+        elif span in self._later:
+            self._later[span].append((when, number, do, arguments))
+        else:
+            self._later[span] = [(when, number, do, arguments)]
+            heappush(self._spans, span)
 
     def after(self, seconds: float, do: Callable[..., None], *arguments: Any) -> None:
         """Have it done so many seconds from now."""
-        self._number = number = self._number + 1
-        heappush(self._entries, (self.now + seconds, number, do, arguments))
+        self.at(self.now + seconds, do, *arguments)
 
     def foresee(
         self, entries: Iterable[tuple[float, Callable[..., None], tuple[Any, ...]]]
@@ -53,6 +68,8 @@ class Agenda:
         """Let everything happen up to this time."""
         entries, foreseen, last = self._entries, self._foreseen, (until, inf)
         while True:
+            if not entries and self._spans:
+                self._next_span()
             if foreseen and (not entries or foreseen[-1] < entries[0]):
                 if foreseen[-1] > last:
                     break
@@ -64,3 +81,8 @@ class Agenda:
             self.now, _, do, arguments = entry
             do(*arguments)
         self.now = max(self.now, until)
+
+    def _next_span(self) -> None:
+        self._present = heappop(self._spans)
+        self._entries.extend(self._later.pop(self._present))
+        heapify(self._entries)

@@ -8,7 +8,9 @@ Rule 2: the run ends at the first violation; otherwise when everything has been 
         the waits of the tables must have ended and it has not been.
 """
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +39,7 @@ from pdproto.sim.watch import Recorder, Telling, Watch, Witness
 
 SETTLE_S: Final = 120.0  # after the last arrival and fault: longer than all waits in a row
 LOOK_S: Final = 0.5  # how often it is asked whether everything is over
+COLLECTED_AFTER: Final = 50_000  # new objects: enough for most runs, and little memory
 
 Server: TypeAlias = PrefillServer | OptimisticServer | DecodeServer
 
@@ -77,19 +80,23 @@ class Cluster:
     def run(self) -> Outcome:
         """Carry the plan out."""
         try:
-            self._begin()
-            deadline = self.plan.ends + SETTLE_S
-            self.agenda.run(self.plan.ends)
-            while self.agenda.now < deadline and self._missing:
-                self.agenda.run(self.agenda.now + LOOK_S)
-            while self.agenda.now < deadline and self._held():
-                self.agenda.run(self.agenda.now + LOOK_S)
+            with _few_collections():
+                self._begin()
+                self._go_on()
             self._judge()
         except _ViolatedError:
             pass
         finally:
             self._close()
         return self._counted()
+
+    def _go_on(self) -> None:
+        deadline = self.plan.ends + SETTLE_S
+        self.agenda.run(self.plan.ends)
+        while self.agenda.now < deadline and self._missing:
+            self.agenda.run(self.agenda.now + LOOK_S)
+        while self.agenda.now < deadline and self._held():
+            self.agenda.run(self.agenda.now + LOOK_S)
 
     # How it begins
 
@@ -347,6 +354,19 @@ def _ranks(server: str, pp: int) -> tuple[str, ...]:
 def _endpoints(server: str, pp: int) -> Mapping[str, str]:
     """Where the ranks listen: a simulated process is called by its name."""
     return {name: name for name in _ranks(server, pp)}
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Nodes leave no cycles behind, and a run keeps what is open until it has ended: to look for
+    cycles at the usual pace takes a fifth of its time, and finds none.
+    """
+    usual = gc.get_threshold()
+    gc.set_threshold(max(COLLECTED_AFTER, usual[0]) if usual[0] else 0, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def simulate(

@@ -1,8 +1,11 @@
 """The parts of the simulator: chance, time, the network, the fabric, and what is made small."""
 
 from random import Random
+from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pdproto.net.plane import Outcome as Ended
 from pdproto.runtime.wire import Life
@@ -55,6 +58,35 @@ def test_an_agenda_keeps_its_order() -> None:
     agenda.at(0.0, done.append, "now")  # what is past happens now
     agenda.run(3.0)
     assert (done[2:], agenda.done) == (["now", "later"], 4)
+
+
+SOON: Final = st.floats(0.0, 0.02)  # ten spans
+
+
+@given(st.lists(st.tuples(SOON, st.lists(SOON, max_size=3)), max_size=20), st.lists(SOON))
+def test_an_agenda_is_a_sorted_list(
+    entries: list[tuple[float, list[float]]], stops: list[float]
+) -> None:
+    """Whenever it is asked to stop on the way, and whatever is put down while it goes on."""
+    agenda, done, waiting = Agenda(), list[int](), list[tuple[float, int]]()
+
+    def put(when: float, then: list[float]) -> None:
+        number = len(waiting)
+        waiting.append((max(when, agenda.now), number))
+        agenda.at(when, happen, number, then)
+
+    def happen(number: int, then: list[float]) -> None:
+        assert waiting[number][0] == agenda.now
+        done.append(number)
+        for seconds in then:
+            put(agenda.now + seconds, [])
+
+    for when, then in entries:
+        put(when, then)
+    for stop in (*sorted(stops), 1.0):
+        agenda.run(stop)
+        past = [number for when, number in sorted(waiting) if when <= stop]
+        assert (done, agenda.done) == (past, len(past))
 
 
 class Hearing:

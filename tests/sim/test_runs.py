@@ -73,6 +73,31 @@ def test_a_run_keeps_nothing_of_hand_overs_that_are_over(faults: tuple[Kind, ...
     assert left < 20
 
 
+@pytest.mark.parametrize("usual", [(700, 10, 10), (1_000_000, 10, 10), (0, 10, 10)])
+def test_a_run_has_cycles_looked_for_seldom(usual: tuple[int, int, int]) -> None:
+    """And as often as before when it has ended, or failed."""
+    seen = set[tuple[int, int, int]]()
+    plan = planned(0, Shape(requests=2), Random)
+
+    def see(*_: object) -> None:
+        seen.add(gc.get_threshold())
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    before = gc.get_threshold()
+    gc.set_threshold(*usual)
+    try:
+        simulate(plan, Random, recorder=see)
+        after_its_end = gc.get_threshold()
+        assert simulate(plan, Random, recorder=fail).violation is not None
+        after_a_failure = gc.get_threshold()
+    finally:
+        gc.set_threshold(*before)
+    assert (after_its_end, after_a_failure) == (usual, usual)
+    assert seen == {(max(50_000, usual[0]) if usual[0] else 0, 10, 10)}
+
+
 def hand_overs() -> list[object]:
     """What this process knows of hand-overs, other tests' included, by type: `isinstance` would
     make objects of other libraries speak.
