@@ -280,7 +280,11 @@ PROMPT: Final = edited(
     SYSTEM,
     "agreement-prompt",
     *(DropRow(row.name) for _, row in SYSTEM.rows() if isinstance(row.on, Timer)),
-    ReplaceProperties(tuple(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE)),
+    ReplaceProperties((
+        *(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE),
+        Sometimes("a_transfer_may_break_off_while_no_clock_runs",
+                  all_of(stage(k, h) == Stage.BROKEN, ~dead(k, h))),
+    )),
     about="The same group without clocks, where each message is said once and delivered once.",
     configurations={
         "default": Configuration({Rank: 2, Life: 1, Slot: 1, Decision: 2}, faults=("crash",),
