@@ -35,8 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--abort-rate", type=_rate, default=0.2, metavar="P",
                         help="how many are aborted, by either side (default: 0.2)")
     parser.add_argument("--kill", action="store_true",
-                        help="kill a prefill rank (the seed says which) after a third of the "
-                             "requests, and start its server anew")
+                        help="kill a prefill rank (the seed says which) while it sends, after "
+                             "a third of the requests, and start its server anew")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
     parser.add_argument("--direct", action="store_true",
@@ -91,16 +91,19 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
-                      waits=WAITS, trace=arguments.trace)
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
-    kill = (victim, load.requests // 3) if arguments.kill else None
+    doomed = {victim: load.requests // 3} if arguments.kill else {}
+    cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
+                      waits=WAITS, trace=arguments.trace, doomed=doomed)
     try:
         cluster.begin()
         began = monotonic()
         with Reporter(quiet=arguments.quiet) as reporter:
-            cluster.run(arguments.timeout, partial(_show, reporter, load.requests, began), kill)
+            cluster.run(arguments.timeout, partial(_show, reporter, load.requests, began))
         seconds = monotonic() - began
+        if doomed and not cluster.restarts:
+            raise UsageError(f"--kill: {victim} was killed in no request, since it sent none "
+                             f"from the {doomed[victim] + 1}th on: lower --abort-rate")
     except (RankDiedError, TimeoutError) as error:
         raise UsageError(str(error)) from error
     finally:

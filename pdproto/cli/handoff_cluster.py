@@ -1,4 +1,4 @@
-"""The parent of `pdproto handoff`: it starts the ranks, kills one if asked, and hears them.
+"""The parent of `pdproto handoff`: it starts the ranks, hears them, and starts a server anew.
 
 It is the router as well: while the prefill server is down, it has decode begin nothing.
 """
@@ -52,7 +52,9 @@ class Cluster:
         direct: bool = False,
         waits: Mapping[str, float],
         trace: str | None,
+        doomed: Mapping[str, int] = {},
     ) -> None:
+        """doomed: ranks to be killed, and the room in whose midst."""
         self._context: Final = multiprocessing.get_context("spawn")
         incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, Member]] = {}
@@ -68,7 +70,7 @@ class Cluster:
         group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
             self._start(Rank(name, topology, load, engine, where, incarnation, waits=waits,
-                             trace=trace, group=group, direct=direct))
+                             trace=trace, group=group, direct=direct, dies_in=doomed.get(name)))
 
     def begin(self) -> None:
         """Wait until every process is there, and let all begin.
@@ -80,9 +82,8 @@ class Cluster:
         for member in self.members.values():
             member.pipe.send(True)
 
-    def run(self, seconds: float, on_progress: Callable[[int], None],
-            kill: tuple[str, int] | None = None) -> None:
-        """Until every rank has reported. kill: a rank, and how many requests it may see before.
+    def run(self, seconds: float, on_progress: Callable[[int], None]) -> None:
+        """Until every rank has reported.
 
         Raises TimeoutError when they take longer, RankDiedError when a process ends by itself.
         """
@@ -93,12 +94,16 @@ class Cluster:
                 raise TimeoutError(f"{', '.join(waiting)} did not finish within {seconds:g} s")
             pipes = {member.pipe: member for member in self.members.values()}
             for pipe in wait(list(pipes), timeout=0.5):
-                self._hear(pipes[pipe])  # type: ignore[index]
+                member = pipes[pipe]  # type: ignore[index]
+                try:
+                    self._hear(member)
+                except RankDiedError:
+                    if member.rank.dies_in is None:
+                        raise
+                    self._start_anew(member, deadline)
+                    break  # the pipes of its server are other ones now
             self._see_all_alive()
             on_progress(min(member.done for member in self.members.values()))
-            if kill is not None and self.members[kill[0]].done >= kill[1]:
-                self._kill_and_restart(kill[0], deadline)
-                kill = None
 
     def close(self) -> None:
         """End every process: those that have reported are asked to, the others are killed."""
@@ -165,15 +170,13 @@ class Cluster:
                 raise RankDiedError(f"{member.rank.name} has ended with status "
                                f"{member.process.exitcode}")
 
-    def _kill_and_restart(self, name: str, deadline: float) -> None:
-        """SIGKILL to a rank, in the middle of whatever it writes; then its server is started anew.
+    def _start_anew(self, killed: Member, deadline: float) -> None:
+        """A rank has been killed: wait for the others of its server, and start all of them anew.
 
-        The other ranks of the server are not told: they notice, and end by themselves.
+        They are not told: they notice, and end by themselves.
         """
         prefill = [self.members[other] for other in self._topology.prefill]
         decode = [self.members[other] for other in self._topology.decode]
-        killed = self.members[name]
-        killed.process.kill()
         killed.process.join()
         killed.pipe.close()
         for member in decode:
@@ -185,7 +188,7 @@ class Cluster:
         self.survivors.extend(survivors)
         first = max(member.upcoming or 0 for member in decode)
         for member in prefill:
-            self._start(replace(member.rank, first=first))
+            self._start(replace(member.rank, first=first, dies_in=None))
         for member in prefill:
             self._said(self.members[member.rank.name].pipe, member.rank.name)
         for member in prefill:

@@ -129,6 +129,8 @@ class OptimisticSenders:
         metadata = self.rank.load.metadata(held.request.room, self.rank.name)
         for chunk in chunks:
             ends = last and chunk == chunks[-1]
+            if ends:
+                self.rank.meet_fate(held.request.room)
             held.sender.send(held.chunk(chunk), last=ends, metadata=metadata if ends else b"")
 
     def _end(self, held: Held) -> None:

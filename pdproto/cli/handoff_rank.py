@@ -1,5 +1,7 @@
 """What a rank of `pdproto handoff` is told, what it says, and what it holds."""
 
+import os
+import signal
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +22,8 @@ class Rank:
     """What a process is told: who it is, and what to do.
 
     first: the room to begin with. group: where the prefill ranks listen to each other, if there is
-    more than one. direct: whether they write straight into the pages of decode.
+    more than one. direct: whether they write straight into the pages of decode. dies_in: the room
+    in whose midst it is killed, or in that of the next one that it sends.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Rank:
     trace: str | None = None
     group: tuple[str, ...] = ()
     direct: bool = False
+    dies_in: int | None = None
 
     def run_forward(self, request: Request, pages: tuple[int, ...], pools: Pages) -> None:
         """What a model would do: fill the pages of this rank's share."""
@@ -46,7 +50,18 @@ class Rank:
         chunks = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
         for chunk in chunks[:-1]:
             sender.send(chunk, last=False)
+        self.meet_fate(request.room)
         sender.send(chunks[-1], metadata=self.load.metadata(request.room, self.name))
+
+    def meet_fate(self, room: int) -> None:
+        """Before the last chunk of a room: SIGKILL to this process, if it has come to that.
+
+        Decode has given its memory by now and can't succeed without that chunk, so that a kill
+        never falls between two requests, however slow the machine. What the node's loop is writing
+        at this moment stays as it is.
+        """
+        if self.dies_in is not None and room >= self.dies_in:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(slots=True)
