@@ -27,20 +27,25 @@ LEMMAS: Final[Mapping[str, str]] = {
     "lock-server": "pdproto.spec.lemmas.lock_server_lemmas",
     "registry": "pdproto.spec.lemmas.registry_lemmas",
     "dp-rank": "pdproto.spec.lemmas.dp_rank_lemmas",
-    "transfer": "pdproto.spec.lemmas.transfer_lemmas",
-    "transfer-lossy": "pdproto.spec.lemmas.transfer_lemmas",
+    **dict.fromkeys(
+        ("transfer", "transfer-lossy", "transfer-calm", "transfer-patient", "transfer-restart",
+         "transfer-landed", "transfer-drained", "transfer-two-sinks", "transfer-two-lives"),
+        "pdproto.spec.lemmas.transfer_lemmas"),
     "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
     "transfer-direct": "pdproto.spec.lemmas.page_fence_lemmas",
-    "transfer-calm": "pdproto.spec.lemmas.transfer_lemmas",
-    "agreement": "pdproto.spec.lemmas.agreement_lemmas",
-    "agreement-lost": "pdproto.spec.lemmas.agreement_lemmas",
-    "agreement-once": "pdproto.spec.lemmas.agreement_lemmas",
+    **dict.fromkeys(
+        ("agreement", "agreement-lost", "agreement-once"), "pdproto.spec.lemmas.agreement_lemmas"),
     "optimistic": "pdproto.spec.lemmas.optimistic_lemmas",
-    "optimistic-lossy": "pdproto.spec.lemmas.optimistic_safe_lemmas",
-    "optimistic-patient": "pdproto.spec.lemmas.optimistic_safe_lemmas",
+    **dict.fromkeys(
+        ("optimistic-lossy", "optimistic-patient", "optimistic-one-attempt"),
+        "pdproto.spec.lemmas.optimistic_safe_lemmas"),
+    **dict.fromkeys(("whole", "whole-pair"), "pdproto.spec.lemmas.whole_lemmas"),
     "complete-bootstrap": "pdproto.spec.lemmas.complete_bootstrap_lemmas",
-    "whole": "pdproto.spec.lemmas.whole_lemmas",
-    "whole-pair": "pdproto.spec.lemmas.whole_lemmas",
+    "complete-routing": "pdproto.spec.lemmas.complete_routing_lemmas",
+    **dict.fromkeys(
+        ("complete-attempts", "complete-contended"),
+        "pdproto.spec.lemmas.complete_attempts_lemmas"),
+    **dict.fromkeys(("complete", "complete-restart"), "pdproto.spec.lemmas.complete_lemmas"),
 }
 # By built-in name: the module with the RANKINGS of its leads_to, their RATCHETS, the LEMMAS that
 # nothing else rests on, and perhaps what it promises only UNDISTURBED.

@@ -100,7 +100,8 @@ RESTART: Final = edited(
         tables=(passes.HANDED_OVER, RECEIVER, POOL, ENGINE, *passes.PASS.tables,
                 *lookup.TABLES, HOST),
         properties=(
-            *transfer.SAFETY, *lookup.TOGETHER, *passes.TOGETHER, *TOGETHER, RESTARTED,
+            *transfer.SAFETY, *lookup.OF_BOOTSTRAP, *lookup.TOGETHER, *passes.OF_THE_PASS,
+            *passes.TOGETHER, *TOGETHER, RESTARTED,
             *transfer.LIVENESS, *IN_TIME,
         ),
         final=all_of(passes.OVER, lookup.OVER),

@@ -12,9 +12,9 @@ Rule 3: a sender that has failed fails the room where it runs, so that decode is
         registry is told, also if it comes later.
 Rule 4: a sink that is turned away fails, and gives everything back.
 
-The sink addresses one group, whose rank the source is. That the other group may be told of the room
-by mistake is here; what a room that the other group runs comes to is the same as here. Nobody dies:
-who finds a run that is gone is the registry, and the sink's heartbeat (complete_bootstrap.py).
+The sink addresses one group, whose ranks the sources are. That the other group may be told of the
+room by mistake is here; what a room that the other group runs comes to is the same as here. Nobody
+dies: a run that is gone is found by the registry and the sink's heartbeat (complete_bootstrap.py).
 """
 
 from typing import Final
@@ -27,12 +27,15 @@ from pdproto.spec.handoff.ends import (
     RECEIVING_NOW,
     Receiving,
     Sending,
+    Write,
+    c,
     d,
     h,
     kv,
     p,
     receiving,
     sending,
+    write,
 )
 from pdproto.spec.handoff.engine import ENGINE
 from pdproto.spec.handoff.renaming import Renamed
@@ -58,6 +61,7 @@ from pdproto.spec.language import (
     Tuples,
     all_of,
     edited,
+    exists,
     forall,
     implies,
 )
@@ -77,27 +81,27 @@ posted: Final = ROUTING.symbol(routing.posted)
 conflict: Final = ROUTING.symbol(routing.conflict)
 
 
-def _of_the_first(_: Sizes) -> Tuples:
-    return [(0, 0)]
+def _the_first(_: Sizes) -> Tuples:
+    return [(0,)]
 
 
-# The source is a rank of this group.
-works_for: Final = Rigid("works_for", p, g, given=_of_the_first)
+# The sources are the ranks of this group.
+ours: Final = Rigid("ours", g, given=_the_first)
 host = Machine("host", world=True)
 
 NO_MORE: Final = sending(p, h) == Sending.FAILED
 RUN_HERE: Final = runs(g, h).among(Runs.WAITING, Runs.MET)
+HAS_THE_ROOM: Final = runs(g, h).among(Runs.WAITING, Runs.MET, Runs.FAILED)
 TURNED_AWAY: Final = phase(h) == Phase.FAILED
 
 HOST: Final = Table(host, rows=(
     Row("open_own_sender", choose=(g, p, h),
-        when=[works_for(p, g), RUN_HERE, sending(p, h) == Sending.UNKNOWN],
+        when=[ours(g), RUN_HERE, sending(p, h) == Sending.UNKNOWN],
         do=[sending(p, h).to(Sending.BOOTSTRAPPING), kv(p, h).to(True)]),
-    Row("open_receiver", choose=(g, p, d, h),
-        when=[phase(h).among(Phase.RESOLVED, Phase.MET), addressed(h, g), works_for(p, g),
-              UNOPENED],
+    Row("open_receiver", choose=(g, d, h),
+        when=[phase(h).among(Phase.RESOLVED, Phase.MET), addressed(h, g), ours(g), UNOPENED],
         do=OPENED, send=INTRODUCED),
-    Row("end_room", choose=(g, p, h), when=[works_for(p, g), runs(g, h) == Runs.WAITING, NO_MORE],
+    Row("end_room", choose=(g, p, h), when=[ours(g), runs(g, h) == Runs.WAITING, NO_MORE],
         do=[runs(g, h).to(Runs.FAILED)],
         why="its transfer has ended before decode was met, and decode may be on its way"),
     Row("obey_refusal", choose=(d, h),
@@ -110,6 +114,9 @@ TOGETHER: Final[tuple[Property, ...]] = (
     Always("nothing_is_sent_of_a_room_in_conflict",
            implies(conflict(g, h), sending(p, h).among(Sending.UNKNOWN, Sending.FAILED)),
            why="a room that was put on the wrong group runs nowhere"),
+    Always("S9_what_lands_comes_from_whom_decode_addresses",
+           implies(ours(g) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, g)),
+           why="no KV comes from a group that decode did not mean, or that has not got the room"),
     Sometimes("a_conflict_ends_an_open_receiver", all_of(
         conflict(g, h), receiving(d, h) == Receiving.FAILED)),
     Sometimes("a_room_ends_before_decode_comes", all_of(
@@ -142,6 +149,11 @@ _PARTS: Final = System(
     properties=(*transfer.SAFETY, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
     final=OVER,
     faults={"lossy": (LOSSY,)},
+    axioms={
+        **dp_rank.AXIOMS,
+        "one_group_is_ours": implies(ours(g) & ours(k), g.same(k)),
+        "a_group_is_ours": exists(g, ours(g)),
+    },
     # Either half of the request may be lost, and every setting of both groups is tried.
     configurations={"default": Configuration(SIZES, faults=("lossy",), dead_bits=True)},
 )
@@ -154,7 +166,7 @@ SYSTEM: Final = edited(
     AddClause("serve_and_publish", modulo(h, g)),
     AddRow(ROUTING.machine(routing.sender), Ignore(
         ROUTING.symbol(routing.prompt)(h, g), at=Runs.ABSENT,
-        when=[ROUTING.symbol(routing.publishes)(g), ~modulo(h, g)],
+        when=[ROUTING.symbol(routing.publishes)(g), ~modulo(h, g), dp_rank.several],
         why="the other group runs it, with a source of its own")),
     about="The transfer of a room that decode has to find, and that may be where it does not look.",
 )

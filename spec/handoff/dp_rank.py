@@ -356,6 +356,8 @@ PROPERTIES: Final = (
 )
 
 
+AXIOMS: Final = {"one_remainder": implies(modulo(h, g) & modulo(h, k), g.same(k))}
+
 SYSTEM: Final = System(
     "dp-rank",
     "Which data-parallel rank of the prefill server runs a room, and how decode finds out.",
@@ -364,7 +366,7 @@ SYSTEM: Final = System(
     final=forall((g, h), all_of(runs(g, h) != Runs.WAITING, ~posted(g, h),
                                 phase(h).among(Phase.IDLE, Phase.MET, Phase.FAILED))),
     faults={"lossy": (LOSSY,)},
-    axioms={"one_remainder": implies(modulo(h, g) & modulo(h, k), g.same(k))},
+    axioms=AXIOMS,
     configurations={
         # Every setting of both ranks, also those in which they disagree.
         "default": Configuration({Group: 2, Life: 1}, faults=("lossy",), dead_bits=True),

@@ -76,7 +76,8 @@ SAFETY: Final = (
         assumes=_FENCE),
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
         "S9_decode_addresses_the_rank_that_runs_it", "S9_who_is_met_runs_it",
-        "S9_who_is_met_was_asked", "one_rank_is_addressed")),
+        "S9_who_is_met_was_asked", "one_rank_is_addressed",
+        "S9_what_lands_comes_from_whom_decode_addresses")),
     Promise("S10", "Who has said DRAINED writes nothing of this life any more.", (
         "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
     Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (

@@ -1,0 +1,54 @@
+"""Claim: KV of a room lands only if decode addressed the group that its sources work for, and that
+group was given the room; nothing is sent of a room that was put on the wrong group; and what holds
+of a transfer alone, and of the resolution of the rank alone, holds of the two together, however
+many groups, ranks, rooms, sinks, pages and chunks, and whichever half of a request is lost.
+
+Method: induction over every row, fault rows included, by the cut-off
+(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/complete_routing_lemmas.py, each with
+its reason, and those of both parts.
+Bound: none, on any sort. Assumes: a room has one remainder; the sources are the ranks of one group;
+a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
+Vacuity: every row but the answers of the dead can fire in a state in which all claims hold.
+Mutants: a sender opened for a room that its group has not got; a receiver opened for a group that
+decode does not address.
+Not covered: what comes about (liveness) is explored; processes that die are the registry's, and
+a_life_keeps_its_run.py's.
+"""
+
+import pytest
+
+from pdproto.check.prove.examination import idle_lemmas, impossible_rows
+from pdproto.check.prove.proving import Settings, prove
+from pdproto.cli.prove import subject
+from pdproto.spec.handoff.complete_routing import RUN_HERE, addressed
+from pdproto.spec.handoff.routing import g, h
+from pdproto.spec.language import DropClause, Formula, edited
+from pdproto.spec.lemmas.complete_routing_lemmas import BRIDGE
+from tests.prove.standing import LIMIT_S, is_refuted, unproved
+
+ROUTED = subject("complete-routing")
+
+
+@pytest.mark.slow
+def test_it_holds_for_all_sizes() -> None:
+    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    assert unproved(prove(ROUTED.system, ROUTED.obligations(), settings)) == []
+
+
+def test_it_is_about_something() -> None:
+    """What a source that has died would answer is all that cannot fire: nobody dies here."""
+    assert list(impossible_rows(ROUTED.system, ROUTED.claims, LIMIT_S)) == [
+        "disown_meeting", "disown_address", "disown_abort"]
+
+
+@pytest.mark.slow
+def test_no_lemma_between_the_parts_is_idle() -> None:
+    idle = idle_lemmas(ROUTED.system, ROUTED.claims, ROUTED.obligations(), LIMIT_S)
+    assert not {lemma.name for lemma in BRIDGE} & set(idle)
+
+
+@pytest.mark.parametrize(("row", "clause"), [
+    ("open_own_sender", RUN_HERE), ("open_receiver", addressed(h, g)),
+])
+def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
+    is_refuted("complete-routing", edited(ROUTED.system, "defect", DropClause(row, clause)), row)

@@ -1,0 +1,49 @@
+"""Claim: registration, look-up, optimistic prefill and transfer of a room keep together what each
+promises alone, and a pass is sent by the run that was looked up, to whom that run has met, however
+many runs follow each other, and however many sinks, landings, chunks, pages, slots, seats and
+attempts there are.
+
+Method: induction over every row, fault rows included, by the cut-off
+(pdproto/check/prove/cutoff.py); the lemmas are those that join a bootstrap to a transfer and a pass
+to a transfer (spec/lemmas/complete_bootstrap_lemmas.py, complete_attempts_lemmas.py).
+Bound: one life and one source rank, as those two have it; none on any other sort. Assumes: who is
+found gone is gone; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
+Vacuity: every row can fire in a state in which all claims hold, but for the two by which a pass
+makes room for another life's. Mutants: a sink that opens its receiver before every rank has
+welcomed it; a place that is given back while the engine reads from it.
+Not covered: what comes about (liveness) is explored.
+"""
+
+import pytest
+
+from pdproto.check.prove.examination import impossible_rows
+from pdproto.check.prove.proving import Settings, prove
+from pdproto.cli.prove import subject
+from pdproto.spec.handoff.bootstrap import Phase, d, h
+from pdproto.spec.handoff.complete_bootstrap import phase
+from pdproto.spec.handoff.source import UNREAD
+from pdproto.spec.language import DropClause, Formula, edited
+from tests.prove.standing import LIMIT_S, is_refuted, unproved
+
+COMPLETE = subject("complete")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["complete", "complete-restart"])
+def test_it_holds_for_all_sizes(system: str) -> None:
+    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    claimed = subject(system)
+    assert unproved(prove(claimed.system, claimed.obligations(), settings)) == []
+
+
+def test_it_is_about_something() -> None:
+    """A pass makes room for another's, and there is no other: both rows belong to two lives."""
+    found = list(impossible_rows(COMPLETE.system, COMPLETE.claims, LIMIT_S))
+    assert found == ["run_again", "fall_back"]
+
+
+@pytest.mark.parametrize(("row", "clause"), [
+    ("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT), ("release_places", UNREAD),
+])
+def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
+    is_refuted("complete", edited(COMPLETE.system, "defect", DropClause(row, clause)), row)

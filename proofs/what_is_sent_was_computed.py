@@ -1,0 +1,52 @@
+"""Claim: what the engine reads is the KV of a whole pass, finalized, in a place that stays its own
+until nothing reads it any more; nothing is sent of a pass that is thrown away; and what holds of a
+transfer alone holds of what optimistic prefill computes too, however many requests, attempts,
+seats, slots, sinks, pages and chunks.
+
+Method: induction over every row, fault rows included, by the cut-off
+(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/complete_attempts_lemmas.py, each
+with its reason, and those of both parts.
+Bound: one source rank, as complete_attempts.py has it; none on any other sort. Assumes: a finished
+fence keeps writes out (rule 2 of spec/handoff/engine.py).
+Vacuity: every row can fire in a state in which all claims hold. Mutants: a place that is given back
+while the engine reads from it; a pass that is sent before it is computed.
+Not covered: what comes about (liveness) is explored.
+"""
+
+import pytest
+
+from pdproto.check.prove.examination import idle_lemmas, impossible_rows
+from pdproto.check.prove.proving import Settings, prove
+from pdproto.cli.prove import subject
+from pdproto.spec.handoff.complete_attempts import COMPUTED
+from pdproto.spec.handoff.source import UNREAD
+from pdproto.spec.language import DropClause, Formula, edited
+from pdproto.spec.lemmas.complete_attempts_lemmas import BRIDGE
+from tests.prove.standing import LIMIT_S, is_refuted, unproved
+
+PASSES = subject("complete-attempts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["complete-attempts", "complete-contended"])
+def test_it_holds_for_all_sizes(system: str) -> None:
+    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    claimed = subject(system)
+    assert unproved(prove(claimed.system, claimed.obligations(), settings)) == []
+
+
+def test_it_is_about_something() -> None:
+    assert list(impossible_rows(PASSES.system, PASSES.claims, LIMIT_S)) == []
+
+
+@pytest.mark.slow
+def test_no_lemma_between_the_parts_is_idle() -> None:
+    idle = idle_lemmas(PASSES.system, PASSES.claims, PASSES.obligations(), LIMIT_S)
+    assert not {lemma.name for lemma in BRIDGE} & set(idle)
+
+
+@pytest.mark.parametrize(("row", "clause"), [
+    ("release_places", UNREAD), ("begin_transfer", COMPUTED),
+])
+def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
+    is_refuted("complete-attempts", edited(PASSES.system, "defect", DropClause(row, clause)), row)
