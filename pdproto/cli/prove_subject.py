@@ -28,16 +28,18 @@ LEMMAS: Final[Mapping[str, str]] = {
     "registry": "pdproto.spec.lemmas.registry_lemmas",
     "dp-rank": "pdproto.spec.lemmas.dp_rank_lemmas",
     **dict.fromkeys(
-        ("transfer", "transfer-lossy", "transfer-calm", "transfer-patient", "transfer-restart",
-         "transfer-landed", "transfer-drained", "transfer-two-sinks", "transfer-two-lives"),
+        ("transfer", "transfer-lossy", "transfer-calm", "transfer-patient", "transfer-prompt",
+         "transfer-restart", "transfer-landed", "transfer-drained", "transfer-two-sinks",
+         "transfer-two-lives"),
         "pdproto.spec.lemmas.transfer_lemmas"),
     "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
     "transfer-direct": "pdproto.spec.lemmas.page_fence_lemmas",
     **dict.fromkeys(
         ("agreement", "agreement-lost", "agreement-once"), "pdproto.spec.lemmas.agreement_lemmas"),
-    "optimistic": "pdproto.spec.lemmas.optimistic_lemmas",
+    **dict.fromkeys(("optimistic", "optimistic-crash"), "pdproto.spec.lemmas.optimistic_lemmas"),
     **dict.fromkeys(
-        ("optimistic-lossy", "optimistic-patient", "optimistic-one-attempt"),
+        ("optimistic-lossy", "optimistic-patient", "optimistic-one-attempt",
+         "optimistic-one-sided"),
         "pdproto.spec.lemmas.optimistic_safe_lemmas"),
     **dict.fromkeys(("whole", "whole-pair"), "pdproto.spec.lemmas.whole_lemmas"),
     "complete-bootstrap": "pdproto.spec.lemmas.complete_bootstrap_lemmas",

@@ -290,7 +290,7 @@ PATIENT: Final = edited(
 )
 
 ONE_SIDED: Final = edited(
-    SYSTEM, "optimistic-one-sided",
+    replace(SYSTEM, faults={}, like=SYSTEM), "optimistic-one-sided",
     *(ReplaceRow(row.name, replace(row, fair=False, why="it may reach the other server only"))
       for row in (PREFILL.rows[0], DECODE.rows[0])),
     ReplaceProperties((

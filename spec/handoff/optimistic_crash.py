@@ -88,7 +88,7 @@ def _sizes(lives: int, attempts: int) -> Sizes:
 
 
 CRASHING: Final[System] = edited(
-    replace(SYSTEM, faults={**SYSTEM.faults, "crash": (CRASH,)}, like=SYSTEM), "optimistic-crash",
+    replace(SYSTEM, faults={"crash": (CRASH,)}, like=SYSTEM), "optimistic-crash",
     ReplaceRow("succeed", replace(
         _SUCCEED, fair=False, why="what is sent to a sink that has died may never land")),
     AddRow(prefill, Row(

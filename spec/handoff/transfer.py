@@ -314,8 +314,9 @@ PATIENT: Final = edited(
     },
 )
 
+_RELIABLE: Final = {name: tables for name, tables in PATIENT.faults.items() if name != "lossy"}
 PROMPT: Final = edited(
-    PATIENT, "transfer-prompt",
+    replace(PATIENT, faults=_RELIABLE, configurations={}, like=PATIENT), "transfer-prompt",
     *map(DropRow, _RESEND), ReplaceProperties((*PATIENT.properties, *PROMPTLY)),
     about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
     configurations={
