@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
             cluster.run(arguments.timeout, partial(_show, reporter, load.requests, began))
         seconds = monotonic() - began
         if doomed and not cluster.restarts:
-            raise UsageError(f"--kill: {victim} was killed in no request, since it sent none "
-                             f"from the {doomed[victim] + 1}th on: lower --abort-rate")
+            raise UsageError(f"--kill: {victim} sent none of the requests after the first "
+                             f"{doomed[victim]}, and was not killed: lower --abort-rate")
     except (RankDiedError, TimeoutError) as error:
         raise UsageError(str(error)) from error
     finally:

@@ -76,3 +76,14 @@ def test_m5_7_optimistic_prefill_of_several_ranks_is_refused_at_the_start() -> N
     )
     assert done.returncode == 2
     assert "one rank" in done.stderr
+
+
+def test_a_kill_that_could_not_come_is_told() -> None:
+    """Every client leaves before decode has given memory, so that no rank sends anything."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--kill",
+         "--requests", "6", "--abort-rate", "1", "--publish-ms", "1000"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert done.returncode == 2
+    assert "prefill-0-0-0 sent none of the requests after the first 2" in done.stderr
