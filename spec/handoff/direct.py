@@ -34,7 +34,12 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.light import FAILURES
 from pdproto.spec.handoff.transfer import LIVENESS, PAGES, SAFETY, SYSTEM
-from pdproto.spec.handoff.transfer_claims import A_SOURCE_HEARS, SPOILT_ONLY, WITHDRAWN
+from pdproto.spec.handoff.transfer_claims import (
+    A_SOURCE_HEARS,
+    GRANTED_ONCE,
+    SPOILT_ONLY,
+    WITHDRAWN,
+)
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -68,6 +73,7 @@ PROPERTIES: Final = (
     Sometimes("S1_pages_are_held_past_a_failure", all_of(
         GIVEN_UP, write(p, h, d, c) == Write.POSTED, page(d, h, g))),
     WITHDRAWN,
+    GRANTED_ONCE,
     SPOILT_ONLY,
     Always("S2_complete_while_it_is_read",
            implies(all_of(COMMITTED, page(d, h, g), address(d, h, b), feeds(p, d)),

@@ -69,6 +69,7 @@ from pdproto.spec.handoff.transfer_claims import (
     A_SINK_HEARS,
     A_SOURCE_HEARS,
     ALL_ADDRESSED,
+    GRANTED_ONCE,
     PARTIES,
     PROMPTLY,
 )
@@ -386,6 +387,7 @@ DIRECT: Final = edited(
         why="it has been closed")),
     ReplaceProperties((
         *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
+        GRANTED_ONCE,
         Always("S2_complete_while_it_is_read",
                implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
                why="what an answer is generated from is every part of this life, and nothing else"),

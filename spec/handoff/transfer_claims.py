@@ -31,6 +31,7 @@ from pdproto.spec.handoff.ends import (
     handed,
     introduce,
     known,
+    lease,
     memory,
     p,
     publish,
@@ -58,6 +59,10 @@ WITHDRAWN: Final = Always(
     "who_has_failed_asks_for_no_memory",
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
     why="a failure withdraws the request, whether or not it was granted")
+
+GRANTED_ONCE: Final = Always(
+    "who_leases_has_been_given", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
+    why="memory is granted once: who has it waits for no more")
 
 # Detectors are all they need; a system with a fairness of its own says them under that.
 A_SINK_HEARS: Final = LeadsTo(

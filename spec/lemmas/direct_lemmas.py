@@ -36,8 +36,6 @@ LEASES: Final = (
     Always("no_memory_before_the_life",
            implies(lease(d, h, b), receiving(d, h) != Receiving.UNKNOWN),
            why="it is asked for by what has begun"),
-    Always("who_leases_has_been_given", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
-           why="memory is granted once"),
     Always("one_lease", implies(lease(d, h, b) & lease(d, h, spot), b.same(spot)),
            why="memory is granted once, and a piece at a time"),
 )
