@@ -205,10 +205,8 @@ def _sizes(
     *, sources: int = 1, sinks: int = 1, lives: int = 1, landings: int = 1, chunks: int = 1
 ) -> Sizes:
     """One page and one slot: a second adds nothing to a landing chunk that comes with it."""
-    return {
-        Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
-        Page: 1, Slot: 1,
-    }
+    return {Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
+            Page: 1, Slot: 1}
 
 
 def _none(_: Sizes) -> Tuples:
