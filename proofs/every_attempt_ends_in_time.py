@@ -13,8 +13,11 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: a 
 gives up, a sink that never repeats its address, a source that answers no repeat.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from pdproto.check.load import load
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.cli.prove import subject
@@ -34,9 +37,10 @@ def test_it_holds_for_all_sizes(name: str) -> None:
 
 @pytest.mark.slow
 def test_it_holds_of_requests_that_reach_one_server_only() -> None:
-    """What is claimed of that system beside, because nothing is lost in it, is not assumed."""
+    """Also where messages are lost; what is claimed beside, since none are, is not assumed."""
     promises = tuple(one for one in ONE_SIDED.properties if isinstance(one, LeadsTo))
-    system = edited(ONE_SIDED, "one-sided-and-lossy", ReplaceProperties(promises))
+    losing = replace(ONE_SIDED, faults=load("optimistic-lossy").faults, like=ONE_SIDED)
+    system = edited(losing, "one-sided-and-lossy", ReplaceProperties(promises))
     one = subject("optimistic-lossy")
     found = [*obligations(system, claims(system, (*one.lemmas, *one.helping))),
              *draining.found(one, system, one.rankings)]
