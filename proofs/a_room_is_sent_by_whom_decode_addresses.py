@@ -17,38 +17,34 @@ a_life_keeps_its_run.py's.
 
 import pytest
 
-from pdproto.check.prove.examination import idle_lemmas, impossible_rows
-from pdproto.check.prove.proving import Settings, prove
-from pdproto.cli.prove import subject
+from pdproto.check.load import load
 from pdproto.spec.handoff.complete_routing import RUN_HERE, addressed
 from pdproto.spec.handoff.routing import g, h
 from pdproto.spec.language import DropClause, Formula, edited
 from pdproto.spec.lemmas.complete_routing_lemmas import BRIDGE
-from tests.prove.standing import LIMIT_S, is_refuted, unproved
+from tests.prove import standing
 
-ROUTED = subject("complete-routing")
+SYSTEM = "complete-routing"
 
 
 @pytest.mark.slow
 def test_it_holds_for_all_sizes() -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
-    assert unproved(prove(ROUTED.system, ROUTED.obligations(), settings)) == []
+    standing.is_wholly_proved(SYSTEM)
 
 
 def test_it_is_about_something() -> None:
     """What a source that has died would answer is all that cannot fire: nobody dies here."""
-    assert list(impossible_rows(ROUTED.system, ROUTED.claims, LIMIT_S)) == [
-        "disown_meeting", "disown_address", "disown_abort"]
+    standing.is_about_something(SYSTEM, but=(
+        "disown_meeting", "disown_address", "disown_abort"))
 
 
 @pytest.mark.slow
 def test_no_lemma_between_the_parts_is_idle() -> None:
-    idle = idle_lemmas(ROUTED.system, ROUTED.claims, ROUTED.obligations(), LIMIT_S)
-    assert not {lemma.name for lemma in BRIDGE} & set(idle)
+    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
 
 
 @pytest.mark.parametrize(("row", "clause"), [
     ("open_own_sender", RUN_HERE), ("open_receiver", addressed(h, g)),
 ])
 def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    is_refuted("complete-routing", edited(ROUTED.system, "defect", DropClause(row, clause)), row)
+    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)

@@ -16,40 +16,36 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.prove.examination import impossible_rows
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.load import load
 from pdproto.cli.prove import subject
 from pdproto.spec.handoff.bootstrap import Phase, d, h
 from pdproto.spec.handoff.complete_bootstrap import phase
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited
-from tests.prove.standing import LIMIT_S, is_refuted, unproved
+from tests.prove import standing
 
-COMPLETE = subject("complete")
+COMPLETE = "complete"
 
 
 @pytest.mark.slow
 def test_it_holds_for_all_sizes() -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
-    restart = subject("complete-restart")
-    assert unproved(prove(restart.system, restart.obligations(), settings)) == []
+    standing.is_wholly_proved("complete-restart")
 
 
 def test_it_is_the_same_question_with_one_run() -> None:
     """The tables are the same, and `complete` claims no more of them."""
-    restart = subject("complete-restart")
-    assert COMPLETE.system.tables == restart.system.tables
-    assert {claim.name for claim in COMPLETE.claims} <= {claim.name for claim in restart.claims}
+    one, restart = subject(COMPLETE), subject("complete-restart")
+    assert one.system.tables == restart.system.tables
+    assert {claim.name for claim in one.claims} <= {claim.name for claim in restart.claims}
 
 
 def test_it_is_about_something() -> None:
     """A pass makes room for another's, and there is no other: both rows belong to two lives."""
-    found = list(impossible_rows(COMPLETE.system, COMPLETE.claims, LIMIT_S))
-    assert found == ["run_again", "fall_back"]
+    standing.is_about_something(COMPLETE, but=("run_again", "fall_back"))
 
 
 @pytest.mark.parametrize(("row", "clause"), [
     ("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT), ("release_places", UNREAD),
 ])
 def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    is_refuted("complete", edited(COMPLETE.system, "defect", DropClause(row, clause)), row)
+    standing.is_refuted(COMPLETE, edited(load(COMPLETE), "defect", DropClause(row, clause)), row)

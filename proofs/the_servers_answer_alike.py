@@ -15,37 +15,32 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.prove.examination import idle_lemmas, impossible_rows
-from pdproto.check.prove.proving import Settings, prove
-from pdproto.cli.prove import subject
+from pdproto.check.load import load
 from pdproto.spec.handoff.group import Stage, h, k, stage
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited
 from pdproto.spec.lemmas.whole_lemmas import BRIDGE
-from tests.prove.standing import LIMIT_S, is_refuted, unproved
+from tests.prove import standing
 
-WHOLE = subject("whole")
+SYSTEM = "whole"
 
 
 @pytest.mark.slow
 def test_it_holds_for_all_sizes() -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
-    assert unproved(prove(WHOLE.system, WHOLE.obligations(), settings)) == []
+    standing.is_wholly_proved(SYSTEM)
 
 
 def test_it_is_about_something() -> None:
-    assert list(impossible_rows(WHOLE.system, WHOLE.claims, LIMIT_S)) == []
+    standing.is_about_something(SYSTEM)
 
 
 @pytest.mark.slow
 def test_no_lemma_between_the_parts_is_idle() -> None:
-    found = WHOLE.obligations()
-    idle = idle_lemmas(WHOLE.system, WHOLE.claims, found, LIMIT_S)
-    assert not {lemma.name for lemma in BRIDGE} & set(idle)
+    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
 
 
 @pytest.mark.parametrize(("row", "clause"), [
     ("report_broken", UNREAD), ("begin_transfer", stage(k, h) == Stage.RUNNING),
 ])
 def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    is_refuted("whole", edited(WHOLE.system, "defect", DropClause(row, clause)), row)
+    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)

@@ -10,9 +10,7 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.prove.proving import Settings, prove
-from pdproto.cli.prove import subject
-from tests.prove.standing import LIMIT_S, unproved
+from tests.prove import standing
 
 
 @pytest.mark.slow
@@ -22,6 +20,4 @@ from tests.prove.standing import LIMIT_S, unproved
     "optimistic-one-sided", "optimistic-crash",
 ])
 def test_it_holds_for_all_sizes(system: str) -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
-    claimed = subject(system)
-    assert unproved(prove(claimed.system, claimed.obligations(), settings)) == []
+    standing.is_wholly_proved(system)

@@ -15,38 +15,33 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.prove.examination import idle_lemmas, impossible_rows
-from pdproto.check.prove.proving import Settings, prove
-from pdproto.cli.prove import subject
+from pdproto.check.load import load
 from pdproto.spec.handoff.complete_attempts import COMPUTED
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited
 from pdproto.spec.lemmas.complete_attempts_lemmas import BRIDGE
-from tests.prove.standing import LIMIT_S, is_refuted, unproved
+from tests.prove import standing
 
-PASSES = subject("complete-attempts")
+SYSTEM = "complete-attempts"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["complete-attempts", "complete-contended"])
 def test_it_holds_for_all_sizes(system: str) -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
-    claimed = subject(system)
-    assert unproved(prove(claimed.system, claimed.obligations(), settings)) == []
+    standing.is_wholly_proved(system)
 
 
 def test_it_is_about_something() -> None:
-    assert list(impossible_rows(PASSES.system, PASSES.claims, LIMIT_S)) == []
+    standing.is_about_something(SYSTEM)
 
 
 @pytest.mark.slow
 def test_no_lemma_between_the_parts_is_idle() -> None:
-    idle = idle_lemmas(PASSES.system, PASSES.claims, PASSES.obligations(), LIMIT_S)
-    assert not {lemma.name for lemma in BRIDGE} & set(idle)
+    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
 
 
 @pytest.mark.parametrize(("row", "clause"), [
     ("release_places", UNREAD), ("begin_transfer", COMPUTED),
 ])
 def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    is_refuted("complete-attempts", edited(PASSES.system, "defect", DropClause(row, clause)), row)
+    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)

@@ -9,6 +9,7 @@ from pdproto.check.prove.obligations import Obligation, claims, obligations
 from pdproto.check.prove.proving import Proof, Settings, prove
 from pdproto.cli.prove import Subject, subject
 from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
 
 LIMIT_S = 60.0
@@ -32,16 +33,30 @@ def is_proved(name: str, *, engines: Sequence[str] = ("cutoff",)) -> None:
     assert unproved(prove(one.system, found, settings)) == []
 
 
-def is_about_something(name: str) -> None:
-    """Every row can fire in some state in which all claims hold."""
+def is_wholly_proved(name: str) -> None:
+    """That, by the cut-off, and that every trigger has one answer; and what has a ranking."""
     one = subject(name)
-    assert list(impossible_rows(one.system, one.claims, LIMIT_S)) == []
+    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    assert unproved(prove(one.system, one.obligations(), settings)) == []
+
+
+def is_about_something(name: str, but: Sequence[str] = ()) -> None:
+    """Every row can fire in some state in which all claims hold, but for these, which cannot."""
+    one = subject(name)
+    assert list(impossible_rows(one.system, one.claims, LIMIT_S)) == list(but)
 
 
 def has_no_idle_lemma(name: str) -> None:
     """Each lemma is used by the proof of another claim."""
     one, found = all_of(name)
     assert idle_lemmas(one.system, one.claims, found, LIMIT_S) == ()
+
+
+def has_no_idle_lemma_among(name: str, lemmas: Sequence[Always]) -> None:
+    """Each of these is used by the proof of another claim, or of an answer."""
+    one = subject(name)
+    idle = idle_lemmas(one.system, one.claims, one.obligations(), LIMIT_S)
+    assert not {lemma.name for lemma in lemmas} & set(idle)
 
 
 def defect(number: str) -> System:
