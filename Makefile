@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
-.PHONY: help run setup test quick lint types coverage bench soak docs clean
+.PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
+  serve-sglang test-servers test-servers-quick bench-servers
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -31,6 +32,8 @@ $(FULL): $(CORE)
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it
 
+installed: $(FULL)
+
 run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	$(BIN)/pdproto check
 	@for system in two-phase-commit ring-election; do $(BIN)/pdproto check $$system || exit 1; done
@@ -45,8 +48,10 @@ lint: $(FULL)
 types: $(FULL)
 	$(BIN)/mypy
 
-test: lint types ## everything that must hold: lint, types, tests
-	$(BIN)/python -m pytest -n 2
+test: lint types tests ## everything that must hold: lint, types, tests
+
+tests: $(FULL)
+	$(BIN)/python -m pytest -n 2 $(TEST_OPTIONS)
 
 # Apart, because tracing every line doubles the time.
 coverage: $(FULL) ## the tests once more, and which lines none of them runs
@@ -67,7 +72,39 @@ $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 	touch $@
 
 test-sglang: $(SGLANG)/.installed ## the tests under SGLang itself (installs 2.3 GB)
-	$(SGLANG)/bin/python -m pytest tests/sglang -W default
+	$(SGLANG)/bin/python -m pytest tests/sglang tests/kernels/test_bench_run.py -W default
+
+SERVERS := $(SGLANG)/.servers
+
+$(SERVERS): $(SGLANG)/.installed tests/servers/requirements.txt
+	$(SGLANG)/bin/python -m pip install --quiet --requirement tests/servers/requirements.txt
+	touch $@
+
+serve-sglang: $(SERVERS) ## a tiny model over two SGLang servers and a router, without a GPU
+	$(SGLANG)/bin/python -m examples.sglang_servers
+
+test-servers: $(SERVERS) ## real SGLang servers on this machine, every cell (45 minutes at most)
+	$(SGLANG)/bin/python -m tests.servers
+
+test-servers-quick: $(SERVERS) ## the same: equality, aborts and kills of one pair (6 minutes at most)
+	$(SGLANG)/bin/python -m tests.servers --quick
+
+bench-servers: $(SERVERS) ## requests a second under real servers, beside SGLang's own Mooncake
+	$(SGLANG)/bin/python -m tests.servers.bench
+
+# The oldest Triton that we claim to support, and what CUDA builds of torch 2.10 and 2.11 bring.
+TRITONS := 3.4.0 3.6.0
+
+.triton/%/.installed: $(FULL)
+	$(BIN)/python -m pip install --quiet --no-deps --target .triton/$* triton==$*
+	touch $@
+
+# Beside the installed Triton, so each takes its own folder first (0.6 GB each).
+test-ptx: $(FULL) $(TRITONS:%=.triton/%/.installed) ## what Triton compiles for sm_90, run on a CPU
+	for path in "" $(TRITONS:%=$(CURDIR)/.triton/%); do \
+	  PYTHONPATH=$$path $(BIN)/python -m pytest tests/kernels/test_codegen.py || exit 1; \
+	  PYTHONPATH=$$path TRITON_INTERPRET=0 $(BIN)/python -m pytest -n 2 -k interpreter \
+	    -p tests.kernels.emulated tests/kernels || exit 1; done
 
 bench: $(FULL) ## what the README says about speed, measured here
 	$(BIN)/python -m tests.bench
@@ -83,4 +120,4 @@ docs: $(CORE) ## write docs/tables anew from the tables
 	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(SGLANG) build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG) .triton build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

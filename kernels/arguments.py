@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.kernels.digest import KEY_MASK
 from pdproto.kernels.layout import KVLayout
+from pdproto.kernels.overlap import check_spans, span_of
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan
 from pdproto.kernels.report import HostReport, Report, report_words
 
@@ -39,6 +42,26 @@ class Launch:
 
 
 DEFAULT: Final = Launch()
+
+
+def key_number(key: Any) -> int:
+    """`key` modulo 2**64; a TypeError for what is no integer, numpy's included."""
+    try:
+        return operator.index(key) & KEY_MASK
+    except TypeError:
+        raise TypeError(f"key: want an integer, got {type(key).__name__}") from None
+
+
+def static_scales(scales: Any, entries: int) -> NDArray[np.float32]:
+    """Scales in host memory, float32 [entry]; a ValueError unless all are positive and finite."""
+    told = np.asarray(in_host_memory(scales, "static"), np.float32)
+    if told.shape != (entries,):
+        raise ValueError(f"static: want {entries} scales, got shape {told.shape}")
+    wrong = np.flatnonzero(~((told > 0) & (told < np.inf)))
+    if wrong.size:
+        entry = int(wrong[0])
+        raise ValueError(f"static[{entry}]: want a positive finite scale, got {told[entry]}")
+    return told
 
 
 def in_host_memory(array: Any, name: str) -> Any:
@@ -110,6 +133,26 @@ def bytes_needed(plan: ChunkPlan, peer: PeerPlan) -> int:
 def check_one_each(plan: ChunkPlan, given: Sequence[Any], name: str) -> None:
     if len(given) != len(plan.peers):
         raise ValueError(f"{name}: want one per peer, {len(plan.peers)}, got {len(given)}")
+
+
+def check_apart(
+    layout: KVLayout, plan: ChunkPlan, chunks: Sequence[Any], digests: Sequence[Any], name: str,
+    *, written: bool,
+) -> None:  # fmt: skip
+    """Refuse chunks and digests, named `name`, that lie in a pool; or, if `written`, in each other.
+
+    They are contiguous arrays or tensors that have been checked; None among them is none.
+    """
+    spans = [
+        span_of(chunk, bytes_needed(plan, peer), f"chunks[{index}]")
+        for index, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=False))
+    ]
+    spans += [
+        span_of(sums, 8 * peer.entries * peer.pages, f"{name}[{index}]")
+        for index, (sums, peer) in enumerate(zip(digests, plan.peers, strict=False))
+        if sums is not None
+    ]
+    check_spans(layout, spans, written=written)
 
 
 def as_bytes(buffer: Any, name: str, needed: int, *, written: bool) -> NDArray[np.uint8]:

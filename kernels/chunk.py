@@ -6,9 +6,10 @@
     unpack_chunk(layout, pages, chunk)
 
 Every call checks its arguments first and raises ValueError or TypeError, naming the argument,
-before any byte moves. With pools on a CPU a call returns when it is done. With pools on a GPU it
-enqueues one kernel, and at most one copy of page numbers, on the stream it is given or on the
-current one, waits for nothing and allocates nothing; results are there when the stream is.
+before any byte moves; a chunk or digests in the memory of a pool, or of one another, are refused.
+With pools on a CPU a call returns when it is done. With pools on a GPU it enqueues one kernel, and
+at most one copy of page numbers, on the stream it is given or on the current one, waits for nothing
+and allocates nothing; results are there when the stream is.
 
 Pages are page numbers, int32 or int64, in host memory (checked before the call does anything)
 or on the pools' GPU (checked by the kernel, which never touches memory outside the pools: a bad
@@ -29,19 +30,19 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from pdproto.kernels import host, host_cast
 from pdproto.kernels.arguments import (
     DEFAULT,
     Launch,
     as_bytes,
+    check_apart,
     check_disjoint,
     host_chunks,
     host_digests,
     host_report,
-    in_host_memory,
+    key_number,
     page_numbers,
+    static_scales,
 )
 from pdproto.kernels.layout import KVLayout, Order, register
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
@@ -133,6 +134,7 @@ def pack_slices(
     peers: the heads each gets; any counts, and the same heads may go to several. An entry with a
     single head (a latent) goes to every peer whole. Otherwise as `pack_chunk`, once per peer.
     """
+    key = key_number(key)
     if layout.device != "cpu":
         from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
 
@@ -144,6 +146,7 @@ def pack_slices(
     plan = plan_for(layout, index.size, peers=peers)
     targets = host_chunks(plan, chunks, written=True)
     sums = host_digests(plan, digests, "digests")
+    check_apart(layout, plan, targets, sums, "digests", written=True)
     if index.size:
         host.pack(layout, plan, index, targets, sums, key)
     return plan
@@ -165,6 +168,7 @@ def unpack_slices(  # noqa: PLR0913 - all but four by name, with defaults
 
     peers: the heads that each chunk holds, without overlap. Otherwise as `unpack_chunk`.
     """
+    key = key_number(key)
     check_disjoint(layout, peers)
     if expected is not None and report is None:
         raise ValueError("report: needed with expected, or a mismatch would go unseen")
@@ -179,6 +183,7 @@ def unpack_slices(  # noqa: PLR0913 - all but four by name, with defaults
     plan = plan_for(layout, index.size, order=order, peers=peers)
     sources = host_chunks(plan, chunks, written=False)
     sums = host_digests(plan, expected, "expected")
+    check_apart(layout, plan, sources, sums, "expected", written=False)
     found = host_report(layout, report)
     if index.size:
         host.unpack(layout, plan, index, sources, sums, found, key)
@@ -196,6 +201,7 @@ def digest_pages(
     launch: Launch = DEFAULT,
 ) -> None:
     """Digest `pages` where they lie, as if packed whole: 64-bit `digests` [entries * pages]."""
+    key = key_number(key)
     if layout.device != "cpu":
         from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
 
@@ -206,6 +212,7 @@ def digest_pages(
     index = page_numbers(layout, pages)
     plan = plan_for(layout, index.size, order=order)
     (sums,) = host_digests(plan, [digests], "digests")
+    check_apart(layout, plan, (), [sums], "digests", written=True)
     if index.size and sums is not None:
         host.digest_pages(layout, plan, index, sums, key)
 
@@ -222,6 +229,7 @@ def digest_chunk(
     launch: Launch = DEFAULT,
 ) -> None:
     """Digest a chunk of `pages` pages before any of it is stored: 64-bit [entries * pages]."""
+    key = key_number(key)
     plan = plan_for(layout, pages, order=order, peers=None if peer is None else (peer,))
     if layout.device != "cpu":
         from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
@@ -230,6 +238,7 @@ def digest_chunk(
         return
     (source,) = host_chunks(plan, [chunk], written=False)
     (sums,) = host_digests(plan, [digests], "digests")
+    check_apart(layout, plan, [source], [sums], "digests", written=True)
     if sums is not None:
         host.digest_chunk(plan.only, source, sums, key)
 
@@ -246,8 +255,9 @@ def pack_cast(
 ) -> ChunkPlan:
     """Pack bfloat16 or float16 pages as fp8 e4m3 with the scales behind them; see `fp8`.
 
-    chunk: at least `plan.only.digest_offset` bytes. static: float32 [entry], positive, for
-    `Scale.STATIC` and for nothing else.
+    chunk: at least `plan.only.digest_offset` bytes. static: float32 [entry], positive and finite,
+    for `Scale.STATIC` and for nothing else. On a GPU it is a tensor there: the first call with it,
+    or after it was written to, waits for the GPU to look at it.
     """
     if (static is None) == (scale is Scale.STATIC):
         raise ValueError(f"static: scales belong to Scale.STATIC, here scale is {scale.name}")
@@ -260,10 +270,9 @@ def pack_cast(
         )  # fmt: skip
     index = page_numbers(layout, pages)
     plan = plan_for(layout, index.size, scale=scale)
-    told = None if static is None else np.asarray(in_host_memory(static, "static"), np.float32)
-    if told is not None and (told.shape != (layout.entries,) or not (told > 0).all()):
-        raise ValueError(f"static: want {layout.entries} positive scales, got shape {told.shape}")
+    told = None if static is None else static_scales(static, layout.entries)
     targets = host_chunks(plan, [chunk], written=True)
+    check_apart(layout, plan, targets, (), "digests", written=True)
     if index.size:
         host_cast.pack_cast(layout, plan, index, targets, told)
     return plan
@@ -290,6 +299,7 @@ def unpack_cast(
     index = page_numbers(layout, pages, unique=True)
     plan = plan_for(layout, index.size, order=order, scale=scale)
     sources = host_chunks(plan, [chunk], written=False)
+    check_apart(layout, plan, sources, (), "digests", written=False)
     if index.size:
         host_cast.unpack_cast(layout, plan, index, sources)
     return plan
@@ -309,8 +319,10 @@ def warmup(
     included; `peers` are the ways of slicing, as they will be given to pack and unpack, `orders`
     those of chunks that will be unpacked beside the layout's own, `scales` those of fp8 chunks.
     `in_flight` is how many chunks with page numbers from host memory may wait for a stream that
-    is behind: one more is a BlockingIOError. Until it is given it is 32; a later call can make
-    room for more, while copies run, and never for fewer. On a CPU there is nothing to do.
+    is behind, as long as their numbers fit a ring of pinned memory of 4 MiB (or of two of the
+    largest chunk, see `chunk_pages_max`): one more is a BlockingIOError. Until it is given it is
+    32; a later call can make room for more, while copies run, and never for fewer. On a CPU there
+    is nothing to do.
     """
     if in_flight is not None and in_flight < 1:
         raise ValueError(f"in_flight: want at least 1, got {in_flight}")

@@ -27,7 +27,7 @@ enum {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Row r of page p of an entry is row p * page_rows + pattern[r] of its pool. */
+/* The entries of one part. Row r of page p is row p * page_rows + pattern[r] of an entry's pool. */
 typedef struct {
     uint8_t *const *pools; /* one for each entry */
     uint64_t entries;
@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     const uint32_t *multipliers; /* two for each word of a page */
-    uint64_t key;
+    uint64_t key; /* that of the first page of the first entry of the first part */
     uint8_t *scratch; /* a page, where a word may lie in two rows */
     uint64_t *digests; /* [entry, page]; or none are asked for */
 } Digest;
@@ -51,10 +51,23 @@ static uint64_t word_at(const uint8_t *data, uint64_t bytes) {
     return word;
 }
 
-static uint64_t product(uint64_t word, const uint32_t *multipliers) {
+/* What a word adds to the sum: low * high + the mixed word, so that neither half hides the other. */
+static uint64_t term(uint64_t word, const uint32_t *multipliers) {
     uint32_t low = (uint32_t)word + multipliers[0];
     uint32_t high = (uint32_t)(word >> 32) + multipliers[1];
-    return (uint64_t)low * high;
+    return (uint64_t)low * high + ((uint64_t)high << 32 | low);
+}
+
+/* The digest of a page from its sum, by the key of its place. */
+static uint64_t mixed(uint64_t sum, uint64_t key) {
+    uint64_t value = sum + key;
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9;
+    value = (value ^ value >> 27) * 0x94D049BB133111EB;
+    return value ^ value >> 31;
+}
+
+static uint64_t key_at(const Digest *digest, uint64_t entry, uint64_t position) {
+    return digest->key + 0x9E3779B97F4A7C15 * (entry + (position << 16));
 }
 
 static uint64_t sum_of_words(const uint8_t *data, uint64_t words, const uint32_t *multipliers) {
@@ -65,7 +78,7 @@ static uint64_t sum_of_words(const uint8_t *data, uint64_t words, const uint32_t
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
         word = __builtin_bswap64(word);
 #endif
-        sum += product(word, multipliers + 2 * i);
+        sum += term(word, multipliers + 2 * i);
     }
     return sum;
 }
@@ -73,9 +86,9 @@ static uint64_t sum_of_words(const uint8_t *data, uint64_t words, const uint32_t
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2")))
 
-AVX2 static __m256i products(__m256i words, const uint32_t *multipliers) {
-    __m256i mixed = _mm256_add_epi32(words, _mm256_loadu_si256((const void *)multipliers));
-    return _mm256_mul_epu32(mixed, _mm256_srli_epi64(mixed, 32));
+AVX2 static __m256i terms(__m256i words, const uint32_t *multipliers) {
+    __m256i both = _mm256_add_epi32(words, _mm256_loadu_si256((const void *)multipliers));
+    return _mm256_add_epi64(_mm256_mul_epu32(both, _mm256_srli_epi64(both, 32)), both);
 }
 
 AVX2 static uint64_t total(const __m256i *sums) {
@@ -93,7 +106,7 @@ sum_of_words_avx2(const uint8_t *data, uint64_t words, const uint32_t *multiplie
         for (int half = 0; half < 2; half++) {
             uint64_t first = i + 4 * half;
             __m256i four = _mm256_loadu_si256((const void *)(data + 8 * first));
-            sums[half] = _mm256_add_epi64(sums[half], products(four, multipliers + 2 * first));
+            sums[half] = _mm256_add_epi64(sums[half], terms(four, multipliers + 2 * first));
         }
     return total(sums) + sum_of_words(data + 8 * i, words - i, multipliers + 2 * i);
 }
@@ -108,7 +121,7 @@ static uint64_t sum_of(const uint8_t *data, uint64_t bytes, const uint32_t *mult
 #endif
         sum = sum_of_words(data, words, multipliers);
     if (bytes % 8)
-        sum += product(word_at(data + 8 * words, bytes % 8), multipliers + 2 * words);
+        sum += term(word_at(data + 8 * words, bytes % 8), multipliers + 2 * words);
     return sum;
 }
 
@@ -141,7 +154,7 @@ put_lines(uint8_t *target, const uint8_t *source, uint64_t bytes, const uint32_t
             else
                 _mm256_storeu_si256((void *)(target + at), words);
             if (multipliers)
-                sums[half] = _mm256_add_epi64(sums[half], products(words, multipliers + at / 4));
+                sums[half] = _mm256_add_epi64(sums[half], terms(words, multipliers + at / 4));
         }
     return multipliers ? total(sums) : 0;
 }
@@ -192,12 +205,13 @@ static void fetch(const Route *route, uint64_t entry, int64_t page, uint8_t *tar
         memcpy(target + row * route->row_bytes, row_of(route, entry, page, row), route->row_bytes);
 }
 
-/* The digest of a page where it lies. */
-static uint64_t digest_of(const Route *route, uint64_t entry, int64_t page, const Digest *digest) {
-    uint64_t bytes = route->row_bytes, sum = digest->key;
+/* The sum of a page where it lies. */
+static uint64_t sum_of_page(const Route *route, uint64_t entry, int64_t page,
+                            const Digest *digest) {
+    uint64_t bytes = route->row_bytes, sum = 0;
     if (route->rows > 1 && bytes % 8) {
         fetch(route, entry, page, digest->scratch);
-        return sum + sum_of(digest->scratch, route->rows * bytes, digest->multipliers);
+        return sum_of(digest->scratch, route->rows * bytes, digest->multipliers);
     }
     for (uint64_t row = 0; row < route->rows; row++)
         sum += sum_of(row_of(route, entry, page, row), bytes,
@@ -217,10 +231,10 @@ static inline void prefetch(const Route *route, uint64_t entry, const int64_t *p
         __builtin_prefetch(row_of(route, entry, pages[ahead], 0) + i);
 }
 
-/* A page to its place in a chunk, or from there. Returns its digest, if any are asked for. */
+/* A page to its place in a chunk, or from there. Returns its sum, if digests are asked for. */
 static inline uint64_t carry(const Route *route, uint64_t entry, int64_t page, uint8_t *chunk,
                              int into_pages, const Digest *digest, int past) {
-    uint64_t bytes = route->row_bytes, sum = digest->key;
+    uint64_t bytes = route->row_bytes, sum = 0;
     int split = route->rows > 1 && bytes % 8; /* a word may lie in two rows */
     for (uint64_t row = 0; row < route->rows; row++) {
         uint8_t *of_page = row_of(route, entry, page, row), *of_chunk = chunk + row * bytes;
@@ -232,51 +246,58 @@ static inline uint64_t carry(const Route *route, uint64_t entry, int64_t page, u
         return sum;
     __asm__ volatile("" ::: "memory");
     if (into_pages)
-        return digest_of(route, entry, page, digest);
-    return digest->key + sum_of(chunk, route->rows * bytes, digest->multipliers);
+        return sum_of_page(route, entry, page, digest);
+    return sum_of(chunk, route->rows * bytes, digest->multipliers);
 }
 
-static inline void carry_all(const Route *route, const int64_t *pages, uint64_t count,
-                             uint8_t *chunk, int into_pages, const Digest *digest) {
-    uint64_t page_bytes = route->rows * route->row_bytes, *sum = digest->digests;
-    /* Short rows arrive in the very buffers that lines wait in on their way past the cache. */
-    int past = route->entries * count * page_bytes > CACHED_MAX &&
-               (into_pages || route->row_bytes >= LONG);
-    for (uint64_t entry = 0; entry < route->entries; entry++)
-        for (uint64_t i = 0; i < count; i++, chunk += page_bytes) {
-            if (!(into_pages && past))
-                prefetch(route, entry, pages + i, count - i);
-            uint64_t whole = carry(route, entry, pages[i], chunk, into_pages, digest, past);
-            if (sum)
-                *sum++ = whole;
-        }
+static inline void carry_all(const Route *routes, uint64_t parts, const int64_t *pages,
+                             uint64_t count, uint8_t *chunk, int into_pages,
+                             const Digest *digest) {
+    uint64_t bytes = 0, first = 0, *sum = digest->digests;
+    for (uint64_t part = 0; part < parts; part++)
+        bytes += routes[part].entries * count * routes[part].rows * routes[part].row_bytes;
+    for (uint64_t part = 0; part < parts; first += routes[part++].entries) {
+        const Route *route = routes + part;
+        /* Short rows arrive in the very buffers that lines wait in on their way past the cache. */
+        int past = bytes > CACHED_MAX && (into_pages || route->row_bytes >= LONG);
+        for (uint64_t entry = 0; entry < route->entries; entry++)
+            for (uint64_t i = 0; i < count; i++, chunk += route->rows * route->row_bytes) {
+                if (!(into_pages && past))
+                    prefetch(route, entry, pages + i, count - i);
+                uint64_t whole = carry(route, entry, pages[i], chunk, into_pages, digest, past);
+                if (sum)
+                    *sum++ = mixed(whole, key_at(digest, first + entry, i));
+            }
+    }
 #if defined(__x86_64__)
-    if (past)
+    if (bytes > CACHED_MAX)
         _mm_sfence(); /* what goes past the cache is there before what is written next */
 #endif
 }
 
-/* Pages into a chunk [entry, page, row]. */
-EXPORT void kv_gather(const Route *route, const int64_t *pages, uint64_t count, uint8_t *chunk,
-                      const Digest *digest) {
-    carry_all(route, pages, count, chunk, 0, digest);
+/* Pages into a chunk: of each part in turn, [entry, page, row]. */
+EXPORT void kv_gather_parts(const Route *routes, uint64_t parts, const int64_t *pages,
+                            uint64_t count, uint8_t *chunk, const Digest *digest) {
+    carry_all(routes, parts, pages, count, chunk, 0, digest);
 }
 
 /* A chunk into pages. */
-EXPORT void kv_scatter(const Route *route, const int64_t *pages, uint64_t count,
-                       const uint8_t *chunk, const Digest *digest) {
-    carry_all(route, pages, count, (uint8_t *)chunk, 1, digest);
+EXPORT void kv_scatter_parts(const Route *routes, uint64_t parts, const int64_t *pages,
+                             uint64_t count, const uint8_t *chunk, const Digest *digest) {
+    carry_all(routes, parts, pages, count, (uint8_t *)chunk, 1, digest);
 }
 
 /* Pages where they lie. */
-EXPORT void kv_digest(const Route *route, const int64_t *pages, uint64_t count,
-                      const Digest *digest) {
-    uint64_t *sum = digest->digests;
-    for (uint64_t entry = 0; entry < route->entries; entry++)
-        for (uint64_t i = 0; i < count; i++) {
-            prefetch(route, entry, pages + i, count - i);
-            *sum++ = digest_of(route, entry, pages[i], digest);
-        }
+EXPORT void kv_digest_parts(const Route *routes, uint64_t parts, const int64_t *pages,
+                            uint64_t count, const Digest *digest) {
+    uint64_t first = 0, *sum = digest->digests;
+    for (const Route *route = routes; route < routes + parts; first += route++->entries)
+        for (uint64_t entry = 0; entry < route->entries; entry++)
+            for (uint64_t i = 0; i < count; i++) {
+                prefetch(route, entry, pages + i, count - i);
+                uint64_t whole = sum_of_page(route, entry, pages[i], digest);
+                *sum++ = mixed(whole, key_at(digest, first + entry, i));
+            }
 }
 
 /* An importable module with nothing in it: Python finds its file, ctypes opens it. */

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdproto.kernels import page_copy
-from pdproto.kernels.arguments import DEFAULT, IN_FLIGHT, Launch
+from pdproto.kernels.arguments import DEFAULT, IN_FLIGHT, Launch, check_apart
 from pdproto.kernels.device_arguments import chunk_tensors, digest_tensors, page_tensor
 from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
 from pdproto.kernels.device_memory import binding_of, bound_table, torch_device
@@ -29,8 +29,8 @@ WARPS: Final = 4
 
 
 def _signed(key: int) -> int:
-    """`key` modulo 2**64, as the signed integer of the same bits."""
-    return (key + (1 << 63)) % (1 << 64) - (1 << 63)
+    """A key from 0 to 2**64 - 1 as the signed integer of the same bits."""
+    return key - ((key >> 63) << 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,9 @@ class Work:
 def launch_work(layout: KVLayout, work: Work) -> None:
     """Lay out the arguments of one launch and enqueue it."""
     plan, peers = work.plan, len(work.plan.peers)
+    writes = work.from_pool or not work.store  # beside the pools
+    name = "digests" if writes else "expected"
+    check_apart(layout, plan, work.chunks, work.digests or (), name, written=writes)
     if plan.pages == 0:
         return
     binding = binding_of(layout)
@@ -64,18 +67,19 @@ def launch_work(layout: KVLayout, work: Work) -> None:
     tiling = tiling_for(variant, table, sections=layout.entries * peers, pages=plan.pages)
     words = device_words(binding, work.report)
     stream = stream_for(rows, work.launch, work.report)
-    pages, places, turn = device_numbers(
-        binding, work.pages, work.chunks, work.digests, work.launch
-    )
-    arguments = (
-        rows, places, pages,
+    grid = min(tiling.tiles, work.launch.ctas_max or tiling.tiles)
+    behind = (
         work.chunks[0] if work.chunks else binding.nothing,
         work.digests[0] if work.digests else rows,
         words, layout.pages, plan.pages, tiling.page_tiles, tiling.segments, peers,
         tiling.tiles, _signed(work.key),
     )  # fmt: skip
-    grid = min(tiling.tiles, work.launch.ctas_max or tiling.tiles)
+    pages, places, turn = device_numbers(
+        binding, work.pages, work.chunks, work.digests, work.launch
+    )
+    # Nothing may fail between numbers that are sent and the launch that ends their turn.
     try:
+        arguments = (rows, places, pages, *behind)
         run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
     finally:
         if turn is not None:
@@ -95,7 +99,7 @@ def pack(
 ) -> ChunkPlan:
     """`chunk.pack_slices` on the device."""
     index = page_tensor(layout, pages, unique=False)
-    plan = plan_for(layout, len(index), peers=peers)
+    plan = plan_for(layout, index.shape[0], peers=peers)
     launch_work(
         layout,
         Work(
@@ -121,7 +125,7 @@ def unpack(  # noqa: PLR0913 - as chunk.unpack_slices
 ) -> ChunkPlan:
     """`chunk.unpack_slices` on the device."""
     index = page_tensor(layout, pages, unique=True)
-    plan = plan_for(layout, len(index), order=order, peers=peers)
+    plan = plan_for(layout, index.shape[0], order=order, peers=peers)
     launch_work(
         layout,
         Work(
@@ -145,7 +149,7 @@ def digest_pages(
 ) -> None:
     """`chunk.digest_pages` on the device."""
     index = page_tensor(layout, pages, unique=False)
-    plan = plan_for(layout, len(index), order=order)
+    plan = plan_for(layout, index.shape[0], order=order)
     launch_work(
         layout,
         Work(

@@ -28,7 +28,7 @@ def page_tensor(layout: KVLayout, pages: Any, *, unique: bool) -> NDArray[np.int
         or not pages.is_contiguous()
     ):
         raise ValueError(f"pages: want int32 or int64 [page], got {pages.dtype} {pages.shape}")
-    check_count(layout, len(pages))
+    check_count(layout, pages.shape[0])
     return pages
 
 
@@ -43,8 +43,8 @@ def _tensor(
         raise ValueError(
             f"{name}: want contiguous {kind}, got {tensor.dtype} {tuple(tensor.shape)}"
         )
-    if len(tensor) < length:
-        raise ValueError(f"{name}: {length} elements needed, got {len(tensor)}")
+    if tensor.shape[0] < length:  # len() of a tensor takes a microsecond
+        raise ValueError(f"{name}: {length} elements needed, got {tensor.shape[0]}")
     if tensor.data_ptr() % alignment:
         raise ValueError(f"{name}: its address must be a multiple of {alignment}")
     return tensor

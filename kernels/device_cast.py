@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -12,11 +13,17 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from pdproto.kernels import page_cast
-from pdproto.kernels.arguments import DEFAULT, Launch
+from pdproto.kernels.arguments import DEFAULT, Launch, check_apart, static_scales
 from pdproto.kernels.cast_table import cast_table_of
 from pdproto.kernels.device_arguments import chunk_tensors, page_tensor
 from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
-from pdproto.kernels.device_memory import Binding, binding_of, refuse_capture, torch_device
+from pdproto.kernels.device_memory import (
+    Binding,
+    binding_of,
+    capturing,
+    refuse_capture,
+    torch_device,
+)
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, Scale, plan_for
 from pdproto.kernels.report import Report
@@ -46,6 +53,7 @@ def _launch(
     launch: Launch,
 ) -> None:  # fmt: skip
     """Lay out the arguments of one launch and enqueue it."""
+    check_apart(layout, plan, [chunk], (), "digests", written=to_chunk)
     if plan.pages == 0 or plan.scale is None:
         return
     binding = binding_of(layout)
@@ -56,13 +64,14 @@ def _launch(
         raise ValueError(f"pages: {plan.pages} pages make {tiles} tiles: ask for fewer")
     words = device_words(binding, report)
     stream = stream_for(rows, launch, report)
-    placed, _, turn = device_numbers(binding, pages, (), None, launch)
-    arguments = (
-        rows, placed, chunk, binding.nothing.view(torch.float32) if static is None else static,
+    grid = min(tiles, launch.ctas_max or tiles)
+    behind = (
+        chunk, binding.nothing.view(torch.float32) if static is None else static,
         words, plan.only.scale_offset, layout.pages, plan.pages, groups, tiles,
     )  # fmt: skip
-    grid = min(tiles, launch.ctas_max or tiles)
+    placed, _, turn = device_numbers(binding, pages, (), None, launch)
     try:
+        arguments = (rows, placed, *behind)
         run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
     finally:
         if turn is not None:
@@ -130,7 +139,7 @@ def pack_cast(
 ) -> ChunkPlan:  # fmt: skip
     """`chunk.pack_cast` on the device."""
     index = page_tensor(layout, pages, unique=False)
-    plan = plan_for(layout, len(index), scale=scale)
+    plan = plan_for(layout, index.shape[0], scale=scale)
     if static is not None and (
         not isinstance(static, torch.Tensor)
         or static.device != torch_device(layout)
@@ -140,9 +149,24 @@ def pack_cast(
     ):
         want = f"contiguous float32 [{layout.entries}] on {torch_device(layout)}"
         raise ValueError(f"static: want {want}")
+    if static is not None:
+        _check_static(binding_of(layout), static)
     (target,) = chunk_tensors(layout, plan, [chunk])
     _launch(layout, plan, index, target, static, to_chunk=True, report=report, launch=launch)
     return plan
+
+
+def _check_static(binding: Binding, scales: torch.Tensor) -> None:
+    """Look at scales once, and again when they were written to: the only wait of a call."""
+    # Tensors made in inference mode do not count what is written to them.
+    version = 0 if scales.is_inference() else scales._version
+    known = binding.static_scales
+    if known is not None and known[0]() is scales and known[1] == version:
+        return
+    if capturing(scales.device):
+        raise RuntimeError("static: pack once with these scales before a graph is captured")
+    static_scales(scales.cpu(), len(scales))
+    binding.static_scales = ref(scales), version
 
 
 def unpack_cast(
@@ -151,7 +175,7 @@ def unpack_cast(
 ) -> ChunkPlan:  # fmt: skip
     """`chunk.unpack_cast` on the device."""
     index = page_tensor(layout, pages, unique=True)
-    plan = plan_for(layout, len(index), order=order, scale=scale)
+    plan = plan_for(layout, index.shape[0], order=order, scale=scale)
     (source,) = chunk_tensors(layout, plan, [chunk])
     _launch(layout, plan, index, source, None, to_chunk=False, report=report, launch=launch)
     return plan

@@ -15,12 +15,12 @@ from pdproto.kernels.arguments import Launch, check_report
 from pdproto.kernels.device_memory import (
     Binding,
     DeviceReport,
-    Turn,
     capturing,
     on_stream,
     refuse_capture,
 )
 from pdproto.kernels.report import Report
+from pdproto.kernels.uplink import Turn
 
 OPTIONS: Final = {"enable_fp_fusion": False}
 """A scale times an element is rounded by itself, as in `fp8`, whatever Triton's default is."""
@@ -72,7 +72,7 @@ def device_words(binding: Binding, report: Report | None) -> torch.Tensor:
         return binding.sink
     if not isinstance(report, DeviceReport) or report.words.device != binding.sink.device:
         raise TypeError("report: want one from new_report(layout) of this layout")
-    check_report(len(report.words), len(binding.sink))
+    check_report(report.words.shape[0], binding.sink.shape[0])
     return report.words
 
 

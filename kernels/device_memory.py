@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pdproto.kernels.arguments import IN_FLIGHT
 from pdproto.kernels.cast_table import CastTable
@@ -20,6 +17,7 @@ from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, Scale
 from pdproto.kernels.report import NO_BAD_INDEX, Outcome, outcome_of, report_words
 from pdproto.kernels.table import Table, table_of
+from pdproto.kernels.uplink import Uplink
 
 PEERS_MAX: Final = 1024
 
@@ -35,8 +33,11 @@ def on_stream(stream: Any) -> AbstractContextManager[Any]:
 
 
 def capturing(device: torch.device) -> bool:
-    """Whether work for the current stream goes into a graph that is being captured."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    """Whether work for that device's current stream goes into a graph that is being captured."""
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return torch.cuda.is_current_stream_capturing()
 
 
 def refuse_capture(device: torch.device, what: str) -> None:
@@ -104,80 +105,6 @@ class DeviceReport:
 
 
 @dataclass
-class Turn:
-    """Memory for the page numbers of one chunk, on both sides, and when it is free again."""
-
-    pinned: torch.Tensor
-    placed: torch.Tensor
-    host: NDArray[np.int64]  # `pinned`, for numpy
-    read: Any  # the event after the kernel that reads `placed`
-    launching: bool = False
-
-
-class Uplink:
-    """Pinned and device memory for page numbers, in turns, so that none is made per chunk.
-
-    A turn is over when the kernel that reads its numbers is: until then neither copy of them
-    may change, whatever stream the next chunk is on.
-    """
-
-    def __init__(self, capacity: int, device: torch.device, in_flight: int) -> None:
-        self.capacity = capacity
-        self.device = device
-        self.turns: deque[Turn] = deque()  # the next one first
-        self.lock = Lock()  # threads may pack from one layout at a time, each on its stream
-        self.provide(in_flight)
-
-    def provide(self, in_flight: int) -> None:
-        """Make turns until there are `in_flight`; those under way stay as they are."""
-        with self.lock:
-            missing = in_flight - len(self.turns)
-            if missing <= 0:
-                return
-            cuda, shape = self.device.type == "cuda", (missing, self.capacity)
-            pinned = torch.empty(shape, dtype=torch.int64, pin_memory=cuda)
-            placed = torch.empty(shape, dtype=torch.int64, device=self.device)
-            for here, there in zip(pinned, placed, strict=True):
-                event = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]
-                self.turns.appendleft(Turn(here, there, here.numpy(), event))
-
-    def send(self, numbers: Sequence[NDArray[np.int64]]) -> tuple[torch.Tensor, Turn]:
-        """Enqueue one copy of `numbers`, back to back; return where they will be, and the turn.
-
-        The caller launches what reads them and then says so with `launched`. Raises
-        BlockingIOError where as many chunks are still to be copied as there are turns: the device
-        is that far behind, so enqueueing more would only hide it.
-        """
-        with self.lock:
-            turn = self.turns[0]
-            if turn.launching or (turn.read is not None and not turn.read.query()):
-                raise BlockingIOError(
-                    f"{len(self.turns)} chunks are under way: let one finish, or make room for more"
-                    " with warmup(in_flight=)"
-                )
-            turn.launching = True
-            self.turns.rotate(-1)
-        end = 0
-        try:
-            for piece in numbers:
-                turn.host[end : end + piece.size] = piece
-                end += piece.size
-            placed = turn.placed[:end]
-            placed.copy_(turn.pinned[:end], non_blocking=True)
-        except BaseException:
-            turn.launching = False  # nobody will: the turn is free for the next
-            raise
-        return placed, turn
-
-    @staticmethod
-    def launched(turn: Turn, stream: Any) -> None:
-        """The turn is over when what is on `stream` now is done."""
-        if turn.read is not None:
-            turn.read.record(stream)
-        turn.launching = False
-
-
-@dataclass
 class Binding:
     """What a layout has on its device. Its lock is taken to make a table, never to find one."""
 
@@ -191,6 +118,8 @@ class Binding:
     tables: dict[tuple[Order, tuple[HeadRange, ...] | None], tuple[Table, torch.Tensor]] = field(
         default_factory=dict
     )
+    # The last that were seen to be positive and finite, and how often they had been written to.
+    static_scales: tuple[ref[torch.Tensor], int] | None = None
     lock: Lock = field(default_factory=Lock)
 
 

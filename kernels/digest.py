@@ -1,15 +1,32 @@
 """The page digest: 64 bits over the bytes of one page of one entry, as they lie in the chunk.
 
-Word i of a page is its bytes 8i to 8i + 7, little endian, the last one padded with zeros. With
-lo and hi its two halves, and k the multipliers of `multipliers`,
+Word i of a page is its bytes 8i to 8i + 7, little endian, the last one padded with zeros. With the
+multipliers k of `multipliers`, and modulo 2^64,
 
-    digest = key + sum over i of ((lo_i + k_2i) mod 2^32) * ((hi_i + k_2i+1) mod 2^32)   mod 2^64
+    lo   = (lower half of word i + k_2i) mod 2^32
+    hi   = (upper half of word i + k_2i+1) mod 2^32
+    sum  = the sum of lo * hi + lo + 2^32 hi  over all words
+    digest = mix(sum + key + PLACE * (entry + 2^16 position))
 
-which is the NH hash with a fixed key schedule. It depends on the position of a word in the page
-but on no address, and it is one multiplication per 8 bytes. Sums and positional sums modulo
-2^64 lose pairs of flipped sign bits; a product does not. It finds damage and stale bytes; it
-does not resist an adversary. `key` is any number both ends derive from the life of the
-hand-over, so that a whole chunk written late for an older life fails as well.
+where `entry` counts the pools of the layout, `position` the pages of the chunk, and `mix` is the
+one-to-one function of `mixed`. A term is (lo + 2^32) (hi + 1), less a constant: neither factor is
+ever 0, so no half hides the other.
+
+Always found, whatever the data:
+  * any change within one aligned group of 4 bytes, so every flipped bit and every wrong byte;
+  * a page that is whole but comes with the digest of another page, entry or key, such as pages
+    that changed places together with their digests, or a chunk of an older hand-over. (Of two
+    keys: at the same place always; elsewhere, keys that are hashes collide once in 2^64 pairs.)
+
+Found unless sums happen to agree: everything else, such as stale or damaged bytes in several words.
+For data that has nothing to do with the multipliers that is one chance in 2^64. It is no bound for
+chosen data: the multipliers are fixed, so who knows them can make two pages of one sum.
+
+Not found: what was wrong before the digest was taken, and a page that is the right one by chance or
+by history, for it holds the same bytes. It does not resist an adversary.
+
+`key` is any number both ends derive from the life of the hand-over; `key_at` makes that of a chunk
+which is not its first one, so that whole chunks cannot change places either.
 """
 
 from __future__ import annotations
@@ -21,9 +38,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 MULTIPLIER: Final = 0x9E3779B1  # 2**32 over the golden ratio, odd
+PLACE: Final = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd
+POSITION: Final = 1 << 16  # more than entries of a layout
 KEY_MASK: Final = (1 << 64) - 1
 # A block and its temporaries stay in a core's second-level cache.
 BLOCK_BYTES: Final = 1 << 16
+
+# Of splitmix64: shift, multiply, shift, multiply, shift; each step can be undone.
+_SHIFTS: Final = (np.uint64(30), np.uint64(27), np.uint64(31))
+_FACTORS: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 _HALF: Final = np.uint64(32)
 _LOW: Final = np.uint64(0xFFFF_FFFF)
@@ -38,6 +61,19 @@ def multipliers(words: int) -> NDArray[np.uint32]:
     return mixed
 
 
+def key_at(key: int, *, entry: int = 0, position: int = 0) -> int:
+    """The key that gives the page at (0, 0) the digest that `key` gives it at this place."""
+    return (key + PLACE * (entry + POSITION * position)) & KEY_MASK
+
+
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix` of every value: one to one."""
+    first, second, last = _SHIFTS
+    values = (values ^ (values >> first)) * _FACTORS[0]
+    values = (values ^ (values >> second)) * _FACTORS[1]
+    return values ^ (values >> last)
+
+
 def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """[page, byte] as [page, half word], padded with zeros to whole 8-byte words."""
     pages, length = data.shape
@@ -48,25 +84,32 @@ def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
     return data.view("<u4")
 
 
-def page_digests(data: NDArray[np.uint8], key: int = 0) -> NDArray[np.uint64]:
-    """Return uint64 [page] for `data`, uint8 [page, byte]: the definition, in numpy.
+def page_digests(
+    data: NDArray[np.uint8], key: int = 0, *, entries: int = 1
+) -> NDArray[np.uint64]:
+    """Return uint64 [entry * position] for `data`, uint8 [entry * position, byte].
 
-    Every other form of the digest, on any device, equals this one.
+    This is the definition, in numpy: every other form of the digest, on any device, equals it.
+    Entries and positions begin at 0; where they do not, use `key_at`.
     """
-    pages, length = data.shape
-    digests = np.empty(pages, np.uint64)
+    rows, length = data.shape
+    sums = np.empty(rows, np.uint64)
     k = multipliers(-(-length // 8))
-    step = max(1, min(pages, BLOCK_BYTES // max(length, 1)))
+    step = max(1, min(rows, BLOCK_BYTES // max(length, 1)))
     # Made once: fresh temporaries for every block would cost more than the arithmetic.
-    mixed = np.empty((step, k.size), np.uint32)
+    mix = np.empty((step, k.size), np.uint32)
     high = np.empty((step, k.size // 2), np.uint64)
-    for start in range(0, pages, step):
+    for start in range(0, rows, step):
         words = _words(data[start : start + step])
-        halves, above = mixed[: len(words)], high[: len(words)]
+        halves, above = mix[: len(words)], high[: len(words)]
         np.add(words, k, out=halves)
         low = halves.view(np.uint64)
+        linear = np.add.reduce(low, axis=1)
         np.right_shift(low, _HALF, out=above)
         np.bitwise_and(low, _LOW, out=low)
-        np.einsum("ij,ij->i", low, above, out=digests[start : start + step])
-    digests += np.uint64(key & KEY_MASK)
-    return digests
+        block = sums[start : start + step]
+        np.einsum("ij,ij->i", low, above, out=block)
+        block += linear
+    position = np.arange(rows // entries, dtype=np.uint64) * np.uint64(POSITION)
+    place = (position + np.arange(entries, dtype=np.uint64)[:, None]) * np.uint64(PLACE)
+    return mixed(sums + place.ravel() + np.uint64(key & KEY_MASK))

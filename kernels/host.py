@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.kernels import native
-from pdproto.kernels.digest import BLOCK_BYTES, page_digests
+from pdproto.kernels.digest import BLOCK_BYTES, key_at, page_digests
 from pdproto.kernels.layout import Group, KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, Part, PeerPlan
 from pdproto.kernels.report import HostReport
@@ -61,7 +61,8 @@ class Route:
         return self.page_rows == 1 and self.pattern.size == 1
 
 
-_Known = dict[tuple[int, bool], tuple[tuple[Part, ...], tuple[Route, ...]]]
+_Found = tuple[tuple[Part, ...], tuple[Route, ...], native.NativeRoutes]
+_Known = dict[tuple[int, bool], _Found]
 _ROUTES: Final[WeakKeyDictionary[KVLayout, _Known]] = WeakKeyDictionary()
 
 
@@ -118,7 +119,12 @@ def _route(layout: KVLayout, group: Group, part: Part, order: Order) -> Route:
 
 
 def routes_of(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> tuple[Route, ...]:
-    """The routes of one peer's parts, worked out the first time they are asked for."""
+    """The routes of one peer's parts."""
+    return _found(layout, plan, peer)[1]
+
+
+def _found(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> _Found:
+    """Parts and their routes, also for copy.c, worked out the first time they are asked for."""
     known = _ROUTES.setdefault(layout, {})
     # Parts are the same object for every chunk of a kind, and kept here, so their id is theirs.
     key = (id(peer.parts), plan.order is Order.NHD)
@@ -126,8 +132,9 @@ def routes_of(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> tuple[Route,
     if found is None:
         pairs = zip(layout.groups, peer.parts, strict=True)
         routes = tuple(_route(layout, group, part, plan.order) for group, part in pairs)
-        found = known[key] = (peer.parts, routes)
-    return found[1]
+        compiled = native.NativeRoutes([route.compiled for route in routes])
+        found = known[key] = (peer.parts, routes, compiled)
+    return found
 
 
 def rows_of(route: Route, pages: Index) -> Index:
@@ -156,21 +163,13 @@ def gather(
     route: Route, pages: Index, target: Bytes, key: int | None = None
 ) -> NDArray[np.uint64] | None:
     """Copy pages into `target`, the part's contiguous uint8 bytes. Returns their digests, uint64
-    [entry * page], under `key`, unless that is None.
+    [entry * page], unless `key`, that of the part's first page, is None.
     """
-    digests = _sums(route, pages, key)
-    if native.available():
-        native.gather(route.compiled, pages, target, digests, key or 0)
-    else:
-        _gather(route, pages, target)
-        if digests is not None:
-            digests[...] = page_digests(target.reshape(digests.size, -1), key or 0)
-    return digests
-
-
-def _sums(route: Route, pages: Index, key: int | None) -> NDArray[np.uint64] | None:
-    """Where digests go, if they are asked for."""
-    return None if key is None else np.empty(len(route.pools) * pages.size, np.uint64)
+    _gather(route, pages, target)
+    if key is None:
+        return None
+    entries = len(route.pools)
+    return page_digests(target.reshape(entries * pages.size, -1), key, entries=entries)
 
 
 def _gather(route: Route, pages: Index, target: Bytes) -> None:
@@ -193,12 +192,8 @@ def scatter(
     route: Route, pages: Index, source: Bytes, key: int | None = None
 ) -> NDArray[np.uint64] | None:
     """Copy `source`, the part's contiguous uint8 bytes, into pages. No page may repeat. Returns the
-    digests of what the pages then hold, uint64 [entry * page], under `key`, unless that is None.
+    digests of what the pages then hold, uint64 [entry * page], unless `key` is None, as `gather`.
     """
-    if native.available():
-        digests = _sums(route, pages, key)
-        native.scatter(route.compiled, pages, source, digests, key or 0)
-        return digests
     _scatter(route, pages, source)
     return None if key is None else pool_digests(route, pages, key)
 
@@ -224,18 +219,19 @@ def part_bytes(chunk: Bytes, peer: PeerPlan, part: Part) -> Bytes:
     return chunk[start : start + peer.pages * part.entries * part.page_bytes]
 
 
+def part_key(key: int, part: Part) -> int:
+    """The key of the first page of a part's first entry."""
+    return key_at(key, entry=part.first)
+
+
 def pool_digests(route: Route, pages: Index, key: int) -> NDArray[np.uint64]:
     """Digest pages where they lie in the pools: uint64 [entry * page]."""
-    if native.available():
-        sums = np.empty(len(route.pools) * pages.size, np.uint64)
-        native.digest(route.compiled, pages, sums, key)
-        return sums
     entries, page_bytes = len(route.pools), route.pattern.size * route.row_bytes
     total = entries * pages.size * page_bytes
     if total <= GATHERED_BYTES_MAX:
         scratch = np.empty(total, np.uint8)
         _gather(route, pages, scratch)
-        return page_digests(scratch.reshape(-1, page_bytes), key)
+        return page_digests(scratch.reshape(-1, page_bytes), key, entries=entries)
     digests = np.empty((entries, pages.size), np.uint64)
     step = max(1, BLOCK_BYTES // page_bytes)
     for start in range(0, pages.size, step):
@@ -243,7 +239,8 @@ def pool_digests(route: Route, pages: Index, key: int) -> NDArray[np.uint64]:
         scratch = np.empty((rows.size, route.row_bytes), np.uint8)
         for entry, pool in enumerate(route.pools):
             np.take(pool, rows, axis=0, out=scratch, mode="clip")
-            block = page_digests(scratch.reshape(-1, page_bytes), key)
+            here = key_at(key, entry=entry, position=start)
+            block = page_digests(scratch.reshape(-1, page_bytes), here)
             digests[entry, start : start + step] = block
     return digests.ravel()
 
@@ -258,9 +255,12 @@ def pack(
 ) -> None:
     """Fill one chunk per peer, and its digests from the bytes that are then in the chunk."""
     for peer, chunk, out in zip(plan.peers, chunks, digests, strict=True):
+        if native.available():
+            native.gather(_found(layout, plan, peer)[2], pages, chunk, out, key)
+            continue
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             data = part_bytes(chunk, peer, part)
-            block = gather(route, pages, data, None if out is None else key)
+            block = gather(route, pages, data, None if out is None else part_key(key, part))
             if out is not None and block is not None:
                 first = part.first * peer.pages
                 out[first : first + block.size] = block
@@ -281,39 +281,58 @@ def unpack(
     copy, but not the pages, which only this process writes.
     """
     for peer, chunk, wanted in zip(plan.peers, chunks, expected, strict=True):
+        if native.available():
+            sums = None if wanted is None else np.empty(wanted.size, np.uint64)
+            native.scatter(_found(layout, plan, peer)[2], pages, chunk, sums, key)
+            _compare(sums, wanted, report, peer.pages)
+            continue
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             data = part_bytes(chunk, peer, part)
-            stored = scatter(route, pages, data, None if wanted is None else key)
-            if wanted is not None and stored is not None and report is not None:
+            stored = scatter(route, pages, data, None if wanted is None else part_key(key, part))
+            if wanted is not None and stored is not None:
                 first = part.first * peer.pages
-                differs = np.flatnonzero(stored != wanted[first : first + stored.size])
-                if differs.size:
-                    report.mark(differs % peer.pages)
+                _compare(stored, wanted[first : first + stored.size], report, peer.pages)
+
+
+def _compare(
+    stored: NDArray[np.uint64] | None, wanted: NDArray[np.uint64] | None,
+    report: HostReport | None, pages: int,
+) -> None:  # fmt: skip
+    """Mark the pages of digests, [entry * page], that are not the expected ones."""
+    if stored is None or wanted is None or report is None:
+        return
+    differs = np.flatnonzero(stored != wanted)
+    if differs.size:
+        report.mark(differs % pages)
 
 
 def digest_pages(
     layout: KVLayout, plan: ChunkPlan, pages: Index, digests: NDArray[np.uint64], key: int
 ) -> None:
     """Digest pages where they lie, as if packed for the one peer of `plan`."""
+    if native.available():
+        native.digest(_found(layout, plan, plan.only)[2], pages, digests, key)
+        return
     for part, route in zip(plan.only.parts, routes_of(layout, plan, plan.only), strict=True):
-        block = pool_digests(route, pages, key)
+        block = pool_digests(route, pages, part_key(key, part))
         first = part.first * plan.pages
         digests[first : first + block.size] = block
 
 
 def digest_chunk(peer: PeerPlan, chunk: Bytes, digests: NDArray[np.uint64], key: int) -> None:
     """Digest the pages of a chunk."""
+    if not peer.pages:
+        return
+    routes, one_row = [], np.zeros(1, np.int64)
     for part in peer.parts:
         data = part_bytes(chunk, peer, part).reshape(-1, part.page_bytes)
+        if native.available():
+            pools = tuple(np.split(data, part.entries))
+            routes.append(native.NativeRoute(pools, one_row, 1))
+            continue
         first = part.first * peer.pages
-        digests[first : first + len(data)] = _digests_of(data, key)
-
-
-def _digests_of(data: Bytes, key: int) -> NDArray[np.uint64]:
-    if not native.available():
-        return page_digests(data, key)
-    pages = np.arange(len(data), dtype=np.int64)
-    route = native.NativeRoute((data,), np.zeros(1, np.int64), 1)
-    sums = np.empty(len(data), np.uint64)
-    native.digest(route, pages, sums, key)
-    return sums
+        sums = page_digests(data, part_key(key, part), entries=part.entries)
+        digests[first : first + len(data)] = sums
+    if routes:
+        pages = np.arange(peer.pages, dtype=np.int64)
+        native.digest(native.NativeRoutes(routes), pages, digests, key)

@@ -17,6 +17,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Final
 
+from pdproto.kernels.overlap import check_pools_apart
+
 SEGMENTS_MAX: Final = 65_535
 """Entries times peers of one launch. The tables of a launch are sized by it."""
 
@@ -85,6 +87,17 @@ class Shape:
         return self.tokens * self.heads * self.row_bytes
 
 
+class Shapes(tuple[tuple[int, Shape], ...]):
+    """(entries, shape) of every group, hashed once: plans are looked up by it in every call."""
+
+    @cached_property
+    def _hashed(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hashed
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """A shape and where its rows lie; entries that share one form a group."""
@@ -137,9 +150,26 @@ class KVLayout:
         return len(self.pools)
 
     @cached_property
-    def shapes(self) -> tuple[tuple[int, Shape], ...]:
-        """(entries, shape) of every group: the part of the layout that a peer must know."""
-        return tuple((group.entries, group.geometry.shape) for group in self.groups)
+    def shapes(self) -> Shapes:
+        """The part of the layout that a peer must know."""
+        return Shapes((group.entries, group.geometry.shape) for group in self.groups)
+
+    @cached_property
+    def reach(self) -> tuple[list[int], list[int]]:
+        """Starts and ends of what pools span, in order and merged where they are interleaved."""
+        starts: list[int] = []
+        ends: list[int] = []
+        spans = [
+            (address, address + group.geometry.extent(self.pages))
+            for group in self.groups for address in group.addresses
+        ]  # fmt: skip
+        for start, end in sorted(spans):
+            if ends and start <= ends[-1]:
+                ends[-1] = max(ends[-1], end)
+            else:
+                starts.append(start)
+                ends.append(end)
+        return starts, ends
 
     def addresses(self) -> Iterator[int]:
         for group in self.groups:
@@ -179,8 +209,9 @@ def register(
     Each pool is a numpy array or torch tensor of shape [page, token, head, dim] (NHD) or
     [page, head, token, dim] (HND), of any element type and any strides as long as a row of
     `dim` elements is contiguous. MLA has one head. All pools have the same number of pages and
-    lie on the same device; shapes may differ from pool to pool. `chunk_pages_max` bounds the
-    pages of one chunk, whatever a peer asks for (default: the pages of a pool).
+    lie on the same device; shapes may differ from pool to pool. No two pools share a byte, but
+    they may be interleaved views of one tensor. `chunk_pages_max` bounds the pages of one chunk,
+    whatever a peer asks for (default: the pages of a pool).
 
     Raises TypeError or ValueError, naming the pool, before anything is kept.
     """
@@ -197,6 +228,10 @@ def register(
                 f"pools[{index}]: {memory.shape[0]} pages on {memory.device},"
                 f" but pools[0] has {pages} on {device}"
             )
+    check_pools_apart(
+        [(memory.address, geometry) for memory, geometry in zip(memories, geometries, strict=True)],
+        pages,
+    )
     limit = pages if chunk_pages_max is None else chunk_pages_max
     if limit < 1:
         raise ValueError(f"chunk_pages_max: want at least 1, got {limit}")

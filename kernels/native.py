@@ -8,6 +8,7 @@ global lock.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Final
@@ -45,6 +46,16 @@ class NativeRoute(ctypes.Structure):
         return int(self.rows * self.row_bytes)
 
 
+class NativeRoutes:
+    """The routes of consecutive parts, side by side: one call copies all of them."""
+
+    def __init__(self, routes: Sequence[NativeRoute]) -> None:
+        self._routes: Final = tuple(routes)  # with what they point at
+        self.count: Final = len(routes)
+        self.array: Final = (NativeRoute * len(routes))(*routes)
+        self.page_bytes: Final = max(route.page_bytes for route in routes)
+
+
 class _Digest(ctypes.Structure):
     _fields_ = (
         ("multipliers", _pointer), ("key", ctypes.c_uint64), ("scratch", _pointer),
@@ -60,45 +71,45 @@ def available() -> bool:
 
 
 def gather(
-    route: NativeRoute, pages: Index, target: Bytes, digests: Digests | None, key: int
+    routes: NativeRoutes, pages: Index, target: Bytes, digests: Digests | None, key: int
 ) -> None:
     """Copy pages into `target`, contiguous uint8, and their digests, if asked for, into uint64
     [entry * page].
     """
-    told = _Told(route, pages, digests, key)
-    _library().kv_gather(
-        ctypes.byref(route), told.pages, pages.size, target.ctypes.data, told.digest)
+    told = _Told(routes, pages, digests, key)
+    _library().kv_gather_parts(
+        routes.array, routes.count, told.pages, pages.size, target.ctypes.data, told.digest)
 
 
 def scatter(
-    route: NativeRoute, pages: Index, source: Bytes, digests: Digests | None, key: int
+    routes: NativeRoutes, pages: Index, source: Bytes, digests: Digests | None, key: int
 ) -> None:
     """Copy contiguous uint8 `source` into pages, and the digests of what the pages then hold, if
     asked for, into uint64 [entry * page].
     """
-    told = _Told(route, pages, digests, key)
-    _library().kv_scatter(
-        ctypes.byref(route), told.pages, pages.size, source.ctypes.data, told.digest)
+    told = _Told(routes, pages, digests, key)
+    _library().kv_scatter_parts(
+        routes.array, routes.count, told.pages, pages.size, source.ctypes.data, told.digest)
 
 
-def digest(route: NativeRoute, pages: Index, digests: Digests, key: int) -> None:
+def digest(routes: NativeRoutes, pages: Index, digests: Digests, key: int) -> None:
     """Digest pages where they lie, into uint64 [entry * page]."""
-    told = _Told(route, pages, digests, key)
-    _library().kv_digest(ctypes.byref(route), told.pages, pages.size, told.digest)
+    told = _Told(routes, pages, digests, key)
+    _library().kv_digest_parts(routes.array, routes.count, told.pages, pages.size, told.digest)
 
 
 class _Told:
     """What a call gets besides its route, kept until it returns."""
 
     def __init__(
-        self, route: NativeRoute, pages: Index, digests: Digests | None, key: int
+        self, routes: NativeRoutes, pages: Index, digests: Digests | None, key: int
     ) -> None:
         self._pages: Final = np.ascontiguousarray(pages)
         self.pages: Final = self._pages.ctypes.data
         form = _Digest()
         if digests is not None:
-            self._scratch: Final = np.empty(route.page_bytes, np.uint8)
-            self._multipliers: Final = multipliers(-(-route.page_bytes // 8))
+            self._scratch: Final = np.empty(routes.page_bytes, np.uint8)
+            self._multipliers: Final = multipliers(-(-routes.page_bytes // 8))
             form = _Digest(
                 self._multipliers.ctypes.data, key & KEY_MASK, self._scratch.ctypes.data,
                 digests.ctypes.data)
@@ -113,9 +124,9 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(spec.origin)
     size = ctypes.c_uint64
     for name, arguments in {
-        "kv_gather": (_pointer, _pointer, size, _pointer, _pointer),
-        "kv_scatter": (_pointer, _pointer, size, _pointer, _pointer),
-        "kv_digest": (_pointer, _pointer, size, _pointer),
+        "kv_gather_parts": (_pointer, size, _pointer, size, _pointer, _pointer),
+        "kv_scatter_parts": (_pointer, size, _pointer, size, _pointer, _pointer),
+        "kv_digest_parts": (_pointer, size, _pointer, size, _pointer),
     }.items():
         function = getattr(library, name)
         function.restype, function.argtypes = None, arguments

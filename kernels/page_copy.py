@@ -6,6 +6,10 @@ number of programs is free. A unit is 16 bytes where all addresses, strides and 
 8 bytes otherwise, moved in atoms of ATOM bytes, the widest access that is aligned. Bytes are
 bytes: element types do not matter, and NaN payloads survive.
 
+A tile is one axis of units, page after page, so that neighbouring lanes of a warp always move
+neighbouring units. Were pages an axis of their own, Triton 3.4 to 3.6 would give neighbouring lanes
+neighbouring pages, and each lane's 16 bytes would be a request to memory of its own.
+
 What differs between entries and peers comes from a table, one row per entry and peer in the
 columns below, so that any mixture of geometries is one launch of one compiled kernel.
 
@@ -44,6 +48,11 @@ UNSPECIALIZED = [
 
 THREADS = tl.constexpr(128)  # of a program, or it is only slower
 NO_POSITION = tl.constexpr((1 << 31) - 1)
+
+# As in `digest`.
+DIGEST_PLACE = tl.constexpr(0x9E3779B97F4A7C15)
+MIX_FIRST = tl.constexpr(0xBF58476D1CE4E5B9)
+MIX_SECOND = tl.constexpr(0x94D049BB133111EB)
 
 NO_DIGEST = tl.constexpr(0)
 WRITE_DIGEST = tl.constexpr(1)
@@ -90,8 +99,17 @@ def layout_place(atom, row_ptr, DEPTH: tl.constexpr, WIDE: tl.constexpr):
 
 
 @triton.jit
+def positions(page_tile, within, PAGES: tl.constexpr, UNITS: tl.constexpr):
+    """The position of each unit's page, [1, unit, 1]; of a tile of one page, [1, 1, 1]."""
+    if PAGES > 1:
+        return page_tile * PAGES + within // UNITS
+    else:
+        return page_tile + tl.zeros([1, 1, 1], tl.int32)
+
+
+@triton.jit
 def pointers(address, atom, ATOM: tl.constexpr):
-    """Pointers to atoms [page, unit, atom] from an address; one of 16 bytes is two words."""
+    """Pointers to atoms [1, unit, atom] from an address; one of 16 bytes is two words."""
     if ATOM == 16:
         words = address.to(tl.pointer_type(tl.int64)) + atom * 2
         return tl.multiple_of(words, [16, 16, 16]) + tl.arange(0, 2)[None, None, :]
@@ -114,10 +132,10 @@ def multiplier(index):
 
 @triton.jit
 def digest_terms(data, unit, inside, ATOM: tl.constexpr):
-    """The sum of the terms of every unit of `data`, [page, unit, atom], as uint64 [page, unit].
+    """The sum of the terms of every unit of `data`, [1, unit, atom], as uint64 [1, unit].
 
-    Units that are not `inside` the page have none. Terms are halves times halves, so that a
-    product and its sum are one instruction; hence a half is made zero, not a product.
+    Units that are not `inside` the page have none. A term is a product of halves and their own
+    sum, which is one instruction; hence halves are made zero, not a product.
     """
     if ATOM == 16:
         word = (unit * 2 + tl.arange(0, 2)[None, None, :]).to(tl.uint32)
@@ -131,8 +149,10 @@ def digest_terms(data, unit, inside, ATOM: tl.constexpr):
             shift = (tl.arange(0, 8 // ATOM) * (8 * ATOM)).to(tl.uint64)
             value = tl.expand_dims(tl.sum(low << shift[None, None, :], axis=2), 2)
     low_half = tl.where(inside, value.to(tl.uint32) + multiplier(word * 2), 0)
-    high_half = (value >> 32).to(tl.uint32) + multiplier(word * 2 + 1)
-    return tl.sum(low_half.to(tl.uint64) * high_half.to(tl.uint64), axis=2)
+    high_half = tl.where(inside, (value >> 32).to(tl.uint32) + multiplier(word * 2 + 1), 0)
+    low = low_half.to(tl.uint64)
+    high = high_half.to(tl.uint64)
+    return tl.sum(low * high + ((high << 32) | low), axis=2)
 
 
 @triton.jit
@@ -140,7 +160,7 @@ def move(
     pool, chunk, first, near, place, readable, writable,
     ATOM: tl.constexpr, APART: tl.constexpr, FROM_POOL: tl.constexpr, STORE: tl.constexpr,
 ):  # fmt: skip
-    """Copy a tile between pages at addresses [page, 1, 1]; return the data, [page, unit, atom].
+    """Copy a tile between pages at addresses [1, unit, 1] or [1, 1, 1]; return it, [1, unit, atom].
 
     Atoms are `first` and `near` it; in the pool, those at `place` if they are `APART`. `readable`
     and `writable` count from where `near` does; what is not readable is 0.
@@ -173,10 +193,10 @@ def digest_pages(
         place = layout_place(first + near, row_ptr, DEPTH, WIDE)
         data = move(pool, chunk, first, near, place, readable - first, writable - first, ATOM,
                     DEPTH > 0, FROM_POOL, STORE)  # fmt: skip
-        unit = first_unit + tl.arange(0, UNITS)[None, :, None]
+        unit = first_unit + (tl.arange(0, PAGES * UNITS) % UNITS)[None, :, None]
         terms = digest_terms(data, unit, unit < page_units, ATOM)
         total += tl.sum(tl.reshape(terms, [PAGES, ROWS, UNITS // ROWS]), axis=1)
-    return tl.sum(total, axis=1).to(tl.int64)
+    return tl.sum(total, axis=1)
 
 
 @triton.jit
@@ -224,9 +244,14 @@ def find_pages(
 
 
 @triton.jit
-def settle(digest, digest_ptr, position, pages, report_ptr, DIGEST: tl.constexpr):
-    """Write digests [page], or compare them and set a bit for each page that differs."""
+def settle(total, key, entry, digest_ptr, position, pages, report_ptr, DIGEST: tl.constexpr):
+    """Write the digests of sums [page], or compare them and set a bit for each that differs."""
     inside = position < pages
+    place = entry.to(tl.uint64) + position.to(tl.uint64) * 65536
+    value = total + key.to(tl.uint64) + place * DIGEST_PLACE
+    value = (value ^ (value >> 30)) * MIX_FIRST
+    value = (value ^ (value >> 27)) * MIX_SECOND
+    digest = (value ^ (value >> 31)).to(tl.int64)
     if DIGEST == WRITE_DIGEST:
         tl.store(digest_ptr + position, digest, mask=inside)
     else:
@@ -258,7 +283,8 @@ def copy_kernel(
 ):  # fmt: skip
     """Take tiles in turn; see the top of the module."""
     UNIT_ATOMS: tl.constexpr = 1 if ATOM == 16 else 8 // ATOM
-    near = tl.arange(0, UNITS)[None, :, None]
+    within = tl.arange(0, PAGES * UNITS)[None, :, None]
+    near = within % UNITS
     if UNIT_ATOMS > 1:
         near = near * UNIT_ATOMS + tl.arange(0, UNIT_ATOMS)[None, None, :]
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=1):
@@ -277,7 +303,7 @@ def copy_kernel(
             listed = near < readable
         else:
             first = segment * UNITS * UNIT_ATOMS
-            position = page_tile * PAGES + tl.arange(0, PAGES)[:, None, None]
+            position = positions(page_tile, within, PAGES, UNITS)
             atom = first + near
             listed = position < pages
             readable = tl.where(listed, atoms - first, 0)
@@ -301,9 +327,9 @@ def copy_kernel(
             move(pool, chunk, first, near, place, readable, writable, ATOM, DEPTH > 0 or FLAT,
                  FROM_POOL, STORE)  # fmt: skip
         else:
-            terms = digest_pages(
+            total = digest_pages(
                 pool, chunk, near, page_bytes, readable, writable, row_ptr, ATOM, PAGES, UNITS,
                 DEPTH, WIDE, FROM_POOL, STORE,
             )  # fmt: skip
             position = page_tile * PAGES + tl.arange(0, PAGES)
-            settle(terms + key, digests, position, pages, report_ptr, DIGEST)
+            settle(total, key, entry, digests, position, pages, report_ptr, DIGEST)

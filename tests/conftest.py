@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.skips import pytest_addoption, pytest_configure
+
+__all__ = ["pytest_addoption", "pytest_configure"]
+
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 settings.register_profile("ci", COMMON, derandomize=True)

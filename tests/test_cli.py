@@ -191,15 +191,16 @@ class TestRefusals:
         ("arguments", "line"),
         [
             ("", "the following arguments are required: VERB; see `pdproto --help`"),
-            ("chek", "argument VERB: invalid choice: 'chek' (choose from {verbs}); "
+            ("chek", "argument VERB: invalid choice: 'chek' (choose from {verbs}): perhaps check?; "
              "see `pdproto --help`"),
-            ("check --wat", "unrecognized arguments: --wat; see `pdproto --help`"),
-            ("check lock-server more", "unrecognized arguments: more; see `pdproto --help`"),
+            ("check --wat", "unrecognized arguments: --wat; see `pdproto check --help`"),
+            ("check lock-server more", "unrecognized arguments: more; see `pdproto check --help`"),
             ("lint", "the following arguments are required: SYSTEM; see `pdproto lint --help`"),
             ("check --size", "argument --size: expected at least one argument; "
              "see `pdproto check --help`"),
             ("check page.py:SYSTEM", "page: how large is Worker? Give --size Worker=2"),
-            ("check page.py:SYSTEM --size worker=2", "page has no sort 'worker'; it has: Worker"),
+            ("check page.py:SYSTEM --size worker=2",
+             "page has no sort 'worker': perhaps Worker?; it has: Worker"),
             ("check page.py:SYSTEM --size =2", "page has no sort ''; it has: Worker"),
             ("check page.py:SYSTEM --size Worker=2 Worker=3",
              "--size Worker is given twice: 2 and 3"),
@@ -309,7 +310,8 @@ class TestRefusals:
 
 class TestReports:
     def test_every_file_is_what_it_says(self, capsys: Output) -> None:
-        files = {kind: f"new/folder/report.{kind}" for kind in check_verb.REPORTS}
+        Path("folder").mkdir()
+        files = {kind: f"folder/report.{kind}" for kind in check_verb.REPORTS}
         options = [part for kind, file in files.items() for part in (f"--{kind}", file)]
         assert main(["check", "lock-server-broken", "--quiet", *options]) == 1
         assert "mutual_exclusion violated" in capsys.readouterr().out  # files go beside
@@ -321,7 +323,7 @@ class TestReports:
         assert len(suites.findall(".//failure")) == 1
         assert ("html", {"lang": "en"}) in PageReader(text["html"]).elements
         assert text["mermaid"].startswith("sequenceDiagram\n")
-        assert sorted(os.listdir("new/folder")) == sorted(f"report.{kind}" for kind in files)
+        assert sorted(os.listdir("folder")) == sorted(f"report.{kind}" for kind in files)
 
     @pytest.mark.parametrize("kind", check_verb.REPORTS)
     def test_standard_output_is_the_report_alone(self, capsys: Output, kind: str) -> None:

@@ -538,7 +538,7 @@ def each_where_something_hidden(a: Any) -> object:
 
 
 @malformed("row 'swap' of worker: two updates can hit one cell of has: "
-           "(w, i) := True and (w, j) := False; say p.differs(q) in `when`, or split the row")
+           "(w, i) := True and (w, j) := False; say i.differs(j) in `when`, or split the row")
 def updates_that_can_meet(a: Any) -> object:
     return a.system(worker=[
         Row("swap", choose=(i, j), do=[a.has(w, i).to(True), a.has(w, j).to(False)]),  # <- here
@@ -546,7 +546,8 @@ def updates_that_can_meet(a: Any) -> object:
 
 
 @malformed("row 'reset' of worker: two updates can hit one cell of has: "
-           "(w, ANY) := False and (w, i) := True; say p.differs(q) in `when`, or split the row")
+           "(w, ANY) := False and (w, i) := True; "
+           "ANY is every element, also the other's: split it into two rows, one after the other")
 def bulk_update_that_meets_a_single_one(a: Any) -> object:
     return a.system(worker=[
         Row("reset", choose=(i,), do=[a.has(w, ANY).to(False), a.has(w, i).to(True)]),  # <- here
@@ -554,7 +555,7 @@ def bulk_update_that_meets_a_single_one(a: Any) -> object:
 
 
 @malformed("row 'work' of worker: two updates can hit one cell of phase: "
-           "(w,) := busy and (w,) := done; say p.differs(q) in `when`, or split the row")
+           "(w,) := busy and (w,) := done; they are the same cell: leave one of them out")
 def update_that_meets_the_next_state(a: Any) -> object:
     return a.system(worker=[
         Row("work", to=Phase.BUSY, do=[a.phase(w).to(Phase.DONE)]),  # <- here
@@ -585,7 +586,8 @@ def guard_written_with_is(a: Any) -> object:
     return a.system(worker=[Row("work", when=wrong(a.phase(w) is Phase.IDLE))])  # <- here
 
 
-@malformed("row 'work' of worker: has is no formula: use ==, != and among, and join with &, |, ~")
+@malformed("row 'work' of worker: has is no formula: "
+           "it lacks its arguments, variables of Worker, Item")
 def guard_without_its_arguments(a: Any) -> object:
     return a.system(worker=[Row("work", when=[~any_of(all_of(a.stop(), a.has))])])  # <- here
 
@@ -607,7 +609,7 @@ def send_without_its_arguments(a: Any) -> object:
 
 
 @malformed("row 'work' of boss: near is no formula: "
-           "use ==, != and among, and join with &, |, ~")
+           "it lacks its arguments, variables of Worker, Worker")
 def each_where_no_formula_is(a: Any) -> object:
     return a.system(boss=[
         Row("work", choose=(i,), send=[each(w, a.order(w, i), where=a.near)]),  # <- here
@@ -637,7 +639,7 @@ def final_that_is_a_truth(a: Any) -> object:
     return System("tiny", "A tiny system.", tables, final=wrong(True))  # <- here
 
 
-@malformed("axiom near: near is no formula: use ==, != and among, and join with &, |, ~")
+@malformed("axiom near: near is no formula: it lacks its arguments, variables of Worker, Worker")
 def axiom_without_its_arguments(a: Any) -> object:
     tables = (Table(a.worker), Table(a.boss))
     return System("tiny", "A tiny system.", tables, axioms={"near": a.near})  # <- here

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.lint import Remark, Severity, lint, small_sizes
+import tests.tiny
+from pdproto.check.lint import Remark, Severity, lint, small
 from pdproto.check.load import BUILT_IN, load
 from pdproto.cli.main import main
 from pdproto.spec.examples import ring_election, two_phase_commit
@@ -117,7 +118,7 @@ EXAMPLES = ("two-phase-commit", "lock-server", "lock-server-broken", "ring-elect
 
 
 def remarks(system: System, rule: str) -> list[Remark]:
-    return [remark for remark in lint(system, small_sizes(system)) if remark.rule == rule]
+    return [remark for remark in lint(system, small(system)) if remark.rule == rule]
 
 
 def the_remark(system: System, rule: str) -> Remark:
@@ -130,7 +131,7 @@ def the_remark(system: System, rule: str) -> Remark:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_are_free_of_errors_and_warnings(name: str) -> None:
     system = load(name)
-    found = lint(system, small_sizes(system))
+    found = lint(system, small(system))
     assert [remark for remark in found if remark.severity is not Severity.NOTE] == []
 
 
@@ -138,7 +139,7 @@ def test_the_examples_are_free_of_errors_and_warnings(name: str) -> None:
 def test_the_hand_over_is_free_of_errors(name: str) -> None:
     """Its warnings are races that are meant, and promises that only the explorer can see kept."""
     system = load(name)
-    found = lint(system, small_sizes(system))
+    found = lint(system, small(system))
     assert [remark for remark in found if remark.severity is Severity.ERROR] == []
 
 
@@ -214,7 +215,7 @@ class TestTotality:
         tables = (Table(clerk, rows=(close, take)), Table(public, rows=(write,)))
         remark = the_remark(System("clerk", "", tables), "totality")
         assert remark.message == "clerk has no row for letter(w)"
-        assert remark.witness == ("closed",)
+        assert remark.witness == ("w = w0", "closed")
 
     def test_a_message_that_guards_read_needs_no_row(self) -> None:
         bench = Bench()
@@ -254,7 +255,9 @@ class TestDeterminism:
         remark = the_remark(bench.system(rows, (bench.working,)), "determinism")
         assert remark.severity is Severity.ERROR
         assert remark.message == "hear and hear_too can both answer answer(w)"
-        assert set(remark.witness) == {"plan = busy", "answer(w0)"}
+        assert set(remark.witness) == {
+            "hear(w0)", "hear_too(w0)", "plan = busy", "answer(w0)",
+        }
         assert remark.place == twice.place
 
     def test_guards_that_exclude_each_other_are_no_overlap(self) -> None:
@@ -667,11 +670,11 @@ class TestInterpretations:
 
 def test_sizes_are_two_or_what_some_configuration_has() -> None:
     system = ring_election.SYSTEM
-    assert set(small_sizes(system).values()) == {2}
-    assert set(small_sizes(system, 1).values()) == {1}
+    assert set(small(system).sizes.values()) == {2}
+    assert set(small(system, 1).sizes.values()) == {1}
     bench = Bench()
     boss = (bench.asking, bench.hearing, bench.ignoring)
-    assert small_sizes(bench.system(boss, (bench.working,))) == {Worker: 2}
+    assert small(bench.system(boss, (bench.working,))).sizes == {Worker: 2}
 
 
 def test_bulk_updates_are_written_cell_by_cell() -> None:
@@ -686,7 +689,7 @@ def test_bulk_updates_are_written_cell_by_cell() -> None:
 def test_errors_come_first() -> None:
     bench = Bench()
     system = bench.system((bench.asking, bench.hearing), (bench.working,))
-    severities = [remark.severity for remark in lint(system, small_sizes(system))]
+    severities = [remark.severity for remark in lint(system, small(system))]
     assert severities == sorted(severities, key=list(Severity).index)
     assert severities[0] is Severity.ERROR
 
@@ -710,7 +713,7 @@ class TestVerb:
     ) -> None:
         bench = Bench()
         system = bench.system((bench.asking, bench.hearing), (bench.working,))
-        monkeypatch.setattr("pdproto.cli.lint.load", {"bench": system}.__getitem__)
+        monkeypatch.setattr("pdproto.cli.lint.load_with_module", lambda _: (system, tests.tiny))
         assert main(["lint", "bench"]) == 1
         out = capsys.readouterr().out
         assert out.startswith(f"{system.tables[0].place}: error: totality: boss in idle or done")
@@ -720,7 +723,7 @@ class TestVerb:
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         system = System("nothing", "", (Table(Machine("idle")),))
-        monkeypatch.setattr("pdproto.cli.lint.load", {"nothing": system}.__getitem__)
+        monkeypatch.setattr("pdproto.cli.lint.load_with_module", lambda _: (system, tests.tiny))
         assert main(["lint", "nothing"]) == 0
         assert capsys.readouterr().out == "nothing: nothing to remark\n"
 

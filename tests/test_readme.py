@@ -61,7 +61,7 @@ class TestCheckYourOwn:
     def test_lint_finds_the_message_that_no_row_answers(self, capsys: Output) -> None:
         assert main(shown("lint")) == 1
         told = capsys.readouterr().out
-        assert "error: totality: pool has no row for ask(w) (where lent(w0))" in told
+        assert "error: totality: pool has no row for ask(w) (where w = w0, lent(w0))" in told
 
     def test_tables_writes_what_is_promised(self, capsys: Output) -> None:
         assert main(shown("tables")) == 0

@@ -2,7 +2,7 @@
 
     python -m examples.sglang_handoff --requests 500 --in-flight 32              # pdproto
     python -m examples.sglang_handoff --requests 500 --in-flight 32 --backend mooncake
-    python -m examples.sglang_handoff --pp 2 --prefill-tp 2 --states swa --prefix 2
+    python -m examples.sglang_handoff --pp 2 --prefill-tp 2 --prefix 2
 
 There is no model: a forward pass fills pages with words that no other page has, and each byte is
 compared where it arrives. Needs the `sglang` extra, and no GPU.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from examples.sglang_handoff.cluster import run
-from examples.sglang_handoff.load import HEADS, TOKENS, Load, Outcome
+from examples.sglang_handoff.load import HEADS, Load, Outcome
 
 COUNTS = (
     ("requests", 200, "hand-overs"), ("in-flight", 16, "of them at once"),
@@ -45,6 +45,8 @@ def main() -> int:
     parser.add_argument("--states", nargs="*", default=(), choices=("swa", "mamba", "dsa"),
                         help="beside the KV cache")
     parser.add_argument("--latent", action="store_true", help="KV as under MLA")
+    parser.add_argument("--drafts", nargs="*", default=(), choices=("prefill", "decode"),
+                        help="the sides that have a draft model")
     parser.add_argument("--query", action="store_true",
                         help="rooms run on data-parallel ranks that only the registry knows")
     parser.add_argument("--timed", action="store_true",
@@ -53,9 +55,11 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write the numbers there")
     told = vars(parser.parse_args())
     target = told.pop("json")
-    load = Load(**told | {"states": tuple(told["states"])})
-    if load.page_bytes % (8 * HEADS * TOKENS):
-        parser.error(f"--page-bytes {load.page_bytes}: want a multiple of {8 * HEADS * TOKENS}")
+    load = Load(**told | {"states": tuple(told["states"]),
+                          "drafts": tuple(told["drafts"])})
+    if load.page_bytes % (8 * HEADS * load.tokens):
+        parser.error(f"--page-bytes {load.page_bytes}: want a multiple of "
+                     f"{8 * HEADS * load.tokens}")
     try:
         found = run(load, seconds=60.0)
     except TimeoutError as error:

@@ -2,15 +2,19 @@
 
 import multiprocessing
 from collections import Counter
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from time import monotonic
 from typing import Any
 
 from examples.sglang_handoff.load import START_S, Load, Outcome, Seat, live
 
+Body = Callable[[Seat, Load, "Connection[Any, Any]"], None]
 
-def run(load: Load, seconds: float) -> dict[str, Outcome]:
-    """All ranks to their end, by name. seconds: that may pass without a hand-over's end.
+
+def run(load: Load, seconds: float, body: Body = live) -> dict[str, Outcome]:
+    """All ranks to their end, by name. seconds: that may pass without a hand-over's end. body: the
+    life of a rank's process, where that is not all there is to it.
 
     Raises TimeoutError.
     """
@@ -23,7 +27,7 @@ def run(load: Load, seconds: float) -> dict[str, Outcome]:
             for seat in load.seats:
                 if seat.side == side:
                     pipes[seat], theirs = context.Pipe()
-                    process = context.Process(target=live, args=(seat, load, theirs), daemon=True)
+                    process = context.Process(target=body, args=(seat, load, theirs), daemon=True)
                     process.start()
                     processes.append(process)
                     theirs.close()

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import product
 from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from examples.sglang_handoff import without_torchvision
 
+LOOPBACK: Final = "127.0.0.1"
 START_S: Final = 120.0
 HEADS: Final = 8  # of the model
-TOKENS: Final = 16  # of a page
+STATE_ITEMS: Final = {"swa": 2, "mamba": 1, "dsa": 3}  # of one request
 # What SGLang's own backends need to be told on one machine without a GPU.
 ENVIRONMENT: Final = {
-    "SGLANG_HOST_IP": "127.0.0.1", "MOONCAKE_PROTOCOL": "tcp", "MC_FORCE_TCP": "1",
+    "MOONCAKE_PROTOCOL": "tcp", "MC_FORCE_TCP": "1",
     "MC_LOG_LEVEL": "ERROR",
 }
 
@@ -41,8 +44,11 @@ class Load:
 
     prefix: up to so many pages of a request decode has cached. latent: every rank of a tensor
     parallelism holds the same KV, as under MLA. query: rooms run on ranks that only the registry
-    knows. warm: so many of the requests come first and do not count. timed: pages are neither
-    filled nor compared, so that time is the backend's alone.
+    knows. named, placed: by the room modulo their length, the rank that the request names, and the
+    one that it is put on. environment: settings of SGLang: side, name, value. drafts: the sides
+    that have a draft model, for speculative decoding. warm: so many of the requests come first and
+    do not count. timed: pages are neither filled nor compared, so that time is the backend's alone.
+    hosts: the addresses of prefill and of decode, which SGLang is told as SGLANG_HOST_IP.
     """
 
     backend: str = "pdproto"
@@ -57,7 +63,11 @@ class Load:
     prefix: int = 0
     states: tuple[str, ...] = ()
     latent: bool = False
+    drafts: tuple[str, ...] = ()
     query: bool = False
+    named: tuple[int, ...] = ()
+    placed: tuple[int, ...] = ()
+    environment: tuple[tuple[str, str, str], ...] = ()
     prefill_tp: int = 1
     decode_tp: int = 1
     pp: int = 1
@@ -68,6 +78,7 @@ class Load:
     pinned: bool = False
     warm: int = 0
     timed: bool = False
+    hosts: tuple[str, str] = (LOOPBACK, LOOPBACK)
 
     @property
     def seats(self) -> tuple[Seat, ...]:
@@ -77,8 +88,27 @@ class Load:
         return *prefill, *(Seat("decode", n, tp=tp, pp=pp) for n, (tp, pp) in enumerate(stages))
 
     @property
+    def tokens(self) -> int:
+        """Of a page: SGLang's pool of sparse attention wants 64."""
+        return 64 if "dsa" in self.states else 16
+
+    def tp(self, side: str) -> int:
+        return self.prefill_tp if side == "prefill" else self.decode_tp
+
+    def stages(self, side: str) -> int:
+        return self.pp if side == "prefill" else self.decode_pp
+
+    def state_rows(self, name: str) -> int:
+        """Items of a state in a pool: those of all requests that are under way, twice."""
+        return 2 * self.in_flight * STATE_ITEMS[name]
+
+    @property
     def pool_pages(self) -> int:
         return self.pages * self.in_flight * 2
+
+    def host_of(self, side: str) -> str:
+        """The address of a server."""
+        return self.hosts[side == "decode"]
 
     def cached(self, room: int) -> int:
         """Pages of the room that decode has."""
@@ -86,7 +116,13 @@ class Load:
 
     def runs(self, room: int) -> int:
         """The data-parallel rank of prefill that the router has chosen."""
+        if self.placed:
+            return self.placed[room % len(self.placed)]
         return (room + 1 if self.query else room) % self.dp
+
+    def names(self, room: int) -> int | None:
+        """The data-parallel rank that the request itself asks for."""
+        return self.named[room % len(self.named)] if self.named else None
 
     def who_aborts(self, room: int) -> str:
         if not self.abort_every or room % self.abort_every:
@@ -111,12 +147,16 @@ class Outcome:
 
 def live(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
     """The life of one rank's process. SGLang, which takes long to import, only these import."""
-    for name, value in {**ENVIRONMENT, "PDPROTO_ENGINE": load.engine}.items():
+    told = {"SGLANG_HOST_IP": load.host_of(seat.side), "PDPROTO_ENGINE": load.engine}
+    told |= {name: value for side, name, value in load.environment if side == seat.side}
+    for name, value in {**ENVIRONMENT, **told}.items():
         os.environ[name] = value
     if load.query:
         os.environ["SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"] = "1"
     if load.pinned:
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[seat.side == "decode"]})
     without_torchvision.install()
-    with suppress(KeyboardInterrupt):
-        getattr(import_module("examples.sglang_handoff.ranks"), seat.side)(seat, load, pipe)
+    with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="pdproto-model-") as folder:
+        import_module("examples.sglang_handoff.pools").write_config(load, Path(folder))
+        ranks = import_module("examples.sglang_handoff.ranks")
+        getattr(ranks, seat.side)(seat, load, Path(folder), pipe)

@@ -1,105 +1,82 @@
-"""What stands for a model: pools of one rank, what a forward pass leaves there, and SGLang's words
-for them.
+"""What stands for a model: what a forward pass leaves in the pools of a rank, and SGLang's own
+description of them.
 
 Every 8 bytes say whose they are: room, buffer, head, token, and place in the request. A rank of a
 tensor parallelism holds its heads of each page, and one of a pipeline its layers.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
-from sglang.srt.disaggregation.base.conn import KVArgs, StateType
+from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
+from sglang.srt.disaggregation.utils import TransferBackend, is_mla_backend
+from sglang.srt.runtime_context import get_parallel, process_model_config
+from sglang.srt.server_args import ServerArgs
 
-from examples.sglang_handoff.load import HEADS, TOKENS, Load, Seat
+from examples.sglang_handoff.load import HEADS, Load, Seat
+from examples.sglang_handoff.pools import Buffer, Memory, heads_of, kv_buffers, state_buffers
 
-STATE_ITEMS = {"swa": 2, "mamba": 1, "dsa": 3}  # of one request
 SLICED = ("kv", "swa")
 
 
 @dataclass(frozen=True, slots=True)
-class Pools:
-    """The buffers of one component, [item, byte] each. layers, kinds: of each buffer."""
+class Filled:
+    """One component as the model fills it."""
 
     name: str
-    buffers: tuple[torch.Tensor, ...]
-    layers: tuple[int, ...]
-    kinds: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
     heads: range
 
-    def expected(self, load: Load, room: int, index: int, of: int) -> Any:
+    def expected(self, load: Load, room: int, index: int, of: Buffer) -> Any:
         """What an item of a request is to hold, uint8 [byte]."""
-        number = self.layers[of] * 2 + self.kinds[of] + 64 * (self.name != "kv")
-        base = np.uint64(room << 32 | number << 24 | index)
+        number = of.layer * 2 + of.kind + 64 * (self.name != "kv")
+        base = np.uint64(room << 40 | number << 32 | index)
         if self.name not in SLICED:
-            return np.full(self.buffers[of].shape[1] // 8, base, np.uint64).view(np.uint8)
-        words = load.page_bytes // (8 * TOKENS * HEADS)
-        head = np.array(self.heads, np.uint64)[None, :, None] << np.uint64(20)
-        token = np.arange(TOKENS, dtype=np.uint64)[:, None, None] << np.uint64(16)
-        page = np.broadcast_to(base | head | token, (TOKENS, len(self.heads), words))
+            return np.full(of.items.shape[1] // 8, base, np.uint64).view(np.uint8)
+        words = load.page_bytes // (8 * load.tokens * HEADS)
+        head = np.array(self.heads, np.uint64)[None, :, None] << np.uint64(26)
+        token = np.arange(load.tokens, dtype=np.uint64)[:, None, None] << np.uint64(16)
+        page = np.broadcast_to(base | head | token, (load.tokens, len(self.heads), words))
         return np.ascontiguousarray(page).reshape(-1).view(np.uint8)
 
     def fill(self, load: Load, room: int, items: list[int]) -> None:
-        for of, buffer in enumerate(self.buffers):
+        for buffer in self.buffers:
             for index, item in enumerate(items):
-                buffer.numpy()[item] = self.expected(load, room, index, of)
+                buffer.items.numpy()[item] = self.expected(load, room, index, buffer)
 
     def holds(self, load: Load, room: int, items: list[int], first: int = 0) -> bool:
         """Whether these hold what they are to, from the request's item `first` on."""
         return all(
-            np.array_equal(buffer.numpy()[item], self.expected(load, room, first + index, of))
-            for of, buffer in enumerate(self.buffers) for index, item in enumerate(items))
+            np.array_equal(buffer.items.numpy()[item],
+                           self.expected(load, room, first + index, buffer))
+            for buffer in self.buffers for index, item in enumerate(items))
 
 
-def pools(load: Load, seat: Seat, name: str) -> Pools:
-    """Of one component of this rank."""
-    each = load.layers // (load.pp if seat.side == "prefill" else load.decode_pp)
-    layers = range(seat.pp * each, (seat.pp + 1) * each)
-    size = load.prefill_tp if seat.side == "prefill" else load.decode_tp
-    heads = range(HEADS) if load.latent else _heads(size, seat.tp)
-    width = load.page_bytes // HEADS * len(heads) if name in SLICED else 512
-    kinds = 1 if name == "dsa" else 2
-    items = load.pool_pages if name == "kv" else 2 * load.in_flight * STATE_ITEMS[name]
-    buffers = tuple(torch.zeros((items, width), dtype=torch.uint8)
-                    for _ in range(kinds * len(layers)))
-    of_kinds = tuple(kind for kind in range(kinds) for _ in layers)
-    return Pools(name, buffers, tuple(layers) * kinds, of_kinds, heads)
+def filled(load: Load, seat: Seat, memory: Memory, name: str) -> Filled:
+    """One component of this rank: the KV cache, or one of the states."""
+    buffers = (kv_buffers(load, seat, memory) if name == "kv"
+               else state_buffers(load, seat, memory, name))
+    return Filled(name, tuple(buffers), heads_of(load, seat))
 
 
-def _heads(size: int, rank: int) -> range:
-    return range(rank * HEADS // size, rank * HEADS // size + max(1, HEADS // size))
-
-
-def arguments(seat: Seat, kv: Pools, states: list[Pools], metadata: Any) -> Any:
-    """SGLang's KVArgs of this rank."""
-    args = KVArgs()
-    args.engine_rank, args.pp_rank, args.system_dp_rank, args.gpu_id = seat.tp, seat.pp, 0, 0
-    args.rust_http_port = args.ib_device = args.kv_layout = None
-    args.kv_cache_dtype_str = "bfloat16"
-    args.prefill_start_layer, args.prefill_end_layer = min(kv.layers), max(kv.layers) + 1
-    args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens = _described(kv)
-    args.kv_data_mem_kinds = ["DRAM"] * len(kv.buffers)
-    args.kv_layer_ids = list(kv.layers)
-    args.num_draft_entries = 0
-    args.kv_head_num, args.total_kv_head_num = len(kv.heads), HEADS
-    args.page_size = TOKENS
-    args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = metadata.get_buf_infos()
-    args.state_types = [StateType(of.name) for of in states]
-    described = [_described(of) for of in states]
-    args.state_data_ptrs = [pointers for pointers, _, _ in described]
-    args.state_data_lens = [lengths for _, lengths, _ in described]
-    args.state_item_lens = [widths for _, _, widths in described]
-    args.state_layer_ids = [list(of.layers) for of in states]
-    args.state_dim_per_tensor = [[] for _ in states]
-    args.state_slice_outer_counts = [[] for _ in states]
-    args.state_conv_shard_groups = [[] for _ in states]
-    args.is_hybrid_mla_backend = False
-    args.swa_kv_cache_layout = args.mla_compression_ratios = None
-    return args
-
-
-def _described(of: Pools) -> tuple[list[int], list[int], list[int]]:
-    buffers = of.buffers
-    return ([b.data_ptr() for b in buffers], [b.nbytes for b in buffers],
-            [b[0].nbytes for b in buffers])
+def manager_of(load: Load, seat: Seat, memory: Memory, metadata: Any, published: ServerArgs) -> Any:
+    """The manager of this rank, made by SGLang's own scheduler code, which describes the pools to
+    it in KVArgs. The scheduler itself is not there: `asked` has as much of it as that code reads.
+    """
+    runner = SimpleNamespace(kv_cache_dtype_str="bfloat16")
+    scheduler = SimpleNamespace(
+        rust_server=None, tp_worker=SimpleNamespace(model_runner=runner), enable_hisparse=False,
+        model_config=process_model_config(), server_args=published,
+        req_to_token_pool=memory.requests)
+    asked: Any = SimpleNamespace(
+        transfer_backend=TransferBackend(load.backend), tp_rank=get_parallel().tp_rank,
+        pp_rank=get_parallel().pp_rank, scheduler=scheduler, metadata_buffers=metadata,
+        token_to_kv_pool=memory.kv, draft_token_to_kv_pool=memory.draft,
+        is_mla_backend=is_mla_backend(memory.kv), req_to_token_pool=memory.requests,
+        enable_staging=False)
+    if seat.side == "prefill":
+        return PrefillBootstrapQueue._init_kv_manager(asked)
+    return DecodePreallocQueue._init_kv_manager(asked)

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from time import monotonic, perf_counter, process_time, sleep
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -11,15 +13,19 @@ import torch
 import torch.distributed as dist
 from sglang.srt.disaggregation import utils
 from sglang.srt.disaggregation.common.conn import CommonKVReceiver
+from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.distributed.device_communicators.mooncake_transfer_engine import (
     init_mooncake_transfer_engine,
 )
 from sglang.srt.plugins import load_plugins
 from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
 from sglang.srt.server_args import ServerArgs
+from sglang.srt.utils.network import NetworkAddress
 
-from examples.sglang_handoff.load import START_S, TOKENS, Load, Outcome, Seat
-from examples.sglang_handoff.model import STATE_ITEMS, arguments, pools
+from examples.sglang_handoff.load import HEADS, START_S, STATE_ITEMS, Load, Outcome, Seat
+from examples.sglang_handoff.model import filled, manager_of
+from examples.sglang_handoff.pools import memory_of
 
 POLL_S: Final = 0.0002
 
@@ -71,43 +77,43 @@ def _join(seat: Seat, load: Load) -> None:
 class Rank:
     """SGLang's runtime in this process, as far as its transfer backends look at it."""
 
-    def __init__(self, load: Load, seat: Seat) -> None:
+    def __init__(self, load: Load, seat: Seat, model: Path) -> None:
         torch.set_num_threads(1)
         load_plugins()
         described = ServerArgs(
-            model_path="dummy", device="cpu", host="127.0.0.1", port=load.port + 1,
-            page_size=TOKENS, disaggregation_mode=seat.side,
+            model_path=str(model), device="cpu", host=load.host_of(seat.side),
+            port=load.port + 1,
+            page_size=load.tokens, disaggregation_mode=seat.side,
             disaggregation_bootstrap_port=load.port, disaggregation_transfer_backend=load.backend,
         )
         publish(described, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
         _join(seat, load)
         backend = utils.TransferBackend(load.backend)
         if load.backend == "mooncake":  # a scheduler does this, for this backend
-            init_mooncake_transfer_engine(hostname="127.0.0.1", gpu_id=0)
+            init_mooncake_transfer_engine(hostname=load.host_of(seat.side), gpu_id=0)
         self.load, self.seat = load, seat
         self.classes = {kind: utils.get_kv_class(backend, kind) for kind in utils.KVClassType}
         self.server = None
         if str(seat) == "prefill0":
-            self.server = self.classes[utils.KVClassType.BOOTSTRAP_SERVER]("127.0.0.1", load.port)
+            server = self.classes[utils.KVClassType.BOOTSTRAP_SERVER]
+            self.server = server(load.host_of("prefill"), load.port)
             sleep(0.5)
-        self.kv = pools(load, seat, "kv")
-        self.states = [pools(load, seat, name) for name in load.states]
+        memory = memory_of(load, seat)
+        self.kv = filled(load, seat, memory, "kv")
+        self.states = [filled(load, seat, memory, name) for name in load.states]
         for buffer in self.kv.buffers if load.timed else ():
-            buffer.fill_(1)  # memory that nobody has touched is none yet
+            buffer.items.fill_(1)  # memory that nobody has touched is none yet
         self.metadata = utils.MetadataBuffers(
             2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
             max_sampling_mask_tokens=0)
-        args = arguments(seat, self.kv, self.states, self.metadata)
-        self.manager = self.classes[utils.KVClassType.MANAGER](
-            args, utils.DisaggregationMode(seat.side), described, load.latent)
-        self.sender = self.classes[utils.KVClassType.SENDER]
+        self.manager = manager_of(load, seat, memory, self.metadata, described)
         self.receiver = self.classes[utils.KVClassType.RECEIVER]
         self.pages = list(range(load.pool_pages))
         self.slots = list(range(2 * load.in_flight))
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.load.port}"
+        return str(NetworkAddress(self.load.host_of("prefill"), self.load.port).to_host_port_str())
 
     def take(self, count: int) -> tuple[list[int], int]:
         taken, self.pages = self.pages[:count], self.pages[count:]
@@ -121,6 +127,28 @@ class Rank:
         """Those of a request, of each state."""
         return [np.arange(slot * count, (slot + 1) * count, dtype=np.int32)
                 for count in (STATE_ITEMS[of.name] for of in self.states)]
+
+    def sender_of(self, room: int) -> Any:
+        """As SGLang's prefill makes it of a request."""
+        request = self.request(room)
+        queue: Any = SimpleNamespace(
+            kv_manager=self.manager, transfer_backend=utils.TransferBackend(self.load.backend),
+            bootstrap_port=self.load.port, _check_if_req_exceed_kv_capacity=lambda _: False,
+            _process_req=lambda _: None)
+        PrefillBootstrapQueue.create_sender(queue, request, HEADS)
+        return request.disagg_kv_sender
+
+    def request(self, room: int) -> Any:
+        """As much of a request as SGLang reads to find who runs it."""
+        return SimpleNamespace(
+            bootstrap_host=self.load.host_of("prefill"), bootstrap_port=self.load.port,
+            bootstrap_room=room,
+            disagg_prefill_dp_rank=self.load.names(room))
+
+    def resolved(self, room: int) -> int | None:
+        """The data-parallel rank of a room, as SGLang's decode finds it without a query."""
+        queue: Any = SimpleNamespace(kv_manager=self.manager)
+        return DecodePreallocQueue._resolve_prefill_dp_rank(queue, self.request(room))
 
     def end(self) -> dict[str, float]:
         """What the node still counts, and then its end; other backends have no such thing."""
@@ -151,9 +179,9 @@ class Running:
     begun: bool = False
 
 
-def prefill(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
+def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a prefill process. The parent says which rooms there are."""
-    rank = Rank(load, seat)
+    rank = Rank(load, seat, model)
     pipe.send("ready")
     outcome, spent = Outcome(), process_time()
     live: dict[int, Running] = {}
@@ -164,7 +192,7 @@ def prefill(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
             elif -room in live:
                 live[-room].agreed = True  # the first stage has said so
         for room, request in list(live.items()):
-            poll = int(request.sender.poll())
+            (poll,) = utils._poll_with_failure_injection([request.sender])
             if poll == 2 and not request.begun and _agree(rank, room, request, pipe):
                 _meet(rank, room, request)
             if poll in (2, 3) and request.chunks:
@@ -187,7 +215,7 @@ def _begin(rank: Rank, room: int) -> Running:
         of.fill(load, room, items.tolist())
     rank.metadata.bootstrap_room[slot, 0] = room
     rank.metadata.output_ids[slot, 0] = room & 0x7FFFFFFF
-    return Running(rank.sender(rank.manager, rank.address, room), pages, slot)
+    return Running(rank.sender_of(room), pages, slot)
 
 
 def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]") -> bool:
@@ -203,7 +231,7 @@ def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]"
 
 def _meet(rank: Rank, room: int, request: Running) -> None:
     """Decode has come: what it has not cached will be sent."""
-    cached = request.sender.pop_decode_prefix_len() // TOKENS
+    cached = request.sender.pop_decode_prefix_len() // rank.load.tokens
     assert cached == rank.load.cached(room)  # noqa: S101 - what decode has said
     pages = np.array(request.pages[cached:], np.int32)
     request.sender.init(len(pages), request.slot)
@@ -230,9 +258,9 @@ class Receiving:
     begun: bool = False
 
 
-def decode(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
+def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a decode process: it says which rooms are done."""
-    rank = Rank(load, seat)
+    rank = Rank(load, seat, model)
     deadline = monotonic() + START_S
     while not rank.manager.try_ensure_parallel_info(rank.address):
         if monotonic() > deadline:
@@ -252,7 +280,7 @@ def decode(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
                 began = live[room].opened
         _resolve(rank, live)
         for room, request in list(live.items()):
-            poll = int(request.receiver.poll())
+            (poll,) = utils._poll_with_failure_injection([request.receiver])
             if poll not in (0, 4):
                 continue
             if poll == 4:
@@ -273,18 +301,20 @@ def _resolve(rank: Rank, live: dict[int, Receiving]) -> None:
     """Begin what has not begun, where it is known which data-parallel rank runs it."""
     load = rank.load
     fresh = [room for room, request in live.items() if not request.begun]
-    known = {str(room): load.runs(room) for room in fresh}
-    if load.query and fresh:
-        known = CommonKVReceiver.query_prefill_dp_ranks(rank.address, fresh)
+    known = {str(room): rank.resolved(room) for room in fresh}
+    asked = [room for room in fresh if known[str(room)] is None]
+    if asked:
+        known |= dict.fromkeys(map(str, asked))
+        known |= CommonKVReceiver.query_prefill_dp_ranks(rank.address, asked)
     for room in fresh:
-        if str(room) not in known:
+        if known[str(room)] is None:
             continue
         request = live[room]
         request.begun = True
         request.receiver.init(known[str(room)])
         states = rank.state_items(request.slot) if rank.states else None
         request.receiver.send_metadata(np.array(request.pages, np.int32), request.slot, states,
-                                       load.cached(room) * TOKENS)
+                                       load.cached(room) * load.tokens)
         if load.who_aborts(room) == "decode":
             request.receiver.abort()
 

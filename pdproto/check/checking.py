@@ -210,7 +210,7 @@ class World:
             assurance=self._assurance(found, verdict),
             place=self.system.place,
             trace=trace,
-            note=f"{count:,} states are stuck" if count else "",
+            note=_stuck(count) if count else "",
         )
 
     def judge_liveness(self, found: Exploration) -> Iterator[Finding]:
@@ -343,6 +343,10 @@ def _verdict(question: Question, hit: bool, complete: bool) -> Verdict:
     if not complete:
         return Verdict.UNKNOWN
     return Verdict.HOLDS if question.bad else Verdict.VIOLATED
+
+
+def _stuck(count: int) -> str:
+    return "1 state is stuck" if count == 1 else f"{count:,} states are stuck"
 
 
 def _located(finding: Finding, given: Interpretation) -> Finding:

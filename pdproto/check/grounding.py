@@ -11,8 +11,9 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
+from pdproto.check.delivery import Deliveries, taken_by
 from pdproto.check.layout import Indices, Layout, TooLargeError
-from pdproto.check.program import Action, Clause, Guard, Literal, assignment
+from pdproto.check.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -82,6 +83,7 @@ class Grounder:
         self.given: Final = given
         self.place: Final = place
         self.consume: Final = consume
+        self.deliveries: Deliveries = Deliveries(layout, {})
 
     def environments(self, variables: tuple[Sort, ...]) -> Iterator[Environment]:
         """Every choice of elements for the variables."""
@@ -163,16 +165,28 @@ class Grounder:
         wanted = (atom.value,) if positive else tuple(v for v in values if v != atom.value)
         return [tuple(self.layout.literal(atom.symbol, indices, value) for value in wanted)]
 
-    def _action(self, table: Table, row: Row, environment: Environment, guard: Guard) -> Action:
-        clear, assign = assignment(self._effects(table, row, environment))
+    def _actions(
+        self, table: Table, row: Row, environment: Environment, guard: Guard
+    ) -> Iterator[Action]:
+        """What the row does; a delivery that is counted does one of two things."""
+        effects = list(self._effects(table, row, environment))
         if self.consume and isinstance(row.on, Sent):
-            clear |= self._literal(row.on, environment).mask
-        return Action(guard, clear, assign)
+            message, at = row.on.message, self.cell(row.on.arguments, environment)
+            if self.deliveries.is_counted(message):
+                own = self.cell(table.machine.own, environment)
+                yield from self.deliveries.actions(message, at, own, guard, effects)
+                return
+            effects.insert(0, self.layout.literal(message, at, False))
+        yield Action(guard, *assignment(effects))
 
     def _effects(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
         yield from self.assigned(table, row, environment)
+        for update in table.updates(row):
+            for indices in self._bulk(update, environment):
+                yield from self.deliveries.there_again(update.symbol, indices)
         for message, indices in self.sent(row, environment):
             yield self.layout.literal(message, indices, True)
+            yield from self.deliveries.there_again(message, indices)
 
     def sent(
         self, row: Row, environment: Environment
@@ -188,9 +202,6 @@ class Grounder:
                     yield effect.message, self.cell(effect.arguments, environment)
                 case _:
                     assert_never(effect)
-
-    def _literal(self, sent: Sent, environment: Environment) -> Literal:
-        return self.layout.literal(sent.symbol, self.cell(sent.arguments, environment), True)
 
     def assigned(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
         """The values that the row assigns, in its order."""
@@ -225,8 +236,10 @@ class Ground(Grounder):
         consume: bool = False,
         timers: bool = True,
     ) -> None:
-        layout = Layout(system.variables, sizes)
+        taken = taken_by(system.variables, sizes) if consume else {}
+        layout = Layout((*system.variables, *taken.values()), sizes)
         super().__init__(layout, given or {}, system.place, consume=consume)
+        self.deliveries = Deliveries(layout, taken)
         self.system: Final = system
         self.faults: Final = faults
         self.timers: Final = timers
@@ -251,8 +264,8 @@ class Ground(Grounder):
             for environment in self.environments(table.parameters(row)):
                 ground = self.guard(guard, environment, row)
                 if ground is not None:
-                    action = self._action(table, row, environment, ground)
-                    yield GroundRow(table, row, layer, environment, action)
+                    for action in self._actions(table, row, environment, ground):
+                        yield GroundRow(table, row, layer, environment, action)
 
 
 def _static(truth: bool) -> list[Clause]:
@@ -267,47 +280,6 @@ def _product(parts: Iterator[list[Clause]]) -> list[Clause]:
         if not joined or len(joined) > CLAUSES_MAX:
             break
     return joined
-
-
-def conjoined(guard: Guard, *literals: Literal) -> Guard | None:
-    """The guard and the literals together; None where they exclude each other."""
-    units = [(literal,) for literal in literals]
-    return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *units])
-
-
-def simplified(clauses: list[Clause]) -> Guard | None:
-    """The guard of a clause list: unit clauses joined to a cube until nothing changes.
-
-    None where it cannot hold for a reason that units show; a guard may still be unsatisfiable.
-    """
-    mask = value = 0
-    pending = list(dict.fromkeys(clauses))
-    while True:
-        kept: list[Clause] = []
-        grown = False
-        for clause in pending:
-            left = tuple(
-                dict.fromkeys(t for t in clause if not (t.value ^ value) & mask & t.mask)
-            )
-            if not left:
-                return None
-            if any(t.mask & mask == t.mask for t in left) or _covers(left):
-                continue
-            if len(left) == 1:
-                mask, value, grown = mask | left[0].mask, value | left[0].value, True
-            else:
-                kept.append(left)
-        pending = kept
-        if not grown:
-            return Guard(mask, value, tuple(dict.fromkeys(pending)))
-
-
-def _covers(clause: Clause) -> bool:
-    """Does the clause name every value of a one-bit cell?"""
-    return any(
-        t.mask.bit_count() == 1 and not t.value and Literal(t.mask, t.mask) in clause
-        for t in clause
-    )
 
 
 def ground_for(

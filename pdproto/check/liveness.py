@@ -11,10 +11,11 @@ it does neither in any part of it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdproto.check.explore import Exploration
 from pdproto.check.graph import Flags, Graph, Positions, Walk, components
@@ -43,6 +44,8 @@ class Liveness:
         self.found: Final = found
         self.rows: Final = found.ground.rows
         edges = found.engine.edges()
+        self.fired: Final = edges.rows
+        edges = replace(edges, rows=_units(self.rows)[edges.rows])
         every = np.ones(len(self.rows), dtype=bool)
         self.graph: Final = Graph(edges, every)
         self.faultless: Final = Graph(edges, np.array([not row.layer for row in self.rows], bool))
@@ -72,7 +75,7 @@ class Liveness:
     ) -> Lasso:
         stem, entry = self._stem(owing, allowed, traps)
         loop = region.loop(entry, fair)
-        rows = tuple(self.rows[int(self.graph.edges.rows[number])] for number in (*stem, *loop))
+        rows = tuple(self.rows[int(self.fired[number])] for number in (*stem, *loop))
         return Lasso(rows, len(stem) if loop else None)
 
     def owes(self, duty: Duty) -> bool:
@@ -103,6 +106,18 @@ class Liveness:
         within, joined = bound.back(end)
         before, _ = free.back(joined)
         return before + within, end
+
+
+def _units(rows: Sequence[GroundRow]) -> NDArray[np.uint32]:
+    """For each ground row the first of the same row and parameters: together they are fair.
+
+    A delivery of a broadcast does one of two things (delivery.py), and which one it is may change
+    for ever while it stays enabled.
+    """
+    first: dict[tuple[int, tuple[int, ...]], int] = {}
+    units = (first.setdefault((id(row.row), tuple(row.environment.values())), number)
+             for number, row in enumerate(rows))
+    return np.fromiter(units, dtype=np.uint32, count=len(rows))
 
 
 def is_fair(row: GroundRow, fairness: Fairness) -> bool:

@@ -5,8 +5,9 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -33,6 +34,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "transfer-in-place": "pdproto.spec.handoff.direct:IN_PLACE",
     "transfer-two-sinks": "pdproto.spec.handoff.transfer_two:TWO_SINKS",
     "transfer-two-lives": "pdproto.spec.handoff.transfer_two:TWO_LIVES",
+    "transfer-queued": "pdproto.spec.handoff.transfer_two:QUEUED",
     "transfer-calm": "pdproto.spec.handoff.transfer_calm:CALM",
     "transfer-landed": "pdproto.spec.handoff.transfer_calm:LANDED",
     "transfer-drained": "pdproto.spec.handoff.transfer_calm:DRAINED",
@@ -59,6 +61,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "optimistic-one-attempt": "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
     "optimistic-keeping": "pdproto.spec.handoff.optimistic:KEEPING",
     "optimistic-group": "pdproto.spec.handoff.optimistic_group:SYSTEM",
+    "decode-scheduler": "pdproto.spec.handoff.scheduler:SYSTEM",
     "optimistic-crash": "pdproto.spec.handoff.optimistic_crash:CRASHING",
 }
 
@@ -70,31 +73,49 @@ LIBRARIES: Final = (
 )
 
 
+NEAR: Final = 0.7  # how alike a mistyped name is to the one that was meant
+
+
 class LoadError(Exception):
     """The system cannot be found or its module cannot be imported."""
 
 
 def load(name: str) -> System:
     """The system of that name. Raises LoadError, or SpecError if the spec itself is malformed."""
+    return load_with_module(name)[0]
+
+
+def load_with_module(name: str) -> tuple[System, ModuleType]:
+    """The system, and the module that it stands in. Raises as `load` does."""
     target = BUILT_IN.get(name, name)
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
         raise LoadError(_unnamed(name))
-    module = _module(module_name)
+    module = load_module(module_name)
     system = vars(module).get(attribute)
     if isinstance(system, System):
-        return system
-    have = ", ".join(k for k, v in vars(module).items() if isinstance(v, System)) or "none"
+        return system, module
+    systems = [k for k, v in vars(module).items() if isinstance(v, System)]
     if attribute in vars(module):
         wrong = f"{attribute!r} in {module_name} is no System but a {type(system).__name__}"
     else:
-        wrong = f"{module_name} has no {attribute!r}"
-    raise LoadError(f"{wrong}; its systems: {have}")
+        wrong = f"{module_name} has no {attribute!r}{perhaps(attribute, systems)}"
+    raise LoadError(f"{wrong}; its systems: {', '.join(systems) or 'none'}")
+
+
+def perhaps(name: str, known: Iterable[str]) -> str:
+    """`: perhaps NAME?` for a mistyped name, or nothing if none is like it."""
+    by_lower = {other.lower(): other for other in known}
+    near = get_close_matches(name.lower(), by_lower, n=2, cutoff=NEAR)
+    return f": perhaps {' or '.join(by_lower[other] for other in near)}?" if near else ""
 
 
 def _unnamed(name: str) -> str:
     if Path(name).suffix == ".py":
         return f"{name!r} does not say which system: add its name in the file, {name}:SYSTEM"
+    near = perhaps(name, BUILT_IN)
+    if near:
+        return f"{name!r} is no built-in system{near}"
     known = ", ".join(BUILT_IN)
     return (
         f"{name!r} is no built-in system ({known}): "
@@ -102,7 +123,8 @@ def _unnamed(name: str) -> str:
     )
 
 
-def _module(name: str) -> ModuleType:
+def load_module(name: str) -> ModuleType:
+    """The module of that name, or of the file that the name is. Raises as `load` does."""
     # A spec that prints or exits must neither spoil the answer nor give one.
     try:
         with redirect_stdout(sys.stderr):

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from pdproto.check.explore import GIB, Limits
 from pdproto.check.layout import TooLargeError
-from pdproto.check.lint import Severity, small_sizes, subjects
+from pdproto.check.lint import Severity, small, subjects
 from pdproto.check.lint.determinism import determinism
 from pdproto.check.lint.promises import edges as forbidden_moves
 from pdproto.check.lint.remark import Remark
@@ -73,7 +73,19 @@ class Judged:
 
 
 class BaseError(Exception):
-    """The unmutated system does not hold, so that nothing would be learnt from its mutants."""
+    """The unmutated system does not hold, so that nothing would be learnt from its mutants.
+
+    configuration, property: where it does not, and what, if that is why.
+    """
+
+    def __init__(self, told: str, configuration: str = "", property: str = "") -> None:  # noqa: A002
+        super().__init__(told, configuration, property)
+        self.told: Final = told
+        self.configuration: Final = configuration
+        self.property: Final = property
+
+    def __str__(self) -> str:
+        return self.told
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +165,8 @@ def measure(search: Search, system: System) -> Search:
         return replace(search, states=seen.states)
     kill = seen if isinstance(seen, Kill) else edges
     assert isinstance(kill, Kill)  # noqa: S101 - one of the two is
-    raise BaseError(f"{search}: {kill.property} is violated before anything is mutated")
+    told = f"{search}: {kill.property} is violated before anything is mutated"
+    raise BaseError(told, search.configuration, kill.property)
 
 
 def _ask(search: Search, system: System, chosen: Configuration, limits: Limits) -> Kill | Seen:
@@ -320,7 +333,7 @@ class _Trial:
 
 def _errors(system: System, rules: Iterable[Rule]) -> frozenset[str]:
     """The errors of these rules, without their places, which are those of the original rows."""
-    found, _ = subjects(system, small_sizes(system))
+    found, _ = subjects(system, small(system))
     return frozenset(
         f"{remark.rule}: {remark.message}"
         for subject in found

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 WORD_BITS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """Holds where `state & mask == value`; the mask lies within one 64-bit word."""
 
     mask: int
@@ -72,6 +71,47 @@ def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
         clear |= literal.mask
         assign = assign & ~literal.mask | literal.value
     return clear, assign
+
+
+def conjoined(guard: Guard, *literals: Literal) -> Guard | None:
+    """The guard and the literals together; None where they exclude each other."""
+    units = [(literal,) for literal in literals]
+    return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *units])
+
+
+def simplified(clauses: list[Clause]) -> Guard | None:
+    """The guard of a clause list: unit clauses joined to a cube until nothing changes.
+
+    None where it cannot hold for a reason that units show; a guard may still be unsatisfiable.
+    """
+    mask = value = 0
+    pending = list(dict.fromkeys(clauses))
+    while True:
+        kept: list[Clause] = []
+        grown = False
+        for clause in pending:
+            left = tuple(
+                dict.fromkeys(t for t in clause if not (t.value ^ value) & mask & t.mask)
+            )
+            if not left:
+                return None
+            if any(t.mask & mask == t.mask for t in left) or _covers(left):
+                continue
+            if len(left) == 1:
+                mask, value, grown = mask | left[0].mask, value | left[0].value, True
+            else:
+                kept.append(left)
+        pending = kept
+        if not grown:
+            return Guard(mask, value, tuple(dict.fromkeys(pending)))
+
+
+def _covers(clause: Clause) -> bool:
+    """Does the clause name every value of a one-bit cell?"""
+    return any(
+        t.mask.bit_count() == 1 and not t.value and Literal(t.mask, t.mask) in clause
+        for t in clause
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ A given interpretation is taken, and held to the axioms. The others are enumerat
 satisfy the axioms, and of those that differ only in the names of interchangeable elements one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import permutations, product
 from math import factorial, prod
 from typing import Any, Final, TypeAlias
 
 from pdproto.check.grounding import Interpretation
 from pdproto.check.layout import Indices, TooLargeError
+from pdproto.check.words import formula_text
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -25,7 +26,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Rigid, Sizes
+from pdproto.spec.language.symbols import Rigid, Sizes, Tuples
 from pdproto.spec.language.system import Configuration, System
 
 AnyRigid: TypeAlias = Rigid[*tuple[Any, ...]]
@@ -34,15 +35,19 @@ FREE_TUPLES_MAX: Final = 20  # 2^20 candidates are looked at
 RENAMINGS_MAX: Final = 5_040
 
 
+class TopologyError(SpecError):
+    """The sizes have no interpretation: `given=` or the axioms exclude them all."""
+
+
 def interpretations(
     system: System, sizes: Sizes, configuration: Configuration
 ) -> Iterator[Interpretation]:
-    """Every interpretation to explore. Raises SpecError if there is none."""
+    """Every interpretation to explore. Raises TopologyError if there is none."""
     fixed: dict[AnyRigid, frozenset[Indices]] = {}
     for symbol in system.rigids:
         given = configuration.given.get(symbol, symbol.given)
         if given is not None:
-            fixed[symbol] = _checked(symbol, frozenset(given(sizes)), sizes)
+            fixed[symbol] = _checked(symbol, _given(symbol, given, sizes), sizes)
     free = [symbol for symbol in system.rigids if symbol not in fixed]
     found = False
     seen: set[tuple[frozenset[Indices], ...]] = set()
@@ -54,16 +59,68 @@ def interpretations(
         if _is_new(tuple(given_all.values()), list(given_all), sizes, seen):
             yield given_all
     if not found:
-        raise SpecError(
-            system.place, f"no interpretation of {list(system.rigids)} satisfies the axioms"
-        )
+        raise TopologyError(system.place, _why_none(system, sizes, fixed, free))
+
+
+def has_interpretation(system: System, configuration: Configuration) -> bool:
+    """Whether the rigid symbols have an interpretation of these sizes, or too many to look at."""
+    try:
+        next(interpretations(system, configuration.sizes, configuration))
+    except TopologyError:
+        return False
+    except TooLargeError:
+        return True
+    return True
+
+
+def smallest_first(system: System) -> list[Configuration]:
+    """The system's own configurations that size all of its sorts."""
+    whole = [c for c in system.configurations.values() if {*system.sorts} <= {*c.sizes}]
+    return sorted(whole, key=lambda configuration: sum(configuration.sizes.values()))
+
+
+def _why_none(
+    system: System,
+    sizes: Sizes,
+    fixed: Mapping[AnyRigid, frozenset[Indices]],
+    free: list[AnyRigid],
+) -> str:
+    """Which axiom no interpretation satisfies, and whether a given one is to blame."""
+    at = " ".join(f"{sort.__name__}={sizes[sort]}" for sort in system.sorts)
+    alone = [
+        f"{name}: {formula_text(axiom)}" for name, axiom in system.axioms.items()
+        if not any(_true(axiom, sizes, {**fixed, **c}) for c in _candidates(free, sizes))
+    ]
+    broken = "; ".join(alone) or f"{', '.join(system.axioms)} together"
+    told = f"no interpretation of {list(system.rigids)} satisfies the axioms at {at}"
+    if not fixed:
+        return f"{told}, because none satisfies {broken}"
+    given = ", ".join(symbol.name for symbol in fixed)
+    return f"{told}, because `given=` of {given} names tuples with which none satisfies {broken}"
+
+
+def _given(
+    symbol: AnyRigid, given: Callable[[Sizes], Tuples], sizes: Sizes
+) -> frozenset[Indices]:
+    """What the user's own function names. Raises TopologyError for whatever it raises."""
+    try:
+        return frozenset(tuple(indices) for indices in given(sizes))
+    except Exception as error:
+        at = " ".join(f"{sort.__name__}={size}" for sort, size in sizes.items())
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise TopologyError(
+            symbol.place, f"`given=` of {symbol.signature} raised {said} for the sizes {at}"
+        ) from error
 
 
 def _checked(symbol: AnyRigid, tuples: frozenset[Indices], sizes: Sizes) -> frozenset[Indices]:
     domain = set(product(*(range(sizes[sort]) for sort in symbol.sorts)))
     stray = tuples - domain
     if stray:
-        raise SpecError(symbol.place, f"{symbol.signature} is given {min(stray)}: no such elements")
+        raise TopologyError(
+            symbol.place,
+            f"{symbol.signature} is given {min(stray, key=str)}: no such elements",
+        )
     return tuples
 
 

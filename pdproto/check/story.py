@@ -6,18 +6,19 @@ state as its stored form; one exists, because every reduction is a bisimulation.
 replays on the tables as they are written, element for element.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
 from pdproto.check.grounding import Ground, GroundRow
 from pdproto.check.interpret import Interpreter
-from pdproto.check.layout import Indices, cell_name, value_name
+from pdproto.check.layout import Cell, Indices, cell_name, value_name
 from pdproto.check.program import Program
 from pdproto.check.questions import Question
 from pdproto.check.result import Arrow, Blocked, Change, Kind, Lane, Step, Trace
 from pdproto.check.words import formula_text, trigger_text
+from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Variable
@@ -193,7 +194,7 @@ class Storyteller:
         ground = self.ground
         interpreter = Interpreter(ground.system, ground.sizes, ground.faults, ground.given)
         values = ground.layout.decode(state)
-        explained = []
+        explained: dict[tuple[str, str], Blocked] = {}
         for row in ground.rows:
             if row.layer or not row.row.is_fair or row.row.kind != "row":
                 continue
@@ -202,11 +203,23 @@ class Storyteller:
                 for part in row.table.guard(row.row).parts
                 if not interpreter.holds(part, values, row.environment)
             )
+            if not failing and self._is_taken(row, values):
+                failing = (f"{trigger_text(row.row.on, row.environment)}, taken already",)
             if failing:
                 lane = lane_name(row.table.machine, self._indices(row.table.machine.own, row))
-                explained.append(Blocked(row.row.name, row.parameters, lane, failing))
-        explained.sort(key=lambda blocked: len(blocked.failing))
-        return tuple(explained[:BLOCKED_MAX])
+                blocked = Blocked(row.row.name, row.parameters, lane, failing)
+                explained[row.row.name, row.parameters] = blocked
+        nearest = sorted(explained.values(), key=lambda blocked: len(blocked.failing))
+        return tuple(nearest[:BLOCKED_MAX])
+
+    def _is_taken(self, row: GroundRow, values: Mapping[Cell, Value]) -> bool:
+        """Whether the instance has had the broadcast that the row waits for."""
+        if not isinstance(row.row.on, Sent):
+            return False
+        own = self._indices(row.table.machine.own, row)
+        at = self._indices(row.row.on.arguments, row)
+        return any(values[cell] is True
+                   for cell in self.ground.deliveries.marks(row.row.on.message, own, at))
 
 
 def lane_name(machine: Machine[*tuple[Any, ...]], indices: Indices) -> str:

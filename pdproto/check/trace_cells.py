@@ -138,6 +138,10 @@ class Cells:
             for floor in {0, *self._floors.values()}:
                 yield next(number for number in count(floor) if number not in seen)
 
+    def value(self, symbol: Symbol, key: tuple[Hashable, ...]) -> Value:
+        """What a variable is at these elements."""
+        return self._value(symbol, key, {})
+
     def _value(
         self, symbol: Symbol, key: tuple[Hashable, ...], assumed: Mapping[Cell, bool]
     ) -> Value:

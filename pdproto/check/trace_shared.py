@@ -18,6 +18,7 @@ import msgspec
 from pdproto.check.layout import value_name
 from pdproto.check.trace_cells import Cell, Cells, Environment, sent_by
 from pdproto.check.trace_lines import Found, found
+from pdproto.check.trace_shared_story import Story, changes_of, lane_of
 from pdproto.check.trace_verdict import Nearest, Rejection, Verified
 from pdproto.check.words import formula_text
 from pdproto.spec.language.formula import atoms
@@ -85,6 +86,11 @@ class Instance:
                                for atom, _ in atoms(table.guard(row))}
         self.fired = 0
 
+    @property
+    def lane(self) -> str:
+        """How the instance reads: `worker 3`."""
+        return lane_of(self.table.machine, self.own.values())
+
     def environment(self, row: Row, given: Mapping[str, Any]) -> Environment:
         """The row's parameters. Raises MismatchError for others than it takes."""
         wanted = {v.name: v for v in self.table.parameters(row) if v not in self.own}
@@ -135,6 +141,7 @@ class Replay:
             *((symbol, True) for _, row in rows for symbol in sent_by(row))}
         self._senders: Final = set(self._traced(paths))
         self._sent: Final[set[Cell]] = set()
+        self._story: Final = Story(system)
 
     def _traced(self, paths: Sequence[Path]) -> Iterator[tuple[str, tuple[Hashable, ...] | None]]:
         """The machines that the files tell of, with their own elements, all lines read."""
@@ -154,14 +161,14 @@ class Replay:
                 try:
                     cell = self._follow(file)
                 except MismatchError as error:
-                    return _rejection(file, error)
+                    return self._rejection(file, error)
                 if cell is not None:
                     held.append((file, cell))
             files = [file for file, _ in held]
             if held and self.lines == before:  # each waits for another
                 file, (symbol, key) = held[0]
                 if all(one.whole for one in self.files):
-                    return _rejection(file, MismatchError(
+                    return self._rejection(file, MismatchError(
                         f"no line sends {symbol}({', '.join(map(str, key))})"))
                 self._believe(symbol, key)
         return None
@@ -239,10 +246,14 @@ class Replay:
             parameters = ", ".join(f"{of} = {element}" for of, element in line.given.items())
             raise MismatchError(f"{name} cannot fire here",
                                 Nearest(name, parameters, tuple(map(formula_text, failing))))
+        lane = instance.lane
+        changes = changes_of(instance.cells, instance.table, row, lane, environment)
         instance.cells.apply(instance.table, row, environment)
-        for symbol, key in instance.cells.sent(row, environment):
+        sent = list(instance.cells.sent(row, environment))
+        for symbol, key in sent:
             self._sent.add((symbol, key))
             instance.cells.write(symbol, key, True)
+        self._story.fired(row, lane, line.given, environment, changes, sent)
         instance.fired += 1
         self.fired[name] += 1
 
@@ -283,6 +294,25 @@ class Replay:
                 raise MismatchError(f"neither a device nor the world may write {name} := {value}")
             instance.cells.write(symbol, tuple(map(frozen, of)), written[value])
 
+    def _rejection(self, file: File, error: MismatchError) -> Rejection:
+        read = file.held
+        text = "" if read is None else read.text.decode(errors="replace").rstrip("\n")
+        number = 0 if read is None else read.number
+        line = None if read is None else read.line
+        name, parameters, lane = "", "", ""
+        if line is not None:
+            name = line.row or line.heard or ""
+            parameters = ", ".join(map(str, line.given.values()))
+            instance = file.ends.get(line.end)
+            lane = line.machine if instance is None else instance.lane
+        known = lane.split(" ")[0] in {machine.name for machine in self.system.machines}
+        why = "; ".join(map(str, (error, *error.nearest)))
+        trace = self._story.until(name, parameters, lane if known else "", number, why)
+        return Rejection(
+            str(file.path), number, text, str(error), error.nearest, trace=trace,
+            earlier=self._story.earlier,
+        )
+
 
 def is_shared(paths: Sequence[Path]) -> bool:
     """Whether the first line of all is one of a machine that hand-overs share."""
@@ -305,10 +335,3 @@ def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -
 def frozen(element: Any) -> Hashable:
     """An element as a line gives it, such that it can be a key."""
     return tuple(map(frozen, element)) if isinstance(element, list) else element
-
-
-def _rejection(file: File, error: MismatchError) -> Rejection:
-    read = file.held
-    text = "" if read is None else read.text.decode(errors="replace").rstrip("\n")
-    number = 0 if read is None else read.number
-    return Rejection(str(file.path), number, text, str(error), error.nearest)

@@ -28,16 +28,21 @@ from pdproto.check.trace_instance import Instance, Tables, words
 from pdproto.check.trace_lines import Element, Line
 from pdproto.check.trace_shared import is_shared, verify_shared
 from pdproto.check.trace_table import AnyMessage, Ground, LocalTable
-from pdproto.check.trace_verdict import NEAREST_MAX, Nearest, Rejection, Verified
+from pdproto.check.trace_verdict import (
+    CONFORMS,
+    NEAREST_MAX,
+    STEPS_MAX,
+    Nearest,
+    Rejection,
+    Verified,
+)
 from pdproto.check.words import formula_text, trigger_name, trigger_text
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
-CONFORMS: Final = "conforms"  # the name of the one finding
 CLAIM: Final = "every line is a row of the tables that holds where it fires"
-STEPS_MAX: Final = 40  # events that lead to the line; a reader's patience
 
 
 def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) -> Verified:
@@ -270,7 +275,8 @@ def to_result(verified: Verified) -> CheckResult:
     note = "; ".join(verified.missing)
     if rejection is not None:
         note = f"{rejection.file}, line {rejection.number}: {rejection.why}" + (
-            f" ({named})" if named else "") + (
+            f" ({named})" if named else "") + "".join(
+            f"; {nearest}" for nearest in rejection.nearest[:1]) + (
             f"; {rejection.earlier:,} earlier steps are left out" if rejection.earlier else "")
     finding = Finding(
         CONFORMS, Kind.ALWAYS, CLAIM, verified.verdict,

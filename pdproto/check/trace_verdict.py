@@ -7,6 +7,8 @@ from typing import Final
 from pdproto.check.result import Trace, Verdict
 from pdproto.spec.language.system import System
 
+CONFORMS: Final = "conforms"  # the name of the one finding
+STEPS_MAX: Final = 40  # events that lead to the line; a reader's patience
 NEAREST_MAX: Final = 6  # rows that are told, of those that might have been meant
 
 
@@ -17,6 +19,12 @@ class Nearest:
     row: str
     parameters: str
     failing: tuple[str, ...]
+
+    def __str__(self) -> str:
+        applied = f"{self.row}({self.parameters})"
+        if not self.failing:
+            return f"{applied} could fire here"
+        return f"{applied} needs {'; '.join(self.failing)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 With ID: draw that defect's trace, in every system that has the defect. Exit status: 0 if each
 defect violates the property that it is said to violate, 1 if one is not found, 2 if there is no
-such ID.
+such ID, 3 if it was interrupted.
 """
 
 import argparse
@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from rich import box
@@ -20,6 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pdproto.check.checking import Settings, check
+from pdproto.check.explore import INTERRUPTED
+from pdproto.check.load import perhaps
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult, Finding, Verdict
@@ -52,15 +53,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Try the defects; returns the exit status."""
     chosen = BUGS if arguments.id is None else _named(arguments.id, BUGS)
+    trials: list[Trial] = []
+    interrupted = False
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        trials = tuple(tried(chosen, reporter))
+        try:
+            for trial in tried(chosen, reporter):
+                trials.append(trial)
+                if trial.result.stopped == INTERRUPTED and trial.violated is None:
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            interrupted = True
+            trials = [one for one in trials if one.result.stopped != INTERRUPTED or one.violated]
+            reporter.say(f"interrupted: {len(trials)} of {len(chosen)} defects were tried")
     drawn = arguments.id is not None
     if arguments.json != STANDARD_OUTPUT:
         _show(trials, drawn=drawn)
     if arguments.json:
         write(json.dumps([as_json(trial, traced=drawn) for trial in trials], indent=2),
               arguments.json)
-    return int(any(trial.violated is None for trial in trials))
+    if any(trial.violated is None for trial in trials):
+        return 1
+    return 3 if interrupted else 0
 
 
 def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
@@ -68,8 +81,7 @@ def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
     named = tuple(bug for bug in bugs if bug.id == name)
     if named:
         return named
-    near = get_close_matches(name, [bug.id for bug in bugs])
-    hint = f": perhaps {', '.join(near)}?" if near else "; `pdproto bugs` lists them"
+    hint = perhaps(name, [bug.id for bug in bugs]) or "; `pdproto bugs` lists them"
     raise UsageError(f"there is no defect {name!r}{hint}")
 
 

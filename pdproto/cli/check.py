@@ -18,7 +18,7 @@ from typing import Final
 from pdproto.check import native
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits
-from pdproto.check.load import load
+from pdproto.check.load import load, perhaps
 from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.questions import names
 from pdproto.check.report.as_json import to_json
@@ -126,10 +126,10 @@ def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _with_proofs(system: System, result: CheckResult) -> CheckResult:
-    """Say of what holds whether this user's `pdproto prove` has shown it for every size."""
+    """Say of what holds whether this user's `pdproto prove` has shown it, and from what."""
     proved = recall(cache_folder(), system)
     return replace(result, findings=tuple(
-        replace(finding, assurance=f"{finding.assurance}; proved for every size")
+        replace(finding, assurance=f"{finding.assurance}; {proved[finding.name]}")
         if finding.name in proved and finding.verdict is Verdict.HOLDS else finding
         for finding in result.findings
     ))
@@ -174,7 +174,10 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
     known = names(system)
     for name in wanted:
         if name not in known:
-            raise UsageError(f"{system.name} has no property {name!r}; it has: {', '.join(known)}")
+            raise UsageError(
+                f"{system.name} has no property {name!r}{perhaps(name, known)}; "
+                f"it has: {', '.join(known)}"
+            )
     return Settings(
         properties=wanted,
         limits=_limits(arguments),

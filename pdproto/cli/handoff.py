@@ -18,6 +18,7 @@ from pdproto.cli.handoff_verdict import Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
 from pdproto.cli.progress import Reporter
 from pdproto.engine.contract import EngineError
+from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
 from pdproto.net.engines import ENGINES, require, require_page_fence
 
 # Shorter than a server's: nobody here is slow for a good reason.
@@ -39,6 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "a third of the requests, and start its server anew")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
+    parser.add_argument("--host", default=LOOPBACK, metavar="ADDRESS",
+                        help="the address of this host at which all of it listens, IPv4 or IPv6 "
+                             "(default: 127.0.0.1)")
     parser.add_argument("--direct", action="store_true",
                         help="write straight into decode's pages, with an engine that can fence "
                              "them (--engine tcp)")
@@ -75,6 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     topology = Topology(arguments.pp, arguments.tp, arguments.cp)
     if arguments.optimistic is not None and len(topology.prefill) > 1:
         raise UsageError("--optimistic is for a prefill server of one rank here")
+    if is_wildcard(arguments.host) or address_of(arguments.host) is None:
+        raise UsageError(f"--host {arguments.host}: want an address of this host that the ranks "
+                         f"can call, such as 127.0.0.1 or ::1")
     load = Load(
         seed=arguments.seed, requests=arguments.requests, layers=arguments.layers,
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
@@ -94,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     doomed = {victim: load.requests // 3} if arguments.kill else {}
     cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
-                      waits=WAITS, trace=arguments.trace, doomed=doomed)
+                      waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host)
     try:
         cluster.begin()
         began = monotonic()

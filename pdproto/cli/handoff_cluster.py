@@ -15,8 +15,10 @@ from typing import Any, Final
 from pdproto.cli.handoff_load import Load, Topology
 from pdproto.cli.handoff_rank import GoOn, Hold, Rank, Reached, Report
 from pdproto.cli.handoff_ranks import decode_rank, prefill_rank, registry
+from pdproto.engine.hosts import LOOPBACK
 from pdproto.net.incarnation import new_incarnation
 
+REGISTRY: Final = "registry"
 START_S: Final = 60.0
 END_S: Final = 30.0
 
@@ -53,24 +55,38 @@ class Cluster:
         waits: Mapping[str, float],
         trace: str | None,
         doomed: Mapping[str, int] = {},
+        host: str = LOOPBACK,
     ) -> None:
-        """doomed: ranks to be killed, and the room in whose midst."""
+        """doomed: ranks to be killed, and the room in whose midst. host: the address at which all
+        of them listen.
+        """
         self._context: Final = multiprocessing.get_context("spawn")
         incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, Member]] = {}
         self.survivors: Final[list[Member]] = []  # of a server that was taken down, all but one
         self.restarts = 0
         self._topology: Final = topology
+        self._host: Final = host
         self._pipe, theirs = self._context.Pipe()
-        self._registry: Final = self._context.Process(target=registry, args=(theirs, trace))
-        self._registry.start()
+        self._registry: Final = self._context.Process(
+            target=registry, args=(theirs, trace, self.host_of(REGISTRY)))
+        self.launch(REGISTRY, self._registry)
         theirs.close()
         where = self._said(self._pipe, "the registry")
         self._folder: Final = TemporaryDirectory(prefix="pdproto-")
         group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
             self._start(Rank(name, topology, load, engine, where, incarnation, waits=waits,
-                             trace=trace, group=group, direct=direct, dies_in=doomed.get(name)))
+                             trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
+                             host=self.host_of(name)))
+
+    def host_of(self, _name: str) -> str:
+        """The address at which a rank, or the registry, listens."""
+        return self._host
+
+    def launch(self, _name: str, process: BaseProcess) -> None:
+        """Start the process of a rank, or of the registry."""
+        process.start()
 
     def begin(self) -> None:
         """Wait until every process is there, and let all begin.
@@ -136,7 +152,7 @@ class Cluster:
         ours, theirs = self._context.Pipe()
         body = prefill_rank if rank.name.startswith("prefill") else decode_rank
         process = self._context.Process(target=body, args=(rank, theirs), name=rank.name)
-        process.start()
+        self.launch(rank.name, process)
         theirs.close()
         self.members[rank.name] = Member(rank, process, ours)
 

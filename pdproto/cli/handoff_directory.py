@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from pdproto.cli.handoff_load import Topology
 from pdproto.net.incarnation import new_incarnation
+from pdproto.net.link import place_of, tcp_at
 from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_finder import Finder
 from pdproto.net.registry_wire import Address, Rank, Registration
@@ -29,13 +30,13 @@ def registrar(
 ) -> Registrar:
     """Keeps a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
     rank = _rank(name)
-    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    host, port = place_of(endpoint)
     return Registrar(
         registry,
         Registration(
             attn_tp_size=topology.tp, attn_tp_rank=rank.tp, attn_cp_size=topology.cp,
             attn_cp_rank=rank.cp, pp_size=topology.pp, pp_rank=rank.pp, rank_ip=host,
-            rank_port=int(port), incarnation=new_incarnation(), version=VERSION,
+            rank_port=port, incarnation=new_incarnation(), version=VERSION,
         ),
         sign_of_life_s=SIGN_OF_LIFE_S,
         retry_s=RETRY_S,
@@ -75,7 +76,7 @@ class Directory:
         if found is None:
             return None
         if not self._answers or self._answers[-1][1] is not found:
-            where = {name: f"tcp://{found[rank].rank_ip}:{found[rank].rank_port}"
+            where = {name: tcp_at(found[rank].rank_ip, found[rank].rank_port)
                      for name, rank in self._ranks.items()}
             self._answers.append((where, found))
         return self._answers[-1][0]

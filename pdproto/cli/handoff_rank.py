@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
+from pdproto.engine.hosts import LOOPBACK
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace
@@ -23,7 +24,8 @@ class Rank:
 
     first: the room to begin with. group: where the prefill ranks listen to each other, if there is
     more than one. direct: whether they write straight into the pages of decode. dies_in: the room
-    in whose midst it is killed, or in that of the next one that it sends.
+    in whose midst it is killed, or in that of the next one that it sends. host: the address of this
+    host at which the others reach it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Rank:
     group: tuple[str, ...] = ()
     direct: bool = False
     dies_in: int | None = None
+    host: str = LOOPBACK
 
     def run_forward(self, request: Request, pages: tuple[int, ...], pools: Pages) -> None:
         """What a model would do: fill the pages of this rank's share."""

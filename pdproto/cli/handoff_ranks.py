@@ -5,6 +5,7 @@ rooms, polls them, and never waits. The forward pass is the filling of pages wit
 says.
 """
 
+import gc
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,7 @@ from pdproto.net.decode import DecodeNode
 from pdproto.net.direct import DirectDecodeNode, DirectPages
 from pdproto.net.engines import open_sink, open_source
 from pdproto.net.group import Group
+from pdproto.net.link import tcp_at
 from pdproto.net.metrics import Metrics
 from pdproto.net.node import Node
 from pdproto.net.pages import SinkPages, SourcePages
@@ -88,12 +90,12 @@ class Progress:
             self._pipe.send(done)
 
 
-def registry(pipe: "Connection[Any, Any]", trace: str | None) -> None:
-    """The whole life of the registry's process."""
+def registry(pipe: "Connection[Any, Any]", trace: str | None, host: str) -> None:
+    """The whole life of the registry's process, at that address."""
     name = registry_tables.SYSTEM.name
     with (_traced_by(name, trace, "registry") as traced,
-          RegistryServer(traces={} if traced is None else {name: traced}) as server):
-        pipe.send(f"{server.host}:{server.port}")
+          RegistryServer(host, traces={} if traced is None else {name: traced}) as server):
+        pipe.send(server.address)
         pipe.recv()
 
 
@@ -106,12 +108,14 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
     with (_traced(rank) as trace,
           _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as registering,
           _traced_by(deciding, rank.trace if decides else None, rank.name) as decided):
-        plane = SourcePages(_layers(pools), open_source(rank.engine))
-        node = PrefillNode(rank.name, plane, link=Link(), waits=rank.waits, trace=trace)
+        plane = SourcePages(_layers(pools), open_source(rank.engine, rank.host))
+        node = PrefillNode(rank.name, plane, link=Link(tcp_at(rank.host)), waits=rank.waits,
+                           trace=trace)
         entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering)
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there
+        gc.freeze()  # what is there now stays, and need not be looked through again and again
         report, pool = Report(rank.name), Pool(load.pool_pages)
         progress = Progress(pipe, load.requests)
         work = Work(rank, node, pools, pool, report, decided)
@@ -149,6 +153,7 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up)
         pipe.send(rank.name)
         pipe.recv()  # every process is there
+        gc.freeze()  # what is there now stays, and need not be looked through again and again
         if not wait_for(directory, START_S):
             raise TimeoutError(f"{rank.name}: not every prefill rank has registered: "
                                f"{directory.problem}")
@@ -165,7 +170,7 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
 
 def _decode_node(rank: Rank, pools: Mapping[str, Pages], trace: Trace | None) -> DecodeNode:
     layers = {name: _layers(of) for name, of in pools.items()}
-    engine, link = open_sink(rank.engine), Link()
+    engine, link = open_sink(rank.engine, rank.host), Link(tcp_at(rank.host))
     if rank.direct:
         return DirectDecodeNode(rank.name, DirectPages(layers, engine), link=link,
                                 incarnation=rank.incarnation, waits=rank.waits, trace=trace)

@@ -45,7 +45,7 @@ class Verdict:
     def complaints(self) -> tuple[str, ...]:
         """What does not hold, each in one line that names the rank and the room."""
         return (*self._incomplete(), *self._corrupt(), *self._disagreeing(), *self._kept(),
-                *self._unasked())
+                *self._slow(), *self._unasked())
 
     @property
     def succeeded(self) -> int:
@@ -88,6 +88,15 @@ class Verdict:
                     yield f"{name} still has {count:g} {what}"
             if member.leftovers is None:
                 yield f"{name} did not end cleanly"
+
+    def _slow(self) -> Iterator[str]:
+        """No hand-over holds up the others: no turn of a loop takes long."""
+        for member in (*self.members.values(), *self.survivors):
+            metrics = member.report.metrics if member.report else {}
+            if metrics.get("slow_turns"):
+                yield (f"{member.rank.name}: {metrics['slow_turns']:g} turns of its loop took over "
+                       f"10 ms of processor time, one of them "
+                       f"{metrics['longest_turn_seconds'] * 1e3:.1f} ms")
 
     def _unasked(self) -> Iterator[str]:
         """Nobody fails but who was aborted, where no rank was killed."""

@@ -10,11 +10,24 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from pdproto.check.lint import ELEMENTS, Remark, Severity, lint, small_sizes
-from pdproto.check.load import load
-from pdproto.cli.options import STANDARD_OUTPUT, add_system, standard_output, write
+from pdproto.check.lint import ELEMENTS, Remark, Severity, lint, small
+from pdproto.check.load import load_with_module
+from pdproto.check.rigid import TopologyError
+from pdproto.cli.options import (
+    DEFAULT,
+    STANDARD_OUTPUT,
+    UsageError,
+    add_element_counts,
+    add_lemmas,
+    add_system,
+    configuration,
+    standard_output,
+    write,
+)
+from pdproto.cli.prove_subject import with_proofs
+from pdproto.spec.language.properties import Always
 from pdproto.spec.language.symbols import Sizes
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import Configuration, System
 
 ELEMENTS_MAX: Final = 4  # of each sort: rules look at every choice of elements for every row
 
@@ -31,21 +44,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"look at N elements of each sort, or as many as any configuration has "
         f"(default: {ELEMENTS})",
     )
+    add_lemmas(parser)
+    add_element_counts(parser, configuration=None)
     parser.add_argument("--json", metavar="FILE|-", help="write the remarks as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Lint one system; returns the exit status."""
-    system = load(arguments.system)
-    sizes = small_sizes(system, arguments.elements)
-    remarks = lint(system, sizes)
+    system, home = load_with_module(arguments.system)
+    chosen = _configuration(system, arguments)
+    remarks = lint(system, chosen)
+    lemmas: tuple[Always, ...] = ()
+    # Where there is no error, there is nothing that lemmas could excuse.
+    if arguments.lemmas is not None or _has_errors(remarks):
+        lemmas = with_proofs(arguments.system, system, home, arguments.lemmas).lemmas
+    if lemmas:
+        # `pdproto prove` proves them together with what is always to hold.
+        always = (claim for claim in system.properties if isinstance(claim, Always))
+        remarks = lint(system, chosen, (*lemmas, *always))
     if arguments.json != STANDARD_OUTPUT:
         with standard_output() as stream:
             stream.writelines(f"{remark}\n" for remark in remarks)
-            stream.write(f"{system.name}: {_summary(remarks)}\n")
+            stream.write(f"{system.name}: {_summary(remarks)}")
+            if max(chosen.sizes.values(), default=0) > arguments.elements:
+                sizes = (f"{sort.__name__}={size}" for sort, size in chosen.sizes.items())
+                stream.write(f", at {' '.join(sizes)}")
+            if lemmas:
+                stream.write(f", where {len(lemmas)} lemmas hold, which `pdproto prove` must show")
+            stream.write("\n")
     if arguments.json:
-        write(json.dumps(_as_json(system, sizes, remarks), indent=2), arguments.json)
-    return int(any(remark.severity is Severity.ERROR for remark in remarks))
+        result = _as_json(system, chosen.sizes, remarks)
+        result["lemmas"] = [lemma.name for lemma in lemmas]
+        write(json.dumps(result, indent=2), arguments.json)
+    return int(_has_errors(remarks))
+
+
+def _has_errors(remarks: Sequence[Remark]) -> bool:
+    return any(remark.severity is Severity.ERROR for remark in remarks)
+
+
+def _configuration(system: System, arguments: argparse.Namespace) -> Configuration:
+    """The sizes to look at: those that are asked for, and small ones otherwise."""
+    if arguments.size or arguments.configuration is not None:
+        arguments.configuration = arguments.configuration or DEFAULT
+        arguments.faults = []
+        return configuration(system, arguments)
+    try:
+        return small(system, arguments.elements)
+    except TopologyError as error:
+        advice = "give sizes that fit, with --size or --configuration"
+        raise UsageError(f"{error}; {advice}") from error
 
 
 def _summary(remarks: Sequence[Remark]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
+from math import prod
 from random import Random
 from time import monotonic
 from typing import Any, Final
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import load
 from pdproto.check.mutate import (
@@ -37,12 +39,14 @@ from pdproto.check.mutate import (
     trials_of,
 )
 from pdproto.check.mutate_edits import Mutant
-from pdproto.check.result import Kind
+from pdproto.check.report.terminal import render_trace
+from pdproto.check.result import Kind, Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.prove import subject
 from pdproto.cli.suite import HANDOVER
 from pdproto.cli.team import shared_out
 from pdproto.spec.language.properties import Always
+from pdproto.spec.language.system import System
 
 # Rows as another system has them, what is explored in deep runs only, and the parts once more,
 # which are mutated by themselves.
@@ -120,8 +124,10 @@ def run(arguments: argparse.Namespace) -> int:
     teller = _Teller(quiet=arguments.quiet)
     try:
         every = list(_prepared(_families(arguments.systems), arguments.workers, teller))
-    except BaseError as base:
-        teller.say(str(base))
+    except _NotHeldError as found:
+        teller.say(str(found.base))
+        if arguments.json != STANDARD_OUTPUT:
+            found.draw()
         return 1
     except KeyboardInterrupt:
         teller.say("interrupted before anything was mutated")
@@ -174,16 +180,44 @@ def _prepared(
     """The trials of each family, once its originals have passed every search."""
     systems = {name: load(name) for names in families for name in names}
     tasks = [(name, search) for name in systems for search in searches(systems[name])]
+    # What is violated as a rule shows soon: in safety before liveness, at small sizes first.
+    tasks.sort(key=lambda task: _effort(systems[task[0]], task[1]))
     measured: dict[str, list[Search]] = {name: [] for name in systems}
     with closing(told for told in shared_out(tasks, _measure, workers, silent)) as all_told:
         for done, (number, told) in enumerate(all_told):
-            if isinstance(told, str):
-                raise BaseError(told)
+            if isinstance(told, BaseError):
+                raise _NotHeldError(systems[tasks[number][0]], told)
             measured[tasks[number][0]].append(told)
             teller.now_and_then(f"{done + 1} of {len(tasks)} searches before anything is mutated")
     for names in families:
         found = (search for name in names for search in measured[name])
         yield names, trials_of([systems[name] for name in names], found, _lemmas(names))
+
+
+class _NotHeldError(Exception):
+    """A system that is to be mutated does not hold as it is."""
+
+    def __init__(self, system: System, base: BaseError) -> None:
+        super().__init__(str(base))
+        self.system: Final = system
+        self.base: Final = base
+
+    def draw(self) -> None:
+        """Print the trace of what is violated, if that is what is wrong."""
+        if not self.base.property:
+            return
+        chosen = self.system.configurations[self.base.configuration]
+        result = check(self.system, chosen, Settings(properties=(self.base.property,)))
+        with console() as drawn:
+            for finding in result.findings:
+                if finding.verdict is Verdict.VIOLATED:
+                    render_trace(finding, drawn)
+
+
+def _effort(system: System, search: Search) -> tuple[bool, int]:
+    """What makes a search long, before it is known how long it is."""
+    sizes = system.configurations[search.configuration].sizes
+    return search.endless, prod(sizes.values())
 
 
 def _lemmas(names: Sequence[str]) -> dict[str, tuple[Always, ...]]:
@@ -192,13 +226,13 @@ def _lemmas(names: Sequence[str]) -> dict[str, tuple[Always, ...]]:
     return {one.system.name: one.lemmas for one in subjects if one.lemmas}
 
 
-def _measure(task: tuple[str, Search], _: Monitor) -> Search | str:
+def _measure(task: tuple[str, Search], _: Monitor) -> Search | BaseError:
     """The search with its states, or what is wrong with the original."""
     name, search = task
     try:
         return measure(search, load(name))
     except BaseError as base:
-        return str(base)
+        return base
 
 
 def _chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[int]]:

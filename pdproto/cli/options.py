@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console
 
-from pdproto.check.load import BUILT_IN
+from pdproto.check.load import BUILT_IN, perhaps
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import Configuration, System
 
@@ -19,6 +20,12 @@ STANDARD_OUTPUT: Final = "-"
 DEFAULT: Final = "default"  # the configuration
 SEVERAL: Final = ("--size", "--faults", "--property")  # options that take one value or more
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
+
+
+# How argparse says it.
+CHOICE: Final = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>.*)\)")
+QUOTED: Final = re.compile(r"'([^']*)'")
+UNRECOGNIZED: Final = re.compile(r"unrecognized arguments: (?P<given>--[^ =]+)")
 
 
 class UsageError(Exception):
@@ -29,7 +36,17 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line; the usage is for those who ask for it."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see `{self.prog} --help`")
+        raise UsageError(f"{message}{self._perhaps(message)}; see `{self.prog} --help`")
+
+    def _perhaps(self, message: str) -> str:
+        """What was meant where a choice or an option is mistyped."""
+        choice = CHOICE.search(message)
+        if choice is not None:
+            return perhaps(choice["given"], QUOTED.findall(choice["known"]))
+        option = UNRECOGNIZED.match(message)
+        if option is not None:
+            return perhaps(option["given"], self._option_string_actions)
+        return ""
 
 
 class VerbParser(Parser):
@@ -38,7 +55,11 @@ class VerbParser(Parser):
     def parse_known_args(  # type: ignore[override]  # the stub has overloads for namespaces
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[Any, list[str]]:
-        return super().parse_known_args(system_first(args or ()), namespace)
+        found, left = super().parse_known_args(system_first(args or ()), namespace)
+        if left:
+            # Here and not in the parser above, which does not know the options of the verb.
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
 
 
 def system_first(arguments: Sequence[str]) -> list[str]:
@@ -80,11 +101,35 @@ def add_system(parser: argparse.ArgumentParser, *, left_out: str | None = None) 
     )
 
 
+def add_lemmas(parser: argparse.ArgumentParser) -> None:
+    """--lemmas, for prove_subject.subject."""
+    parser.add_argument(
+        "--lemmas", metavar="MODULE",
+        help="a module, or path/to/file.py, with LEMMAS (default: those that stand beside SYSTEM)",
+    )  # fmt: skip
+
+
 def add_sizes(parser: argparse.ArgumentParser) -> None:
     """--configuration, --size and --faults."""
+    add_element_counts(parser)
     parser.add_argument(
-        "--configuration", metavar="NAME", default=DEFAULT,
-        help="sizes, faults and topology under a name of the system (default: default)",
+        "--faults",
+        metavar="LAYER",
+        action="append",
+        nargs="+",
+        default=[],
+        help="the fault layers, instead of those of the configuration; `none` for none",
+    )
+
+
+def add_element_counts(
+    parser: argparse.ArgumentParser, *, configuration: str | None = DEFAULT
+) -> None:
+    """--configuration and --size. configuration: the one that is taken if none is named."""
+    told = "" if configuration is None else f" (default: {configuration})"
+    parser.add_argument(
+        "--configuration", metavar="NAME", default=configuration,
+        help=f"sizes, faults and topology under a name of the system{told}",
     )  # fmt: skip
     parser.add_argument(
         "--size",
@@ -93,14 +138,6 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         help="how many elements a sort has; overrides the configuration",
-    )
-    parser.add_argument(
-        "--faults",
-        metavar="LAYER",
-        action="append",
-        nargs="+",
-        default=[],
-        help="the fault layers, instead of those of the configuration; `none` for none",
     )
 
 
@@ -124,7 +161,10 @@ def _named(system: System, name: str) -> Configuration:
     if name == DEFAULT:
         return Configuration({})
     known = ", ".join(system.configurations) or "none"
-    raise UsageError(f"{system.name} has no configuration {name!r}; it has: {known}")
+    raise UsageError(
+        f"{system.name} has no configuration {name!r}{perhaps(name, system.configurations)}; "
+        f"it has: {known}"
+    )
 
 
 def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
@@ -133,7 +173,10 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
     for text in texts:
         name, _, number = text.partition("=")
         if name not in sorts:
-            raise UsageError(f"{system.name} has no sort {name!r}; it has: {', '.join(sorts)}")
+            raise UsageError(
+                f"{system.name} has no sort {name!r}{perhaps(name, sorts)}; "
+                f"it has: {', '.join(sorts)}"
+            )
         try:
             size = whole_number(number)
         except argparse.ArgumentTypeError as error:
@@ -153,7 +196,10 @@ def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str,
             raise UsageError("--faults none stands alone: it takes every layer away")
         if name not in system.faults:
             known = ", ".join(system.faults) or "none"
-            raise UsageError(f"{system.name} has no fault layer {name!r}; it has: {known}")
+            raise UsageError(
+                f"{system.name} has no fault layer {name!r}{perhaps(name, system.faults)}; "
+                f"it has: {known}"
+            )
     return tuple(dict.fromkeys(names))
 
 
@@ -174,6 +220,8 @@ def _check_path(target: str, path: Path) -> None:
     ancestor = next(parent for parent in path.parents if parent.exists())
     if not ancestor.is_dir():
         raise UsageError(f"cannot write {target!r}: {ancestor} is no folder")
+    if ancestor != path.parent:
+        raise UsageError(f"cannot write {target!r}: there is no folder {path.parent}")
     if not os.access(ancestor, os.W_OK) and not path.exists():
         raise UsageError(f"cannot write {target!r}: no permission to write in {ancestor}")
 
@@ -181,7 +229,7 @@ def _check_path(target: str, path: Path) -> None:
 def write(text: str, target: str) -> None:
     """Write a result to a file, whole or not at all, or to standard output for `-`.
 
-    A folder that is missing is made. Raises UsageError if the result cannot be written.
+    Raises UsageError if the result cannot be written, as in a folder that does not exist.
     """
     check_targets([target])
     if target == STANDARD_OUTPUT:
@@ -209,7 +257,6 @@ def _resolved(target: str) -> Path:
 
 
 def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     # Two runs that write the same file must not meet in its unfinished form.
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:

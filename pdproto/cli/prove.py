@@ -1,10 +1,11 @@
 """Prove that the properties of a system hold for any number of everything.
 
 Each safety property must hold at the start and survive every row, fault rows included; lemmas help,
-and are proved with it. What fails is shown as a step that breaks it, from a state that need not be
-reachable: then a lemma is missing. `--bmc K` looks whether a run of K steps gets there. Every
-trigger must have an answer, and one only; and where a ranking says why, each leads_to must hold
-too: what pends is always taken further.
+and are proved with it. All is proved from the axioms, which must be able to hold together. What
+fails is shown as a step that breaks it, from a state that need not be reachable: then a lemma is
+missing. `--bmc K` looks whether a run of K steps gets there. Every trigger must have an answer, and
+one only; and where a ranking says why, each leads_to must hold too: what pends is always taken
+further.
 
 Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 4 internal error.
 """
@@ -13,17 +14,29 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from pdproto.check.prove.assurance import cache_folder, remember
+from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.certificates import certificates
 from pdproto.check.prove.confirming import confirmed
-from pdproto.check.prove.proving import ENGINES, Proof, Settings, prove
+from pdproto.check.prove.proving import (
+    CUTOFF,
+    ENGINES,
+    QUANTIFIED,
+    Proof,
+    Settings,
+    decided_by,
+    prove,
+)
+from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.check.words import formula_text
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
+    add_lemmas,
     add_system,
     check_targets,
     console,
@@ -33,6 +46,7 @@ from pdproto.cli.options import (
 from pdproto.cli.progress import Reporter
 from pdproto.cli.prove_report import exit_status, tell, to_json
 from pdproto.cli.prove_subject import Subject, subject
+from pdproto.spec.language.system import System
 
 __all__ = ["Subject", "configure", "run", "subject"]
 
@@ -45,11 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_system(parser, left_out="the whole hand-over")
     parser.add_argument("--property", metavar="NAME", action="append", nargs="+", default=[],
                         dest="properties", help="prove these properties and lemmas only")
-    parser.add_argument("--lemmas", metavar="MODULE",
-                        help="a module with LEMMAS (default: the system's own, if it is built in)")
-    parser.add_argument("--engine", choices=[*ENGINES, "both"], default="cutoff",
+    add_lemmas(parser)
+    parser.add_argument("--engine", choices=[*ENGINES, "both"],
                         help="a propositional question of bounded size, Z3 with quantifiers, or "
-                             "both, which must agree (default: cutoff)")
+                             "both, which must agree (default: cutoff, and quantified where that "
+                             "one does not decide)")
     parser.add_argument("--bmc", metavar="K", type=whole_number,
                         help="look whether a run of at most K steps violates what is not proved")
     parser.add_argument("--suggest", action="store_true",
@@ -84,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
                 tell(one, proof, drawn, arguments)
         if arguments.export:
             _export(one, proof, Path(arguments.export), several=not named)
+        if proof.interrupted:
+            break
     if arguments.json:
         write(json.dumps(results[0] if named else results, indent=2), arguments.json)
     # What is refuted says more than what is unknown.
@@ -92,52 +108,77 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _proof(one: Subject, arguments: argparse.Namespace) -> Proof:
     wanted = tuple(name for group in arguments.properties for name in group)
-    engines = tuple(ENGINES) if arguments.engine == "both" else (arguments.engine,)
     found = one.obligations(wanted)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
-        proof = confirmed(one.system, prove(one.system, found, Settings(
-            engines=engines,
+        settings = Settings(
+            engines=_engines(arguments),
             timeout_s=arguments.timeout,
             workers=arguments.workers,
             cache_folder=folder,
             monitor=reporter.line,
             slow=lambda name, seconds: reporter.say(f"slow: {name} took {seconds:.1f} s"),
-        )), arguments.timeout)
+        )
+        for ranking in one.every_ranking:
+            require_possible(
+                one.system, settings.engines, settings.timeout_s, beside=ranking.assumed
+            )
+        proof = prove(one.system, found, settings)
+        if not proof.interrupted:
+            proof = confirmed(one.system, proof, arguments.timeout)
+        if arguments.engine is None:
+            proof = decided_by(QUANTIFIED, one.system, proof, settings)
     if folder is not None:
-        remember(folder, one.system, proof)
+        remember(folder, one.system, proof, one.proved_words)
     return proof
 
 
-def _suggest(one: Subject, arguments: argparse.Namespace) -> int:
-    """Print lemmas that suffice; 0 if there are, 3 if none were found."""
-    from pdproto.check.prove.suggest import suggest  # noqa: PLC0415 - rarely asked for
+def _engines(arguments: argparse.Namespace) -> tuple[str, ...]:
+    if arguments.engine is None:
+        return (CUTOFF,)
+    return tuple(ENGINES) if arguments.engine == "both" else (arguments.engine,)
 
+
+def _suggest(one: Subject, arguments: argparse.Namespace) -> int:
+    """Print lemmas that suffice, or else what is inductive; 0 if they suffice, and 3 otherwise."""
     try:
         found = suggest(one.system, arguments.timeout)
     except ValueError as error:
         raise UsageError(f"{one.system.name}: {error}") from error
-    lemmas = [formula_text(lemma) for lemma in found.lemmas]
+    told = found.lemmas if found.proved else found.inductive
     result = {
         "system": one.system.name,
         "proved": found.proved,
+        "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
         "literals": found.tried,
         "true": found.true,
         "inductive": found.kept,
-        "lemmas": lemmas,
+        "unproved": list(found.unproved),
+        "lemmas": [formula_text(lemma) for lemma in found.lemmas],
+        "text": pasteable(told),
     }
     if arguments.json != STANDARD_OUTPUT:
         with console() as drawn:
-            word = "proved by" if found.proved else "not proved by"
-            drawn.print(
-                f"{one.system.name}: {word} {found.kept} inductive clauses of {found.true} that "
-                f"hold in small instances", markup=False, highlight=False, soft_wrap=True,
-            )
-            for line in lemmas:
-                drawn.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+            for line in _suggested(one.system, found):
+                drawn.print(line, markup=False, highlight=False, soft_wrap=True)
+            drawn.print(result["text"], markup=False, highlight=False, soft_wrap=True, end="")
     if arguments.json:
         write(json.dumps(result, indent=2), arguments.json)
     return 0 if found.proved else 3
+
+
+def _suggested(system: System, found: Suggestion) -> Iterator[str]:
+    """What came of the search, before the lemmas as text for a spec."""
+    counted = f"{found.kept} inductive clauses of {found.true} that hold in small instances"
+    word = "proved by" if found.proved else "not proved by"
+    yield f"{system.name}: {word} {counted}"
+    for name, axiom in system.axioms.items():
+        yield f"  assumed   {name}: {formula_text(axiom)}"
+    if found.proved:
+        yield f"# These {len(found.lemmas)} suffice; put them beside the system:"
+        return
+    yield f"  unproved  {', '.join(found.unproved)}"
+    yield f"# All {found.kept} clauses that are inductive, to which something is missing:"
 
 
 def _export(one: Subject, proof: Proof, folder: Path, *, several: bool) -> None:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from pdproto.check.prove.confirming import stands
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import RATCHETS, Claim, Method, Obligation
-from pdproto.check.prove.proving import Proof
+from pdproto.check.prove.proving import Outcome, Proof
 from pdproto.check.prove.ranking import proved_under
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.report.picture import draw
@@ -47,7 +48,7 @@ def exit_status(proof: Proof) -> int:
     found = {proof.status(obligation) for obligation in proof.obligations}
     if Status.FAILED in found:
         return 1
-    return 0 if found <= {Status.PROVED} else 3
+    return 0 if found <= {Status.PROVED} and proof.from_possible_axioms else 3
 
 
 def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
@@ -116,13 +117,21 @@ def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
         "failed": by_status[Status.FAILED],
         "unknown": by_status[Status.UNKNOWN] + by_status[Status.REFUSED],
         "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
+        "assumed_is_possible": proof.axioms.status,
         "lemmas": [claim.name for claim in one.undisturbed_claims if claim.is_lemma],
         "answers": answers(proof),
         "leads_to": [asdict(promise) for promise in promises(one, proof)],
         "engines": sorted({outcome.engine for outcome in proof.outcomes}),
+        "decided_by_second_engine": [o.obligation.name for o in _second(proof)],
+        "interrupted": proof.interrupted,
         "seconds": round(proof.seconds, 2),
         "z3": VERSION,
     }
+
+
+def _second(proof: Proof) -> list[Outcome]:
+    """What a second engine answered because the first did not."""
+    return [outcome for outcome in proof.outcomes if outcome.instead_of]
 
 
 def tell(one: Subject, proof: Proof, drawn: Console, arguments: argparse.Namespace) -> None:
@@ -143,6 +152,16 @@ def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
     )
     for name, axiom in one.system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
+    if proof.interrupted:
+        yield "  interrupted: what had no answer by then is unknown"
+    if not proof.from_possible_axioms:
+        yield (f"  unknown   whether what is assumed can hold together, so nothing counts as "
+               f"proved ({proof.axioms.note})")
+    second = _second(proof)
+    if second:
+        why = second[0].instead_of.partition("; ")[0]
+        yield (f"  engine    Z3 with quantifiers answered {len(second)} obligations that the "
+               f"cut-off left open, such as {second[0].obligation.name}: {why}")
     every = {claim.name for claim in one.every_claim}
     for claim in one.undisturbed_claims:
         mine = [o for o in proof.obligations if o.claim.name == claim.name]
@@ -165,13 +184,24 @@ def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
     open_ones = [o for o in mine if proof.status(o) is not Status.PROVED]
     if not open_ones:
         return f"  proved    {kind}{claim.name}: for all sizes ({len(mine)} obligations)"
-    notes = [
-        outcome.judgement.note for outcome in proof.outcomes
-        if outcome.judgement.note and any(outcome.obligation is o for o in open_ones)
-    ]
     at = ", ".join(o.scope for o in open_ones)
     word = _word(mine, proof)
-    return f"  {word:8}  {kind}{claim.name}: at {at}" + (f" ({notes[0]})" if notes else "")
+    return f"  {word:8}  {kind}{claim.name}: at {at}{_reason(open_ones, proof)}"
+
+
+def _reason(open_ones: Sequence[Obligation], proof: Proof) -> str:
+    """Why the first of them has no verdict, where an engine said it, or the engines disagree."""
+    for obligation in open_ones:
+        said = [o for o in proof.outcomes if o.obligation is obligation]
+        for outcome in said:
+            if outcome.judgement.note:
+                return f" ({outcome.judgement.note})"
+        if len({outcome.judgement.status for outcome in said}) > 1:
+            verdicts = ", ".join(f"{o.engine}: {o.judgement.status}" for o in said)
+            return f" (the engines contradict each other: {verdicts})"
+    if not proof.from_possible_axioms:
+        return f" ({proof.axioms.note})"
+    return ""
 
 
 def _without(layers: Sequence[str]) -> str:
@@ -186,8 +216,9 @@ def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str
 
 
 def _open(found: Sequence[Obligation], proof: Proof) -> str:
-    """What is not proved."""
-    return "; ".join(o.name for o in found if proof.status(o) is not Status.PROVED)
+    """What is not proved, with the reason where there is no verdict."""
+    left = [o for o in found if proof.status(o) is not Status.PROVED]
+    return "; ".join(o.name for o in left) + _reason(left, proof)
 
 
 def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Iterator[str]:
@@ -214,6 +245,12 @@ def _draw(
     """The smallest state from which the row breaks the claim, and the step."""
     found = counterexample(one.system, obligation, arguments.timeout)
     if found is None:
+        return
+    if not stands(one.system, obligation, found):
+        # What the cut-off weakened lets it find states in which not every claim holds.
+        drawn.print(f"\n{obligation.name} fails, as Z3 with quantifiers says; no smallest state "
+                    f"that shows it was found to draw", markup=False, highlight=False,
+                    soft_wrap=True)
         return
     sizes = " ".join(f"{sort.__name__}={size}" for sort, size in found.sizes.items())
     claim = obligation.claim

@@ -1,11 +1,13 @@
 """What `pdproto prove` is asked about: a system, its lemmas and rankings, and all to be shown."""
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
-from pdproto.check.load import load
+from pdproto.check.load import LoadError, load_module, load_with_module, perhaps
+from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.obligations import (
     RATCHETS,
@@ -14,11 +16,12 @@ from pdproto.check.prove.obligations import (
     claims,
     obligations,
 )
-from pdproto.check.prove.ranking import ranking_obligations, spared
+from pdproto.check.prove.ranking import proved_under, ranking_obligations, spared
 from pdproto.cli.options import UsageError
-from pdproto.spec.language.formula import Formula
-from pdproto.spec.language.properties import Always
+from pdproto.spec.language.formula import Formula, atoms
+from pdproto.spec.language.properties import Always, LeadsTo
 from pdproto.spec.language.ranking import Ranking, Ratchet, Undisturbed
+from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
 # By built-in name: the module with its LEMMAS, and perhaps what is ASSUMED of its rigid symbols.
@@ -30,12 +33,13 @@ LEMMAS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("transfer", "transfer-lossy", "transfer-calm", "transfer-patient", "transfer-prompt",
          "transfer-restart", "transfer-landed", "transfer-drained", "transfer-two-sinks",
-         "transfer-two-lives"),
+         "transfer-two-lives", "transfer-queued"),
         "pdproto.spec.lemmas.transfer_lemmas"),
     "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
     "transfer-direct": "pdproto.spec.lemmas.page_fence_lemmas",
     **dict.fromkeys(
         ("agreement", "agreement-lost", "agreement-once"), "pdproto.spec.lemmas.agreement_lemmas"),
+    "decode-scheduler": "pdproto.spec.lemmas.scheduler_lemmas",
     **dict.fromkeys(("optimistic", "optimistic-crash"), "pdproto.spec.lemmas.optimistic_lemmas"),
     **dict.fromkeys(
         ("optimistic-lossy", "optimistic-patient", "optimistic-one-attempt",
@@ -103,6 +107,22 @@ class Subject:
         """With those of what is promised only without some faults."""
         return (*self.rankings, *self.undisturbed.rankings)
 
+    @property
+    def proved_words(self) -> Mapping[str, str]:
+        """By `leads_to` with a ranking: how it is proved, with all that this assumes."""
+        promised = {claim.name: claim for claim in self.system.properties
+                    if isinstance(claim, LeadsTo)}
+        return {
+            ranking.leads_to: in_words(
+                self.system, where=proved_under(promised[ranking.leads_to]), without=without,
+                assumed=ranking.assumed,
+            )
+            for rankings, without in (
+                (self.rankings, ()), (self.undisturbed.rankings, self.undisturbed.without),
+            )
+            for ranking in rankings
+        }
+
     def obligations(self, wanted: Sequence[str] = ()) -> tuple[Obligation, ...]:
         """All that is to be shown, or what is for the properties, lemmas and parts of these names.
 
@@ -119,7 +139,7 @@ class Subject:
             if name not in known:
                 raise UsageError(
                     f"{self.system.name} has no safety property {name!r}, and no ranking of that "
-                    f"name; it has: {', '.join(known)}"
+                    f"name{perhaps(name, known)}; it has: {', '.join(known)}"
                 )
         ranked = {ranking.leads_to for ranking in self.every_ranking} & set(wanted)
         chosen = {*(wanted or known), *((RATCHETS,) if ranked else ())}
@@ -133,32 +153,82 @@ class Subject:
         return (*found, *(o for o in parts if o.claim.part_of in chosen))
 
 
-def subject(name: str, module: str | None = None) -> Subject:
-    """The system of that name, with its own lemmas and rankings or those of another module."""
-    system = load(name)
-    proofs = _held(module or LEMMAS.get(name))
-    ranked = proofs if module else _held(RANKINGS.get(name))
+def subject(name: str, lemmas: str | None = None) -> Subject:
+    """The system of that name, with its own lemmas and rankings or those of another module.
+
+    Its own are those of the built-in ones, and LEMMAS in the module that the system stands in.
+    lemmas: a module's name, or a path to a file. Raises UsageError for a module without LEMMAS, or
+    with lemmas of something else than the system.
+    """
+    return with_proofs(name, *load_with_module(name), lemmas)
+
+
+def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None) -> Subject:
+    """What `subject` finds for a system that is loaded. home: the module that it stands in."""
+    if lemmas is not None:
+        proofs = ranked = _held(_other(lemmas, home), f"--lemmas {lemmas}")
+    elif name in LEMMAS:
+        proofs = _held(load_module(LEMMAS[name]), LEMMAS[name])
+        ranked = _held(load_module(RANKINGS[name]), RANKINGS[name]) if name in RANKINGS else {}
+    else:
+        proofs = ranked = _own(system, home)
     assumed = proofs.get("ASSUMED", {})
-    return Subject(
+    one = Subject(
         replace(system, axioms={**system.axioms, **assumed}, like=system),
-        proofs.get("LEMMAS", ()),
+        tuple(proofs.get("LEMMAS", ())),
         assumed,
-        () if module else ranked.get("LEMMAS", ()),
+        () if proofs is ranked else tuple(ranked.get("LEMMAS", ())),
         ranked.get("RATCHETS", ()),
         ranked.get("RANKINGS", ()),
         ranked.get("UNDISTURBED", Undisturbed()),
     )
+    for lemma in one.lemmas:
+        for symbol in _strange(one.system, lemma):
+            raise UsageError(_not_of(system, lemma, symbol))
+    return one
 
 
-def _held(module: str | None) -> Mapping[str, Any]:
-    """What a module with LEMMAS holds. Raises UsageError for another one."""
-    if module is None:
-        return {}
+def _other(name: str, home: ModuleType) -> ModuleType:
+    """The module of that name or path; the system's own module where it is that one."""
+    file = getattr(home, "__file__", None)
+    if name.endswith(".py") and file is not None and Path(name).resolve() == Path(file).resolve():
+        return home  # loaded once more, it would declare other symbols under the same names
     try:
-        held = vars(importlib.import_module(module))
-    except ModuleNotFoundError as error:
-        raise UsageError(f"--lemmas {module}: {error}") from error
-    lemmas = held.get("LEMMAS")
-    if not isinstance(lemmas, tuple) or not all(isinstance(lemma, Always) for lemma in lemmas):
-        raise UsageError(f"--lemmas {module}: want LEMMAS, a tuple of Always")
+        return load_module(name)
+    except LoadError as error:
+        raise UsageError(f"--lemmas {name}: {error}") from error
+
+
+def _held(module: ModuleType, told: str) -> Mapping[str, Any]:
+    """What a module with LEMMAS holds. Raises UsageError for another one."""
+    held = vars(module)
+    if not _are_lemmas(held.get("LEMMAS")):
+        raise UsageError(f"{told}: want LEMMAS, a tuple of Always")
     return held
+
+
+def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
+    """What the system's own module holds, if it has LEMMAS and they are about the system."""
+    held = vars(home)
+    lemmas = held.get("LEMMAS", ())
+    if not lemmas or not _are_lemmas(lemmas) or any(_strange(system, one) for one in lemmas):
+        return {}
+    return held
+
+
+def _are_lemmas(found: object) -> bool:
+    return isinstance(found, tuple | list) and all(isinstance(one, Always) for one in found)
+
+
+def _strange(system: System, lemma: Always) -> list[Symbol]:
+    """What the lemma speaks of that the system does not have."""
+    known = {*system.variables, *system.rigids}
+    return [atom.symbol for atom, _ in atoms(lemma.claim) if atom.symbol not in known]
+
+
+def _not_of(system: System, lemma: Always, symbol: Symbol) -> str:
+    told = f"lemma {lemma.name!r} ({lemma.place}) speaks of {symbol}"
+    if any(other.name == symbol.name for other in (*system.variables, *system.rigids)):
+        return (f"{told}, which is not {system.name}'s {symbol} but another of that name: the "
+                f"spec has been imported twice, by two names; import it by one")
+    return f"{told}, which {system.name} does not have"

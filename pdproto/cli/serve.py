@@ -22,7 +22,9 @@ PORT = 8998  # SGLang's bootstrap port
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto serve`."""
     usual = Limits()
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--host", default="127.0.0.1",
+                        help="address to listen on: 0.0.0.0 for every IPv4 address of this host, "
+                             ":: for the IPv6 ones too (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=PORT, metavar="N",
                         help=f"port to listen on; 0 takes a free one (default: {PORT})")
     parser.add_argument("--silent", type=float, default=usual.silent_s, metavar="SECONDS",
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             for name in (registry.SYSTEM.name, dp_rank.SYSTEM.name)}
         server = opened.enter_context(
             RegistryServer(arguments.host, arguments.port, limits, traces))
-        print(f"registry at http://{server.host}:{server.port}", flush=True)  # noqa: T201 - the result
+        print(f"registry at http://{server.address}", flush=True)  # noqa: T201 - the result
         ending.wait()
     return 0
 

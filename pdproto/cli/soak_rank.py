@@ -4,6 +4,7 @@ A rank is what a serving engine would be: it opens what the router tells it to, 
 and tells the router how each hand-over has ended. Every page holds what the load says of it.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -156,7 +157,8 @@ class _Scheduler:
         return State(
             held=gauges | {name: count for name, count in held.items() if count},
             faults={name: numbers[name]
-                    for name in ("turn_errors", "refused_calls", "spoilt_chunks", "refused_frames")
+                    for name in ("turn_errors", "slow_turns", "refused_calls", "spoilt_chunks",
+                                 "refused_frames")
                     if numbers[name]},
             counters={name: value for name, value in numbers.items() if "num_" not in name},
             verified_bytes=self.verified_bytes, files=len(os.listdir("/proc/self/fd")),
@@ -270,6 +272,7 @@ def decode(place: Place, pipe: Pipe) -> None:
 
 def _settle_in() -> None:
     """Leave Ctrl-C to the router, and say nothing of peers that are lost: they are meant to be."""
+    gc.freeze()  # what is there now stays, and need not be looked through again and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("pdproto").setLevel(logging.ERROR)
 

@@ -17,6 +17,7 @@ from pdproto.cli.study_lanes import END_S, Ran, Way, measure, said
 from pdproto.cli.study_plan import Cell
 from pdproto.cli.study_report import require_all
 from pdproto.cli.study_rooms import Routing
+from pdproto.engine.hosts import LOOPBACK
 from pdproto.sim.study import MS, Setting, percentile
 
 SETTINGS: Final = tuple(
@@ -91,7 +92,7 @@ def _registry() -> Iterator[str]:
     """One that is there, at host:port, and gone afterwards."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=registry, args=(theirs, None))
+    process = context.Process(target=registry, args=(theirs, None, LOOPBACK))
     process.start()
     theirs.close()
     try:

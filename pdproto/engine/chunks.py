@@ -3,8 +3,9 @@
     payload = pack_pages(layout, pages, key)          # the source posts this
     outcome = unpack_verified(layout, view, pages, key)   # the sink commits if it is clean
 
-A digest is keyed by the life, so that bytes of another life are as spoilt as damaged ones. Pages
-are stored before they are known to be clean: they belong to the hand-over until it commits.
+A digest is keyed by the life, so that bytes of another life are as spoilt as damaged ones, and
+bound to the place of the page in it: `pdproto.kernels.digest` says what it finds. Pages are stored
+before they are known to be clean: they belong to the hand-over until it commits.
 
 Pools in host memory only, since engines move bytes of host memory.
 """
@@ -25,11 +26,20 @@ from pdproto.kernels.chunk import (
     plan_for,
     unpack_chunk,
 )
+from pdproto.kernels.digest import key_at
 
 
 def key_of(*identity: int | str) -> int:
     """The key of a life, unsigned 64-bit: what names it, in an order that both ends keep to."""
     return int.from_bytes(blake2b(repr(identity).encode(), digest_size=8).digest(), "little")
+
+
+def key_of_chunk(key: int, offset: int) -> int:
+    """The key of a chunk, from the key of its life and where in the lease the chunk begins (bytes).
+
+    With it, chunks that changed places are as spoilt as pages that did.
+    """
+    return key_at(key, position=offset)
 
 
 def chunk_bytes(layout: KVLayout, pages: int) -> int:

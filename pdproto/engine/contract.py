@@ -180,6 +180,9 @@ class SinkEngine(Protocol):
     def target_scope(self) -> Scope:
         """Of a fence on a target, which cannot: NONE where a write runs on in what was given up."""
 
+    def out_of_reach(self, host: str) -> str | None:
+        """Why a source at this address cannot write here; None if it can, as far as one knows."""
+
     def attach(self, wake: Callable[[], None]) -> None:
         """Have `wake` called when a fence is done, memory is free again or a source departs."""
 

@@ -20,6 +20,8 @@ the first two), and what is done about it:
 *   It takes any protocol by name, and starts with `rdma` where there is no adapter. Names are
     checked here; whether it found an adapter is in its log.
 *   Loading it starts threads, opens a local datagram socket, and keeps both to the end.
+*   It calls IPv6 addresses only where MC_USE_IPV6 is set, and IPv4 ones then no more: it is set in
+    a process whose engine is opened at an IPv6 address.
 *   It writes what it thinks to standard error. MC_LOG_LEVEL=ERROR is set unless it is set already.
 """
 
@@ -27,6 +29,7 @@ import os
 from typing import Any, Final
 
 from pdproto.engine.contract import EngineError
+from pdproto.engine.hosts import LOOPBACK, joined
 from pdproto.engine.one_sided import Description, Handle, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
@@ -62,7 +65,7 @@ class MooncakeSink(OneSidedSink):
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
         protocol: str = "tcp",
         device: str = "",
@@ -86,7 +89,7 @@ class MooncakeSource(OneSidedSource):
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         protocol: str = "tcp",
         device: str = "",
         bytes_max: int = BYTES_MAX,
@@ -105,6 +108,8 @@ class MooncakeTransport:
     def __init__(self, host: str, protocol: str, device: str, *, registers: bool = True) -> None:
         if protocol not in PROTOCOLS:  # It would take any name, and fail with the first write.
             raise EngineError(f"Mooncake: want a protocol of {PROTOCOLS}, got {protocol!r}")
+        if ":" in host:
+            os.environ.setdefault("MC_USE_IPV6", "1")
         module, self.version = load_library()
         self._library: Any = module.TransferEngine()
         self._registers: Final = registers
@@ -122,7 +127,7 @@ class MooncakeTransport:
             self._library.unregister_memory(address)
 
     def describe(self, _address: int, _length: int) -> Description:
-        return Description(self.version, f"{self._host}:{self._library.get_rpc_port()}")
+        return Description(self.version, joined(self._host, self._library.get_rpc_port()))
 
     def expect(self, writes: int) -> None:
         """Its own threads take what comes."""

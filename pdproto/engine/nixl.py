@@ -33,6 +33,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pdproto.engine.contract import EngineError
+from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.one_sided import Description, Handle, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
@@ -62,20 +63,21 @@ def load_library() -> tuple[Any, str]:
 class NixlSink(OneSidedSink):
     """Landing memory that sources write to with NIXL.
 
-    host, port: where sources ask; UCX finds its own addresses. Raises EngineError if NIXL is not
+    host, port: where sources ask. UCX finds its own addresses, and takes IPv6 ones first where the
+    host is one (UCX_AF_PRIO, unless it is set already). Raises EngineError if NIXL is not
     there, or does not start.
     """
 
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         super().__init__(
-            NixlTransport(),
+            NixlTransport(host),
             host=host,
             port=port,
             capacity_bytes=capacity_bytes,
@@ -84,12 +86,14 @@ class NixlSink(OneSidedSink):
 
 
 class NixlSource(OneSidedSource):
-    """Writes to sinks with NIXL; see one_sided_source.OneSidedSource."""
+    """Writes to sinks with NIXL; see one_sided_source.OneSidedSource. host: see NixlSink."""
 
     engine = ENGINE
 
-    def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
-        super().__init__(NixlTransport(), bytes_max=bytes_max, writes_max=writes_max)
+    def __init__(
+        self, *, host: str = LOOPBACK, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX
+    ) -> None:
+        super().__init__(NixlTransport(host), bytes_max=bytes_max, writes_max=writes_max)
 
 
 class NixlTransport:
@@ -97,7 +101,9 @@ class NixlTransport:
 
     engine: Final = ENGINE
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
+        if ":" in host:
+            os.environ.setdefault("UCX_AF_PRIO", "inet6,inet")
         module, self.version = load_library()
         self.name: Final = f"pdproto-{uuid4().hex}"
         config = module.nixl_agent_config(enable_prog_thread=False, backends=[BACKEND])

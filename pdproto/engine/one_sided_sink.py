@@ -13,11 +13,11 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from ipaddress import ip_address
 from typing import Final
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.frames import Frame, Kind
+from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.one_sided import Piece, Transport, pieces_of
 from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
@@ -40,25 +40,22 @@ class OneSidedSink(Sink["OneSidedLine"]):
         self,
         transport: Transport,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self.transport: Final = transport
-        version = ip_address(host).version
-        family = socket.AF_INET6 if version == 6 else socket.AF_INET
         try:
-            listener = socket.create_server((host, port), family=family, backlog=128)
-        except OSError as error:
+            named = callable_at(transport.engine, host)
+            listener = listening(host, port)
+        except EngineError:
             transport.close()
-            raise EngineError(f"cannot listen on {host} port {port}: {error}") from error
-        listener.setblocking(False)
-        shown = f"[{host}]" if version == 6 else host
+            raise
         super().__init__(
             leases=Leases(
                 engine=transport.engine,
-                endpoint=f"{shown}:{listener.getsockname()[1]}",
+                endpoint=joined(named, listener.getsockname()[1]),
                 capacity_bytes=capacity_bytes,
                 abandons=True,
                 make=pieces_of(transport),

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, host_only
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, host_only, key_of_chunk
 from pdproto.kernels.chunk import KVLayout, Order, coalesce_runs, digest_pages, plan_for
 from pdproto.kernels.layout import Geometry
 from pdproto.kernels.plan import ALIGNMENT_BYTES
@@ -98,12 +98,16 @@ def pages_in(layout: KVLayout, length: int) -> int:
 
 
 class ChunkTarget:
-    """Where one chunk goes: its payload to these pages, and what is behind it beside them."""
+    """Where one chunk goes: its payload to these pages, and what is behind it beside them.
 
-    def __init__(self, places: PagePlaces, pages: Sequence[int]) -> None:
+    offset: where in the lease the chunk begins, in bytes.
+    """
+
+    def __init__(self, places: PagePlaces, pages: Sequence[int], offset: int) -> None:
         plan = plan_for(places.layout, len(pages)).only
         self.pages: Final = list(pages)
         self._places: Final = places
+        self._offset: Final = offset
         self._behind: Final = bytearray(plan.bytes - plan.payload_bytes)  # padding and digests
         self._digest_offset: Final = plan.digest_offset - plan.payload_bytes
 
@@ -112,12 +116,14 @@ class ChunkTarget:
         return chain(self._places.places(self.pages), (memoryview(self._behind),))
 
     def intact(self, key: int) -> bool:
-        """Whether the pages hold what was packed under this key, as the digests that came say.
+        """Whether the pages hold what was packed under the key of this life, as the digests that
+        came say.
 
         Reads every page where it lies: nobody may write there any more.
         """
         came = np.frombuffer(self._behind, "<u8", offset=self._digest_offset)
         found = np.empty(came.size, "<u8")
+        key = key_of_chunk(key, self._offset)
         digest_pages(self._places.layout, self.pages, found, key=key)
         return bool(np.array_equal(found, came))
 
@@ -148,7 +154,7 @@ class PageTarget:
             raise RemoteProtocolError(
                 f"write: {length} bytes at {offset} are no chunk of {len(self._pages)} pages"
             )
-        chunk = ChunkTarget(self._places, self._pages[first : first + count])
+        chunk = ChunkTarget(self._places, self._pages[first : first + count], offset)
         self._chunks[first] = chunk
         return chunk.places()
 

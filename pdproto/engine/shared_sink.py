@@ -26,6 +26,7 @@ from typing import Final
 
 from pdproto.engine.contract import Lease, Target
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.hosts import is_elsewhere
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import Backing
 from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
@@ -67,6 +68,13 @@ class SharedSink(Sink["SharedLine"]):
         if self.leases.pool.retired:
             self.loop.call(self._retire)
         return lease
+
+    def out_of_reach(self, host: str) -> str | None:
+        """See contract.SinkEngine: any address of this host is in reach."""
+        if not is_elsewhere(host):
+            return None
+        return (f"shared memory ends at this host, and the source is at {host}: open both sides "
+                f"with another engine (tcp, mooncake, nixl)")
 
     def _over(self, held: Held) -> None:
         """Tell the writers of memory that was given up, so that they stop and unmap it."""

@@ -22,6 +22,7 @@ from pdproto.engine.contract import (
     Target,
     Ticket,
 )
+from pdproto.engine.hosts import is_elsewhere, is_loopback, route_to, split
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
@@ -88,6 +89,13 @@ class Sink(Generic[AnyLine]):
         self.loop.start()
 
     # What the contract asks for; see contract.SinkEngine.
+
+    def out_of_reach(self, host: str) -> str | None:
+        here, _ = split(self.leases.endpoint)
+        if not is_loopback(here) or not is_elsewhere(host):
+            return None
+        return (f"the engine listens on {here}, which a source at {host} cannot call: start it on "
+                f"{route_to(host)}")
 
     def attach(self, wake: Callable[[], None]) -> None:
         self._wake = wake

@@ -27,6 +27,7 @@ from pdproto.engine.contract import (
     Result,
     SourceCounts,
 )
+from pdproto.engine.hosts import family_of, split
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
 
@@ -34,25 +35,27 @@ log = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
 WRITES_MAX: Final = 1024
-SILENCE_MS: Final = 30_000  # of a peer's host, after which its connection has ended
+SILENCE_MS: Final = 5_000  # of a peer's host, after which its connection has ended
+TCP_RTO_MAX_MS: Final = 44  # of Linux 6.15 on; Python has no name for it
+AGAIN_MS: Final = 1_000  # at most between two attempts to bring bytes across, where the kernel can
 CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
 
 
 def dial(endpoint: str, silence_ms: int = SILENCE_MS) -> socket.socket:
     """A socket that connects to "address:port" while nobody waits. Raises OSError with why not."""
-    host, _, port = endpoint.rpartition(":")
     try:
-        address = ip_address(host.strip("[]"))
-        where = (str(address), int(port))
+        where = split(endpoint)
+        ip_address(where[0])
     except ValueError as error:
         raise OSError(f"no address and port: {error}") from None
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family_of(where[0]), socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, CONNECT_TRIES)
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, AGAIN_MS)
         with suppress(BlockingIOError):
             sock.connect(where)
     except (OSError, OverflowError) as error:

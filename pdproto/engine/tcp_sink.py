@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from itertools import islice
 from typing import Final
 
-from pdproto.engine.contract import EngineError, Scope
+from pdproto.engine.contract import Scope
 from pdproto.engine.frames import Frame, Kind
+from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
 from pdproto.engine.sink_line import SinkLine
@@ -36,7 +36,7 @@ class TcpSink(Sink["TcpLine"]):
     """Landing memory, or targets, that sources on other hosts write to over TCP.
 
     host, port: where to listen; port 0 picks one. advertised: the address that sources connect to,
-    if it is not `host`. Raises EngineError if it cannot listen there.
+    if it is not `host`; a wildcard needs one. Raises EngineError if it cannot listen there.
     """
 
     target_scope = Scope.PAGE
@@ -44,19 +44,18 @@ class TcpSink(Sink["TcpLine"]):
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
         advertised: str | None = None,
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
-        listener = _listen(host, port)
-        named = ip_address(advertised or host)
-        shown = f"[{named}]" if named.version == 6 else str(named)
+        named = callable_at(ENGINE, advertised or host)
+        listener = listening(host, port)
         super().__init__(
             leases=Leases(
                 engine=ENGINE,
-                endpoint=f"{shown}:{listener.getsockname()[1]}",
+                endpoint=joined(named, listener.getsockname()[1]),
                 capacity_bytes=capacity_bytes,
                 abandons=False,
             ),
@@ -64,20 +63,6 @@ class TcpSink(Sink["TcpLine"]):
             line=lambda sock: TcpLine(self, sock),
             connections_max=connections_max,
         )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise EngineError(f"cannot listen on {host} port {port}: {error}") from error
-    listener.setblocking(False)
-    return listener
 
 
 @dataclass(slots=True)

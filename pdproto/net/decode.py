@@ -14,6 +14,8 @@ from threading import Lock
 from typing import Final
 
 from pdproto.check.layout import Indices
+from pdproto.net.handle import room_number
+from pdproto.net.memory_queue import MemoryQueue
 from pdproto.net.node import Node, Side
 from pdproto.net.plane import Idle, SinkPlane, Verified
 from pdproto.net.pool import Pool
@@ -30,6 +32,7 @@ from pdproto.runtime.wire import (
     Batch,
     Done,
     Drained,
+    Expecting,
     Failed,
     Introduce,
     Life,
@@ -42,11 +45,11 @@ from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.net")
 
-OF_SOURCES: Final = Done, Failed, AbortAck, Drained  # the frames that a sink takes
-LOOK_AHEAD: Final = 64  # requests that are tried for memory in one turn, and find none
+OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames that a sink takes
 SIDE: Final = Side(
     "decode", ends.receiving, Receiving, succeeded=Receiving.SUCCESS, failed=Receiving.FAILED,
-    under_way=(Receiving.WAITING, Receiving.TRANSFERRING), polls=RECEIVING_POLL, queues=(
+    under_way=(Receiving.WAITING, Receiving.TRANSFERRING), polls=RECEIVING_POLL,
+    settled=RECEIVING_POLL, queues=(
         ("num_decode_prealloc_queue_reqs", "Receivers without memory",
          (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
         ("num_decode_transfer_queue_reqs", "Receivers that wait for bytes",
@@ -79,7 +82,7 @@ class DecodeNode(Node):
         self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
         self._floor = 0  # below it all are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
-        self._wanting: Final[deque[Receiver]] = deque()
+        self._wanting: Final = MemoryQueue(self.metrics)
         self._starved = False  # somebody wants memory, and nobody has any to give back
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
         self._pool: Final = pool or Pool()
@@ -92,7 +95,7 @@ class DecodeNode(Node):
         self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
                            lambda: len(self._pool.pages))
         self.writers.update({
-            ends.introduce: lambda e, _: Introduce(self.life(e), e.owner.sinks, self.endpoint),
+            ends.introduce: lambda e, i: Introduce(self.life(e), e.owner.sinks, *self.of(e, i)),
             ends.publish: self._publish,
             ends.abort: self._abort,
         })
@@ -101,8 +104,7 @@ class DecodeNode(Node):
             (ends.lease, False): self._release_lease,
             (ends.page, False): self._release_pages,
         })
-        plane.attach(self.wake)
-        self.start()
+        self.begin(role)
 
     # For the application
 
@@ -115,21 +117,20 @@ class DecodeNode(Node):
         generation: int | None = None,
         on_released: Callable[[], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        slot: int = 0,
+        slot: int | None = None,
     ) -> Receiver:
         """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
 
-        sinks: all ranks of this group that the same sources feed (default: this one alone).
-        pages, slot: as `Receiver.publish` takes them, where they are known already.
-        generation: the life's number, where the ranks of a group must agree on it: each number
-        once, in ascending order. on_released: called in the loop when its pages are free again.
+        sinks: all ranks of this group that the same sources feed (default: this one). pages, slot:
+        as `Receiver.publish` takes them. generation: the life's number, where the ranks of a group
+        must agree on it: each once, ascending. on_released: called when its pages are free again.
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
         with self._opening:  # lives begin in the order of their numbers, whoever opens them
             if generation is None:
                 generation = self._generation
-            life = Life(room, self.incarnation, generation)
+            life = Life(room_number(room), self.incarnation, generation)
             receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
             receiver.on_released = on_released
             if pages is not None:
@@ -154,17 +155,19 @@ class DecodeNode(Node):
         self._begun.append(life.generation)
         self.lives[life] = endpoint
         self.enrol(receiver)
-        nowhere: dict[str, str] = {}
+        nowhere, why_not = dict[str, str](), ""
         for name, where in sources.items():
-            try:
-                self.connect(name, where)  # first: whoever had this name elsewhere is lost by that
+            try:  # first: whoever had this name elsewhere is lost by that
+                why_not = self.connect(name, where).barred or why_not
             except RemoteProtocolError as error:
                 nowhere[name] = str(error)
             self._of_peer.setdefault(name, {})[life] = endpoint
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
         for name, why in nowhere.items():
             self._bereave(endpoint, name, why)
-        if placed:
+        if why_not:
+            self.give_up(receiver, why_not)
+        elif placed:
             self.want_memory(receiver)
 
     def want_memory(self, receiver: Receiver) -> None:
@@ -177,11 +180,10 @@ class DecodeNode(Node):
             if not self._has_spoken(name):
                 self._unmet.setdefault(name, []).append(receiver)
                 return
-        self._wanting.append(receiver)
+        self._wanting.add(receiver, self._now)
 
     def _has_spoken(self, source: str) -> bool:
-        peer = self.peers.get(source)
-        return peer is not None and bool(peer.incarnation)
+        return bool(source in self.peers and self.peers[source].incarnation)
 
     def give_up(self, receiver: Receiver, reason: str) -> None:
         receiver.blame = reason
@@ -208,8 +210,8 @@ class DecodeNode(Node):
         if peer.name not in endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of it")
         if endpoint.value(ends.gone, (endpoint.peers.index(peer.name), 0, 0)):
-            # Another process speaks for the one that this life was begun with. It cannot know what
-            # that one's adapter may still write: its DRAINED must not end a lease.
+            # Another process than the life was begun with: what that one's adapter may still write
+            # it cannot know, so its DRAINED must not end a lease.
             self.metrics.add("stale_frames")
             return
         receiver: Receiver = endpoint.owner
@@ -236,23 +238,24 @@ class DecodeNode(Node):
             return
         receiver.unverified[source] = done
         pages = receiver.pages_of(source)
-        if sum(done.chunks) == len(pages):
+        problem = done.problem(len(pages))
+        if not problem:
             self.plane.verify(receiver.life, source, done.chunks, pages)
             return
         del receiver.unverified[source]
-        receiver.blame = (f"{source} has sent {sum(done.chunks)} pages, and {len(pages)} were "
-                          f"published")
+        receiver.blame = f"{source} {problem}"
         self._hear(receiver.endpoint, done, source)
 
     def on_device(self) -> None:
         for report in self.plane.reports():
             if isinstance(report, Idle):
                 self._free_pages(self._settling.pop(report.life))
-                continue
-            if isinstance(report, Verified):
+            elif isinstance(report, Verified):
                 self._verified(self.lives[report.life].owner, report)
             else:
                 self._fenced(self.lives.get(report.life), report.source)
+            if self.is_late():
+                return
 
     def _verified(self, receiver: Receiver, report: Verified) -> None:
         endpoint, source = receiver.endpoint, report.source
@@ -306,18 +309,11 @@ class DecodeNode(Node):
     # In the loop: what the steps ask for
 
     def on_room(self) -> None:
-        passed: list[Receiver] = []
-        while self._wanting and len(passed) < LOOK_AHEAD:
-            receiver = self._wanting.popleft()
-            if receiver.stage is Receiving.BOOTSTRAPPING and not self._grant(receiver):
-                passed.append(receiver)
-        self._wanting.extendleft(reversed(passed))
-        self._starved = bool(passed) and not self._leased
+        self._starved = self._wanting.serve(self._grant) and not self._leased
 
     def _grant(self, receiver: Receiver) -> bool:
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
-        slot = receiver.slot or 0
         try:
             addresses = self.plane.lease(life, receiver.pages or {})
         except ValueError as error:
@@ -325,10 +321,10 @@ class DecodeNode(Node):
             return True
         if addresses is None:
             return False
-        granted = self._pool.grant(life, pages, slot)
+        granted = self._pool.grant(life, pages, receiver.slot)
         if not granted:
             self.plane.release(life)
-            self.give_up(receiver, self._pool.blame(pages, slot))
+            self.give_up(receiver, self._pool.blame(pages, receiver.slot))
             return True
         self._granted.add(life)
         self._leased[life] = receiver.began = self._now
@@ -340,11 +336,11 @@ class DecodeNode(Node):
         life, receiver = self.life(endpoint), endpoint.owner
         source = endpoint.peers[index]
         return Publish(life, self._addresses[life][source], len(receiver.pages[source]),
-                       receiver.sinks, self.endpoint)
+                       receiver.sinks, *self.of(endpoint, index))
 
-    def _abort(self, endpoint: Endpoint, _: int) -> Abort:
+    def _abort(self, endpoint: Endpoint, index: int) -> Abort:
         self.metrics.add("aborts_sent")
-        return Abort(self.life(endpoint), self.why(endpoint), self.endpoint)
+        return Abort(self.life(endpoint), self.why(endpoint), self.of(endpoint, index)[0])
 
     def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
         self.metrics.add("fences_started")
@@ -376,9 +372,8 @@ class DecodeNode(Node):
     def _conclude(self, endpoint: Endpoint) -> None:
         """Drop a life that the table is done with; the floor rises when the oldest is dropped."""
         life = self.life(endpoint)
-        if life not in self.lives or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state):
-            return
-        if endpoint.owner.unverified or life in self._settling:
+        if (endpoint.owner.unverified or life in self._settling or life not in self.lives
+                or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
             return
         self.forget(endpoint)
         self._open.remove(life.generation)

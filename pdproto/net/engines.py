@@ -4,10 +4,12 @@
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from pdproto.engine import mooncake, nixl
 from pdproto.engine.contract import EngineError, Scope, SinkEngine, SourceEngine
+from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
@@ -16,19 +18,24 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 
 
-class SinkKind(Protocol):
-    """A class of sinks, which says before there is one what its fences keep out of targets."""
+@dataclass(frozen=True, slots=True)
+class EngineKind:
+    """sink, source: open one side at an address of this host. target_scope: of the sink, and what
+    its fences keep out of targets (see contract.SinkEngine).
+    """
 
-    target_scope: Scope
+    sink: Callable[[str], SinkEngine]
+    source: Callable[[str], SourceEngine]
+    target_scope: Scope = Scope.NONE
 
-    def __call__(self) -> SinkEngine: ...
 
-
-ENGINES: Final[Mapping[str, tuple[SinkKind, Callable[[], SourceEngine]]]] = {
-    "mooncake": (MooncakeSink, MooncakeSource),
-    "nixl": (NixlSink, NixlSource),
-    "shm": (SharedSink, SharedSource),
-    "tcp": (TcpSink, TcpSource),
+ENGINES: Final[Mapping[str, EngineKind]] = {
+    "mooncake": EngineKind(lambda host: MooncakeSink(host=host),
+                           lambda host: MooncakeSource(host=host)),
+    "nixl": EngineKind(lambda host: NixlSink(host=host), lambda host: NixlSource(host=host)),
+    "shm": EngineKind(lambda _: SharedSink(), lambda _: SharedSource()),
+    "tcp": EngineKind(lambda host: TcpSink(host=host), lambda _: TcpSource(),
+                      TcpSink.target_scope),
 }
 LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
     "mooncake": mooncake.load_library, "nixl": nixl.load_library,
@@ -46,19 +53,23 @@ def require(name: str) -> None:
 
 def require_page_fence(name: str) -> None:
     """Raise EngineError, in one line, if sources may not write straight into pages with it."""
-    if ENGINES[name][0].target_scope is not Scope.PAGE:
-        able = [other for other, (sink, _) in ENGINES.items() if sink.target_scope is Scope.PAGE]
+    if ENGINES[name].target_scope is not Scope.PAGE:
+        able = [other for other, kind in ENGINES.items() if kind.target_scope is Scope.PAGE]
         raise EngineError(
             f"engine {name} declares no page fence, so a writer could not be kept out of pages:"
             f" direct writes need {' or '.join(able)}"
         )
 
 
-def open_sink(name: str) -> SinkEngine:
-    """The sink's side of an engine. Raises EngineError if it does not start."""
-    return ENGINES[name][0]()
+def open_sink(name: str, host: str = LOOPBACK) -> SinkEngine:
+    """The sink's side of an engine. host: the address of this host that sources call; of `shm`
+    they are on this host. Raises EngineError if it does not start.
+    """
+    return ENGINES[name].sink(host)
 
 
-def open_source(name: str) -> SourceEngine:
-    """The source's side of an engine. Raises EngineError if it does not start."""
-    return ENGINES[name][1]()
+def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:
+    """The source's side of an engine. host: the address of this host that the library of the sink
+    may call. Raises EngineError if it does not start.
+    """
+    return ENGINES[name].source(host)

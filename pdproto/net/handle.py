@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.wire import REASON_MAX
+from pdproto.runtime.wire import REASON_MAX, ROOM_MAX
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
 
@@ -32,6 +33,16 @@ class HandoffMetrics:
     repeats: int
 
 
+def room_number(room: object) -> int:
+    """The number of a room. Raises TypeError or ValueError for what none can be."""
+    if isinstance(room, bool) or not isinstance(room, SupportsIndex):
+        raise TypeError(f"room {room!r}: want a whole number, got {type(room).__name__}")
+    number = index(room)
+    if not 0 <= number <= ROOM_MAX:
+        raise ValueError(f"room {number}: want 0 to {ROOM_MAX:,} (63 bits, as messages carry it)")
+    return number
+
+
 class Handle:
     """One end of one hand-over. Every method returns at once, in the asyncio form as well (aio.py).
 
@@ -39,8 +50,8 @@ class Handle:
     """
 
     __slots__ = ("_node", "began", "blame", "ended", "endpoint", "landed_bytes", "landed_chunks",
-                 "on_released", "opened", "reason", "released", "repeats", "stage", "stands",
-                 "watchers")
+                 "on_released", "opened", "reason", "released", "repeats", "settled", "stage",
+                 "stands", "watchers")
 
     def __init__(self, node: "Node", endpoint: Endpoint, stage: State) -> None:
         self._node = node
@@ -55,6 +66,7 @@ class Handle:
         self.landed_bytes = self.landed_chunks = self.repeats = 0
         self.stage = stage
         self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers
+        self.settled = KVPoll.BOOTSTRAPPING  # the same, but no end before the pages are free
 
     def poll(self) -> KVPoll:
         """Where the hand-over stands. Asking changes nothing."""

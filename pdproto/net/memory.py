@@ -41,7 +41,7 @@ class Memory:
 
     def raise_floor(self, sink: str, incarnation: int, floor: int) -> list[Life]:
         """The sink is done with all lives of its incarnation below this generation. Returns those
-        that all their sinks are done with, and the source itself is not.
+        that the source itself is not done with.
         """
         floors = self._floors.setdefault(incarnation, {})
         before = floors.get(sink, 0)
@@ -50,15 +50,19 @@ class Memory:
         floors[sink] = floor
         generations = self._generations.get(incarnation, {})
         known = generations if floor - before > len(generations) else range(before, floor)
-        passed: list[Life] = []
+        unfinished: list[Life] = []
         for generation in [g for g in known if g in generations and g < floor]:
             kept = [life for life in generations[generation] if not self._drop(life, floors)]
-            passed += [life for life in kept if self._passed(life, floors)]
+            unfinished += kept
             if kept:
                 generations[generation] = kept
             else:
                 del generations[generation]
-        return passed
+        return unfinished
+
+    def passed(self, life: Life) -> bool:
+        """Whether all sinks of the life are done with it."""
+        return self._passed(life, self._floors.get(life.incarnation, {}))
 
     def end(self, incarnation: int) -> list[Life]:
         """The sinks of this incarnation are gone, and say nothing more. Returns the lives that the

@@ -21,6 +21,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "fences_started": "Fences asked of the engine",
     "fences_done": "Fences that the engine has put up",
     "refused_writes": "Writes that came too late and were refused",
+    "skipped_chunks": "Chunks, once for each sink, that were not moved after a failure",
     "spoilt_chunks": "Parts whose digest did not agree",
     "transfer_seconds": "Seconds from the first chunk (prefill) or the address (decode) to Success",
     "held_chunk_seconds": "Seconds for which landing memory was leased, summed",

@@ -5,18 +5,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, TypeAlias
 
 from pdproto.check.layout import Indices
+from pdproto.net.fit import barred, layout_for
 from pdproto.net.handle import ENDED
 from pdproto.net.metrics import Metrics
+from pdproto.net.plane import Measured, Plane, Weighing
 from pdproto.net.shell import Link, Peer, Shell
 from pdproto.net.timers import Timers
-from pdproto.runtime.automaton import AnyMessage, Automaton, Event, Step
+from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.local_rows import AnyMessage
+from pdproto.runtime.role import Role
 from pdproto.runtime.trace import Trace
-from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Life
+from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Layout, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Formula, Value
@@ -36,6 +40,7 @@ class Side:
     """What tells the two kinds of node apart. stage: the state of an end, one of `stages`.
 
     under_way: stages in which bytes may be on their way, so that a failure is one of the transfer.
+    polls, settled: what `Handle.poll` and `Handle.settled` say.
     queues: gauges over ends in some stages, with what each is about.
     """
 
@@ -46,50 +51,26 @@ class Side:
     failed: State
     under_way: tuple[State, ...]
     polls: Sequence[tuple[Formula, KVPoll]]
+    settled: Sequence[tuple[Formula, KVPoll]]
     queues: tuple[tuple[str, str, tuple[State, ...]], ...]
-
-
-class Plane(Protocol):
-    """What both kinds of data plane have in common (plane.py)."""
-
-    def attach(self, wake: Callable[[], None]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class Measured(Protocol):
-    """A plane with numbers of its own."""
-
-    def measure(self, metrics: Metrics) -> None:
-        """Have them read among the node's."""
-
-
-@runtime_checkable
-class Weighing(Protocol):
-    """A plane that says how many bytes it moves: what `post` writes of the same address and chunks,
-    or `verify` compares of the same source, chunks and pages.
-    """
-
-    @property
-    def bytes_of(self) -> Callable[..., int]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What follows from a step, looked up once: reactions, frames to peers before all others; what
-    a poll answers when that is done, and the timers that run then.
+    a poll answers when that is done, and `Handle.settled`; and the timers that run then.
     """
 
     reactions: tuple[tuple[Reaction, Indices], ...]
     stands: KVPoll
+    settled: KVPoll
     armed: tuple[str, ...]
 
 
 class _Nobody:
-    """Whose an end is that is over: what a step says of where it stands interests nobody."""
+    """Owner of an end that is over: nobody reads its status."""
 
-    stands = KVPoll.BOOTSTRAPPING
+    stands = settled = KVPoll.BOOTSTRAPPING
     watchers: Final = ()
 
 
@@ -122,7 +103,8 @@ class Node(Shell):
         self.reactions[side.stage, side.failed] = self._fail
         self._side: Final = side
         self._plane: Final = plane
-        self.bytes_of: Final = plane.bytes_of if isinstance(plane, Weighing) else _untold
+        self.bytes_of: Final[Callable[..., int]] = (
+            plane.bytes_of if isinstance(plane, Weighing) else lambda *_: 0)
         self._nobody: Final = _Nobody()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._plans: Final[dict[Step, Plan]] = {}
@@ -132,6 +114,12 @@ class Node(Shell):
         self._now = monotonic()
         self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
         self._describe()
+
+    def begin(self, role: Role) -> None:
+        """Serve from now on, by these tables."""
+        role.prepare()
+        self._plane.attach(self.wake)
+        self.start()
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Let the event happen to the endpoint, and do what follows from it."""
@@ -143,6 +131,7 @@ class Node(Shell):
             reaction(endpoint, indices)
         owner = endpoint.owner
         owner.stands = plan.stands
+        owner.settled = plan.settled
         if plan.armed is not endpoint.timers:
             self._timers.follow(endpoint, plan.armed, self._now)
         for watcher in owner.watchers:
@@ -174,17 +163,24 @@ class Node(Shell):
         """Before a wait ends that fails the hand-over: note what to blame."""
 
     def on_turn(self, now: float) -> float | None:
-        self._now = now
+        self._now, watchdog = now, self.watchdog
+        watchdog.part("what devices report")
         self.on_device()
+        watchdog.part("waits that end")
         for name, endpoint in self._timers.due(now):
             if WAITS[name].again:
                 endpoint.owner.repeats += 1
-            else:
+            elif name != "heartbeat":  # who has noticed has noted what to blame
                 self.on_timer(name, endpoint)
             self.take(endpoint, endpoint.automaton.timer(name))
+            if not watchdog.has_time:
+                break
+        watchdog.part("what has waited for room")
         self.on_room()
+        watchdog.part("what devices report")
         self._again = False  # what has been reported until now is collected at once
         self.on_device()
+        self._again = self._again or self.wants_room()
         if self._forgotten:
             self._let_all_go()
         return self._timers.next()
@@ -224,6 +220,17 @@ class Node(Shell):
 
     def on_device(self) -> None:
         """Collect what the data plane has to report."""
+
+    def is_late(self) -> bool:
+        """Whether to leave the rest to another turn, which comes at once."""
+        late = not self.watchdog.has_time
+        if late:
+            self.wake()
+        return late
+
+    def wants_room(self) -> bool:
+        """Whether something that waited for room may begin now."""
+        return False
 
     def on_room(self) -> None:
         """Begin what has waited for room in the data plane."""
@@ -322,8 +329,14 @@ class Node(Shell):
                         lambda: self.dropped_frames)
         metrics.counter("refused_calls", "Calls of the application that the tables do not allow",
                         lambda: self.mistakes)
+        self.watchdog.measure(metrics)
         metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
                         lambda: self.turn_errors)
+        metrics.counter("redials", "Connections made again since nothing came through to the peer",
+                        lambda: self.redials)
+        metrics.gauge("unheard_peers", "Peers to or from which nothing comes through",
+                      lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
+                                  if not peer.lost))
         metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
                       lambda: float(self.health() is None))
         if isinstance(self._plane, Measured):
@@ -355,7 +368,8 @@ class Node(Shell):
         automaton, state = endpoint.automaton, step.state
         plan = Plan((*frames, *((r, indices) for r, indices in found if r is not None),
                      *self.besides(automaton, state)),
-                    automaton.read(self._side.polls, state), automaton.armed(state))
+                    automaton.read(self._side.polls, state),
+                    automaton.read(self._side.settled, state), automaton.armed(state))
         self._plans[step] = plan
         return plan
 
@@ -365,12 +379,22 @@ class Node(Shell):
         if peer is not None and not peer.lost:
             self.say(peer, writer(endpoint, index))
 
+    def of(self, endpoint: Endpoint, index: int) -> tuple[str, Layout | None]:
+        """Where the i-th peer of an end is told to call this node, and how the pages lie here that
+        it reads or writes.
+        """
+        peer = self.peers[endpoint.peers[index]]
+        return peer.ours, layout_for(self._plane, peer.name)
+
+    def connect(self, name: str, endpoint: str) -> Peer:
+        """See Shell.connect; a new peer is one that the data plane may not reach."""
+        known = self.peers.get(name)
+        peer = super().connect(name, endpoint)
+        if peer is not known:
+            peer.barred = barred(self._plane, endpoint)
+        return peer
+
     def life(self, endpoint: Endpoint) -> Life:
         if endpoint.life is None:
             raise LocalProtocolError(f"{endpoint!r} has nobody to speak to")
         return endpoint.life
-
-
-def _untold(*_: object) -> int:
-    """How many bytes a plane moves that does not say."""
-    return 0

@@ -15,14 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of, pack_pages, unpack_verified
+from pdproto.engine.chunks import (
+    chunk_bytes,
+    chunk_offset,
+    key_of,
+    key_of_chunk,
+    pack_pages,
+    unpack_verified,
+)
 from pdproto.engine.contract import (
     Address,
     Buffer,
@@ -38,42 +44,20 @@ from pdproto.engine.page_target import PagePlaces
 from pdproto.engine.page_views import chunk_views, places_in
 from pdproto.engine.source import Source
 from pdproto.kernels.chunk import KVLayout, register
+from pdproto.net.engine_counts import SINK_COUNTS, SOURCE_COUNTS, measured
+from pdproto.net.fit import layout_of
 from pdproto.net.metrics import Metrics
-from pdproto.net.plane import Fenced, Idle, Outcome, Verified
+from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import Life
+from pdproto.runtime.wire import Layout, Life
 
 log = logging.getLogger("pdproto.net")
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
-STAGED_BYTES_MAX: Final = 256 << 20  # packed and not landed, in one node
+STAGED_BYTES_MAX: Final = 256 << 20  # posted and not ended, in one node,
+STAGED_WRITES_MAX: Final = 4_096  # and so many chunks
 BUFFERS_KEPT: Final = 64  # of one size
-# What engines count, by their name of it: ours, what it says, and whether it only ever grows.
-Counts: TypeAlias = Mapping[str, tuple[str, str, bool]]
-_SOURCE_COUNTS: Final[Counts] = {
-    "landed_bytes": ("transfer_bytes", "Bytes that have landed", True),
-    "landed_writes": ("landed_chunks", "Chunks that have landed", True),
-    "refused_writes": ("engine_refused_writes", "Writes that sinks have refused", True),
-    "failed_writes": ("engine_failed_writes", "Writes of which nobody knows how they ended", True),
-    "writes": ("engine_inflight_chunks", "Chunks that are under way", False),
-    "bytes": ("engine_inflight_bytes", "Bytes of chunks that are under way", False),
-    "connections": ("engine_connections", "Connections to sinks", False),
-}
-_SINK_COUNTS: Final[Counts] = {
-    "landed_bytes": ("transfer_bytes", "Bytes that have landed", True),
-    "landed_writes": ("landed_chunks", "Chunks that have landed", True),
-    "refused_writes": ("engine_refused_writes", "Late writes that could not land any more", True),
-    "fences": ("engine_fences", "Fences that the engine has been asked for", True),
-    "fences_pending": ("engine_pending_fences", "Fences that are not up yet", False),
-    "leases": ("engine_leases", "Parts of landing memory that are leased to a source", False),
-    "leased_bytes": ("engine_leased_bytes", "Landing memory that is leased", False),
-    "target_bytes": ("engine_page_bytes", "Pages that are leased to a source as they lie", False),
-    "pooled_bytes": ("engine_pooled_bytes", "Landing memory that is free, and kept", False),
-    "abandoned_bytes": ("engine_abandoned_bytes", "Memory in the reach of fenced writers", False),
-    "connections": ("engine_connections", "Connections of sources", False),
-    "dropped_peers": ("engine_dropped_peers", "Connections ended for what they sent", True),
-}
 
 OUTCOMES: Final = {
     Result.LANDED: Outcome.LANDED, Result.REFUSED: Outcome.REFUSED, Result.ERROR: Outcome.ERROR,
@@ -85,16 +69,15 @@ def key_of_life(life: Life) -> int:
     return key_of(life.room, life.incarnation, life.generation)
 
 
-def _measured(metrics: Metrics, engine: SourceEngine | SinkEngine, counts: Counts) -> None:
-    """Have what the engine counts read among the node's numbers."""
-    for field, (name, about, grows) in counts.items():
-        describe = metrics.counter if grows else metrics.gauge
-        describe(name, about, partial(_count, engine, field))
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A chunk to write. offset: in bytes, of the lease at the address. length: in bytes."""
 
-
-def _count(engine: SourceEngine | SinkEngine, field: str) -> float:
-    count: float = getattr(engine.counts(), field)
-    return count
+    number: int
+    address: Address
+    offset: int
+    length: int
+    is_wanted: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,46 +98,57 @@ class SourcePages:
     def __init__(self, pools: Sequence[Any], engine: SourceEngine) -> None:
         self.engine: Final = engine
         self.layout: Final = register(pools)
+        self._told: Final = layout_of(self.layout)
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
         self._lock: Final = Lock()
-        self._packed: Final[deque[tuple[int, Address, int, Staged]]] = deque()
+        self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
         self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
         self._buffers: Final[dict[int, list[Bytes]]] = {}
         self._places: Final = self._places_in(self.layout)
-        self._staged = 0
+        chunk_offset(self.layout, 1)  # found now, and kept: the loop of the node asks for it
+        self._staged = self._writes = 0
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.engine.attach(wake)
 
+    def layout_for(self, _sink: str) -> Layout | None:
+        """See plane.py."""
+        return self._told
+
     def measure(self, metrics: Metrics) -> None:
         """See node.py."""
-        _measured(metrics, self.engine, _SOURCE_COUNTS)
+        measured(metrics, self.engine, SOURCE_COUNTS)
         metrics.gauge("num_staged_bytes", "Bytes that are packed, or are to be, and not landed",
                       lambda: self._staged)
 
     @property
     def has_room(self) -> bool:
-        return self._staged < STAGED_BYTES_MAX
+        return self._staged < STAGED_BYTES_MAX and self._writes < STAGED_WRITES_MAX
 
     def post(
-        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
-    ) -> None:
-        length = self.bytes_of(address, chunks)
-        self._staged += length
-        self._worker.submit(self._pack, number, life, address, chunks, length)
-
-    def bytes_of(self, _address: bytes, chunks: Sequence[Sequence[int]]) -> int:
-        """What `post` writes of these: the last chunk and its digests."""
-        return chunk_bytes(self.layout, len(chunks[-1]))
+        self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
+        is_wanted: Callable[[], bool],
+    ) -> Posted:
+        length = chunk_bytes(self.layout, len(pages))
+        behind = offset + chunk_offset(self.layout, len(pages))
+        try:
+            job = Job(number, Address.decode(address), offset, length, is_wanted)
+        except RemoteProtocolError as error:
+            self._refuse(number, error)
+        else:
+            self._begin(job, lambda: self._stage(
+                self.layout, self._places, pages, key_of_chunk(key_of_life(life), offset)))
+        return Posted(length, behind)
 
     def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
         for outcome in self.engine.completed():
             with self._lock:
                 number, staged = self._posted.pop(outcome.write)
                 self._staged -= staged.bytes
+                self._writes -= 1
                 # What it has given up on a library may still read: of ours, never of the pages, and
                 # such a buffer is not used again.
                 if outcome.result is not Result.ERROR:
@@ -168,19 +162,11 @@ class SourcePages:
         self._worker.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
 
-    def _pack(
-        self, number: int, life: Life, data: bytes, chunks: Sequence[Sequence[int]], length: int
-    ) -> None:
-        """In the worker: the chunk's pages and their digests into a buffer, and off it goes."""
-        *earlier, pages = chunks
-        try:
-            address = Address.decode(data)
-        except RemoteProtocolError as error:
-            self._refuse(number, length, error)
-            return
-        offset = chunk_offset(self.layout, sum(map(len, earlier)))
-        self._put(number, address, offset, length,
-                  lambda: self._stage(self.layout, self._places, pages, key_of_life(life)))
+    def _begin(self, job: Job, stage: Callable[[], Staged]) -> None:
+        """Have the worker stage these bytes, and off they go."""
+        self._staged += job.length
+        self._writes += 1
+        self._worker.submit(self._put, job, stage)
 
     def _stage(
         self, layout: KVLayout, places: PagePlaces | None, pages: Sequence[int], key: int,
@@ -201,37 +187,52 @@ class SourcePages:
         gathers = isinstance(self.engine, Source) and self.engine.gathers
         return places_in(layout) if gathers else None
 
-    def _put(
-        self, number: int, address: Address, offset: int, length: int, stage: Callable[[], Staged]
-    ) -> None:
-        """In the worker: stage so many bytes, and off they go."""
+    def _put(self, job: Job, stage: Callable[[], Staged]) -> None:
+        """In the worker: stage a chunk, and off it goes; unless nobody wants it any more."""
+        if not job.is_wanted():
+            self._end(job, Outcome.SKIPPED)
+            return
         try:
             staged = stage()
         except ValueError as error:
-            self._refuse(number, length, error)
+            self._end(job, Outcome.REFUSED, error)
             return
         with self._lock:
-            self._packed.append((number, address, offset, staged))
+            self._packed.append((job, staged))
         self._post_packed()
 
     def _post_packed(self) -> None:
-        """Hand over to the engine what it has room for."""
+        """Hand over to the engine what it has room for, and what is still wanted."""
         with self._lock:
             while self._packed and self.engine.has_room:
-                number, address, offset, staged = self._packed[0]
+                job, staged = self._packed[0]
                 try:
-                    self._posted[self.engine.post(address, offset, staged.views)] = number, staged
+                    if job.is_wanted():
+                        write = self.engine.post(job.address, job.offset, staged.views)
+                        self._posted[write] = job.number, staged
+                    else:
+                        self._keep(staged)
+                        self._end(job, Outcome.SKIPPED)
                 except EngineBusy:
                     return
                 except (EngineError, ValueError) as error:
                     self._keep(staged)
-                    self._refuse(number, staged.bytes, error)
+                    self._end(job, Outcome.REFUSED, error)
                 self._packed.popleft()
 
-    def _refuse(self, number: int, length: int, error: Exception) -> None:
-        """What a sink has published cannot be written to: nothing has been, and nothing will be."""
+    def _end(self, job: Job, outcome: Outcome, error: Exception | None = None) -> None:
+        """Nothing of it has been written, and nothing will be."""
+        self._staged -= job.length
+        self._writes -= 1
+        if error is not None:
+            self._refuse(job.number, error)
+        else:
+            self._ended.append((job.number, outcome, ""))
+            self._wake()
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        """What a sink has published cannot be written to."""
         log.warning("write %d has nowhere to go: %s", number, error)
-        self._staged -= length
         self._ended.append((number, Outcome.REFUSED, str(error)))
         self._wake()
 
@@ -261,6 +262,10 @@ class SinkPages:
         by_source = pools if isinstance(pools, Mapping) else {}
         self._layouts: Final = {source: register(of) for source, of in by_source.items()}
         self._layout: Final = None if isinstance(pools, Mapping) else register(pools)
+        self._told: Final[dict[str | None, Layout]] = {
+            source: layout_of(of) for source, of in self._layouts.items()}
+        if self._layout is not None:
+            self._told[None] = layout_of(self._layout)  # of any source
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-unpack")
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
@@ -274,7 +279,15 @@ class SinkPages:
 
     def measure(self, metrics: Metrics) -> None:
         """See node.py."""
-        _measured(metrics, self.engine, _SINK_COUNTS)
+        measured(metrics, self.engine, SINK_COUNTS)
+
+    def layout_for(self, source: str) -> Layout | None:
+        """See plane.py."""
+        return self._told.get(source, self._told.get(None))
+
+    def out_of_reach(self, host: str) -> str | None:
+        """See plane.py."""
+        return self.engine.out_of_reach(host)
 
     @property
     def layouts(self) -> tuple[KVLayout, ...]:
@@ -363,8 +376,10 @@ class SinkPages:
         landed = np.frombuffer(self.engine.view(lease), np.uint8)
         first, clean = 0, True
         for count in filter(None, chunks):
-            outcome = unpack_verified(layout, landed[chunk_offset(layout, first):],
-                                      pages[first:first + count], key_of_life(life))
+            offset = chunk_offset(layout, first)
+            outcome = unpack_verified(layout, landed[offset:],
+                                      pages[first:first + count],
+                                      key_of_chunk(key_of_life(life), offset))
             clean = clean and outcome.clean
             first += count
         return clean

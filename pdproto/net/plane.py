@@ -7,19 +7,75 @@ node. The tables decide when each is called; a plane decides nothing.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from pdproto.runtime.wire import Life
+from pdproto.net.metrics import Metrics
+from pdproto.runtime.wire import Layout, Life
 
 
 class Outcome(Enum):
     """What became of a write. ERROR: the engine has given up. It reads no page for it any more, and
-    what it has read may still land.
+    what it has read may still land. SKIPPED: it was not begun, for nobody wanted it any more.
     """
 
     LANDED = auto()
     REFUSED = auto()
     ERROR = auto()
+    SKIPPED = auto()
+
+
+class Posted(NamedTuple):
+    """What a plane was given to write. bytes: with digests; 0 where it does not say.
+
+    behind: where the next chunk of this life goes in the memory of the same sink.
+    """
+
+    bytes: int
+    behind: int
+
+
+class Plane(Protocol):
+    """What both kinds of plane have in common."""
+
+    def attach(self, wake: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A plane with numbers of its own."""
+
+    def measure(self, metrics: Metrics) -> None:
+        """Have them read among the node's."""
+
+
+@runtime_checkable
+class Weighing(Protocol):
+    """A sink's plane that says how many bytes `verify` compares of the same source, chunks and
+    pages.
+    """
+
+    @property
+    def bytes_of(self) -> Callable[..., int]: ...
+
+
+@runtime_checkable
+class LaidOut(Protocol):
+    """A plane that says how its pages lie, for nodes to compare before anything is written."""
+
+    def layout_for(self, peer: str) -> Layout | None:
+        """Of the pages that this peer writes, or is written from; None where nobody knows, or the
+        planes compare more than that themselves.
+        """
+
+
+@runtime_checkable
+class Reached(Protocol):
+    """A sink's plane that knows from which hosts it can be written to."""
+
+    def out_of_reach(self, host: str) -> str | None:
+        """Why a source at this address cannot write here; None if it can, as far as one knows."""
 
 
 class SourcePlane(Protocol):
@@ -33,9 +89,14 @@ class SourcePlane(Protocol):
         """Whether another write may be posted now (back-pressure)."""
 
     def post(
-        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
-    ) -> None:
-        """Pack the pages of the last chunk, and write them behind those of the earlier ones."""
+        self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
+        is_wanted: Callable[[], bool],
+    ) -> Posted:
+        """Pack the pages of a chunk, and write them where the chunk before it has ended.
+
+        offset: what that one's `behind` said; 0 for the first. is_wanted: asked by any thread, each
+        time that something takes the chunk up; once it says no, what has not begun is skipped.
+        """
 
     def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
         """The writes that have ended since the last call, by number, and why they did not land, as

@@ -35,8 +35,12 @@ class Pool:
         self.pages: Final[dict[int, Life]] = {}
         self.slots: Final[dict[int, Life]] = {}
 
-    def grant(self, life: Life, pages: Collection[int], slot: int) -> tuple[Assignment, ...]:
+    def grant(
+        self, life: Life, pages: Collection[int], slot: int | None
+    ) -> tuple[Assignment, ...]:
         """Give the life its pages and its slot, beside landing memory that has been found for it.
+        slot: None where the application keeps no metadata rows: then the life has one of its own,
+        as in the table, and it has no number.
 
         Returns what the table writes into the life's variables; nothing if it does not allow it.
         """
@@ -48,19 +52,21 @@ class Pool:
         granted = self._automaton.take(self._automaton.pace(_PACED), state).changed
         if granted:
             self.pages.update(dict.fromkeys(pages, life))
-            self.slots[slot] = life
+            if slot is not None:
+                self.slots[slot] = life
         return granted
 
-    def blame(self, pages: Collection[int], slot: int) -> str:
+    def blame(self, pages: Collection[int], slot: int | None) -> str:
         """Why these cannot be granted: what somebody else has."""
         for page in pages:
             if page in self.pages:
                 return f"page {page} belongs to {self.pages[page]}"
-        return f"metadata slot {slot} belongs to {self.slots[slot]}"
+        return f"metadata slot {slot} belongs to {self.slots.get(slot or 0)}"
 
-    def free_slot(self, slot: int) -> None:
-        """Nobody has this slot any more."""
-        del self.slots[slot]
+    def free_slot(self, slot: int | None) -> None:
+        """Nobody has this slot any more, if it was one."""
+        if slot is not None:
+            del self.slots[slot]
 
     def free_pages(self, pages: Collection[int]) -> None:
         """Nobody has these pages any more, and nothing is copied into them."""

@@ -11,48 +11,59 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 from pdproto.check.layout import Indices
 from pdproto.net.adrift import Adrift, AdriftWrites
+from pdproto.net.fit import misfit
+from pdproto.net.handle import room_number
 from pdproto.net.memory import NEVER, Memory
-from pdproto.net.node import Node, Reaction, Side
+from pdproto.net.node import Node, Reaction
 from pdproto.net.plane import Outcome, SourcePlane
-from pdproto.net.sender import ByRoom, Sender
+from pdproto.net.sender import ByRoom, Sender, gave_up, refusal
 from pdproto.net.shell import Link, Peer
+from pdproto.net.sides import PREFILL
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
+from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
     AnyFrame,
     Batch,
+    Disown,
     Done,
     Drained,
+    Expecting,
     Failed,
     Introduce,
+    Layout,
     Life,
     Publish,
+    row_digest,
 )
-from pdproto.spec.handoff import ends, roles
+from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Sending, Write
-from pdproto.spec.handoff.poll import SENDING_POLL
+from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.net")
 
+EARLY_MAX: Final = 1 << 17  # lives whose request has not come; a sink introduces itself again
 OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
-SIDE: Final = Side(
-    "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,
-    under_way=(Sending.TRANSFERRING,), polls=SENDING_POLL, queues=(
-        ("num_prefill_bootstrap_queue_reqs", "Senders that wait for their sink",
-         (Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
-        ("num_prefill_inflight_queue_reqs", "Senders whose bytes are under way",
-         (Sending.TRANSFERRING,)),
-    ))
+
+
+class Written(NamedTuple):
+    """A write that was posted and has not ended. sink: its index. bytes: 0 if the plane is silent.
+    """
+
+    endpoint: SendingEndpoint
+    sink: int
+    chunk: int
+    bytes: int
 
 
 class PrefillNode(Node):
@@ -71,7 +82,7 @@ class PrefillNode(Node):
         trace: Trace | None = None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
-        super().__init__(name, link or Link(), side=SIDE, plane=plane, incarnation=None,
+        super().__init__(name, link or Link(), side=PREFILL, plane=plane, incarnation=None,
                          waits=waits, trace=trace)
         self.role: Final = role
         self.plane: Final = plane
@@ -80,7 +91,7 @@ class PrefillNode(Node):
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
-        self._writes: Final[dict[int, tuple[Endpoint, int, int]]] = {}
+        self._writes: Final[dict[int, Written]] = {}
         self._adrift: Final = AdriftWrites()
         self._number = 0
         self._memory: Final = Memory(self.lives, self.forget)
@@ -93,8 +104,10 @@ class PrefillNode(Node):
         self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
                            lambda: len(self.lives))
         self.writers.update({
-            ends.done: lambda e, _: Done(self.life(e), tuple(map(len, e.owner.chunks)),
-                                         e.owner.metadata),
+            ends.expecting: lambda e, _: Expecting(self.life(e)),
+            ends.done: lambda e, _: Done(
+                self.life(e), tuple(map(len, e.owner.chunks)), e.owner.metadata,
+                row_digest(self.life(e), e.owner.metadata)),
             ends.failed: lambda e, _: Failed(self.life(e), self.why(e)),
             ends.abort_ack: lambda e, _: AbortAck(self.life(e)),
             ends.drained: lambda e, _: Drained(self.life(e)),
@@ -103,14 +116,13 @@ class PrefillNode(Node):
             (ends.write, Write.POSTED): self._post,
             (ends.kv, False): self._release,
         })
-        plane.attach(self.wake)
-        self.start()
+        self.begin(role)
 
     # For the application
 
     def open(self, room: int, on_released: Callable[[], None] | None = None) -> Sender:
         """A sender for a room. on_released: called in the loop when its pages are free again."""
-        sender = Sender(self, room)
+        sender = Sender(self, room_number(room))
         sender.on_released = on_released
         self.ask(lambda: self._open(sender))
         return sender
@@ -135,18 +147,19 @@ class PrefillNode(Node):
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
             self._release(sender.endpoint, ())  # the sink gave up first: nothing was read of them
+        elif sender.misfit:
+            self.give_up(sender, sender.misfit)
 
     def hand_over(
         self, sender: Sender, pages: tuple[int, ...], last: bool, metadata: bytes
     ) -> None:
-        """Have the table take one more chunk; the chunks that it counts grow until the last."""
-        endpoint, chunk = sender.endpoint, len(sender.chunks)
-        chunks = chunk + 1 if last else chunk + 2
-        endpoint.move(self.role.of(sinks=max(1, len(endpoint.peers)), chunks=chunks))
+        """Have the table take one more chunk."""
+        endpoint = sender.endpoint
+        self.take(endpoint, endpoint.hand_over(last=last))
+        endpoint.handed_over()
         sender.chunks.append(pages)
         sender.metadata = metadata
         sender.began = sender.began or self._now
-        self.take(endpoint, endpoint.automaton.call("send", (chunk,)))
 
     def give_up(self, sender: Sender, reason: str) -> None:
         sender.blame = reason
@@ -161,6 +174,10 @@ class PrefillNode(Node):
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        if isinstance(frame, Disown):
+            # Decode is told, now or when it comes, that nobody runs the room for it.
+            self.open(frame.life.room).abort(f"{peer.name}: {frame.reason}")
+            return
         if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message} is no message of a sink")
         life = frame.life
@@ -176,7 +193,7 @@ class PrefillNode(Node):
         if peer.name not in named:
             named = *named, peer.name
         if named != endpoint.peers:
-            self._extend(endpoint, named)
+            endpoint.owner.endpoint.meet(named)
         automaton, index = endpoint.automaton, endpoint.peers.index(peer.name)
         carried = 0
         if isinstance(frame, Publish):
@@ -185,11 +202,21 @@ class PrefillNode(Node):
         elif isinstance(frame, Abort):
             endpoint.owner.blame = f"{peer.name}: {frame.reason}"
         self.take(endpoint, automaton.message(frame.message, (index, 0, 0), carried))
+        if not isinstance(frame, Abort):
+            self._compare(endpoint.owner, peer.name, frame.layout)
+
+    def _compare(self, sender: Sender, sink: str, layout: Layout | None) -> None:
+        """Where pages do not lie alike at both ends, the request fails as soon as it is here."""
+        sender.misfit = misfit(self._plane, self.name, sink, layout) or sender.misfit
+        if sender.misfit and sender.stage is not Sending.UNKNOWN:
+            self.give_up(sender, sender.misfit)
 
     def _meet(self, life: Life) -> Endpoint:
         """The endpoint of a new life: of a sender that waits for its room, or of none yet."""
         sender = self._unbound.take(life.room)
         if sender is None:
+            if len(self._early) >= EARLY_MAX:
+                raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their request already")
             sender = Sender(self, life.room)
             self._early.add(sender)
             self.enrol(sender)
@@ -197,19 +224,12 @@ class PrefillNode(Node):
         self._memory.add(life, sender.endpoint)
         return sender.endpoint
 
-    def _extend(self, endpoint: Endpoint, sinks: tuple[str, ...]) -> None:
-        """Count the sinks of a life that the endpoint has not heard of yet."""
-        peers = tuple(dict.fromkeys((*endpoint.peers, *sinks)))
-        if len(peers) > max(1, len(endpoint.peers)):
-            chunks = endpoint.automaton.sizes[roles.Chunk]
-            endpoint.move(self.role.of(sinks=len(peers), chunks=chunks))
-        endpoint.peers = peers
-
-    def on_lost(self, peer: Peer, _why: str) -> None:
-        """A sink's end is no event of a source: its engine refuses, or a wait ends."""
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """The detector. The ranks of a group end as one: so do all their hand-overs."""
         self.metrics.add("lost_peers")
         for life in self._memory.end(peer.incarnation):
-            self._forget_early(life)
+            if not self._forget_early(life):
+                self._bereave(self.lives[life], None, f"lost connection to {peer.name}: {why}")
         if peer.ended:  # silence is no proof: the sink may live, and lease the memory anew
             self.on_ended(peer)
 
@@ -219,16 +239,25 @@ class PrefillNode(Node):
     def on_floor(self, peer: Peer, floor: int) -> None:
         self._cannot_land(peer.name, peer.incarnation, floor)
         for life in self._memory.raise_floor(peer.name, peer.incarnation, floor):
-            self._forget_early(life)
+            if not (self._memory.passed(life) and self._forget_early(life)):
+                self._bereave(self.lives[life], peer.name, f"{peer.name} has given it up")
 
-    def _forget_early(self, life: Life) -> None:
-        """Where its sinks are done with a life that has no request: as if nobody had spoken of it.
-        """
+    def _bereave(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
+        """Have a life know that this sink of it, or all of them, wait for nothing more."""
+        endpoint.owner.blame = endpoint.owner.blame or why
+        for index, name in enumerate(endpoint.peers):
+            if sink in (None, name):
+                self.take(endpoint, endpoint.automaton.marked(ends.sink_over, (index, 0, 0)))
+
+    def _forget_early(self, life: Life) -> bool:
+        """Forget a life that has no request. Returns whether it was one."""
         sender: Sender = self.lives[life].owner
-        if sender.stage is Sending.UNKNOWN:
+        early = sender.stage is Sending.UNKNOWN
+        if early:
             self._memory.drop(life)
             self.strike(sender)
             self._early.drop(sender)
+        return early
 
     def _cannot_land(self, name: str, incarnation: int, floor: int) -> None:
         """Writes that the engine has given up on end with a sink that is gone, or that is done with
@@ -240,12 +269,15 @@ class PrefillNode(Node):
     # In the loop: what the steps ask for
 
     def besides(self, automaton: Automaton, state: int) -> Sequence[tuple[Reaction, Indices]]:
-        return ((self._want_room, ()),) if automaton.waits(state, "post") else ()
+        return ((self._want_room, ()),) if automaton.may(state, "post") else ()
 
     def _want_room(self, endpoint: Endpoint, _: Indices) -> None:
         if id(endpoint) not in self._queued:
             self._queued.add(id(endpoint))
             self._posting.append(endpoint)
+
+    def wants_room(self) -> bool:
+        return bool(self._posting) and self.plane.has_room
 
     def on_room(self) -> None:
         self._unbind()
@@ -253,21 +285,32 @@ class PrefillNode(Node):
 
     def _post_in_turn(self) -> None:
         """Let writes be posted, one a hand-over in turn, while the engine has room."""
-        while self._posting and self.plane.has_room:
+        while self._posting and self.plane.has_room and self.watchdog.has_time:
             endpoint = self._posting.popleft()
-            step = self.take(endpoint, endpoint.automaton.pace("post"))
-            if step.rows:
+            if self._post_next(endpoint):
                 self._posting.append(endpoint)
             else:
                 self._queued.discard(id(endpoint))
 
-    def _post(self, endpoint: Endpoint, indices: Indices) -> None:
-        _, _, sink, chunk = indices
+    def _post_next(self, endpoint: Endpoint) -> bool:
+        """Let one chunk be posted, to the sink that has been sent least. Whether one was."""
+        if not endpoint.automaton.may(endpoint.state, "post"):
+            return False  # it has ended while it waited, and may be forgotten
         sender: Sender = endpoint.owner
+        lanes = sorted((sender.lane(sink).posted, sink) for sink in range(len(endpoint.peers)))
+        return any(
+            sender.lane(sink).has_room
+            and self.take(endpoint, sender.endpoint.post_to(sink)).rows for _, sink in lanes)
+
+    def _post(self, endpoint: Endpoint, indices: Indices) -> None:
+        _, _, sink, place = indices
+        sender: Sender = endpoint.owner
+        chunk, lane = endpoint.number(Chunk, place), sender.lane(sink)
         self._number += 1
-        self._writes[self._number] = endpoint, sink, chunk
-        self.plane.post(self._number, self.life(endpoint), sender.addresses[sink],
-                        sender.chunks[:chunk + 1])
+        posted = self.plane.post(self._number, self.life(endpoint), sender.addresses[sink],
+                                 lane.offset, sender.chunks[chunk], sender.is_wanted)
+        self._writes[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
+        lane.begin(posted)
 
     def on_device(self) -> None:
         for number, outcome, reason in self.plane.outcomes():
@@ -275,41 +318,54 @@ class PrefillNode(Node):
                 continue  # the engine had given up on it, and it has been counted as refused
             if outcome is Outcome.ERROR:
                 self._give_up_write(number, reason)
+            elif outcome is Outcome.SKIPPED:
+                self._skip(number)
             else:
                 self._end_write(
                     number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED, reason)
+            if self.is_late():
+                return
 
     def _give_up_write(self, number: int, reason: str) -> None:
         """The hand-over fails at once, and gets its pages back: only the sink's memory waits."""
-        endpoint, sink, chunk = self._writes[number]
-        name = endpoint.peers[sink]
-        life = self.life(endpoint)
-        endpoint.owner.blame = _gave_up(name, reason)
+        endpoint, sink, chunk, _ = self._writes[number]
+        name, life = endpoint.peers[sink], self.life(endpoint)
+        endpoint.owner.blame = gave_up(name, reason)
         self._adrift.add(name, life, number, self._now)
-        self.take(endpoint, endpoint.automaton.completion("error", (sink, chunk)))
+        self.take(endpoint, endpoint.automaton.completion("error", (sink, endpoint.place(chunk))))
         peer = self.peers.get(name)
         if peer is not None and peer.ended:
             self._cannot_land(name, life.incarnation, NEVER)
         else:
             log.warning("node %s: %s: what it has begun of %s may still land", self.name,
-                        _gave_up(name, reason), life,
-                        extra={**self.fields(life), "peer": name})
+                        gave_up(name, reason), life, extra={**self.fields(life), "peer": name})
 
     def _end_write(self, number: int, value: Write, reason: str = "") -> None:
-        endpoint, sink, chunk = self._writes.pop(number)
+        endpoint, sink, chunk, length = self._writes.pop(number)
         sender: Sender = endpoint.owner
+        sender.lane(sink).end(length)
         if self._adrift:
             self._adrift.drop(endpoint.peers[sink], self.life(endpoint), number)
         if value is Write.REFUSED:
-            sender.blame = _refusal(endpoint.peers[sink], reason)
+            sender.blame = refusal(endpoint.peers[sink], reason)
             self.metrics.add("refused_writes")
         else:
             sender.landed_chunks += 1
-            sender.landed_bytes += self.bytes_of(sender.addresses[sink], sender.chunks[:chunk + 1])
+            sender.landed_bytes += length
         adrift = sender.released
-        self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, chunk), value)))
+        place = endpoint.place(chunk)
+        self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, place), value)))
+        endpoint.landed()
         if adrift:  # nothing but the end of the write has kept the life in mind
             self._memory.settle(endpoint.life)
+
+    def _skip(self, number: int) -> None:
+        """What had not begun when the hand-over failed is not moved."""
+        endpoint, sink, chunk, length = self._writes.pop(number)
+        endpoint.owner.lane(sink).end(length)
+        self.metrics.add("skipped_chunks")
+        self.take(endpoint, endpoint.automaton.completion(
+            "skipped", (sink, endpoint.place(chunk))))
 
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
@@ -317,9 +373,12 @@ class PrefillNode(Node):
         self._memory.settle(endpoint.life)
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
+        sender: Sender = endpoint.owner
+        self.metrics.add("skipped_chunks", sum(
+            len(sender.chunks) - sender.lane(sink).posted for sink in range(len(endpoint.peers))))
         if endpoint.life is None or before is Sending.UNKNOWN:
             until = self._now + self._timers.seconds["bootstrap_timeout"]
-            self._alone.append((until, endpoint.owner))
+            self._alone.append((until, sender))
         self._memory.settle(endpoint.life)
 
     def open_ends(self) -> Iterable[Sender]:
@@ -339,13 +398,3 @@ class PrefillNode(Node):
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         endpoint.owner.blame = self.blame(name)
-
-
-def _gave_up(sink: str, reason: str) -> str:
-    """Why a write nobody knows the end of fails its hand-over. reason: as the engine says."""
-    return f"the engine gave up writing to {sink}" + (f": {reason}" if reason else "")
-
-
-def _refusal(sink: str, reason: str) -> str:
-    """Why a write that did not land fails its hand-over. reason: as the engine says, if it does."""
-    return f"a write to {sink} was refused: {reason or 'it has fenced this hand-over'}"

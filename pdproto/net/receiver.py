@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pdproto.net.handle import Handle
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, Done, Life
+from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, SINKS_MAX, Done, Life
 from pdproto.spec.handoff.ends import Receiving
 
 if TYPE_CHECKING:
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("every_page", "life", "metadata", "pages", "sinks", "slot", "unverified")
+    __slots__ = ("every_page", "life", "metadata", "pages", "queued", "sinks", "slot", "unverified")
 
     _node: "DecodeNode"
 
     def __init__(
         self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
     ) -> None:
+        if len(sinks) > SINKS_MAX:
+            raise ValueError(f"{life}: {len(sinks)} sinks of a source; {SINKS_MAX} is the limit")
         endpoint = Endpoint(node.role.of(sources=len(sources)), life, sources, self)
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
@@ -30,6 +32,7 @@ class Receiver(Handle):
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: frozenset[int] = frozenset()  # for whichever source
         self.slot: int | None = None
+        self.queued = 0.0  # since when it waits for landing memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
 
@@ -42,9 +45,10 @@ class Receiver(Handle):
         return (self.pages or {}).get(source, ())
 
     def publish(
-        self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int = 0
+        self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None = None
     ) -> None:
-        """Give the hand-over its memory: pages of the pool, and a slot for the metadata row.
+        """Give the hand-over its memory: pages of the pool, and a slot for the metadata row, where
+        the application keeps rows in slots: no two hand-overs have one at a time.
 
         pages: for each source those that it fills, in its order; or one list for all. They belong
         to the hand-over until `released`: after a failure as soon as nothing is copied into them,
@@ -54,7 +58,9 @@ class Receiver(Handle):
         self.hold(pages, slot)
         self._node.ask(lambda: self._node.want_memory(self))
 
-    def hold(self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int) -> None:
+    def hold(
+        self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None
+    ) -> None:
         """Note its memory, and tell nobody. Raises as `publish` does."""
         if self.pages is not None:
             raise LocalProtocolError(f"{self.life} has its pages")

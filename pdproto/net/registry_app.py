@@ -24,6 +24,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from pdproto.engine.contract import EngineError
+from pdproto.engine.hosts import is_elsewhere, is_loopback, is_wildcard, joined, listening
 from pdproto.net.registry import Registry
 from pdproto.net.registry_rooms import Limits
 from pdproto.net.registry_wire import (
@@ -120,7 +122,12 @@ class RegistryApp:
         return response
 
     async def _register(self, request: web.Request) -> web.Response:
-        self.registry.register(read(await request.read(), Registration), monotonic())
+        registration = read(await request.read(), Registration)
+        caller = request.remote or ""
+        if is_loopback(registration.rank_ip) and is_elsewhere(caller):
+            raise RefusedError(400, f"rank_ip: {registration.rank_ip} is for callers on its own "
+                                    f"host, and the registry is called from {caller}")
+        self.registry.register(registration, monotonic())
         return web.Response(text=OK)
 
     async def _deregister(self, request: web.Request) -> web.Response:
@@ -190,8 +197,9 @@ class RegistryServer:
         with RegistryServer("127.0.0.1", 0) as server:
             print(server.host, server.port)
 
-    Port 0 takes a free one. traces: see `Registry`. `start` raises OSError with the address if it
-    cannot be had.
+    host: an address or a name; 0.0.0.0 takes calls at every IPv4 address of this host, and :: at
+    the IPv6 ones as well. Port 0 takes a free one. traces: see `Registry`. `start` raises OSError
+    with the address if it cannot be had.
     """
 
     def __init__(
@@ -206,6 +214,11 @@ class RegistryServer:
         self._begun: Final = threading.Event()
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        """host:port, or [host]:port of an IPv6 address."""
+        return joined(self.host, self.port)
 
     def start(self) -> None:
         """Serve; returns when the port is open."""
@@ -244,16 +257,22 @@ class RegistryServer:
         await runner.setup()
         try:
             try:
-                await web.TCPSite(runner, self.host, self.port).start()
-            except OSError as error:
-                why = error.strerror or str(error)
-                self._error = OSError(f"registry at {self.host}:{self.port}: {why}")
+                await self._site(runner).start()
+            except (EngineError, OSError) as error:
+                why = getattr(error, "strerror", None) or str(error)
+                self._error = OSError(f"registry at {self.address}: {why}")
                 return
             self.port = int(runner.addresses[0][1])
             self._begun.set()
             await self._tick_until(self._ending)
         finally:
             await runner.cleanup()
+
+    def _site(self, runner: web.AppRunner) -> web.BaseSite:
+        """Where it listens. asyncio's own servers at :: take no IPv4 calls."""
+        if is_wildcard(self.host) and ":" in self.host:
+            return web.SockSite(runner, listening(self.host, self.port))
+        return web.TCPSite(runner, self.host, self.port)
 
     async def _tick_until(self, ending: asyncio.Event) -> None:
         limits = self.app.registry.limits

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from pdproto.engine.hosts import is_elsewhere, is_loopback, split
 from pdproto.net.registry_wire import (
     Address,
     FullAnswer,
@@ -79,11 +80,12 @@ class RegistryClient:
     """
 
     def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise ValueError(f"registry address {address!r}: want host:port")
+        try:
+            self._host, port = split(address)
+        except ValueError as error:
+            raise ValueError(f"registry address {error}") from None
         self.address: Final = address
-        self._connection: Final = http.client.HTTPConnection(host, int(port), timeout=timeout_s)
+        self._connection: Final = http.client.HTTPConnection(self._host, port, timeout=timeout_s)
 
     def close(self) -> None:
         self._connection.close()
@@ -125,6 +127,11 @@ class RegistryClient:
             raise RefusedError(
                 409, f"version: the prefill server speaks {theirs}, and this node {VERSION}"
             )
+        for rank, address in found.addresses().items():
+            if is_loopback(address.rank_ip) and is_elsewhere(self._host):
+                raise RefusedError(
+                    409, f"registry at {self.address}: {rank} has registered {address.rank_ip}, "
+                         f"which only its own host can call: start it on another address")
         return found
 
     def register_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:

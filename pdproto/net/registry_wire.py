@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from pdproto.engine.hosts import is_wildcard
 from pdproto.runtime.wire import NAME_MAX, U63, VERSION
 
 BODY_BYTES_MAX: Final = 1 << 20
@@ -157,11 +158,19 @@ class Registration(Struct, frozen=True, kw_only=True):
         )
 
     def check(self) -> None:
-        """Raise RefusedError for what no type can say."""
-        for size in ("attn_tp", "attn_cp", "attn_dp", "pp", "system_dp"):
+        """Raise RefusedError for what no type can say.
+
+        SGLang gives the ranks of its DP attention a system_dp_rank, too, of one server: it says
+        nothing then, and `rank` does not read it.
+        """
+        systems = ("system_dp",) if self.system_dp_size > 1 else ()
+        for size in ("attn_tp", "attn_cp", "attn_dp", "pp", *systems):
             place, of = getattr(self, f"{size}_rank"), getattr(self, f"{size}_size")
             if place >= of:
                 raise RefusedError(400, f"{size}_rank: {place} is not below {size}_size ({of})")
+        if is_wildcard(self.rank_ip):
+            raise RefusedError(400, f"rank_ip: {self.rank_ip} stands for every address of a host, "
+                                    f"and nobody can call it")
         if self.topology.ranks > RANKS_MAX:
             raise RefusedError(400, f"attn_tp_size: over {RANKS_MAX:,} ranks in all")
         if self.version is not None and self.version != VERSION:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pdproto.net.handle import ENDED, Handle
-from pdproto.runtime.endpoint import Endpoint
+from pdproto.net.lane import Lane
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
@@ -18,24 +19,29 @@ if TYPE_CHECKING:
 class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("_last", "addresses", "chunks", "metadata", "room")
+    __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "metadata", "misfit",
+                 "room")
 
     _node: "PrefillNode"
+    endpoint: SendingEndpoint
 
     def __init__(self, node: "PrefillNode", room: int) -> None:
-        endpoint = Endpoint(node.role.of(sinks=1, chunks=2), None, (), self)
-        super().__init__(node, endpoint, Sending.UNKNOWN)
+        super().__init__(node, SendingEndpoint(node.role, self), Sending.UNKNOWN)
+        self._handed = 0  # of any thread that sends
         self._last = False
+        self._lanes: Final[dict[int, Lane]] = {}
         self.room: Final = room
         self.addresses: dict[int, bytes] = {}
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
+        self.misfit = ""  # why its pages do not go with those of a sink, if so
 
     def adopt(self, early: "Sender") -> None:
         """Take over what has come for this room before it was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
         self.stage, self.stands, self.ended = early.stage, early.stands, early.ended
+        self.settled, self.misfit = early.settled, early.misfit
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.
@@ -49,12 +55,24 @@ class Sender(Handle):
         if len(metadata) > METADATA_MAX:
             raise LocalProtocolError(f"room {self.room}: metadata of {len(metadata):,} bytes; "
                                      f"{METADATA_MAX:,} is the limit")
-        if len(self.chunks) >= CHUNKS_MAX:
+        if self._handed >= CHUNKS_MAX:
             raise LocalProtocolError(f"room {self.room}: over {CHUNKS_MAX:,} chunks")
         if self.poll() is KVPoll.BOOTSTRAPPING:
             raise LocalProtocolError(f"room {self.room}: no sink has published where the pages go")
         self._last = last
+        self._handed += 1
         self._node.ask(lambda: self._node.hand_over(self, tuple(pages), last, metadata))
+
+    def lane(self, sink: int) -> Lane:
+        """In the loop: what is on its way to the sink of this index."""
+        if sink not in self._lanes:
+            self._lanes[sink] = Lane()
+        return self._lanes[sink]
+
+    def is_wanted(self) -> bool:
+        """Whether the hand-over has not failed: else nothing of it begins to move. For any thread.
+        """
+        return self.stage is not Sending.FAILED
 
     def abort(self, reason: str = "aborted by prefill") -> None:
         """Give the hand-over up. It ends with FAILED, unless it has ended already."""
@@ -78,14 +96,20 @@ class ByRoom:
 
     def __init__(self) -> None:
         self._senders: Final[dict[int, deque[Sender]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def add(self, sender: Sender) -> None:
+        self._count += 1
         self._senders.setdefault(sender.room, deque()).append(sender)
 
     def take(self, room: int) -> Sender | None:
         """The first that waits for this room, and waits no longer."""
         waiting = self._senders.get(room)
         sender = waiting.popleft() if waiting else None
+        self._count -= sender is not None
         if not waiting:
             self._senders.pop(room, None)
         return sender
@@ -100,5 +124,16 @@ class ByRoom:
         waiting = self._senders.get(sender.room)
         if waiting and sender in waiting:
             waiting.remove(sender)
+            self._count -= 1
             if not waiting:
                 del self._senders[sender.room]
+
+
+def gave_up(sink: str, reason: str) -> str:
+    """Why a write nobody knows the end of fails its hand-over. reason: as the engine says."""
+    return f"the engine gave up writing to {sink}" + (f": {reason}" if reason else "")
+
+
+def refusal(sink: str, reason: str) -> str:
+    """Why a write that did not land fails its hand-over. reason: as the engine says, if it does."""
+    return f"a write to {sink} was refused: {reason or 'it has fenced this hand-over'}"

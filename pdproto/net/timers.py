@@ -110,6 +110,8 @@ class Timers:
 
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
         doublings, seconds = 0, self.seconds[name]
+        if seconds == inf:
+            return  # that wait has no bound
         if endpoint.repeats and name in REPEATS:
             doublings = min(endpoint.repeats, DOUBLINGS_MAX)
             seconds *= 1 << doublings

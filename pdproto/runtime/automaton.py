@@ -15,29 +15,26 @@ Rule 4: what another machine of the same process owns in common (a device variab
         the caller, within what the declaration lets that machine write.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from pdproto.check.grounding import Environment, Grounder
-from pdproto.check.layout import Indices, Layout, cell_name, value_name
+from pdproto.check.grounding import Grounder
+from pdproto.check.layout import Cell, Indices, Layout, cell_name, value_name
 from pdproto.check.local import remembered, rigids, tuples
 from pdproto.check.program import Action, Guard, assignment
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.local_rows import NOWHERE, AnyMessage, LocalRow, LocalRows
 from pdproto.spec.language.formula import TRUE, Formula, Value, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
-from pdproto.spec.language.symbols import (
-    Message,
-    Sent,
-    Sizes,
-    Symbol,
-    Variable,
-)
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Sent, Sizes, Symbol, Variable
 
 K = TypeVar("K")
 V = TypeVar("V")
-AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 Assignment: TypeAlias = tuple[Symbol, Indices, Value]
+Places: TypeAlias = tuple[type[Sort], tuple[int | None, ...]] | None
 
 ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; then they are found anew
 ROWS_MAX: Final = 1 << 12  # fired by one event: more can only be a table that never comes to rest
@@ -58,16 +55,6 @@ class Step:
     changed: tuple[Assignment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LocalRow:
-    """A row at its parameters, over the bits of one instance."""
-
-    row: Row
-    parameters: Indices
-    action: Action
-    sent: tuple[tuple[AnyMessage, Indices], ...]
-
-
 @dataclass(slots=True, eq=False)
 class Event:
     """Something that can happen to an instance, with the rows that answer it.
@@ -81,7 +68,6 @@ class Event:
     every: bool = False  # a timer fires each of its rows that can, anything else only one
     from_peer: bool = False
     steps: dict[int, Step] = field(default_factory=dict)
-    waits: dict[int, bool] = field(default_factory=dict)
 
 
 class Automaton:
@@ -100,19 +86,24 @@ class Automaton:
         given = {symbol: frozenset(tuples(symbol, sizes)) for symbol in rigids(table)}
         self._ground: Final = Grounder(self.layout, given, table.place)
         self._events: Final[dict[object, Event]] = {}
-        by_itself = [row for row in table.rows if row.on is None]
-        self._at_once: Final = self._local(row for row in by_itself if row.name not in paced)
-        self._paced: Final = {
-            row.name: Event(row.name, self._local([row])) for row in by_itself if row.name in paced
-        }
+        self._cells: Final = {
+            place.offset: (rank, symbol, indices, place) for rank, ((symbol, indices), place)
+            in enumerate(self.layout.fields.items())}
+        self.rows: Final = LocalRows(table, self._ground)
+        by_itself = {row.name: row for row in table.rows if row.on is None}
+        self._at_once: Final = [
+            self.rows.family(row) for name, row in by_itself.items() if name not in paced]
+        self.paced: Final = {name: by_itself[name] for name in paced if name in by_itself}
+        self._premises: Final = {n: self.rows.premise(row) for n, row in self.paced.items()}
+        self._paces: Final[dict[tuple[object, ...], Event]] = {}
         timers = dict.fromkeys(row.on.name for row in table.rows if isinstance(row.on, Timer))
         self._timers: Final = {name: self._timer(name) for name in timers}
-        self._answers: Final = self._answering()
         self._armed: Final[dict[int, tuple[str, ...]]] = {}
         self._named_together: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}  # of its timers
         # By identity; the object is kept beside its readings, so that its identity stays its own.
         self._readings: Final[dict[int, tuple[dict[int, Any], list[Any], object]]] = {}
-        self._moves: Final[dict[tuple[int, int], int]] = {}
+        self._guards: Final[dict[tuple[object, ...], tuple[Guard, Formula]]] = {}
+        self._moves: Final[dict[tuple[int, int, Places], int]] = {}
         self.initial: Final = 0
 
     # Events: find one once, keep it, and step through it.
@@ -122,7 +113,7 @@ class Automaton:
         key = message, arguments, carried
         return self._events.get(key) or self._keep_event(key, Event(
             f"{message}{arguments}",
-            self._answers.get((Sent, message.name), {}).get(arguments, ()),
+            self.rows.answering(Sent, message.name, arguments),
             before=carried | self._mark(message, arguments),
             from_peer=True,
         ))
@@ -143,9 +134,17 @@ class Automaton:
         """A clock that runs out."""
         return self._timers[name]
 
-    def pace(self, row: str) -> Event:
-        """The next chance for a paced row. Where it cannot fire the step is empty."""
-        return self._paced[row]
+    def pace(self, row: str, **among: range) -> Event:
+        """The next chance for a paced row. Where it cannot fire the step is empty.
+
+        among: by the name of a parameter, the elements that the caller lets it choose from.
+        """
+        key = row, *among.items()
+        known = self._paces.get(key)
+        if known is None:
+            of = self.paced[row]
+            known = self._paces[key] = Event(row, tuple(self.rows.instances(of, among)))
+        return known
 
     def device(self, *assignments: Assignment) -> Event:
         """What another owner writes into variables that it shares with this machine (rule 4)."""
@@ -200,17 +199,17 @@ class Automaton:
             _keep(self._armed, state, known)
         return known
 
-    def waits(self, state: int, row: str) -> bool:
-        """Whether a paced row could fire."""
-        event = self._paced[row]
-        known = event.waits.get(state)
-        if known is None:
-            known = any(local.action.guard.holds(state) for local in event.rows)
-            _keep(event.waits, state, known)
-        return known
+    def may(self, state: int, row: str) -> bool:
+        """Whether a paced row may fire, as far as the machine's own state says."""
+        return self._premises[row].holds(state)
 
-    def holds(self, formula: Formula, state: int) -> bool:
-        """Whether a formula about this machine's own variables holds in the state."""
+    def holds(self, formula: Formula, state: int, **elements: int) -> bool:
+        """Whether a formula about this machine's own variables holds in the state.
+
+        elements: of its free variables, by name; 0 for those that are not given.
+        """
+        if elements:
+            return self._bound(formula, elements).holds(state)
         readings = self._readings.get(id(formula))
         known: bool | None = None if readings is None else readings[0].get(state)
         if known is None:
@@ -236,18 +235,34 @@ class Automaton:
             _keep(readings[0], state, known)
         return known
 
+    def _bound(self, formula: Formula, elements: Mapping[str, int]) -> Guard:
+        """A conjunction at these elements, as one guard."""
+        key = id(formula), *elements.items()
+        known = self._guards.get(key)
+        if known is None:
+            environment = {v: elements.get(v.name, 0) for v in free_variables(formula)}
+            guard = self._ground.guard(normal(formula), environment)
+            known = self._guards[key] = (NOWHERE if guard is None else guard), formula
+        return known[0]
+
     def _patterns(self, formula: Formula) -> list[Guard]:
         environment = dict.fromkeys(free_variables(formula), 0)
         return self._ground.patterns(normal(formula), environment)
 
-    def moved(self, state: int, other: "Automaton") -> int:
-        """The same state in another automaton of this table, which has every cell that is set."""
-        key = (id(other), state)
+    def moved(self, state: int, other: "Automaton", places: Places = None) -> int:
+        """The same state in another automaton of this table, which has every cell that is set.
+
+        places: a sort, and by its element here the element there; what is None there is left out.
+        """
+        key = (id(other), state, places)
         known = self._moves.get(key)
         if known is None:
-            initial = {cell: cell[0].values[0] for cell in self.layout.fields}
-            cells = self.layout.decode(state).items()
-            known = other.layout.encode({c: v for c, v in cells if v != initial[c]})
+            kept = {(symbol, indices): value
+                    for (symbol, indices), value in self.layout.decode(state).items()
+                    if value != symbol.values[0]}
+            if places is not None:
+                kept = dict(_renumbered(kept, *places))
+            known = other.layout.encode(kept)
             _keep(self._moves, key, known)
         return known
 
@@ -285,7 +300,7 @@ class Automaton:
             elif local.action.guard.holds(after):
                 after = fire(local, after)
         while True:
-            local_next = next((row for row in self._at_once if self._moves_on(row, after)), None)
+            local_next = self._next(after)
             if local_next is None:
                 return Step(after, tuple(rows), tuple(sent), tuple(changed))
             after = fire(local_next, after)
@@ -294,7 +309,7 @@ class Automaton:
                                          f"comes to rest after {self.words(state)}")
 
     def _judge(self, event: Event, met: list[LocalRow], state: int) -> None:
-        if event.every or event.name in self._paced:
+        if event.every or event.name in self.paced:
             return
         where = f"{event.name} at {self.table.machine}: {self.words(state)}"
         if not met:
@@ -306,6 +321,15 @@ class Automaton:
                 f"{where}: {met[0].row.why}"
             )
 
+    def _next(self, state: int) -> LocalRow | None:
+        """The first row that fires by itself here, and does something."""
+        for family in self._at_once:
+            if family.may.holds(state):
+                for local in family.locals:
+                    if self._moves_on(local, state):
+                        return local
+        return None
+
     @staticmethod
     def _moves_on(local: LocalRow, state: int) -> bool:
         return local.action.guard.holds(state) and (
@@ -313,10 +337,15 @@ class Automaton:
         )
 
     def _difference(self, before: int, after: int) -> Iterator[Assignment]:
-        if before == after:
-            return
-        for (symbol, indices), place in self.layout.fields.items():
-            if (before ^ after) & place.mask and isinstance(symbol, Variable):
+        found, left = [], before ^ after
+        while left:
+            bit = (left & -left).bit_length() - 1
+            while bit not in self._cells:
+                bit -= 1  # within a cell that is wider than a bit
+            found.append(self._cells[bit])
+            left &= ~found[-1][-1].mask
+        for _, symbol, indices, _ in sorted(found, key=_rank):
+            if isinstance(symbol, Variable):
                 yield symbol, indices, self.layout.value(after, symbol, indices)
 
     # How rows become masks
@@ -331,49 +360,12 @@ class Automaton:
 
     def _named(self, kind: type, name: str, arguments: Indices) -> tuple[LocalRow, ...]:
         """The rows on a call or completion."""
-        rows = self._answers.get((kind, name))
-        if rows is None:
+        if (kind, name) not in self.rows.triggers:
             raise LocalProtocolError(f"{self.table.machine} has no {kind.__name__.lower()} {name}")
-        return rows.get(arguments, ())
-
-    def _answering(self) -> dict[tuple[type, str], dict[Indices, tuple[LocalRow, ...]]]:
-        """The rows on messages, calls and completions, by trigger and its arguments."""
-        answers: dict[tuple[type, str], dict[Indices, tuple[LocalRow, ...]]] = {}
-        for row in self.table.rows:
-            match row.on:
-                case Sent():
-                    trigger: tuple[type, str] = (Sent, row.on.symbol.name)
-                    named = row.on.arguments
-                case Call() | Completion():
-                    trigger, named = (type(row.on), row.on.name), row.on.parameters
-                case _:
-                    continue
-            by_arguments = answers.setdefault(trigger, {})
-            parameters = self.table.parameters(row)
-            for local in self._instances(row):
-                environment = dict(zip(parameters, local.parameters, strict=True))
-                arguments = tuple(environment[variable] for variable in named)
-                by_arguments[arguments] = (*by_arguments.get(arguments, ()), local)
-        return answers
+        return self.rows.answering(kind, name, arguments)
 
     def _local(self, rows: Iterator[Row] | Sequence[Row]) -> tuple[LocalRow, ...]:
-        return tuple(local for row in rows for local in self._instances(row))
-
-    def _instances(self, row: Row) -> Iterator[LocalRow]:
-        guard = normal(self.table.condition(row))
-        for environment in self._ground.environments(self.table.parameters(row)):
-            ground = self._ground.guard(guard, environment, row)
-            if ground is not None:
-                yield LocalRow(row, tuple(environment.values()),
-                               self._action(row, environment, ground),
-                               tuple(self._ground.sent(row, environment)))
-
-    def _action(self, row: Row, environment: Environment, guard: Guard) -> Action:
-        marks = [self.layout.literal(message, indices, True)
-                 for message, indices in self._ground.sent(row, environment)
-                 if message in self.layout.symbols]
-        return Action(guard, *assignment(
-            [*self._ground.assigned(self.table, row, environment), *marks]))
+        return tuple(local for row in rows for local in self.rows.instances(row))
 
     def _mark(self, message: AnyMessage, indices: Indices) -> int:
         """The bit that says that the message has been sent, if some row reads it."""
@@ -391,5 +383,17 @@ def _keep(answers: dict[K, V], key: K, answer: V) -> None:
     answers[key] = answer
 
 
+def _renumbered(
+    cells: Mapping[Cell, Value], sort: type[Sort], places: Sequence[int | None]
+) -> Iterator[tuple[Cell, Value]]:
+    """The cells under other numbers of the elements of a sort, without those left out."""
+    for (symbol, indices), value in cells.items():
+        moved = [places[i] if of is sort else i
+                 for of, i in zip(symbol.sorts, indices, strict=True)]
+        if None not in moved:
+            yield (symbol, tuple(i for i in moved if i is not None)), value
+
+
+_rank: Final = itemgetter(0)
 _DEVICE: Final = Row("device", why="another owner of the variable has written it")
 _IDLE: Final = LocalRow(Row("mark"), (), Action(Guard(), 0, 0), ())

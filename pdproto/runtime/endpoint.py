@@ -3,10 +3,11 @@
 from typing import Any
 
 from pdproto.check.layout import Indices
-from pdproto.runtime.automaton import Automaton, Event, Step
+from pdproto.runtime.automaton import Automaton, Event, Places, Step
 from pdproto.runtime.wire import Life
 from pdproto.spec.language.formula import Value
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Sizes, Symbol
 
 
 class Endpoint:
@@ -43,10 +44,19 @@ class Endpoint:
     def value(self, symbol: Symbol, indices: Indices) -> Value:
         return self.automaton.layout.value(self.state, symbol, indices)
 
-    def move(self, automaton: Automaton) -> None:
-        """Go on in an automaton for another number of peers or chunks."""
-        self.state = self.automaton.moved(self.state, automaton)
+    def move(self, automaton: Automaton, places: Places = None) -> None:
+        """Go on in an automaton for another number of peers or chunks; see `Automaton.moved`."""
+        self.state = self.automaton.moved(self.state, automaton, places)
         self.automaton = automaton
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many elements of each sort it counts."""
+        return self.automaton.sizes
+
+    def number(self, _sort: type[Sort], index: int) -> int:
+        """The number of an element, by its index in the automaton."""
+        return index
 
     def __repr__(self) -> str:
         machine, words = self.automaton.table.machine, self.automaton.words(self.state)

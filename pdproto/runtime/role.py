@@ -10,6 +10,7 @@ from pdproto.runtime.automaton import Automaton
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.handoff.source import SOURCE
+from pdproto.spec.handoff.window import WINDOW
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
 
@@ -39,6 +40,15 @@ class Role:
             self._automata[sizes] = known
         return known
 
+    def prepared(self, *sizes: int) -> None:
+        """Make an automaton with all its rows, unless it is there."""
+        if sizes not in self._automata:
+            self.automaton(*sizes).rows.prepare()
+
+    def prepare(self) -> None:
+        """Make what most hand-overs need, before anybody waits for it."""
+        raise NotImplementedError
+
 
 class SourceRole(Role):
     """A source's end: so many sinks, so many chunks."""
@@ -48,6 +58,11 @@ class SourceRole(Role):
 
     def of(self, *, sinks: int, chunks: int) -> Automaton:
         return self.automaton(sinks, chunks)
+
+    def prepare(self) -> None:
+        """For one sink, and any number of chunks."""
+        for chunks in range(1, WINDOW + 3):
+            self.prepared(1, chunks)
 
 
 class SinkRole(Role):
@@ -61,6 +76,10 @@ class SinkRole(Role):
 
     def of(self, *, sources: int) -> Automaton:
         return self.automaton(sources)
+
+    def prepare(self) -> None:
+        """For one source."""
+        self.prepared(1)
 
 
 SOURCE_ROLE: Final = SourceRole()

@@ -92,19 +92,19 @@ class Trace(Lines):
 
     def _elements(self, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
         """What the endpoint counts, if that has not been said yet."""
-        automaton, peers = endpoint.automaton, endpoint.peers
+        sizes, peers = endpoint.sizes, endpoint.peers
         begins = endpoint.traced is None
         if begins:
             self._ends += 1
             endpoint.traced = (self._ends, None, None)
         number, *said = endpoint.traced
-        if said == [automaton.sizes, peers]:
+        if said == [sizes, peers]:
             return
-        endpoint.traced = (number, automaton.sizes, peers)
-        own = automaton.table.machine.sorts
+        endpoint.traced = (number, sizes, peers)
+        own = endpoint.automaton.table.machine.sorts
         yield {"begins" if begins else "elements": {
             sort.__name__: peers if sort in (Source, Sink) else size
-            for sort, size in automaton.sizes.items() if sort not in own
+            for sort, size in sizes.items() if sort not in own
         }}
 
     def _rows(self, endpoint: Endpoint, step: Step) -> Iterator[Mapping[str, Any]]:
@@ -147,4 +147,4 @@ class Trace(Lines):
         if sort in (Source, Sink):
             own = sort in endpoint.automaton.table.machine.sorts
             return self.node if own else endpoint.peers[index]
-        return index
+        return endpoint.number(sort, index)

@@ -10,31 +10,36 @@ A batch is what a node has to say to one peer in one turn of its loop.
 """
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.spec.handoff import ends, group
+from pdproto.spec.handoff import ends, group, routing
 from pdproto.spec.language.symbols import Message
 
-VERSION: Final = 1
+VERSION: Final = 2
 BATCH_BYTES_MAX: Final = 4 << 20
-FRAMES_MAX: Final = 65_536
+FRAMES_MAX: Final = 256  # in one batch: a loop takes it in one go
 NAME_MAX: Final = 128
 REASON_MAX: Final = 1_024
-PEERS_MAX: Final = 1_024
+SINKS_MAX: Final = 32  # of one source: more ranks of decode are fed by no rank of prefill
 CHUNKS_MAX: Final = 4_096
 PAGES_MAX: Final = 1 << 24
 ADDRESS_MAX: Final = 1_024
 METADATA_MAX: Final = 1 << 20
+DIGEST_BYTES: Final = 8
+LAYOUT_TOLD_MAX: Final = 512
 PAYLOAD_MAX: Final = 1 << 20
 
-U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+ROOM_MAX: Final = (1 << 63) - 1
+
+U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
 Reason = Annotated[str, Meta(max_length=REASON_MAX)]
-Sinks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=PEERS_MAX)]
+Sinks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=SINKS_MAX)]
 Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
 
 
@@ -60,22 +65,37 @@ class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     life: Life
 
 
+class Layout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How the pages of a node lie that one peer writes or is written from. digest: of all that both
+    ends must have in common. told: the same for people.
+    """
+
+    digest: Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
+    told: Annotated[str, Meta(max_length=LAYOUT_TOLD_MAX)]
+
+
 class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="introduce"):
-    """sinks: all that this source feeds for this life. endpoint: where the sink listens."""
+    """sinks: all that this source feeds for this life. endpoint: where the sink listens. layout: of
+    its pages for this source; None where the planes see to it themselves.
+    """
 
     message = ends.introduce
     sinks: Sinks
     endpoint: Name
+    layout: Layout | None = None
 
 
 class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
-    """address: of the memory leased to this life for this source, in the engine's terms."""
+    """address: of the memory leased to this life for this source, in the engine's terms. layout: as
+    in `Introduce`, which may have been lost.
+    """
 
     message = ends.publish
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
     pages: Pages
     sinks: Sinks
     endpoint: Name
+    layout: Layout | None = None
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):
@@ -84,12 +104,34 @@ class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag
     endpoint: Name
 
 
+class Expecting(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="expecting"):
+    message = ends.expecting
+
+
 class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
-    """chunks: how many pages each carries, in order. metadata: the request's metadata row."""
+    """chunks: how many pages each carries, in order. metadata: the request's metadata row. digest:
+    of the row and the life, see `row_digest`.
+    """
 
     message = ends.done
     chunks: Annotated[tuple[Pages, ...], Meta(max_length=CHUNKS_MAX)]
     metadata: Annotated[bytes, Meta(max_length=METADATA_MAX)]
+    digest: Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
+
+    def problem(self, pages: int) -> str:
+        """What a source has done wrong that was given so many pages; empty if nothing."""
+        if sum(self.chunks) != pages:
+            return f"has sent {sum(self.chunks)} pages, and {pages} were published"
+        if self.digest != row_digest(self.life, self.metadata):
+            length = len(self.metadata)
+            return f"has sent a metadata row of {length} bytes, and its digest does not agree"
+        return ""
+
+
+def row_digest(life: Life, row: bytes) -> bytes:
+    """Of a metadata row: keyed by the life, so that the row of another life does not pass."""
+    key = f"{life.room}.{life.incarnation}.{life.generation}".encode()
+    return blake2b(row, digest_size=DIGEST_BYTES, key=key).digest()
 
 
 class Failed(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="failed"):
@@ -103,6 +145,16 @@ class AbortAck(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, 
 
 class Drained(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="drained"):
     message = ends.drained
+
+
+class Disown(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="disown"):
+    """A prefill rank to the one where decode looks for a room that has failed here. life: the room;
+    the rest is the sender's own, for it knows no life of decode. endpoint: where it listens.
+    """
+
+    message = routing.disown
+    reason: Reason
+    endpoint: Name
 
 
 class Request(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
@@ -169,11 +221,12 @@ AnyVote: TypeAlias = Ready | Dead | Ended | Broke | Closed
 AnyDecision: TypeAlias = Admit | Fail | Release | Drop
 GroupFrame: TypeAlias = Request | AnyVote | AnyDecision
 AnyFrame: TypeAlias = (
-    Introduce | Publish | Abort | Done | Failed | AbortAck | Drained | GroupFrame
+    Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained | Disown
+    | GroupFrame
 )
 FRAMES: Final[Mapping[str, type[Frame]]] = {
     kind.message.name: kind
-    for kind in (Introduce, Publish, Abort, Done, Failed, AbortAck, Drained)
+    for kind in (Introduce, Expecting, Publish, Abort, Done, Failed, AbortAck, Drained)
 }
 
 
@@ -182,8 +235,11 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     floor: every life of this node's incarnation below this generation is over for it, and nothing
     more will come about them, so that the peer may forget them. 0 from a node that opens none.
+    To a source it is `sink_over` of all of them (ends.py), as the end of the process is.
     gone: why the node ends, in the last batch that it sends; None in all others. With the process
     goes every life that was begun with it, so this is `gone` of all of them at once (ends.py).
+    unheard_ms: for how long the node has heard nothing of the peer, if that is longer than it
+    should be: what the peer says does not arrive, though this does. 0 in all others.
     """
 
     version: int
@@ -192,6 +248,7 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     floor: U63
     frames: Annotated[tuple[AnyFrame, ...], Meta(max_length=FRAMES_MAX)]
     gone: Reason | None = None
+    unheard_ms: U63 = 0
 
 
 class _Head(Struct, array_like=True):
@@ -204,10 +261,24 @@ _head: Final = msgspec.msgpack.Decoder(_Head)
 
 
 def encode(
-    node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], gone: str | None = None
+    node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], gone: str | None = None,
+    *, unheard_ms: int = 0,
 ) -> bytes:
     """The bytes of a batch. A batch without frames is a sign of life."""
-    return _encoder.encode(Batch(VERSION, node, incarnation, floor, tuple(frames), gone))
+    return _encoder.encode(
+        Batch(VERSION, node, incarnation, floor, tuple(frames), gone, unheard_ms))
+
+
+def encode_some(
+    node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], *, unheard_ms: int = 0
+) -> tuple[bytes, Sequence[AnyFrame]]:
+    """The bytes of a batch of as many of these frames as one batch may have, and the others."""
+    count = min(len(frames), FRAMES_MAX)
+    data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms)
+    while len(data) > BATCH_BYTES_MAX and count > 1:
+        count //= 2
+        data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms)
+    return data, frames[count:]
 
 
 def decode(data: bytes | memoryview) -> Batch:

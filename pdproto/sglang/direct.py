@@ -92,15 +92,18 @@ class ItemTarget:
 
     def _chunk(self, length: int) -> ChunkTarget | None:
         """The next chunk, of so many bytes; None for none."""
-        left = self._items[self._taken:]
+        items, first = self._items, self._taken
+        left = len(items) - first
         if not length:
             return None
         if left:
-            component = self._numbering.component(left[0])
+            component = self._numbering.component(items[first])
             count = pages_in(self._places[component].layout, length)
-            if 0 < count <= len(left) and self._numbering.component(left[count - 1]) == component:
-                _, indices = self._numbering.split(left[:count])
-                chunk = ChunkTarget(self._places[component], indices)
+            if 0 < count <= left and (
+                    self._numbering.component(items[first + count - 1]) == component):
+                _, indices = self._numbering.split(items[first:first + count])
+                begins = self._end or len(self._header)
+                chunk = ChunkTarget(self._places[component], indices, begins)
                 with suppress(RuntimeError):  # the worker has been closed, and nobody will ask
                     for whole in self._chunks[len(self._verdicts):]:
                         self._verdicts.append(self._worker.submit(whole.intact, self._key))
@@ -108,7 +111,7 @@ class ItemTarget:
                 self._taken += count
                 return chunk
         raise RemoteProtocolError(
-            f"write: {length} bytes at {self._end} are no chunk of {len(left)} items to come")
+            f"write: {length} bytes at {self._end} are no chunk of {left} items to come")
 
     def intact(self, chunks: Sequence[int]) -> bool:
         """In the worker, when the source is kept out: whether the items hold what was packed for

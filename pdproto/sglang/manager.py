@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import time_ns
 from typing import Any, Final
 
@@ -17,22 +18,32 @@ from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.disaggregation.utils import DisaggregationMode
 from sglang.srt.environ import envs
-from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving
+from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving, process_model_config
 from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 
 from pdproto.engine.contract import Scope, SinkEngine
+from pdproto.engine.hosts import joined
 from pdproto.net.decode import DecodeNode
 from pdproto.net.direct import DirectDecodeNode
+from pdproto.net.disown import disown
 from pdproto.net.engines import ENGINES, open_sink, open_source
 from pdproto.net.incarnation import new_incarnation
-from pdproto.net.link import Link
+from pdproto.net.link import Link, place_of, tcp_at
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_wire import Registration
 from pdproto.runtime.wire import VERSION
+from pdproto.sglang import settings
 from pdproto.sglang.direct import DirectItems, places_of
 from pdproto.sglang.plane import SinkItems, SourceItems
-from pdproto.sglang.pools import Component, MetadataRows, kv_component, state_components
+from pdproto.sglang.plugin import note_named_ranks
+from pdproto.sglang.pools import (
+    Component,
+    MetadataRows,
+    Model,
+    kv_component,
+    state_components,
+)
 from pdproto.sglang.prefills import Prefills
 from pdproto.sglang.routing import Rooms
 from pdproto.sglang.shares import Place, share_for
@@ -52,6 +63,7 @@ class PdprotoKVManager(BaseKVManager):
     source_plane: SourceItems  # of prefill, as are
     statuses: PPConsensusStore | None = None
     rooms: Rooms | None = None
+    named_rank: int | None = None  # by the request whose sender SGLang makes now (plugin.py)
     sink_plane: SinkItems  # of decode, as are
     turns: Turns | None
     prefills: Prefills
@@ -71,38 +83,62 @@ class PdprotoKVManager(BaseKVManager):
         self.parallel = parallel = get_parallel()
         is_prefill = disaggregation_mode == DisaggregationMode.PREFILL
         _refuse(args, server_args, parallel, is_prefill=is_prefill)
+        in_vain = settings.without_effect(_environment, _flag)
+        if in_vain is not None:
+            log.warning("%s", in_vain)
         self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
-        is_latent = self.is_mla_backend or bool(args.is_hybrid_mla_backend)
-        components = [kv_component(args, is_latent=is_latent),
-                      *state_components(args, is_latent=is_latent)]
+        model = self._model()
+        kv = kv_component(args, model)
+        components = [kv, *state_components(args, model, kv)]
         self.item_bytes: Final = [component.item_bytes for component in components]
         self.rows: Final = MetadataRows(args)
         self.place: Final = Place(parallel.attn_tp_size, parallel.attn_tp_rank)
         self._registrar: Registrar | None = None
         self._queries: ThreadPoolExecutor | None = None
         self._host: Final = get_local_ip_auto()
-        self._link: Final = Link(f"tcp://{self._host}:0")
+        silent_s = settings.silent_s(_environment, _is_set, Link().silent_s)
+        self._link: Final = Link(tcp_at(self._host), silent_s=silent_s)
+        self._waits: Final = settings.waits(_environment)
         engine = os.environ.get(ENGINE, "tcp")
         if engine not in ENGINES:
             raise ValueError(f"{ENGINE}={engine}: want one of {', '.join(ENGINES)}")
         if is_prefill:
-            self._begin_prefill(SourceItems(components, self.place, open_source(engine)))
+            self._begin_prefill(SourceItems(components, self.place,
+                                            open_source(engine, self._host)))
         else:
-            self._begin_decode(components, open_sink(engine))
+            self._begin_decode(components, open_sink(engine, self._host))
+
+    def _model(self) -> Model:
+        """SGLang's decode.py puts neither heads nor layers into its KVArgs: there they come from
+        the model's configuration.
+        """
+        args, config = self.kv_args, process_model_config()
+        stage: tuple[int, int | None] | None
+        if self.disaggregation_mode == DisaggregationMode.PREFILL:
+            stage = args.prefill_start_layer, args.prefill_end_layer
+        else:
+            stage = (0, config.num_hidden_layers) if self.parallel.pp_size == 1 else None
+        is_latent = self.is_mla_backend or args.is_hybrid_mla_backend
+        return Model(None if is_latent else config.get_total_num_kv_heads(), stage)
 
     def _begin_prefill(self, plane: SourceItems) -> None:
         parallel = self.parallel
         # Names tell the ranks of all servers apart that one decode rank talks to.
         name = f"prefill-{self._host}-{os.getpid()}-{time_ns()}"
         self.source_plane = plane
-        self.node = PrefillNode(name, plane, link=self._link)
+        self.node = PrefillNode(name, plane, link=self._link, waits=self._waits)
         if parallel.pp_size > 1:
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
+        note_named_ranks()
         self.register_to_bootstrap()
 
     def _begin_decode(self, components: Sequence[Component], engine: SinkEngine) -> None:
         """Ranks of one group share an incarnation, for a source may send to several of them."""
+        if _environment(settings.FORCE_QUERY):
+            log.info("%s has no effect on decode: the registry says where rooms are published",
+                     settings.FORCE_QUERY)
+            envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(False)
         is_direct = _is_direct(components, self.place, engine)
         parallel, incarnation = self.parallel, new_incarnation()
         if parallel.attn_tp_size > 1:
@@ -113,7 +149,7 @@ class PdprotoKVManager(BaseKVManager):
         self.sink_plane = plane = kind(components, self.place, engine)
         self.turns = Turns() if parallel.attn_tp_size > 1 else None
         self.node = begin(self.name_of(self.place.rank), plane, link=self._link,
-                          incarnation=incarnation)
+                          incarnation=incarnation, waits=self._waits)
         self.prefills = Prefills(
             self.kv_args, self.place, parallel.pp_size, self.node.lost_peers)
         self.prefill_info_table = self.prefills.table
@@ -134,7 +170,7 @@ class PdprotoKVManager(BaseKVManager):
 
     def register_to_bootstrap(self) -> None:
         """Begin to register, and stay registered for as long as the manager lives."""
-        host, _, port = self.node.endpoint.removeprefix("tcp://").rpartition(":")
+        host, port = place_of(self.node.endpoint)
         parallel, args = self.parallel, self.kv_args
         registration = Registration(
             attn_tp_size=parallel.attn_tp_size, attn_tp_rank=parallel.attn_tp_rank,
@@ -142,14 +178,14 @@ class PdprotoKVManager(BaseKVManager):
             attn_dp_size=parallel.attn_dp_size, attn_dp_rank=parallel.attn_dp_rank,
             pp_size=parallel.pp_size, pp_rank=args.pp_rank,
             system_dp_size=parallel.dp_size, system_dp_rank=args.system_dp_rank or 0,
-            rank_ip=host, rank_port=int(port), page_size=args.page_size,
+            rank_ip=host, rank_port=port, page_size=args.page_size,
             kv_cache_dtype=args.kv_cache_dtype_str, kv_layout=args.kv_layout,
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
             incarnation=self.node.incarnation, version=VERSION, name=self.node.name,
         )
-        registry = f"{_registry_host(parallel)}:{get_disagg().disaggregation_bootstrap_port}"
-        self.rooms = Rooms(registry, registration)
+        registry = joined(_registry_host(parallel), get_disagg().disaggregation_bootstrap_port)
+        self.rooms = Rooms(registry, registration, partial(disown, self.node))
         self._registrar = Registrar(
             registry, registration,
             on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))
@@ -193,11 +229,25 @@ def _registry_host(parallel: Any) -> str:
     return str(get_serving().host)
 
 
+def _environment(name: str) -> Any:
+    """What a variable of SGLang's is set to, or its default."""
+    return getattr(envs, name).get()
+
+
+def _is_set(name: str) -> bool:
+    return bool(getattr(envs, name).is_set())
+
+
+def _flag(name: str) -> Any:
+    return getattr(get_disagg(), name)
+
+
 def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> None:
-    policy = get_disagg().disaggregation_decode_allocation_policy
+    told = settings.refusal(_environment, _flag)
+    if told is not None:
+        raise ValueError(told)
     splits_context = (parallel.enable_dsa_cache_layer_split or parallel.enable_kv_cache_sharding
                       or parallel.enable_cp_tp_group_sharing
-                      or envs.SGLANG_DISAGGREGATION_ALL_CP_RANKS_TRANSFER.get()
                       or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
     refused = {
         "a KV cache on a GPU": server_args.device != "cpu",
@@ -205,7 +255,6 @@ def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> 
         f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
             not is_prefill and parallel.attn_cp_size > 1,
         f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,
-        f"under --disaggregation-decode-allocation-policy {policy}": policy != "early",
     }
     for what, is_asked in refused.items():
         if is_asked:

@@ -18,35 +18,42 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pdproto.engine.chunks import key_of, unpack_verified
+from pdproto.engine.chunks import key_of, key_of_chunk, unpack_verified
 from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
-from pdproto.net.pages import SinkPages, SourcePages, Staged
-from pdproto.net.plane import Idle
+from pdproto.net.pages import Job, SinkPages, SourcePages, Staged
+from pdproto.net.plane import Idle, Posted
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sglang.pools import Component, Numbering
 from pdproto.sglang.shares import (
     Place,
     Share,
+    check_split,
     everything,
     header_bytes_max,
     header_in,
+    layer_name,
     share_for,
     share_of,
+    splits_of,
 )
 
 SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096
+COMPONENTS_MAX: Final = 64
 Rank = Annotated[int, Meta(ge=0, lt=4_096)]
 
 
 class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a sink publishes to a source. prefix: tokens that decode has cached already."""
+    """What a sink publishes to a source. prefix: tokens that decode has cached already. splits: see
+    splits_of in shares.py; of another model a lease may be too short for the header that says so.
+    """
 
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
     size: Annotated[int, Meta(ge=1, le=4_096)]
     rank: Rank
     prefix: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+    splits: Annotated[tuple[tuple[int, int], ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
     @property
     def place(self) -> Place:
@@ -74,42 +81,48 @@ class SourceItems(SourcePages):
     ) -> None:
         super().__init__([b[:, None, None, :] for b in components[0].buffers], engine)
         self.numbering: Final = Numbering(components)
+        self._components: Final = components
+        self._splits: Final = splits_of(components)
         self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
             lambda sink: share_for(components, place, sink))
         self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
+    def layout_for(self, _sink: str) -> None:
+        """Nothing to compare: the header says what of the layers and heads is sent."""
+
     def post(
-        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
-    ) -> None:
+        self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
+        is_wanted: Callable[[], bool],
+    ) -> Posted:
+        """See plane.py. The first chunk goes behind the header."""
         try:
             placement = placement_in(address)
+            self._check(placement.splits)
             share = self._share(placement.place)
-            sizes = [self._bytes(share, chunk) for chunk in chunks]
-            where = Address.decode(placement.address)
+            head = b"" if offset else share.header
+            length = len(head) + self._bytes(share, pages)
+            job = Job(number, Address.decode(placement.address), offset, length, is_wanted)
         except (RemoteProtocolError, ValueError) as error:
-            self._refuse(number, 0, error)
-            return
-        head = share.header if len(chunks) == 1 else b""
-        offset = len(share.header) - len(head) + sum(sizes[:-1])
-        length = len(head) + sizes[-1]
-        self._staged += length
-        self._worker.submit(self._put, number, where, offset, length,
-                            lambda: self._items(head, life, share, chunks[-1]))
+            self._refuse(number, error)
+            return Posted(0, offset)
+        key = key_of_chunk(key_of_share(life, share), offset + len(head))
+        self._begin(job, lambda: self._items(head, key, share, pages))
+        return Posted(length, offset + length)
 
-    def bytes_of(self, address: bytes, chunks: Sequence[Sequence[int]]) -> int:
-        share = self._share(placement_in(address).place)
-        head = len(share.header) if len(chunks) == 1 else 0
-        return head + self._bytes(share, chunks[-1])
+    def _check(self, splits: tuple[tuple[int, int], ...]) -> None:
+        """Raise ValueError with both sides' heads if a sink has others."""
+        if splits != self._splits:
+            for component, there, here in zip(self._components, splits, self._splits, strict=False):
+                check_split(component, there, here)
 
     def _bytes(self, share: Share, items: Sequence[int]) -> int:
         return share.parts[self.numbering.component(items[0])].bytes(len(items)) if items else 0
 
-    def _items(self, head: bytes, life: Life, share: Share, items: Sequence[int]) -> Staged:
+    def _items(self, head: bytes, key: int, share: Share, items: Sequence[int]) -> Staged:
         if items:
             component, indices = self.numbering.split(items)
             layout = share.parts[component].layout
             if layout is not None:
-                key = key_of_share(life, share)
                 return self._stage(layout, self._places_of(layout), indices, key, head)
         return Staged([head], len(head))
 
@@ -132,6 +145,7 @@ class SinkItems(SinkPages):
         self.numbering: Final = Numbering(components)
         self._place: Final = place
         self._components: Final = components
+        self._splits: Final = splits_of(components)
         self._everything: Final = everything(components, place)
         self._header_bytes: Final = header_bytes_max(components)
         self._whole: Final = share_for(components, place, place)
@@ -142,6 +156,9 @@ class SinkItems(SinkPages):
         self._coverage: Final[dict[Life, Coverage]] = {}
         self._counting: Final = Lock()
         self._copies: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
+
+    def layout_for(self, _source: str) -> None:
+        """See SourceItems."""
 
     def expect(self, life: Life, prefix: int) -> None:
         """Say how many tokens decode has: before the life is published, and until `forget`."""
@@ -161,7 +178,8 @@ class SinkItems(SinkPages):
             return None
         self._coverage[life] = Coverage(len(addresses))
         place, prefix = self._place, self._prefixes.get(life, 0)
-        return {source: msgspec.msgpack.encode(Placement(address, place.size, place.rank, prefix))
+        return {source: msgspec.msgpack.encode(
+                    Placement(address, place.size, place.rank, prefix, self._splits))
                 for source, address in addresses.items()}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
@@ -238,7 +256,7 @@ class SinkItems(SinkPages):
             length = part.bytes(count)
             if part.layout is not None:
                 outcome = unpack_verified(part.layout, landed[offset:offset + length], indices,
-                                          key_of_share(life, share))
+                                          key_of_chunk(key_of_share(life, share), offset))
                 clean = clean and outcome.clean
             offset, first = offset + length, first + count
         self._cover(coverage, covered)
@@ -254,6 +272,6 @@ class SinkItems(SinkPages):
         if left:
             component, entry, _ = min(left)
             of = self._components[component]
-            layer = of.layers[entry] if of.layers else entry
-            raise ValueError(f"nobody sends {of.name} of layer {layer}: want the layers of all "
-                             f"pipeline stages to be those of decode")
+            which = layer_name(of.layers[entry]) if of.layers else f"buffer {entry}"
+            raise ValueError(f"nobody sends {of.name} of {which}: want the layers of all pipeline "
+                             f"stages, and the draft model, to be those of decode")

@@ -22,6 +22,24 @@ CLASSES: Final = {
 }
 
 
+SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create_sender"
+
+
+def _note_named_rank(queue: Any, request: Any, *_: Any, **__: Any) -> None:
+    """Before SGLang makes a sender: it is told only whether the request names a rank, not which."""
+    queue.kv_manager.named_rank = request.disagg_prefill_dp_rank
+
+
+def note_named_ranks() -> None:
+    """Have a manager be told which rank a request names. Only a process that makes senders needs
+    it, and has imported their module by then. It may be called twice.
+    """
+    hooks = import_module("sglang.srt.plugins.hook_registry")
+    if SENDERS not in hooks.HookRegistry._hooks:
+        hooks.HookRegistry.register(SENDERS, _note_named_rank, hooks.HookType.BEFORE)
+        hooks.HookRegistry.apply_hooks()
+
+
 def plugin() -> None:
     """Register the backend with the SGLang of this process. It may be called twice."""
     choices = import_module("sglang.srt.arg_groups.choices")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 Bytes: TypeAlias = NDArray[np.uint8]
 
 KV: Final = "kv"
+DRAFT_LAYER: Final = 1 << 16  # names the first buffer of a draft model; a model has fewer layers
 UNEXPRESSED: Final = ("dsa_tail",)  # states whose indices are no items but parts of one
 
 
@@ -47,16 +48,17 @@ class Heads:
 class Component:
     """Buffers [item, byte] that one list of indices is about.
 
-    layers: of each buffer; () if SGLang names none, and then buffers go by their place. heads: None
-    if every rank of the tensor parallelism holds the same. sliceable: whether ranks of another
-    tensor parallelism can take a part of it.
+    layers: the name of each buffer, by its layer in the model; () if they are not known, and then
+    buffers are paired by their place. heads: None if every rank of the tensor parallelism holds the
+    same bytes. unsplit: names what keeps ranks of another tensor parallelism from taking a part of
+    an item; "" if nothing does.
     """
 
     name: str
     buffers: tuple[Bytes, ...]
     layers: tuple[int, ...]
     heads: Heads | None = None
-    sliceable: bool = True
+    unsplit: str = ""
 
     @property
     def items(self) -> int:
@@ -67,20 +69,64 @@ class Component:
         return sum(buffer.shape[1] for buffer in self.buffers)
 
 
-def kv_component(args: Any, *, is_latent: bool) -> Component:
-    """The KV cache in SGLang's order: all K, then all V. is_latent: MLA, the same on every rank."""
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a rank knows of its model, beside what KVArgs say alike on both sides.
+
+    heads: KV heads of the whole model; None if every rank of the tensor parallelism holds the same
+    KV (MLA). stage: the layers of this rank, from the first to behind the last, where they are
+    known: SGLang says them on prefill, and on decode they are all if there is no pipeline.
+    """
+
+    heads: int | None
+    stage: tuple[int, int | None] | None
+
+    def first_layer(self, count: int) -> int | None:
+        """The first of `count` layers with a buffer each; None if it is not known.
+
+        A pool that keeps some layers elsewhere (sliding windows, sparse attention) has fewer
+        buffers than its stage has layers: then no buffer can be named by counting.
+        """
+        first, end = self.stage or (0, None)
+        return first if end == first + count else None
+
+
+def kv_component(args: Any, model: Model) -> Component:
+    """The KV cache in SGLang's order: all K, then all V (or one buffer a layer for MLA), and then
+    the buffers of the draft model of speculative decoding, if there is one.
+    """
     buffers = zip(args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens, strict=True)
     found = tuple(_items(*of, f"kv_data_ptrs[{i}]") for i, of in enumerate(buffers))
-    heads = None if is_latent else Heads(args.total_kv_head_num, args.page_size)
-    return Component(KV, found, tuple(args.kv_layer_ids), heads)
+    is_latent = model.heads is None
+    unsplit = "the KV of a draft model" if args.num_draft_entries and not is_latent else ""
+    return Component(KV, found, tuple(args.kv_layer_ids) or _counted(args, model, len(found)),
+                     _heads(args, model), unsplit)
 
 
-def state_components(args: Any, *, is_latent: bool) -> list[Component]:
+def _counted(args: Any, model: Model, entries: int) -> tuple[int, ...]:
+    """Layers of KV buffers that SGLang leaves without a name: its `kv_layer_ids` is empty for all
+    pools but hybrid ones. () where buffers are not one, or one of K and one of V, a layer.
+    """
+    drafts: int = args.num_draft_entries
+    each = 1 if model.heads is None else 2
+    count, rest = divmod(entries - drafts, each)
+    first = model.first_layer(count)
+    if first is None or rest or args.mla_compression_ratios is not None:
+        return ()
+    named = tuple(range(first, first + count)) * each
+    return named + tuple(range(DRAFT_LAYER, DRAFT_LAYER + drafts))
+
+
+def _heads(args: Any, model: Model) -> Heads | None:
+    return None if model.heads is None else Heads(model.heads, args.page_size)
+
+
+def state_components(args: Any, model: Model, kv: Component) -> list[Component]:
     """The states, in SGLang's order. Raises ValueError for one that the backend cannot take."""
-    return [_state(args, place, is_latent) for place in range(len(args.state_types))]
+    return [_state(args, place, model, kv) for place in range(len(args.state_types))]
 
 
-def _state(args: Any, place: int, is_latent: bool) -> Component:
+def _state(args: Any, place: int, model: Model, kv: Component) -> Component:
     name = str(getattr(args.state_types[place], "value", args.state_types[place]))
     if name in UNEXPRESSED:
         raise ValueError(f"the pdproto backend does not transfer state buffers of type {name} yet")
@@ -88,11 +134,13 @@ def _state(args: Any, place: int, is_latent: bool) -> Component:
                   args.state_item_lens[place], strict=True)
     found = tuple(_items(*of, f"{name} state_data_ptrs[{place}][{i}]")
                   for i, of in enumerate(buffers))
-    layers = args.state_layer_ids[place] if place < len(args.state_layer_ids) else ()
-    window = name == "swa" and args.swa_kv_cache_layout in (None, "nhd")
-    heads = Heads(args.total_kv_head_num, args.page_size) if window and not is_latent else None
-    return Component(name, found, tuple(layers), heads,
-                     sliceable=window or (is_latent and name != "mamba"))
+    layers = tuple(args.state_layer_ids[place])
+    if name == "dsa" and len(found) == len(kv.layers):
+        layers = kv.layers  # an index for each layer of the KV cache
+    if name == "swa" and args.swa_kv_cache_layout in (None, "nhd"):
+        return Component(name, found, layers, _heads(args, model))
+    is_same = model.heads is None and name != "mamba"
+    return Component(name, found, layers, unsplit="" if is_same else f"{name} states")
 
 
 class Numbering:

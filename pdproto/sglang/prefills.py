@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
+from pdproto.net.link import tcp_at
 from pdproto.net.registry_client import (
     Directory,
     NotFoundError,
@@ -32,7 +33,7 @@ class Feed:
     """Who sends to this rank: where each listens, by name, and first whose metadata row counts.
 
     sinks: the ranks of this group that the same sources send to, by their place. twin: the source,
-    where it is the only one, and has this rank's place among as many.
+    where it is the only one, and has this rank's place among as many, without a pipeline.
     """
 
     sources: dict[str, str]
@@ -108,9 +109,10 @@ class Prefills:
                 address = addresses.get(Rank(dp_rank, 0, tp, pp))
                 if address is None:
                     raise ValueError(f"it has no {Rank(dp_rank, 0, tp, pp)}")
-                sources[address.name] = f"tcp://{address.rank_ip}:{address.rank_port}"
+                sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
         source = Place(server.attn_tp_size, ranks[0])
-        twin = next(iter(sources)) if source == self._place and len(sources) == 1 else None
+        is_alike = source == self._place and len(sources) == self._stages == 1
+        twin = next(iter(sources)) if is_alike else None
         return Feed(sources, source.partners(self._place.size), twin)
 
     def _feeding(self, stages: int) -> range:

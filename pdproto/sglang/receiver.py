@@ -1,16 +1,14 @@
 """SGLang's view of a decode rank's hand-over: its calls, passed on to a Receiver.
 
-Rule 1: a failure is told when nothing is copied into the pages any more, since SGLang takes them
-        back at once.
-Rule 2: success is told when the metadata row is in its slot.
-Rule 3: SGLang gives memory to what says WaitingForInput, which here means that the rank that runs
-        the room is known; it never goes back from there.
-Rule 4: where a group has several ranks, receivers begin in the order in which they were made
-        (turns.py).
+The table decides what a poll answers and when the hand-over is opened, stopped and closed
+(spec/handoff/scheduler.py has the rules). Here calls become its events, and what its steps change
+is acted upon. One thread, the scheduler's, makes all calls.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +16,32 @@ from sglang.srt.disaggregation.base.conn import BaseKVReceiver, KVTransferDestin
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.net.receiver import Receiver
+from pdproto.runtime.automaton import Assignment, Automaton, Event
+from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.roles import Life
+from pdproto.spec.handoff.scheduler import Course, Slot
 
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
+    from pdproto.sglang.prefills import Feed
+
+log = logging.getLogger("pdproto.sglang")
+
+VIEW: Final = Automaton(scheduler.VIEW, {Life: 1})
+PAGES_BACK_S: Final = 10.0  # at most, until a fence has ended all writes
+IT: Final = (0,)  # the one life that an instance of the table is about
+FIND, OPEN, GIVE_UP, CLEAR = map(VIEW.call, ("find", "open", "give_up", "clear"))
+COURSES: Final[Mapping[KVPoll, Course]] = {
+    KVPoll.TRANSFERRING: Course.MOVING, KVPoll.SUCCESS: Course.LANDED,
+    KVPoll.FAILED: Course.BROKEN,
+}
 
 
 class PdprotoKVReceiver(BaseKVReceiver):
-    """See the rules above. bootstrap_infos: where the ranks are that send, once they are known."""
+    """See spec/handoff/scheduler.py. bootstrap_infos: where the ranks are that send, once they are
+    known. Raises ValueError for a request without a room.
+    """
 
     require_staging = False
 
@@ -33,44 +49,44 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self, mgr: "PdprotoKVManager", bootstrap_addr: str, bootstrap_room: int | None = None
     ) -> None:
         if bootstrap_room is None:
-            raise ValueError("bootstrap_room: a hand-over is of a room")
+            raise ValueError("bootstrap_room is None: the request reached decode without a room "
+                             "number, which the router puts into both halves of a request")
         self.kv_mgr = mgr
         self.bootstrap_addr = bootstrap_addr
         self.bootstrap_room = bootstrap_room
         self.receiver: Receiver | None = None
         self.bootstrap_infos: list[dict[str, Any]] | None = None
-        self.conclude_state: KVPoll | None = None
         self.abort_notified = False
-        self._reason = ""
-        self._row_is_there = False
-        self._is_cleared = False
+        self._state = VIEW.initial
+        self._seen: tuple[KVPoll, bool] | None = None  # what the node has said last
+        self._reason = ""  # why it was given up here
+        self._feed: Feed | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
-        self._authority = ""  # the source whose metadata row counts
         self._turn = None if mgr.turns is None else mgr.turns.draw()
+        self._reactions: Final[dict[object, Callable[[], None]]] = {
+            (scheduler.course, Course.UNDER_WAY): self._open,
+            (scheduler.passed, True): self._pass_turn,
+            (scheduler.stopped, True): self._stop,
+            (scheduler.closed, True): self._close,
+        }
+
+    # What SGLang asks
 
     def init(self, prefill_dp_rank: int) -> None:
         """Find the ranks that run the room. Raises nothing: a failure is what poll() says."""
         try:
-            feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, prefill_dp_rank)
+            self._feed = feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, prefill_dp_rank)
         except LookupError as error:
-            self._fail(str(error))
+            self._give_up(str(error))
             return
-        self._authority = next(iter(feed.sources))
         if feed.twin is not None:
             self.kv_mgr.sink_plane.presume(feed.twin)
         self.bootstrap_infos = [{"name": name, "endpoint": at} for name, at in feed.sources.items()]
-        sinks = [self.kv_mgr.name_of(rank) for rank in feed.sinks]
+        self._take(FIND)
         if self.kv_mgr.turns is None or self._turn is None:
-            self._open(feed.sources, sinks)
+            self._take(OPEN)
         else:
-            self.kv_mgr.turns.take(self._turn, lambda: self._open(feed.sources, sinks))
-
-    def _open(self, sources: dict[str, str], sinks: list[str]) -> None:
-        if self.conclude_state is None:
-            self.receiver = self.kv_mgr.decode.open(
-                self.bootstrap_room, sources, sinks=sinks, generation=self._turn)
-        if self._published is not None:
-            self._publish(*self._published)
+            self.kv_mgr.turns.take(self._turn, lambda: self._take(OPEN))
 
     def send_metadata(
         self,
@@ -86,7 +102,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         if self.conclude_state is not None:
             return  # it has failed already, and poll() says so
         if destination is not KVTransferDestination.DEVICE:
-            self._fail(f"the backend writes to the pool of decode, not to {destination.value}")
+            self._give_up(f"the backend writes to the pool of decode, not to {destination.value}")
             return
         numbering = self.kv_mgr.sink_plane.numbering
         try:
@@ -94,81 +110,122 @@ class PdprotoKVReceiver(BaseKVReceiver):
             for chunk in numbering.chunks(state_indices):
                 items += chunk
         except ValueError as error:
-            self._fail(str(error))
+            self._give_up(str(error))
             return
         self._published = items, aux_index or 0, decode_prefix_len or 0
-        if self.receiver is not None:
-            self._publish(*self._published)
-
-    def _publish(self, items: list[int], slot: int, prefix: int) -> None:
-        receiver = self.receiver
-        if receiver is not None:
-            if prefix:
-                self.kv_mgr.sink_plane.expect(receiver.life, prefix)
-            receiver.publish(items, slot=slot)
+        self._publish()
 
     def poll(self) -> KVPoll:
-        if self.conclude_state is not None and self.receiver is None:
-            return self.conclude_state
-        if self.receiver is None:
-            is_known = self.bootstrap_infos is not None  # and its turn has to come yet
-            return KVPoll.WAITING_FOR_INPUT if is_known else KVPoll.BOOTSTRAPPING
-        stands = self.receiver.poll()
-        if self._is_over(self.receiver, stands):
-            self.conclude_state = stands
-        if self.conclude_state is not None:
-            return self.conclude_state
-        ended = stands in (KVPoll.FAILED, KVPoll.SUCCESS)
-        return KVPoll.TRANSFERRING if ended else max(stands, KVPoll.WAITING_FOR_INPUT)
+        self._look()
+        return VIEW.read(scheduler.VIEW_POLL, self._state)
 
-    def _is_over(self, receiver: Receiver, stands: KVPoll) -> bool:
-        if stands is KVPoll.FAILED:
-            return receiver.released or receiver.pages is None
-        return stands is KVPoll.SUCCESS and self._has_row()
-
-    def _has_row(self) -> bool:
-        """Put the metadata row where SGLang reads it, once."""
-        if not self._row_is_there and self.receiver is not None:
-            row = self.receiver.metadata[self._authority]
-            try:
-                self.kv_mgr.rows.write(self.receiver.slot or 0, row)
-            except ValueError as error:
-                self._fail(str(error))
-                return False
-            self._row_is_there = True
-        return True
-
-    def _fail(self, reason: str) -> None:
-        self._reason = reason
-        self.conclude_state = KVPoll.FAILED
-        self._pass_turn()
-        if self.receiver is not None:
-            self.receiver.abort(reason)
+    @property
+    def conclude_state(self) -> KVPoll | None:
+        """How it has ended; None if it has not."""
+        stands = self.poll()
+        return stands if stands in (KVPoll.FAILED, KVPoll.SUCCESS) else None
 
     def failure_exception(self) -> None:
+        """Raises KVTransferError with the reason. SGLang takes the pages back at once, and it may
+        have failed the request by itself: then the hand-over is given up, and let go of them first.
+        """
+        if self.conclude_state is None:
+            self._give_up("the decode scheduler has given the request up")
+            self._await_end()
         why = self._reason or (self.receiver.failure if self.receiver is not None else None)
         self.clear()
         raise KVTransferError(self.bootstrap_room, why or "the scheduler gave up")
 
     def clear(self) -> None:
         """The request is over: its pages are SGLang's again."""
-        self._pass_turn()
-        if self.receiver is not None and not self._is_cleared:
-            self._is_cleared = True
+        self._take(CLEAR)
+
+    def abort(self) -> None:
+        self.abort_notified = True
+        self._give_up("aborted by the decode scheduler")
+
+    def ensure_abort_notified(self, *, force_arm: bool = False) -> None:  # noqa: ARG002 - its own
+        """Every source hears of every failure: nothing has to be armed."""
+        self.abort_notified = True
+
+    # What the table is told, and what it changes
+
+    def _take(self, event: Event) -> None:
+        step = VIEW.take(event, self._state)
+        self._state = step.state
+        for symbol, _, value in step.changed:
+            reaction = self._reactions.get((symbol, value))
+            if reaction is not None:
+                reaction()
+
+    def _give_up(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._take(GIVE_UP)
+
+    def _look(self) -> None:
+        """Tell the table what has become of the hand-over, where that is new."""
+        receiver = self.receiver
+        if receiver is None:
+            return
+        stands = receiver.poll()
+        reached = stands is not KVPoll.SUCCESS and receiver.pages is not None \
+            and not receiver.released
+        if (stands, reached) == self._seen:
+            return
+        self._seen = stands, reached
+        news: list[Assignment] = [(scheduler.reached, IT, reached)]
+        if stands in COURSES:
+            news.append((scheduler.course, IT, COURSES[stands]))
+        if stands is KVPoll.SUCCESS:
+            news.append((scheduler.row, IT, self._write_row(receiver)))
+        self._take(VIEW.device(*news))
+
+    def _write_row(self, receiver: Receiver) -> Slot:
+        """Put the metadata row where SGLang reads it: that of the first source, whose stage has the
+        output.
+        """
+        try:
+            self.kv_mgr.rows.write(receiver.slot or 0,
+                                   receiver.metadata[receiver.endpoint.peers[0]])
+        except ValueError as error:
+            self._reason = str(error)
+            return Slot.UNFIT
+        return Slot.WRITTEN
+
+    def _await_end(self) -> None:
+        deadline = monotonic() + PAGES_BACK_S
+        while self.conclude_state is None and monotonic() < deadline:
+            sleep(0.001)
+        if self.conclude_state is None:
+            log.error("room %d: its pages go back to SGLang, and after %g s something may still "
+                      "reach them", self.bootstrap_room, PAGES_BACK_S)
+
+    def _open(self) -> None:
+        feed = self._feed
+        assert feed is not None  # noqa: S101 - a turn is taken when the feed is known
+        self.receiver = self.kv_mgr.decode.open(
+            self.bootstrap_room, feed.sources, generation=self._turn,
+            sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks])
+        self._publish()
+
+    def _publish(self) -> None:
+        """As soon as there is a hand-over and it has its pages."""
+        if self.receiver is None or self._published is None:
+            return
+        items, slot, prefix = self._published
+        if prefix:
+            self.kv_mgr.sink_plane.expect(self.receiver.life, prefix)
+        self.receiver.publish(items, slot=slot)
+
+    def _stop(self) -> None:
+        if self.receiver is not None:
+            self.receiver.abort(self._reason)
+
+    def _close(self) -> None:
+        if self.receiver is not None:
             self.kv_mgr.sink_plane.forget(self.receiver.life)
             self.receiver.close()
 
     def _pass_turn(self) -> None:
         if self.kv_mgr.turns is not None and self._turn is not None:
             self.kv_mgr.turns.skip(self._turn)
-
-    def abort(self) -> None:
-        self.abort_notified = True
-        if self.receiver is None:
-            self._fail("aborted by the decode scheduler")
-        else:
-            self.receiver.abort("aborted by the decode scheduler")
-
-    def ensure_abort_notified(self, *, force_arm: bool = False) -> None:  # noqa: ARG002 - its own
-        """Every source hears of every failure: nothing has to be armed."""
-        self.abort_notified = True

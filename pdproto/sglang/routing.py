@@ -1,71 +1,115 @@
 """Which data-parallel rank of a prefill server runs a room, as the server says it (PROTOCOL: M2).
 
-Rule 1: where rooms keep to the rule, nothing is said, and a room on another rank is refused with
-        both ranks and the switch. Otherwise one of the ranks that run the room publishes it.
+Rule 1: the rows of the table decide (SENDER in spec/handoff/dp_rank.py, run by PrefillRooms):
+        whether a room is served, published, or failed because decode looks for it elsewhere, and
+        when its entry is struck out.
 Rule 2: the scheduler waits for no answer: a thread of its own speaks to the registry. A room that
         cannot be published is given up, since decode would never find it.
+Rule 3: of the ranks that run a room together one speaks to the registry, and each tells the rank in
+        its own place where decode will ask for a room that has failed here.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Final
 
-from pdproto.net.registry_client import RegistryClient, UnreachableError
-from pdproto.net.registry_wire import RefusedError, Registration
+from pdproto.net.link import tcp_at
+from pdproto.net.registry_client import NotFoundError, RegistryClient, UnreachableError
+from pdproto.net.registry_lives import Outcome, PrefillRooms, RoomLife, Sent
+from pdproto.net.registry_wire import Address, Rank, RefusedError, Registration
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.spec.handoff.functions import data_parallel_rank
+from pdproto.sglang.settings import FORCE_QUERY
+from pdproto.spec.handoff import routing
 
 log = logging.getLogger("pdproto.sglang")
 
-FORCE_QUERY: Final = "SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"
+PROBLEMS: Final = (NotFoundError, RefusedError, RemoteProtocolError, UnreachableError)
+UNKNOWN: Final = -1  # a rank that SGLang does not say: the request names one
+# room, reason, name and endpoint of the other rank
+Disown = Callable[[int, str, str, str], None]
 
 
 class Rooms:
-    """What one prefill rank says of the rooms that it runs."""
+    """What one prefill rank says of the rooms that it runs. disown: tells another rank of one."""
 
-    def __init__(self, registry: str, registration: Registration) -> None:
+    def __init__(self, registry: str, registration: Registration, disown: Disown) -> None:
         self._client: Final = RegistryClient(registry)
         self._rank: Final = registration.rank
-        self._size: Final = registration.topology.dp_size
-        self._publishes: Final = registration.publishes
+        self._disown: Final = disown
+        self._rooms: Final = PrefillRooms(
+            self._rank.dp, registration.topology.dp_size, publishes=registration.publishes)
         self._speaks: Final = self._rank[1:] == (0, 0, 0)  # of those that run a room, this one
+        self._lock: Final = Lock()  # the scheduler and the node's loop both come here
+        self._count = 0
         self._thread: Final = ThreadPoolExecutor(1, "pdproto-rooms")
 
-    def conflict(self, room: int) -> str | None:
-        """Why this rank may not run the room; None if it may."""
-        if self._size == 1 or self._publishes:
-            return None
-        rule = data_parallel_rank(room, self._size)
-        if rule == self._rank.dp:
-            return None
-        return (f"follow_bootstrap_room conflict: dispatched to dp_rank {self._rank.dp}, but "
-                f"bootstrap_room {room} implies dp_rank {rule}. Set {FORCE_QUERY}=1 on prefill "
-                f"to allow mixed routing")
+    def begin(
+        self, room: int, named: int | None, refused: Callable[[str], None]
+    ) -> RoomLife:
+        """A request has been put here. named: the rank that it asks for, None if it names none.
 
-    def publish(self, room: int, refused: Callable[[str], None]) -> bool:
-        """Have decode find the room here, if it has to ask. Returns whether it has to."""
-        if self._size == 1 or not self._publishes or not self._speaks:
-            return False
-        self._thread.submit(self._publish, room, refused)
-        return True
+        refused: called with the reason if it cannot run here.
+        """
+        with self._lock:
+            self._count += 1
+            life = room, self._count
+            outcome = self._rooms.put(life, self._rank.dp if named == UNKNOWN else named)
+        if outcome.failure is not None:
+            refused(f"{outcome.failure} ({FORCE_QUERY}=1 publishes every room)")
+        self._post(outcome, refused)
+        return life
 
-    def retire(self, room: int) -> None:
-        """The room is over: it may come again elsewhere."""
-        self._thread.submit(self._retire, room)
+    def met(self, life: RoomLife) -> None:
+        """Decode has come for the room: nobody needs to find it any more."""
+        with self._lock:
+            outcome = self._rooms.knock(life)
+        self._post(outcome, _warn)
+
+    def end(self, life: RoomLife) -> None:
+        """The request is over, whether or not decode has come for it."""
+        with self._lock:
+            outcome = self._rooms.stop_waiting(life)
+            self._rooms.forget(life)
+        self._post(outcome, _warn)
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._client.close()
 
-    def _publish(self, room: int, refused: Callable[[str], None]) -> None:
-        try:
-            self._client.register_room(room, self._rank.dp)
-        except (RefusedError, RemoteProtocolError, UnreachableError) as error:
-            refused(f"room {room} could not be published: {error}")
+    def _post(self, outcome: Outcome, refused: Callable[[str], None]) -> None:
+        """Bring to the registry and to other ranks what the rows have sent."""
+        if self._speaks and any(message in (routing.publish, routing.retire)
+                                for message, _ in outcome.sent):
+            self._thread.submit(self._tell_registry, outcome.sent, refused)
+        for message, arguments in outcome.sent:
+            if message is routing.disown:
+                _, (room, _), dp = arguments
+                self._thread.submit(self._tell_rank, room, dp, str(outcome.failure))
 
-    def _retire(self, room: int) -> None:
+    def _tell_registry(self, sent: tuple[Sent, ...], refused: Callable[[str], None]) -> None:
+        """SGLang's decode asks without a generation, so none is said."""
+        tell = {routing.publish: self._client.register_room,
+                routing.retire: self._client.retire_room}
+        for message, arguments in (one for one in sent if one[0] in tell):
+            (room, _), dp = arguments
+            try:
+                tell[message](room, dp)
+            except PROBLEMS as error:
+                refused(f"room {room}: the registry took no {message}: {error}")
+
+    def _tell_rank(self, room: int, dp: int, reason: str) -> None:
+        """Tell the rank of that data-parallel rank which has this one's place in it."""
+        there = self._rank._replace(dp=dp)
         try:
-            self._client.retire_room(room, self._rank.dp)
-        except (RefusedError, RemoteProtocolError, UnreachableError) as error:
-            log.warning("room %d could not be retired, and ends by its age: %s", room, error)
+            addresses: Mapping[Rank, Address] = self._client.look_up_all().addresses()
+            at = addresses[there]
+        except (*PROBLEMS, KeyError) as error:
+            log.warning("room %d: %s cannot be told that it failed here: %s", room, there, error)
+            return
+        self._disown(room, reason, at.name, tcp_at(at.rank_ip, at.rank_port))
+
+
+def _warn(reason: str) -> None:
+    log.warning("%s; its entry ends by its age", reason)

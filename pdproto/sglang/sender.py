@@ -1,6 +1,7 @@
 """SGLang's view of a prefill rank's hand-over: its calls, passed on to a Sender.
 
-Rule 1: an end is told when the pages are free again, since SGLang takes them back at once.
+Rule 1: an end is told when the pages are free again, since SGLang takes them back at once
+        (SENDING_SETTLED in spec/handoff/poll.py).
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
+from pdproto.net.registry_lives import RoomLife
 from pdproto.net.sender import Sender
 from pdproto.sglang.plane import placement_in
+from pdproto.sglang.routing import UNKNOWN
 from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ PIECE_BYTES_MIN: Final = 2 << 20
 def _pieces(items: list[int], item_bytes: int) -> list[list[int]]:
     """What is sent in one go, in parts: the next is packed while one is on its way.
 
-    They are few, since the tables grow with the chunks of a hand-over.
+    They are few, since each costs turns of the loop at both ends.
     """
     count = max(1, min(PIECES_MAX, len(items) * item_bytes // PIECE_BYTES_MIN))
     length = max(1, -(-len(items) // count))
@@ -37,22 +40,21 @@ def _pieces(items: list[int], item_bytes: int) -> list[list[int]]:
 class Absent:
     """The hand-over of a context-parallel rank whose peer sends what both hold: no part in it."""
 
-    released = True
     addresses: dict[int, bytes] = {}  # noqa: RUF012 - of nobody, and nobody writes to it
 
     def __init__(self) -> None:
-        self._stands = KVPoll.WAITING_FOR_INPUT
+        self.settled = KVPoll.WAITING_FOR_INPUT
         self.failure: str | None = None
-
-    def poll(self) -> KVPoll:
-        return self._stands
 
     def send(self, _: Sequence[int], *, last: bool, metadata: bytes) -> None:  # noqa: ARG002
         if last:
-            self._stands = KVPoll.SUCCESS
+            self.settled = KVPoll.SUCCESS
 
     def abort(self, reason: str) -> None:
-        self._stands, self.failure = KVPoll.FAILED, reason
+        self.settled, self.failure = KVPoll.FAILED, reason
+
+    def close(self, reason: str) -> None:
+        """There is nothing to give up."""
 
 
 class PdprotoKVSender(BaseKVSender):
@@ -68,18 +70,17 @@ class PdprotoKVSender(BaseKVSender):
         self.kv_mgr = mgr
         self.bootstrap_server_url = bootstrap_addr
         self.bootstrap_room = bootstrap_room
-        self._before = KVPoll.BOOTSTRAPPING
         self._pages = self._sent = self._slot = self._bytes = 0
         self._began: float | None = None
         self._metric = KVTransferMetric()
-        self._is_published = False
+        self._life: RoomLife | None = None  # of the room, until it is over
+        self._is_met = False
         self.sender: Sender | Absent = (
             Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(bootstrap_room))
-        if mgr.rooms is not None and not req_has_disagg_prefill_dp_rank:
-            conflict = mgr.rooms.conflict(bootstrap_room)
-            if conflict is not None:
-                self.sender.abort(conflict)
-            self._is_published = mgr.rooms.publish(bootstrap_room, self.sender.abort)
+        named = (UNKNOWN if mgr.named_rank is None else mgr.named_rank) \
+            if req_has_disagg_prefill_dp_rank else None
+        if mgr.rooms is not None:
+            self._life = mgr.rooms.begin(bootstrap_room, named, self.sender.abort)
         if mgr.statuses is not None and isinstance(self.sender, Sender):
             self.sender.watchers = (*self.sender.watchers, self._tell)
             while mgr.statuses.get(bootstrap_room) != self.poll():
@@ -121,15 +122,14 @@ class PdprotoKVSender(BaseKVSender):
             self.sender.send(items, last=last, metadata=row)
 
     def poll(self) -> KVPoll:
-        stands = self.sender.poll()
-        if stands in ENDED and not self.sender.released:
-            return self._before
+        stands = self.sender.settled
         if stands is KVPoll.SUCCESS and self._metric.transfer_latency_s is None:
             self._metric.transfer_latency_s = monotonic() - (self._began or monotonic())
             self._metric.transfer_total_bytes = self._bytes
         if stands in ENDED:
             self._retire()
-        self._before = stands
+        elif stands is not KVPoll.BOOTSTRAPPING:
+            self._note_met()
         return stands
 
     def poll_pp_consensus(self) -> KVPoll:
@@ -144,10 +144,15 @@ class PdprotoKVSender(BaseKVSender):
         if self.kv_mgr.statuses is not None:
             self.kv_mgr.statuses[self.bootstrap_room] = int(self.poll())
 
+    def _note_met(self) -> None:
+        if not self._is_met and self._life is not None and self.kv_mgr.rooms is not None:
+            self._is_met = True
+            self.kv_mgr.rooms.met(self._life)
+
     def _retire(self) -> None:
-        if self._is_published and self.kv_mgr.rooms is not None:
-            self._is_published = False
-            self.kv_mgr.rooms.retire(self.bootstrap_room)
+        if self._life is not None and self.kv_mgr.rooms is not None:
+            self.kv_mgr.rooms.end(self._life)
+            self._life = None
 
     def should_send_kv_chunk(self, num_pages: int, last_chunk: bool) -> bool:
         return num_pages > 0 or last_chunk
@@ -159,7 +164,10 @@ class PdprotoKVSender(BaseKVSender):
         return self._metric
 
     def clear(self) -> None:
-        """The request is over."""
+        """The request is over. A hand-over that has not ended is given up: SGLang may have failed
+        the request by itself.
+        """
+        self.sender.close("the prefill scheduler has given the request up")
         self._retire()
         if self.kv_mgr.statuses is not None:
             self.kv_mgr.statuses.pop(self.bootstrap_room)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pdproto.engine.chunks import chunk_bytes
 from pdproto.kernels.chunk import KVLayout, register
-from pdproto.sglang.pools import Bytes, Component
+from pdproto.sglang.pools import DRAFT_LAYER, Bytes, Component
 
 ALIGNMENT_BYTES: Final = 128
 WORD: Final = np.dtype("<u4")
@@ -89,8 +89,9 @@ def share_for(components: Sequence[Component], us: Place, sink: Place) -> Share:
     """What a source at `us` sends to a sink. Raises ValueError for what cannot be split so."""
     parts = tuple(_sent(component, us, sink) for component in components)
     words = [us.size, us.rank, len(parts)]
-    for part in parts:
-        words += [len(part.layers), *part.layers, *part.sizes]
+    for component, part in zip(components, parts, strict=True):
+        total, tokens = _split_of(component)
+        words += [len(part.entries), len(part.layers), total, tokens, *part.layers, *part.sizes]
     return Share(parts, header := _padded(words), _signature(header))
 
 
@@ -102,18 +103,48 @@ def share_of(
 
     Raises ValueError in which words the two ends do not fit.
     """
-    _, size, rank, count, *words = np.frombuffer(header, WORD).tolist()
+    words = _Words(header)
+    _, size, rank, count = words.take(4)
     if count != len(components):
-        raise ValueError(f"{count} components there and {len(components)} here")
+        raise ValueError(f"{count} components there and {len(components)} here: want the same "
+                         f"model and the same states at both ends")
     parts = []
     for component in components:
-        entries = words[0] if words else 0
-        layers, sizes = tuple(words[1:1 + entries]), tuple(words[1 + entries:1 + 2 * entries])
-        words = words[1 + 2 * entries:]
-        parts.append(_taken(component, us, Place(size, rank), layers, sizes))
+        entries, names, total, tokens = words.take(4)
+        told = Told(Place(size, rank), words.take(names), words.take(entries), (total, tokens))
+        parts.append(_taken(component, us, told))
     covered = frozenset((number, entry, head) for number, part in enumerate(parts)
                         for entry in part.entries for head in part.heads)
     return Share(tuple(parts), header, _signature(header)), covered
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a source's header says of a component. layers: of its buffers, () if they have no names;
+    sizes: bytes of an item, buffer by buffer; split: heads of the model and tokens of an item, or
+    zeros if every rank holds the same.
+    """
+
+    source: Place
+    layers: tuple[int, ...]
+    sizes: tuple[int, ...]
+    split: tuple[int, int]
+
+
+class _Words:
+    """The words of a header, taken one by one."""
+
+    def __init__(self, header: bytes) -> None:
+        self._words: Final = np.frombuffer(header, WORD)
+        self._next = 0
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """Raises ValueError if there are not so many."""
+        taken = self._words[self._next:self._next + count].tolist()
+        if len(taken) < count:
+            raise ValueError(f"a header of {len(self._words)} words ends within {count} of them")
+        self._next += count
+        return tuple(taken)
 
 
 def everything(components: Sequence[Component], us: Place) -> frozenset[tuple[int, int, int]]:
@@ -124,8 +155,10 @@ def everything(components: Sequence[Component], us: Place) -> frozenset[tuple[in
 
 
 def header_bytes_max(components: Sequence[Component]) -> int:
-    """No header is longer that fits to these: a source has no entry that its sink has not."""
-    words = 4 + sum(1 + 2 * len(component.buffers) for component in components)
+    """The longest header that is read: of a source with twice our buffers, so that one with another
+    number of layers can still be told in which words it does not fit.
+    """
+    words = 4 + sum(4 + 4 * len(component.buffers) for component in components)
     return -(-words * WORD.itemsize // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
@@ -151,35 +184,71 @@ def _held(component: Component, us: Place) -> range:
     return range(1) if component.heads is None else us.heads(component.heads.total)
 
 
+def _split_of(component: Component) -> tuple[int, int]:
+    heads = component.heads
+    return (heads.total, heads.tokens) if heads is not None else (0, 0)
+
+
+def splits_of(components: Sequence[Component]) -> tuple[tuple[int, int], ...]:
+    """Heads of the model and tokens of an item, component by component; see Told.split."""
+    return tuple(map(_split_of, components))
+
+
+def check_split(component: Component, there: tuple[int, int], here: tuple[int, int]) -> None:
+    """Raise ValueError with both unless they are the same."""
+    if there != here:
+        told = [f"{heads} heads, {tokens} tokens a page" if heads else "no heads"
+                for heads, tokens in (there, here)]
+        raise ValueError(f"{component.name}: {told[0]} there and {told[1]} here: want the same "
+                         f"model and page size at both ends")
+
+
 def _sent(component: Component, us: Place, sink: Place) -> Part:
     entries = tuple(range(len(component.buffers)))
     ranks = us.size // sink.size  # that hold the same, where every rank of a server does
     is_copy = component.heads is None and ranks > 1 and us.rank % ranks
     if not entries or is_copy:
         return Part()
-    layers = component.layers or entries
-    return Part(entries, layers, *_between(component, entries, us, sink))
+    return Part(entries, component.layers, *_between(component, entries, us, sink))
 
 
-def _taken(
-    component: Component, us: Place, source: Place, layers: tuple[int, ...], sizes: tuple[int, ...]
-) -> Part:
-    if not layers:
+def _taken(component: Component, us: Place, told: Told) -> Part:
+    if not told.sizes:
         return Part()
-    if not component.layers and len(layers) != len(component.buffers):
-        raise ValueError(f"{component.name}: {len(layers)} buffers there and "
-                         f"{len(component.buffers)} here, of layers that nobody names")
-    places = {tag: place for place, tag in enumerate(
-        _tags(component.layers or tuple(range(len(component.buffers)))))}
-    unknown = [tag[0] for tag in _tags(layers) if tag not in places]
-    if unknown:
-        raise ValueError(f"{component.name}: layer {unknown[0]} is there and not here")
-    entries = tuple(places[tag] for tag in _tags(layers))
-    part = Part(entries, layers, *_between(component, entries, us, source))
-    if part.sizes != sizes:
-        raise ValueError(f"{component.name}: items of {sum(sizes)} bytes there and "
-                         f"{sum(part.sizes)} here")
+    check_split(component, told.split, _split_of(component))
+    entries = _paired(component, told)
+    part = Part(entries, told.layers, *_between(component, entries, us, told.source))
+    if part.sizes != told.sizes:
+        raise ValueError(f"{component.name}: items of {sum(told.sizes)} bytes there and "
+                         f"{sum(part.sizes)} here: want the same model, dtype and page size at "
+                         f"both ends")
     return part
+
+
+def _paired(component: Component, told: Told) -> tuple[int, ...]:
+    """Our buffers for those of a source: by their layers if both ends name them, else by place.
+
+    Raises ValueError if a buffer there has none here.
+    """
+    if not told.layers or not component.layers:
+        if len(told.sizes) != len(component.buffers):
+            raise ValueError(f"{component.name}: {len(told.sizes)} buffers there and "
+                             f"{len(component.buffers)} here, of layers without names: want the "
+                             f"same model and pipeline stages at both ends")
+        return tuple(range(len(component.buffers)))
+    places = {tag: place for place, tag in enumerate(_tags(component.layers))}
+    unknown = [tag[0] for tag in _tags(told.layers) if tag not in places]
+    if unknown:
+        first, last = (layer_name(pick(component.layers)) for pick in (min, max))
+        raise ValueError(f"{component.name}: {layer_name(unknown[0])} is there, and here are "
+                         f"{first} to {last}: want the same model and the same speculative "
+                         f"settings at both ends")
+    return tuple(places[tag] for tag in _tags(told.layers))
+
+
+def layer_name(layer: int) -> str:
+    """A layer as messages name it."""
+    return f"layer {layer}" if layer < DRAFT_LAYER else f"draft buffer {layer - DRAFT_LAYER}"
 
 
 def _tags(layers: Sequence[int]) -> list[tuple[int, int]]:
@@ -200,15 +269,20 @@ def _between(
     buffers = [component.buffers[entry] for entry in entries]
     if us.size == them.size:
         return held, register([buffer[:, None, None, :] for buffer in buffers])
-    if not component.sliceable:
+    if component.unsplit:
         raise ValueError(f"tensor parallelism {them.size} there and {us.size} here: the pdproto "
-                         f"backend does not split {component.name} states yet")
+                         f"backend does not split {component.unsplit} yet")
     if component.heads is None:
         return held, register([buffer[:, None, None, :] for buffer in buffers])
     theirs = them.heads(component.heads.total)
     common = range(max(held.start, theirs.start), min(held.stop, theirs.stop))
     first, last = common.start - held.start, common.stop - held.start
+    rows = component.heads.tokens * len(held)
+    for buffer in buffers:
+        if buffer.shape[1] % rows:
+            raise ValueError(f"{component.name}: an item of {buffer.shape[1]} bytes is not "
+                             f"{component.heads.tokens} tokens of {len(held)} heads")
     shape = -1, component.heads.tokens, len(held)
-    views = [buffer.reshape(*shape, buffer.shape[1] // (shape[1] * shape[2]))[:, :, first:last]
+    views = [buffer.reshape(*shape, buffer.shape[1] // rows)[:, :, first:last]
              for buffer in buffers]
     return common, register(views)

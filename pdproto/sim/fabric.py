@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.net.plane import Fenced, Idle, Outcome, Verified
+from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
 from pdproto.runtime.wire import Life
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Stream
@@ -125,9 +125,11 @@ class SimulatedSource:
         return len(self._under_way) < self.fabric.shape.writes
 
     def post(
-        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
-    ) -> None:
-        write = Write(number, life, self.host.name, address, len(chunks) - 1, chunks[-1])
+        self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
+        _is_wanted: Callable[[], bool],
+    ) -> Posted:
+        """Begin a write, at once. Offsets count chunks."""
+        write = Write(number, life, self.host.name, address, offset, pages)
         self._under_way[number] = write
         seconds = self._stream.delay(self.fabric.shape.write_s)
         # There is no connection to a process that is dead: nothing hangs.
@@ -139,6 +141,7 @@ class SimulatedSource:
                 self.host.agenda.after(seconds, self._give_up, write)
                 seconds += self._stream.between(*ERROR_S)
         self.host.agenda.after(seconds, self._end, write)
+        return Posted(0, offset + 1)
 
     def fence(self, life: Life) -> None:
         """The sink keeps this life's writes out from now on: they end."""

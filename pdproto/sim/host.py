@@ -177,7 +177,7 @@ class SimulatedShell(Shell):
             due = self._looks_at if due is None else min(due, self._looks_at)
         return due
 
-    def _serve_inbox(self) -> None:
+    def _serve_inbox(self, *, to_the_end: bool = True) -> None:  # noqa: ARG002 - it always is
         asked, self._asked = self._asked, []
         for request in asked:
             try:

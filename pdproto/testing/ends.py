@@ -15,8 +15,9 @@ from pdproto.check.grounding import Ground, GroundRow
 from pdproto.check.layout import Cell, Indices, Layout
 from pdproto.check.local import remembered, rigids
 from pdproto.check.story import lane_name
-from pdproto.runtime.automaton import AnyMessage, Automaton, Event, LocalRow, Step
+from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.compile import arguments_of
+from pdproto.runtime.local_rows import AnyMessage, LocalRow
 from pdproto.runtime.store import Shared
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
@@ -238,7 +239,7 @@ class AutomatonEnd:
 
 def automaton_paced(automaton: Automaton) -> Mapping[str, Event]:
     """The rows that wait until they are told to, by name."""
-    return automaton._paced
+    return {name: automaton.pace(name) for name in automaton.paced}
 
 
 def _only(event: Event, row: Row, parameters: Indices) -> Event:

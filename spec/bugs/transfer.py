@@ -39,12 +39,21 @@ from pdproto.spec.handoff.ends import (
     receiving,
     sending,
     sink,
+    sink_over,
     source,
     write,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.sink import NO_CLAIM, STOP_ALL, UNANSWERED, UNDER_WAY
-from pdproto.spec.handoff.source import ALL_LANDED, QUIET, RUNNING, UNREAD, other, part
+from pdproto.spec.handoff.sink import NO_CLAIM, SOME_UNMET, STOP_ALL, UNANSWERED, UNDER_WAY
+from pdproto.spec.handoff.source import (
+    ALL_LANDED,
+    QUIET,
+    RUNNING,
+    UNMET,
+    UNREAD,
+    other,
+    part,
+)
 from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, RESTARTED, SYSTEM
 from pdproto.spec.language import (
     ANY,
@@ -56,6 +65,8 @@ from pdproto.spec.language import (
     DropEffect,
     DropRow,
     Ignore,
+    OnRow,
+    ReplaceProperties,
     ReplaceRow,
     Retarget,
     Row,
@@ -71,6 +82,12 @@ from pdproto.spec.language import (
 
 def _none(_: Sizes) -> Tuples:
     return ()
+
+
+def _missing(row: str) -> tuple[ReplaceProperties, DropRow]:
+    """The row is not there, and nothing is said of it alone."""
+    said = tuple(c for c in SYSTEM.properties if not isinstance(c, OnRow) or c.row != row)
+    return ReplaceProperties(said), DropRow(row)
 
 
 ONE: Final = Configuration(
@@ -170,7 +187,7 @@ SOURCE_PAGES: Final = (
         ONE, "S8_source_pages_are_held"),
     Bug("B49", "vLLM #46283, #41269",
         "Prefill blocks were held for ever for requests that decode had never admitted.",
-        edited(SYSTEM, "B49", DropRow("give_up_waiting")),
+        edited(SYSTEM, "B49", *_missing("give_up_waiting")),
         ONE, "L4_source_pages_come_back"),
 )
 
@@ -262,11 +279,29 @@ TIMERS: Final = (
         edited(PROMPT, "B28", DropRow("lose_source")), CRASHING, "L7_a_sink_notices_a_crash"),
     Bug("B38", "sglang #28086, #28236",
         "Prefill kept requests whose decode server had died.",
-        edited(SYSTEM, "B38", ReplaceRow("refuse", Row(
+        edited(SYSTEM, "B38", *_missing("lose_sink")),
+        SINK_CRASHING, "L1_a_source_ends", note="nothing tells the source"),
+    Bug("B38-pages", "sglang #28086, #28236",
+        "Prefill kept the pages of requests whose decode server had died.",
+        edited(SYSTEM, "B38-pages", ReplaceRow("refuse", Row(
             "refuse", choose=(p, h, d, c),
             when=[write(p, h, d, c) == Write.POSTED, claim(d, h, p) == Claim.FENCED],
             do=[write(p, h, d, c).to(Write.REFUSED)]))),
-        SINK_CRASHING, "L1_a_source_ends", note="nothing tells the source"),
+        SINK_CRASHING, "L4_source_pages_come_back", note="a write to a dead sink never ends"),
+    Bug("queue-timed", "sglang, from the code of 0.5.23",
+        "Under load, requests that waited for memory of decode failed on prefill after 300 s.",
+        edited(SYSTEM, "queue-timed", DropClause("give_up_waiting", UNMET)),
+        ONE, "prefill_does_not_time_a_request_that_decode_has",
+        note="the bootstrap time-out runs until decode has sent its addresses"),
+    Bug("queue-timed-by-decode", "pdproto itself",
+        "Under load, requests that waited for memory of decode failed on decode after 120 s.",
+        edited(SYSTEM, "queue-timed-by-decode", DropClause("give_up_bootstrap", SOME_UNMET)),
+        ONE, "decode_does_not_time_a_request_that_prefill_has",
+        note="that a request has reached both servers was said to neither"),
+    Bug("fence-untold", "pdproto itself, found by the explorer",
+        "An abort was lost, its source was kept out, and waited for an address for ever.",
+        edited(SYSTEM, "fence-untold", DropEffect("finish_fence", sink_over(d, h, p).to(True))),
+        LOSING, "L1_a_source_ends", note="no clock runs once both ends have met"),
     Bug("B64", "sglang #31800",
         "Admission slots leaked: a transfer that stuck half-way had no timer.",
         edited(SYSTEM, "B64", Retarget("give_up_transfer", at=Receiving.WAITING)),

@@ -211,7 +211,8 @@ SYSTEM: Final = System(
 
 # Without them nobody gives up or calls off, so that who waits waits for the other side.
 _WAYS_OUT: Final = (
-    "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_transfer", "fence_silent",
+    "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue", "give_up_transfer",
+    "fence_silent",
     "introduce_again", "publish_again", "abort_again", "abort_send", "abort_receive", "meet_error",
 )
 _BY_ITSELF: Final = (Fairness.NO_TIMERS,)

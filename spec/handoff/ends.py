@@ -50,6 +50,7 @@ class Write(State):
     ADRIFT = auto()  # the engine has given it up, and reads no page: it may still land
     LANDED = auto()
     REFUSED = auto()
+    SKIPPED = auto()  # it had not begun when the hand-over failed, and never does
 
 
 class Drain(State):
@@ -121,7 +122,7 @@ handed = source.relation("handed", Chunk)  # the caller has handed this chunk ov
 target = source.relation("target", Sink, Landing)  # the address that this sink has published
 write = source.function("write", Write, Sink, Chunk, edges={
     Write.NONE: (Write.POSTED,),
-    Write.POSTED: (Write.ADRIFT, Write.LANDED, Write.REFUSED),
+    Write.POSTED: (Write.ADRIFT, Write.LANDED, Write.REFUSED, Write.SKIPPED),
     Write.ADRIFT: (Write.LANDED, Write.REFUSED),
 })
 write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
@@ -135,6 +136,7 @@ receiving = sink.function("receiving", Receiving, edges={
     Receiving.SUCCESS: (Receiving.GONE,),
     Receiving.FAILED: (Receiving.GONE,),
 })
+has_met = sink.relation("has_met", Source)  # it has said that the request is there too
 memory = sink.function("memory", Memory)
 memory.shared_with(pool, writes=(Memory.GIVEN,))
 lease = sink.relation("lease", Landing)
@@ -161,6 +163,7 @@ introduce = Message("introduce", d, h, p, sender=sink, receiver=source)
 publish = Message("publish", d, h, p, sender=sink, receiver=source, carries=(address,))
 abort = Message("abort", d, h, p, sender=sink, receiver=source)
 
+expecting = Message("expecting", p, h, d, sender=source, receiver=sink)
 done = Message("done", p, h, d, sender=source, receiver=sink)
 failed = Message("failed", p, h, d, sender=source, receiver=sink)
 abort_ack = Message("abort_ack", p, h, d, sender=source, receiver=sink)
@@ -169,6 +172,10 @@ drained = Message("drained", p, h, d, sender=source, receiver=sink)
 # connection, and its successor of a life that it does not know. Only a crash leads to it: a
 # detector is never wrong here, since a wrong one does nothing that a time-out does not do too.
 gone = Message("gone", p, h, d, sender=source, receiver=sink, reliable=True)
+# This sink waits for nothing of the source any more: its process is no more, as the transport says
+# of a broken connection and its successor by speaking, or it has kept the source out and is done
+# with the life, as it says with everything that it sends (Batch.floor).
+sink_over = Message("sink_over", d, h, p, sender=sink, receiver=source, reliable=True)
 
 # Where an end stands.
 COMMITTED: Final = receiving(d, h) == Receiving.SUCCESS

@@ -15,7 +15,8 @@ A process dies with every life that has begun, and the rows below end one life e
 among what they allow. A life that has not begun is begun with the process that is there then. What
 is said of a life names the process that it was begun with, so that a successor can tell.
 
-A source has no heartbeat of a sink: the engine refuses its writes, or its bootstrap times out.
+A sink that dies, or that is done with a life whose source it has kept out, is over for the source:
+that needs no message which could be lost (`sink_over` in ends.py).
 """
 
 from typing import Final
@@ -38,6 +39,7 @@ from pdproto.spec.handoff.ends import (
     done,
     drained,
     engine,
+    expecting,
     failed,
     gone,
     h,
@@ -50,6 +52,7 @@ from pdproto.spec.handoff.ends import (
     publish,
     receiving,
     sending,
+    sink_over,
     slot,
     target,
     write,
@@ -71,12 +74,13 @@ ENGINE: Final = Table(engine, rows=(
         why="the sink keeps this source out, or its connections have ended with it"),
     Row("finish_fence", choose=(d, h, p),
         when=[claim(d, h, p) == Claim.FENCING, can_fence(d) | (sending(p, h) == Sending.GONE)],
-        do=[claim(d, h, p).to(Claim.FENCED)],
+        do=[claim(d, h, p).to(Claim.FENCED), sink_over(d, h, p).to(True)],
         why="where a living source cannot be kept out, the end of its connections is waited for"),
 ))
 
 LOSSY: Final = Table(world, rows=tuple(
-    lose(message) for message in (introduce, publish, abort, done, failed, abort_ack, drained)
+    lose(message)
+    for message in (introduce, expecting, publish, abort, done, failed, abort_ack, drained)
 ))
 
 # One end has begun this life; who comes to the other later finds what became of it.
@@ -98,7 +102,8 @@ SINK_CRASH: Final = Table(world, rows=(
     Row("vanish_sink", choose=(d, h),
         when=~receiving(d, h).among(Receiving.UNKNOWN, Receiving.GONE),
         do=[receiving(d, h).to(Receiving.GONE), memory(d, h).to(Memory.UNASKED),
-            lease(d, h, ANY).to(False), page(d, h, ANY).to(False), slot(d, h, ANY).to(False)],
+            lease(d, h, ANY).to(False), page(d, h, ANY).to(False), slot(d, h, ANY).to(False),
+            sink_over(d, h, ANY).to(True)],
         fair=False, why="the process dies, and its memory with it"),
 ))
 

@@ -44,6 +44,11 @@ SENDING_POLL: Final = (
     ((sending(p, h) == Sending.BOOTSTRAPPING) & ALL_PUBLISHED, KVPoll.WAITING_FOR_INPUT),
     (all_of(), KVPoll.BOOTSTRAPPING),
 )
+# As a scheduler hears it that takes the pages back with the end: no end before they are free.
+SENDING_SETTLED: Final = (
+    (sending(p, h).among(Sending.FAILED, Sending.SUCCESS) & kv(p, h), KVPoll.TRANSFERRING),
+    *SENDING_POLL,
+)
 RECEIVING_POLL: Final = (
     (receiving(d, h).among(Receiving.FAILED, Receiving.GONE), KVPoll.FAILED),
     (receiving(d, h) == Receiving.SUCCESS, KVPoll.SUCCESS),

@@ -32,6 +32,11 @@ _EDGES: Final = (
     "sending_edges", "receiving_edges", "stage_edges", "course_edges", "phase_edges",
 )
 
+_SKIPS: Final = (
+    "S11_a_failure_skips_a_chunk", "S11_a_failure_skips_a_chunk_that_was_posted",
+    "S11_only_a_failure_skips",
+)
+
 _FENCE: Final = "what an engine reports as fenced or ended writes no more"
 _NAMES: Final = "no life, incarnation or decision number is used again"
 _FAIR: Final = "what stays due or enabled happens, what is sent again arrives, faults end"
@@ -82,7 +87,7 @@ SAFETY: Final = (
         "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
     Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (
         "S11_no_send_before_finalize", "S11_who_writes_has_not_failed", "S11_somebody_sends",
-        "S11_a_failure_skips_a_chunk")),
+        *_SKIPS)),
     Promise("S12", "Only addresses of the peer's current run are used.", (
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
         "S12_nobody_calls_on_the_dead", "one_current_run_per_rank"),
@@ -113,8 +118,9 @@ LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
         "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_who_enrolls_is_heard",
-        "L1_prefill_ends", "L1_decode_ends", "L1_who_has_all_parts_commits",
-        "L1_who_has_all_parts_ends"),
+        "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told",
+        "L1_who_has_all_parts_commits",
+        "L1_who_has_all_parts_ends", "L1_both_ends_meet"),
         simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
@@ -136,13 +142,15 @@ LIVENESS: Final = (
         "L4_slots_and_seats_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always goes on.", (
-        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed", "deadlock"), assumes=_FAIR),
+        "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
+        "L5_a_request_gets_memory_or_ends", "deadlock"), assumes=_FAIR),
     Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
         "L6_recovery", "L6_who_is_up_is_recorded", "L6_who_is_up_is_recorded_at_once",
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "A dead peer is noticed.", (
-        "L7_a_sink_notices_a_crash", "a_source_notices_a_crash", "L7_registrations_expire",
+        "L7_a_sink_notices_a_crash", "L7_a_source_notices_a_crash", "a_source_notices_a_crash",
+        "L7_registrations_expire",
         "L7_a_dead_address_is_forgotten", "L7_who_has_landed_is_not_missed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
@@ -192,7 +200,7 @@ MISSION: Final = (
         "S10_drained_means_quiescent", "L3_every_claim_is_settled", "sending_edges"),
         assumes=_FENCE),
     Promise("M3.3", "The state is looked at again before each chunk and each destination.", (
-        "S11_who_writes_has_not_failed", "S11_a_failure_skips_a_chunk")),
+        "S11_who_writes_has_not_failed", *_SKIPS)),
     Promise("M3.4", "No write lands in memory that has a new owner.", (
         "S1_no_write_into_anothers_memory", "S2_complete_when_committed",
         "S2_complete_while_it_is_read"),

@@ -7,7 +7,9 @@ Rule 3: a lease ends when every source that was given the address has landed, ha
         fenced. No clock ends it: a time-out asks for a fence.
 Rule 4: a failure, wherever it comes from, stops every source, and is repeated until they answer;
         unless all have landed, when there is nothing left to stop.
-Rule 5: the page and the metadata slot are the sink's alone: what lands is copied into them when it
+Rule 5: a clock runs while a source may not have the request. Once all have said that they do, the
+        request waits for memory as long as its own server lets it (`queue_timeout`).
+Rule 6: the page and the metadata slot are the sink's alone: what lands is copied into them when it
         commits. They are free as soon as the life has failed.
 """
 
@@ -26,11 +28,13 @@ from pdproto.spec.handoff.ends import (
     d,
     done,
     drained,
+    expecting,
     failed,
     feeds,
     g,
     gone,
     h,
+    has_met,
     introduce,
     k,
     lease,
@@ -72,6 +76,8 @@ UNANSWERED: Final = (Claim.TOLD, Claim.OUT, Claim.STOPPING)
 
 ALL_LANDED: Final = forall(q, implies(feeds(q, d), claim(d, h, q) == Claim.LANDED))
 NO_CLAIM: Final = forall(q, implies(feeds(q, d), ~claim(d, h, q).among(*THREATENS)))
+ALL_MET: Final = forall(q, implies(feeds(q, d), has_met(d, h, q)))
+SOME_UNMET: Final = exists(q, feeds(q, d) & ~has_met(d, h, q))
 INTACT: Final = forall((q, part), implies(feeds(q, d), content(d, h, b, q, part)))
 SPOILT: Final = exists((q, part), feeds(q, d) & ~content(d, h, b, q, part))
 
@@ -90,6 +96,8 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("introduce_again", on=Timer("no_news"), at=Receiving.BOOTSTRAPPING,
         send=[each(q, introduce(d, h, q), where=feeds(q, d))],
         why="the introduction, or the failure that answers it, may have been lost"),
+    Row("note_met", on=expecting(p, h, d), at=Receiving.BOOTSTRAPPING,
+        do=[has_met(d, h, p).to(True)], why="the request has reached this source too"),
     Row("publish_memory", at=Receiving.BOOTSTRAPPING, to=Receiving.WAITING, choose=(b,),
         when=[lease(d, h, b), forall(q, claim(d, h, q) == Claim.TOLD)],
         do=[address(d, h, b).to(True), claim(d, h, ANY).to(Claim.OUT)],
@@ -121,8 +129,11 @@ SINK: Final = Table(sink, state=receiving, rows=(
         do=DROP, send=[STOP_ALL],
         why="one source's failure ends the hand-over, and its siblings may be writing"),
     Row("give_up_bootstrap", on=Timer("bootstrap_timeout"), at=Receiving.BOOTSTRAPPING,
-        to=Receiving.FAILED, do=DROP, send=[STOP_ALL],
-        why="no memory, or no answer: a request that reached one server only must end there"),
+        to=Receiving.FAILED, when=SOME_UNMET, do=DROP, send=[STOP_ALL],
+        why="a request that reached one server only must end there"),
+    Row("give_up_queue", on=Timer("queue_timeout"), at=Receiving.BOOTSTRAPPING,
+        to=Receiving.FAILED, when=ALL_MET, do=DROP, send=[STOP_ALL],
+        why="its server lets no request wait longer for memory"),
     Row("give_up_transfer", on=Timer("transfer_timeout"), at=PUBLISHED, to=Receiving.FAILED,
         do=DROP, send=[STOP_ALL], why="no state waits for ever for bytes"),
     Row("lose_source", on=Timer("heartbeat", detector=True), at=UNDER_WAY, to=Receiving.FAILED,
@@ -158,6 +169,7 @@ SINK: Final = Table(sink, state=receiving, rows=(
         do=[lease(d, h, b).to(False)],
         why="nobody who was given the address can still write to it"),
 
+    Ignore(expecting(p, h, d), at=(*PUBLISHED, *ENDED), why="it waits for memory no more"),
     Ignore(failed(p, h, d), at=ENDED, why="it is over here too"),
     Ignore(done(p, h, d), at=(*PUBLISHED, Receiving.FAILED),
            when=claim(d, h, p).among(Claim.LANDED, Claim.DRAINED, Claim.FENCED),
@@ -168,10 +180,12 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Ignore(drained(p, h, d), at=Receiving.FAILED,
            when=claim(d, h, p).among(Claim.LANDED, Claim.DRAINED, Claim.FENCED),
            why="we know, or did not wait for it"),
+    Ignore(expecting(p, h, d), at=Receiving.GONE, why="its successor knows no such life"),
     Ignore(failed(p, h, d), at=Receiving.GONE, why="its successor knows no such life"),
     Ignore(done(p, h, d), at=Receiving.GONE, why="its successor knows no such life"),
     Ignore(abort_ack(p, h, d), at=Receiving.GONE, why="its successor knows no such life"),
     Ignore(drained(p, h, d), at=Receiving.GONE, why="its successor knows no such life"),
+    Reject(expecting(p, h, d), at=Receiving.UNKNOWN, why="it cannot know of us yet"),
     Reject(failed(p, h, d), at=Receiving.UNKNOWN, why="it cannot know of us yet"),
     Reject(done(p, h, d), at=(Receiving.UNKNOWN, Receiving.BOOTSTRAPPING),
            why="it has no address to write to"),

@@ -10,6 +10,8 @@ Rule 4: the pages are held for as long as the engine reads them. What it has giv
 Rule 5: a process answers for the lives that were begun with it. Of those of the process in whose
         place it came it says that they are gone, and never DRAINED: it cannot know.
 Rule 6: every sink that introduced itself hears of a failure at once; who comes later is told then.
+Rule 7: while a sink is missing a clock runs. Once all have introduced themselves none does: a sink
+        may wait for memory as long as its own server lets it. It ends, or is over, and says so.
 
 A call that no row answers is the caller's mistake, which it is told of: a chunk out of turn, or one
 before every sink has published (a poll answers WaitingForInput from then on).
@@ -33,6 +35,7 @@ from pdproto.spec.handoff.ends import (
     done,
     drain,
     drained,
+    expecting,
     failed,
     feeds,
     gone,
@@ -44,6 +47,7 @@ from pdproto.spec.handoff.ends import (
     p,
     publish,
     sending,
+    sink_over,
     source,
     target,
     write,
@@ -76,6 +80,10 @@ QUIET: Final = forall(part, ~write(p, h, d, part).among(*UNDER_WAY))
 QUIESCENT: Final = forall((other, part), ~write(p, h, other, part).among(*UNDER_WAY))
 # The engine reads no page of this life.
 UNREAD: Final = forall((other, part), write(p, h, other, part) != Write.POSTED)
+# A sink that it feeds has not introduced itself; or it feeds none, so that none ends it.
+UNMET: Final = exists(other, feeds(p, other) & ~known(p, h, other)) | forall(
+    other, ~feeds(p, other)
+)
 # Every sink that this source feeds has said where its part goes.
 ALL_PUBLISHED: Final = forall(
     other, implies(feeds(p, other), exists(spot, target(p, h, other, spot)))
@@ -98,8 +106,16 @@ SOURCE: Final = Table(source, state=sending, rows=(
            why="the sink gave up first: the caller polls Failed, and prefill is not run"),
     Ignore(Call("open_sender"), at=Sending.GONE,
            why="the sink began with the process before this one: the caller polls Failed"),
-    Row("meet", on=introduce(d, h, p), at=OPEN, do=[known(p, h, d).to(True)],
+    Row("meet", on=introduce(d, h, p), at=OPEN, when=~known(p, h, d),
+        do=[known(p, h, d).to(True)],
         why="it has nothing to offer yet, but must hear of it if we fail"),
+    Row("answer_meeting", on=introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d),
+        send=[expecting(p, h, d)],
+        why="it asks again, so it waits for memory: the request has reached both servers"),
+    Ignore(introduce(d, h, p), at=Sending.UNKNOWN, when=known(p, h, d),
+           why="the request has not come here yet, and may never: its clock runs on"),
+    Ignore(introduce(d, h, p), at=Sending.TRANSFERRING, when=known(p, h, d),
+           why="it has published since, so that is late"),
     Row("learn", on=publish(d, h, p), at=OPEN, choose=(b,), when=[address(d, h, b), UNADDRESSED],
         do=[target(p, h, d, b).to(True), known(p, h, d).to(True)]),
     Row("send", on=Call("send", c), at=Sending.BOOTSTRAPPING, to=Sending.TRANSFERRING,
@@ -122,7 +138,11 @@ SOURCE: Final = Table(source, state=sending, rows=(
         when=write(p, h, d, c) == Write.REFUSED,
         why="a sink has fenced us: it has given this life up"),
     Row("give_up_waiting", on=Timer("bootstrap_timeout"), at=Sending.BOOTSTRAPPING,
-        to=Sending.FAILED, why="a request that reached one server only must end there"),
+        to=Sending.FAILED, when=UNMET,
+        why="a request that reached one server only must end there"),
+    Row("lose_sink", on=Timer("heartbeat", detector=True), at=Sending.BOOTSTRAPPING,
+        to=Sending.FAILED, choose=(d,), when=[known(p, h, d), sink_over(d, h, p)],
+        why="no clock runs any more, and its address will not come; a write would be refused"),
     Row("give_up_sending", on=Timer("transfer_timeout"), at=Sending.TRANSFERRING,
         to=Sending.FAILED, when=MORE_TO_COME,
         why="the rest was never handed over, and without a write nothing tells of a dead sink"),
@@ -135,6 +155,13 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Ignore(Completion("error", d, c),
            at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING, Sending.SUCCESS, Sending.GONE),
            why="nothing of this life is under way that this process has posted"),
+    Row("skip", on=Completion("skipped", d, c), at=Sending.FAILED,
+        when=write(p, h, d, c) == Write.POSTED, do=[write(p, h, d, c).to(Write.SKIPPED)],
+        fair=False, why="it had not begun, and of a hand-over that has failed nothing begins"),
+    Ignore(Completion("skipped", d, c), at=Sending.FAILED,
+           when=write(p, h, d, c) != Write.POSTED, why="it has ended, or is known to be adrift"),
+    Ignore(Completion("skipped", d, c), at=(*OPEN, Sending.SUCCESS, Sending.GONE),
+           why="only of a hand-over that has failed is anything skipped that this process posted"),
     Row("abort_send", on=Call("abort_sender"), at=RUNNING, to=Sending.FAILED,
         why="the client has left, or the server ends the request"),
     Ignore(Call("abort_sender"), at=(*ENDED, Sending.GONE),

@@ -2,7 +2,8 @@
 
 A time proves nothing, so none of these frees memory that somebody may still write to: the end of a
 wait leads to a question, to a failure that everybody hears of, or to a fence. The tables say which;
-here are the seconds. Every timer of the hand-over is listed, so that no wait is without a bound.
+here are the seconds. Every timer of the hand-over is listed. One is infinite: for how long a
+request may queue for memory is for its server to say, and memory comes back.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ class Wait:
 
 WAITS: Final[Mapping[str, Wait]] = {
     # The transfer (ends.py, source.py, sink.py).
-    "bootstrap_timeout": Wait(120.0, "the hand-over fails, and the other side hears of it"),
+    "bootstrap_timeout": Wait(120.0, "a hand-over that one side has not heard of fails"),
+    "queue_timeout": Wait(float("inf"), "a hand-over that waits for decode's memory fails"),
     "transfer_timeout": Wait(120.0, "the hand-over fails, and the other side is told to stop"),
     "no_news": Wait(1.0, "the sink introduces itself again", again=True),
     "no_bytes": Wait(2.0, "the sink publishes its address again", again=True),

@@ -69,9 +69,12 @@ from pdproto.spec.handoff.transfer_claims import (
     A_SINK_HEARS,
     A_SOURCE_HEARS,
     ALL_ADDRESSED,
+    BOTH_MEET,
     GRANTED_ONCE,
+    ONCE_TOO,
     PARTIES,
     PROMPTLY,
+    SKIPPED,
 )
 from pdproto.spec.language import (
     Always,
@@ -120,8 +123,7 @@ SAFETY: Final = (
         GIVEN_UP, write(p, h, d, c) == Write.LANDED, lease(d, h, b))),
     Always("S1_one_life_a_chunk", implies(lease(d, h, b) & lease(d, k, b), h.same(k)),
            why="a landing chunk is leased to one life at a time"),
-    Sometimes("S1_a_chunk_is_free_after_a_failure", all_of(
-        GIVEN_UP, address(d, h, b), ~lease(d, h, b))),
+    Sometimes("S1_a_chunk_is_free_after_a_failure", GIVEN_UP & address(d, h, b) & ~lease(d, h, b)),
     OnRow("S2_complete_when_committed", "commit",
           forall((p, c), implies(feeds(p, d), all_of(
               content(d, h, b, p, c), write(p, h, d, c) == Write.LANDED, target(p, h, d, b)))),
@@ -145,6 +147,7 @@ SAFETY: Final = (
     Sometimes("S11_a_failure_skips_a_chunk", all_of(
         sending(p, h) == Sending.FAILED, handed(p, h, c), feeds(p, d),
         write(p, h, d, c) == Write.NONE)),
+    *SKIPPED,
     Always("who_has_an_address_knows_its_sink",
            implies(all_of(target(p, h, d, b), sending(p, h).among(*OPEN)), known(p, h, d)),
            why="whoever has published is to hear of a failure, also if its introduction was lost"),
@@ -209,16 +212,8 @@ def _sizes(
             Page: 1, Slot: 1}
 
 
-def _none(_: Sizes) -> Tuples:
-    return ()
-
-
 def _pairs(sizes: Sizes) -> Tuples:
     return [(i, i) for i in range(sizes[Source])]
-
-
-def _first(_: Sizes) -> Tuples:
-    return [(0, 0)]
 
 
 SYSTEM: Final = System(
@@ -244,12 +239,13 @@ SYSTEM: Final = System(
             _sizes(sources=2, sinks=2), given={feeds: _pairs}, dead_bits=True, symmetry=True),
         # A rank whose KV another one has too: it feeds nobody.
         "dummy": Configuration(
-            _sizes(sources=2), faults=("crash",), given={feeds: _first}, dead_bits=True),
+            _sizes(sources=2), faults=("crash",), given={feeds: lambda _: [(0, 0)]},
+            dead_bits=True),
         "restart": Configuration(
             _sizes(lives=2), faults=("restart",), dead_bits=True, symmetry=True),
         "stray": Configuration(_sizes(lives=2), faults=("stray",), dead_bits=True),
         "no-fence": Configuration(
-            _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True,
+            _sizes(lives=2), faults=("crash",), given={can_fence: lambda _: ()}, dead_bits=True,
             symmetry=True),
         # KV, then the metadata row, to two sinks each.
         "chunks": Configuration(_sizes(sinks=2, chunks=2), dead_bits=True, symmetry=True),
@@ -267,10 +263,8 @@ def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
     ))
 
 
-_ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
-
 LOSING: Final = edited(
-    SYSTEM, "transfer-lossy", _under(SYSTEM, *_ONCE_TOO),
+    SYSTEM, "transfer-lossy", _under(SYSTEM, *ONCE_TOO),
     about="The transfer while messages are lost, or are delivered once and never again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
@@ -279,7 +273,8 @@ LOSING: Final = edited(
 )
 
 _GIVE_UP: Final = (
-    "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_transfer", "fence_silent",
+    "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue", "give_up_transfer",
+    "fence_silent",
 )
 _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 
@@ -288,19 +283,20 @@ PATIENT: Final = edited(
     *map(DropRow, _GIVE_UP),
     ReplaceRow("land", replace(ENGINE.rows[0], fair=True, why="nothing hangs")),
     ReplaceProperties((
-        *(replace(claim, under=_ONCE_TOO) for claim in (A_SINK_HEARS, A_SOURCE_HEARS)),
+        *(replace(claim, under=ONCE_TOO) for claim in (A_SINK_HEARS, A_SOURCE_HEARS)),
         LeadsTo("L7_a_sink_notices_a_crash",
                 RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.GONE),
-                RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED), under=_ONCE_TOO,
+                RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED), under=ONCE_TOO,
                 why="the heartbeat ends, and nothing more is waited for"),
+        BOTH_MEET,
         LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
-                under=_ONCE_TOO, why="every source drains, or is gone and then fenced"),
+                under=ONCE_TOO, why="every source drains, or is gone and then fenced"),
         LeadsTo("L4_an_ended_source_gets_its_pages_back",
                 kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
-                under=_ONCE_TOO, why="as soon as its last write has ended"),
+                under=ONCE_TOO, why="as soon as its last write has ended"),
         LeadsTo("L1_who_has_all_parts_commits",
                 RECEIVING_NOW & forall(p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS)),
-                RECEIVING_ENDED, under=_ONCE_TOO, why="the status follows the last byte"),
+                RECEIVING_ENDED, under=ONCE_TOO, why="the status follows the last byte"),
     )),
     about="The transfer where nobody gives up: what is lost is made good by sending it again.",
     configurations={
@@ -316,13 +312,16 @@ PATIENT: Final = edited(
 _RELIABLE: Final = {name: tables for name, tables in PATIENT.faults.items() if name != "lossy"}
 PROMPT: Final = edited(
     replace(PATIENT, faults=_RELIABLE, configurations={}, like=PATIENT), "transfer-prompt",
-    *map(DropRow, _RESEND), ReplaceProperties((*PATIENT.properties, *PROMPTLY)),
+    *map(DropRow, _RESEND),
+    # Only an introduction that is repeated is answered.
+    ReplaceProperties((*(c for c in PATIENT.properties if c is not BOTH_MEET), *PROMPTLY)),
     about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
     configurations={
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
         "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
         "no-memory": Configuration(_sizes(landings=0), dead_bits=True),
+        "sink-crash": Configuration(_sizes(), faults=("sink-crash",), dead_bits=True),
         "deep": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
     },
 )
@@ -333,8 +332,7 @@ NO_ERROR: Final = Ignore(
 _SEND: Final = next(row for row in SOURCE.rows if row.name == "send")
 
 RESTARTED: Final = edited(
-    # A source whose sink has died waits for its time-out, which is not here.
-    replace(PATIENT, final=MEMORY_IS_BACK & forall((d, h), ~RECEIVING_NOW)), "transfer-restart",
+    PATIENT, "transfer-restart",
     *map(DropRow, _CALLED_OFF),
     ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
     ReplaceRow("send", replace(_SEND, fair=True, why="prefill comes to its end")),

@@ -29,8 +29,10 @@ from pdproto.spec.handoff.ends import (
     feeds,
     h,
     handed,
+    has_met,
     introduce,
     known,
+    kv,
     lease,
     memory,
     p,
@@ -75,6 +77,16 @@ A_SOURCE_HEARS: Final = LeadsTo(
     under=(Fairness.DETECTORS,), why="a message tells it, and no clock",
 )
 
+ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
+BOTH_MEET: Final = LeadsTo(
+    "L1_both_ends_meet",
+    all_of(sending(p, h) == Sending.BOOTSTRAPPING, receiving(d, h) == Receiving.BOOTSTRAPPING,
+           feeds(p, d)),
+    any_of(known(p, h, d) & has_met(d, h, p), sending(p, h) != Sending.BOOTSTRAPPING,
+           receiving(d, h) != Receiving.BOOTSTRAPPING),
+    under=ONCE_TOO, why="a request on both servers is timed by neither, before there is memory",
+)
+
 SPOILT_ONLY: Final = OnRow(
     "only_what_is_spoilt_fails_by_its_digest", "find_spoilt", SPOILT,
     why="a digest that agrees fails nobody",
@@ -89,6 +101,18 @@ PARTIES: Final = (
            why="nobody stops, fences or waits for what cannot write"),
     WITHDRAWN,
     SPOILT_ONLY,
+    OnRow("a_source_that_is_met_has_the_request", "note_met",
+          (sending(p, h) != Sending.UNKNOWN) & feeds(p, d),
+          why="a source says so when the request has reached it, and to its sinks only"),
+    OnRow("prefill_does_not_time_a_request_that_decode_has", "give_up_waiting",
+          exists(other, feeds(p, other) & ~known(p, h, other)) | forall(other, ~feeds(p, other)),
+          why="it waits for memory there, and its own server says for how long"),
+    OnRow("decode_does_not_time_a_request_that_prefill_has", "give_up_bootstrap",
+          exists(p, feeds(p, d) & ~has_met(d, h, p)),
+          why="it waits for memory, for as long as the bound of the queue says, if there is one"),
+    OnRow("a_source_loses_only_a_sink_that_is_over", "lose_sink",
+          (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED),
+          why="a sink that waits for memory is not over"),
     Always("chunks_are_handed_over_in_order",
            implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
            why="what is computed first is sent first"),
@@ -154,14 +178,30 @@ _CALLED_OFF_BY_SOURCE: Final = all_of(
 
 # Where nothing is lost, nothing is sent again, and no clock ends anything. What is said of all
 # landing chunks is true where there are none.
+SKIPPED: Final = (
+    Sometimes("S11_a_failure_skips_a_chunk_that_was_posted", all_of(
+        sending(p, h) == Sending.FAILED, write(p, h, d, c) == Write.SKIPPED, ~kv(p, h))),
+    Always("S11_only_a_failure_skips",
+           implies(write(p, h, d, c) == Write.SKIPPED,
+                   sending(p, h).among(Sending.FAILED, Sending.GONE)),
+           why="a hand-over that succeeds has written everything"),
+)
+
 PROMPTLY: Final = (
+    LeadsTo(
+        "L7_a_source_notices_a_crash",
+        all_of(sending(p, h) == Sending.BOOTSTRAPPING, known(p, h, d),
+               receiving(d, h) == Receiving.GONE),
+        sending(p, h) != Sending.BOOTSTRAPPING,
+        under=ONCE_TOO, why="without its sink it waits for nothing, although no clock runs",
+    ),
     LeadsTo(
         "an_address_is_learnt",
         all_of(receiving(d, h) == Receiving.WAITING, feeds(p, d),
                sending(p, h) == Sending.BOOTSTRAPPING),
         any_of(exists(b, target(p, h, d, b)), sending(p, h) != Sending.BOOTSTRAPPING,
                receiving(d, h) != Receiving.WAITING),
-        under=(Fairness.TIMERS, Fairness.CONSUMED),
+        under=ONCE_TOO,
         why="what is published arrives once, and that is enough",
     ),
     Always("M3_2_who_is_stopped_has_acknowledged",

@@ -8,19 +8,38 @@ many. So there are two of one thing at a time, and of that which the others have
                          messages are delivered again and again, and also only once
     transfer-two-lives   two lives of one sink ask for its one landing chunk, and of one source;
                          messages are delivered again and again until they are lost
+    transfer-queued      the same two lives while processes die and every other clock runs: a queue
+                         for memory has no bound, and still no request waits in it for ever
 """
 
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.ends import Memory, Receiving, d, h, k, memory, receiving
+from pdproto.spec.handoff.ends import (
+    Memory,
+    Receiving,
+    Sending,
+    d,
+    h,
+    has_met,
+    introduce,
+    k,
+    known,
+    memory,
+    p,
+    receiving,
+    sending,
+)
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.transfer import PATIENT
+from pdproto.spec.handoff.transfer import LIVENESS, PATIENT, SYSTEM
 from pdproto.spec.language import (
     Configuration,
+    DropRow,
     Fairness,
+    Ignore,
     LeadsTo,
     ReplaceProperties,
+    ReplaceRow,
     Sizes,
     Sometimes,
     all_of,
@@ -36,11 +55,16 @@ _FAILED: Final = receiving(d, k) == Receiving.FAILED
 # Nobody dies here, so that there is no crash to notice.
 _CLAIMS: Final = tuple(
     claim for claim in PATIENT.properties
-    if isinstance(claim, LeadsTo) and claim.name != "L7_a_sink_notices_a_crash"
+    if isinstance(claim, LeadsTo) and claim.name not in (
+        "L7_a_sink_notices_a_crash", "L1_both_ends_meet")
 )
 
+# Nobody gives up here, so that it is of no use to know that both ends have met.
+_UNANSWERED: Final = ReplaceRow("answer_meeting", Ignore(
+    introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d), why="it is known"))
+
 TWO_SINKS: Final = edited(
-    PATIENT, "transfer-two-sinks", ReplaceProperties((
+    PATIENT, "transfer-two-sinks", _UNANSWERED, ReplaceProperties((
         *_CLAIMS,
         Sometimes("one_sink_fails_and_the_other_succeeds", all_of(
             receiving(d, h) == Receiving.SUCCESS, receiving(other, h) == Receiving.FAILED)),
@@ -52,7 +76,7 @@ TWO_SINKS: Final = edited(
 )
 
 TWO_LIVES: Final = edited(
-    PATIENT, "transfer-two-lives",
+    PATIENT, "transfer-two-lives", _UNANSWERED,
     ReplaceProperties((
         *(replace(claim, under=(Fairness.TIMERS,)) for claim in _CLAIMS),
         Sometimes("one_life_waits_for_the_other", all_of(
@@ -67,5 +91,27 @@ TWO_LIVES: Final = edited(
     about="The transfer of two lives with memory for one, where messages are lost.",
     configurations={
         "deep": Configuration({**_ONE, Life: 2}, faults=("lossy",), dead_bits=True, symmetry=True),
+    },
+)
+
+QUEUED: Final = edited(
+    SYSTEM, "transfer-queued",
+    DropRow("give_up_queue"),
+    ReplaceProperties((
+        *LIVENESS,
+        Sometimes("a_request_waits_for_anothers_memory_without_a_clock", all_of(
+            h.differs(k), receiving(d, h) == Receiving.BOOTSTRAPPING,
+            sending(p, h) == Sending.BOOTSTRAPPING, has_met(d, h, p),
+            memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),
+        LeadsTo("L5_a_request_gets_memory_or_ends", memory(d, h) == Memory.ASKED,
+                memory(d, h) != Memory.ASKED, under=(Fairness.TIMERS,),
+                why="who has the memory ends, and then it is the next one's"),
+    )),
+    about="The transfer of two lives with memory for one, where a queue for it has no bound.",
+    configurations={
+        "default": Configuration(
+            {**_ONE, Life: 2}, faults=("crash",), dead_bits=True, symmetry=True),
+        "deep": Configuration(
+            {**_ONE, Life: 2}, faults=("sink-crash",), dead_bits=True, symmetry=True),
     },
 )

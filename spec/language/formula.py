@@ -37,34 +37,64 @@ class Formula:
         raise SpecError(here(), "a formula has no truth value here: use &, |, ~ and parentheses")
 
 
-@dataclass(frozen=True, slots=True)
+# A formula is shown as it is written, so that it can be pasted into a spec.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class And(Formula):
     parts: tuple[Formula, ...]
 
+    def __repr__(self) -> str:
+        return f"all_of({', '.join(map(repr, self.parts))})" if self.parts else "TRUE"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Or(Formula):
     parts: tuple[Formula, ...]
 
+    def __repr__(self) -> str:
+        match self.parts:
+            case ():
+                return "FALSE"
+            case (Not(premise), conclusion):
+                return f"implies({premise!r}, {conclusion!r})"
+            case _:
+                return f"any_of({', '.join(map(repr, self.parts))})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Not(Formula):
     part: Formula
 
+    def __repr__(self) -> str:
+        match self.part:
+            case Same(left, right):
+                return f"{left!r}.differs({right!r})"
+            case Atom(value=enum.Enum()):
+                return repr(self.part).replace(" == ", " != ", 1)
+            case _:
+                return f"~{self.part!r}"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Same(Formula):
     left: "Sort"
     right: "Sort"
 
+    def __repr__(self) -> str:
+        return f"{self.left!r}.same({self.right!r})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Before(Formula):
     left: "Sort"
     right: "Sort"
 
+    def __repr__(self) -> str:
+        return f"{self.left!r}.before({self.right!r})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Atom(Formula):
     """`symbol(arguments)` has this value; for relations and messages the value is True."""
 
@@ -74,19 +104,47 @@ class Atom(Formula):
 
     def __repr__(self) -> str:
         applied = f"{self.symbol}({', '.join(map(repr, self.arguments))})"
-        return applied if self.value is True else f"{applied} == {self.value}"
+        if isinstance(self.value, bool):
+            return applied if self.value else f"~{applied}"
+        return f"{applied} == {type(self.value).__name__}.{self.value.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Forall(Formula):
     variable: "Sort"
     body: Formula
 
+    def __repr__(self) -> str:
+        return f"forall({self.variable!r}, {self.body!r})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Exists(Formula):
     variable: "Sort"
     body: Formula
+
+    def __repr__(self) -> str:
+        return f"exists({self.variable!r}, {self.body!r})"
+
+
+class NoFormula:
+    """What is no formula by itself, and says what to write where one is wanted."""
+
+    __slots__ = ()
+
+    @property
+    def advice(self) -> str:
+        """What to write instead."""
+        raise NotImplementedError
+
+    def __invert__(self) -> NoReturn:
+        raise SpecError(here(), f"~{self!r}: {self.advice}")
+
+    def __and__(self, _: object) -> NoReturn:
+        raise SpecError(here(), f"{self!r} & ...: {self.advice}")
+
+    def __or__(self, _: object) -> NoReturn:
+        raise SpecError(here(), f"{self!r} | ...: {self.advice}")
 
 
 TRUE: Final = And(())

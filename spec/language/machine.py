@@ -208,6 +208,13 @@ class Row:
     kind: RowKind = "row"
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        # One update, message or variable needs no list, as one condition does not.
+        for name, single in (("do", Update), ("send", Sent | Each), ("choose", Sort)):
+            value = getattr(self, name)
+            if isinstance(value, single):
+                object.__setattr__(self, name, (value,))
+
     @property
     def states(self) -> tuple[enum.Enum, ...]:
         return self.at if isinstance(self.at, tuple) else (self.at,)
@@ -233,9 +240,13 @@ def Ignore(  # noqa: N802 - reads as a kind of row
     at: enum.Enum | tuple[enum.Enum, ...] = (),
     when: Formula | Sequence[Formula] = (),
     why: str,
+    name: str = "",
 ) -> Row:
-    """A row for a trigger that changes nothing here, with the reason."""
-    return _without_effect("ignore", on, at, when, why)
+    """A row for a trigger that changes nothing here, with the reason.
+
+    name: for the second one that ignores the same in the same states.
+    """
+    return _without_effect("ignore", on, at, when, why, name)
 
 
 def Reject(  # noqa: N802 - as above
@@ -244,9 +255,13 @@ def Reject(  # noqa: N802 - as above
     at: enum.Enum | tuple[enum.Enum, ...] = (),
     when: Formula | Sequence[Formula] = (),
     why: str,
+    name: str = "",
 ) -> Row:
-    """A row for a trigger that only a faulty peer can cause; the explorer proves that none does."""
-    return _without_effect("reject", on, at, when, why)
+    """A row for a trigger that only a faulty peer can cause; the explorer proves that none does.
+
+    name: for the second one that rejects the same in the same states.
+    """
+    return _without_effect("reject", on, at, when, why, name)
 
 
 def _without_effect(
@@ -255,10 +270,14 @@ def _without_effect(
     at: enum.Enum | tuple[enum.Enum, ...],
     when: Formula | Sequence[Formula],
     why: str,
+    name: str,
 ) -> Row:
     states = at if isinstance(at, tuple) else (at,)
-    trigger = on.symbol.name if isinstance(on, Sent) else on.name
-    name = "_".join([kind, trigger, *(state.name.lower() for state in states)])
+    given: tuple[object, ...] = states
+    # What is no value of an enum is refused with the row.
+    values = (state.name.lower() for state in given if isinstance(state, enum.Enum))
+    trigger = on.symbol.name if isinstance(on, Sent) else getattr(on, "name", "?")
+    name = name or "_".join([kind, trigger, *values])
     return Row(name, on=on, at=at, when=when, fair=False, why=why, kind=kind)
 
 
@@ -288,6 +307,16 @@ class Table:
     state: Function[Any, *tuple[Any, ...]] | None = None
     rows: tuple[Row, ...] = ()
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        rows: object = self.rows
+        if isinstance(rows, Row):
+            raise SpecError(self.place, f"rows= is one Row: write rows=(Row({rows.name!r}, ...),), "
+                                        f"with a comma before the last parenthesis")
+        for row in rows if isinstance(rows, tuple | list) else (rows,):
+            if not isinstance(row, Row):
+                raise SpecError(self.place, f"rows= has {row!r}: want a tuple of Row")
+        object.__setattr__(self, "rows", tuple(self.rows))
 
     def guard(self, row: Row) -> And:
         """The row's whole guard: state, trigger and conditions."""

@@ -1,5 +1,6 @@
 """Where a declaration stands in its file, and the one error that a malformed one raises."""
 
+import functools
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 _LANGUAGE: Final = str(Path(__file__).resolve().parent)
+_PYTHON: Final = Path(functools.__file__).resolve().parent  # its own modules, such as functools
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,10 @@ def here() -> Place:
 @cache
 def _is_outside(path: str) -> bool:
     # Generated constructors of dataclasses carry no real file name.
-    return not path.startswith("<") and not str(Path(path).resolve()).startswith(_LANGUAGE)
+    if path.startswith("<"):
+        return False
+    resolved = Path(path).resolve()
+    return not str(resolved).startswith(_LANGUAGE) and resolved.parent != _PYTHON
 
 
 @cache

@@ -13,11 +13,11 @@ concrete identity. There are no numbers: where order matters, a sort is declared
 
 from typing import Any, ClassVar, Final, Self
 
-from .formula import Before, Formula, Not, Same
+from .formula import Before, Formula, NoFormula, Not, Same
 from .place import SpecError, here
 
 
-class Sort:
+class Sort(NoFormula):
     """A variable of the sort that its class is.
 
     Class arguments: `ordered=True` gives the elements a fixed total order (`before`), which also
@@ -59,6 +59,10 @@ class Sort:
         if not self.ordered:
             raise SpecError(here(), f"{type(self).__name__} has no order: declare it ordered=True")
         return Before(self, other)
+
+    @property
+    def advice(self) -> str:
+        return f"a variable is no formula: say something of it, such as heard({self.name})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sort) and type(self) is type(other) and self.name == other.name

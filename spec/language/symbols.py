@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple, cast
 
-from .formula import Atom, Formula, Not, Or, Value
+from .formula import Atom, Formula, NoFormula, Not, Or, Value
 from .place import Place, SpecError, here
 from .sorts import ANY, Sort
 
@@ -43,7 +43,7 @@ class State(enum.Enum):
         return str(self.value)
 
 
-class Symbol:
+class Symbol(NoFormula):
     """A named thing with arguments: a function, relation, message or rigid relation."""
 
     def __init__(self, name: str, sorts: tuple[type[Sort], ...], values: tuple[Value, ...]) -> None:
@@ -79,6 +79,12 @@ class Symbol:
     @property
     def signature(self) -> str:
         return f"{self.name}({', '.join(sort.__name__ for sort in self.sorts)})"
+
+    @property
+    def advice(self) -> str:
+        if not self.sorts:
+            return f"it lacks its parentheses: {self.name}()"
+        return f"it lacks its arguments, variables of {', '.join(s.__name__ for s in self.sorts)}"
 
     def __repr__(self) -> str:
         return self.name
@@ -132,12 +138,21 @@ class Relation(Variable, Generic[*Ss]):
         return Fact(self, self.checked(arguments), True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cell(Generic[E]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cell(NoFormula, Generic[E]):
     """A function at its arguments: compare it to get a formula, move it to get an update."""
 
     symbol: Symbol
     arguments: tuple[Sort, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.symbol}({', '.join(map(repr, self.arguments))})"
+
+    @property
+    def advice(self) -> str:
+        value = self.symbol.values[0]
+        example = f"{type(value).__name__}.{value.name}" if isinstance(value, enum.Enum) else value
+        return f"a function has a value: compare it, as in {self!r} == {example}"
 
     def __eq__(self, value: E) -> Formula:  # type: ignore[override]  # a literal, not a verdict
         return Atom(self.symbol, self.arguments, self._checked(value))

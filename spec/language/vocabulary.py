@@ -5,12 +5,14 @@ would make a row that silently means something else.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from .formula import Formula, strangers
+from .formula import Formula, NoFormula, strangers
 from .machine import Call, Completion, Row, Table, Timer
 from .place import Place, SpecError
-from .properties import Always, LeadsTo, OnRow, Sometimes
+from .properties import PROPERTY_KINDS, Always, LeadsTo, OnRow, Sometimes
 from .sorts import Sort
 from .symbols import Each, Sent, Update
 
@@ -23,7 +25,7 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
     none of the language's.
     """
     for table, row in rows:
-        problem = next(_strange(row), None)
+        problem = next(chain(_no_states(table, row), _strange(row)), None)
         if problem:
             raise SpecError(row.place, f"row {row.name!r} of {table.machine.name}: {problem}")
     for formula, place, name in _claims(system):
@@ -35,6 +37,46 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
                 known = ", ".join(system.faults) or "none"
                 problem = f"there is no fault layer {layer!r}; there is: {known}"
                 raise SpecError(system.place, f"configuration {name!r}: {problem}")
+
+
+def check_parts(system: "System") -> None:
+    """Raise SpecError where `tables=` or `properties=` is no tuple, as where there is only one."""
+    for name, kind, given in (
+        ("tables", Table, system.tables), ("properties", PROPERTY_KINDS, system.properties),
+    ):
+        parts: object = given
+        if isinstance(parts, kind):
+            told = f"{name}= is one {type(parts).__name__}: write {name}=(..., ), with a comma"
+            raise SpecError(system.place, told)
+        for part in _items(parts):
+            if not isinstance(part, kind):
+                raise SpecError(system.place, f"{name}= has {part!r}")
+
+
+def _no_states(table: Table, row: Row) -> Iterator[str]:
+    """What is wrong with the kinds of things that `at` and `to` are."""
+    values = table.state.values if table.state is not None else ()
+    members = {text.lower(): value for value in values if isinstance(value, Enum)
+               for text in (value.name, str(value))}
+    for name, given in (("at", row.at), ("to", row.to)):
+        several: object = given
+        if isinstance(several, list):
+            shown = ", ".join(_shown(value) for value in several)
+            comma = "," if len(several) == 1 else ""
+            yield f"{name}=[{shown}] is a list: write {name}=({shown}{comma})"
+            continue
+        for value in several if isinstance(several, tuple) else (several,):
+            if value is None or isinstance(value, Enum):
+                continue
+            meant = members.get(str(value).lower()) or next(iter(members.values()), None)
+            advice = "" if meant is None else f": write {name}={_shown(meant)}"
+            of = "" if table.state is None else f" of {table.state.signature}"
+            yield f"{name}={value!r} is no value{of}{advice}"
+
+
+def _shown(value: object) -> str:
+    """As it is written: `Phase.IDLE`."""
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
 def _strange(row: Row) -> Iterator[str]:
@@ -71,6 +113,8 @@ def _items(value: object) -> Iterable[object]:
 
 
 def _no_formula(stranger: object) -> str:
+    if isinstance(stranger, NoFormula):
+        return f"{stranger!r} is no formula: {stranger.advice}"
     return f"{stranger!r} is no formula: use ==, != and among, and join with &, |, ~"
 
 

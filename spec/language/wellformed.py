@@ -8,18 +8,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from .formula import And, Atom, Formula, Not, Same, atoms, bound_variables, free_variables, normal
+from .formula import (
+    And,
+    Atom,
+    Before,
+    Formula,
+    Not,
+    Same,
+    atoms,
+    bound_variables,
+    free_variables,
+    normal,
+)
 from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
 from .sorts import ANY, Sort
 from .symbols import Each, Message, Rigid, Sent, Symbol, Update, Variable
-from .vocabulary import check_vocabulary
+from .vocabulary import check_parts, check_vocabulary
 
 if TYPE_CHECKING:
     from .system import System
+
+UNNAMED: Final = ("ignore_", "reject_")  # how rows begin that are named after their trigger
 
 
 def check_system(system: "System", like: "System | None" = None) -> None:
@@ -27,6 +40,7 @@ def check_system(system: "System", like: "System | None" = None) -> None:
 
     like: a system that is checked; the rows that this one shares with it break none.
     """
+    check_parts(system)
     fresh = _fresh(system, like)
     check_vocabulary(system, fresh)
     _unique("machine", ((machine.name, machine.place) for machine in system.machines))
@@ -123,7 +137,9 @@ def _unique(what: str, named: Iterable[tuple[str, Place]]) -> None:
     first: dict[str, Place] = {}
     for name, place in named:
         if name in first:
-            raise SpecError(place, f"{what} {name!r} is declared twice, first at {first[name]}")
+            advice = "; give one of them a name=" if name.startswith(UNNAMED) else ""
+            problem = f"{what} {name!r} is declared twice, first at {first[name]}{advice}"
+            raise SpecError(place, problem)
         first[name] = place
 
 
@@ -347,8 +363,21 @@ def _check_conflicts(table: Table, row: Row, guard: Formula) -> None:
                 row.place,
                 f"two updates can hit one cell of {one.symbol}: "
                 f"{one.arguments!r} := {one.value} and {two.arguments!r} := {two.value}; "
-                f"say p.differs(q) in `when`, or split the row",
+                f"{_how_to_part(one, two)}",
             )
+
+
+def _how_to_part(one: Update, two: Update) -> str:
+    """What keeps two updates apart; nothing does where one is for all cells of the other."""
+    pairs = [(a, b) for a, b in zip(one.arguments, two.arguments, strict=True)
+             if ANY not in (a, b) and a != b]
+    if pairs:
+        a, b = pairs[0]
+        ordered = f", {a!r}.before({b!r})" if a.ordered else ""
+        return f"say {a!r}.differs({b!r}){ordered} in `when`, or split the row"
+    if ANY in (*one.arguments, *two.arguments):
+        return "ANY is every element, also the other's: split it into two rows, one after the other"
+    return "they are the same cell: leave one of them out"
 
 
 def _kept_apart(guard: Formula) -> Iterator[frozenset[Sort]]:
@@ -357,5 +386,5 @@ def _kept_apart(guard: Formula) -> Iterator[frozenset[Sort]]:
         case And(parts):
             for part in parts:
                 yield from _kept_apart(part)
-        case Not(Same(left, right)):
+        case Not(Same(left, right)) | Before(left, right):
             yield frozenset((left, right))

@@ -23,6 +23,7 @@ from pdproto.spec.handoff.ends import (
     done,
     drain,
     drained,
+    expecting,
     failed,
     feeds,
     h,
@@ -34,6 +35,7 @@ from pdproto.spec.handoff.ends import (
     publish,
     receiving,
     sending,
+    sink_over,
     target,
     write,
 )
@@ -50,6 +52,7 @@ BEGUN: Final = write(p, h, d, c) != Write.NONE
 LANDED: Final = write(p, h, d, c) == Write.LANDED
 BEFORE_ADDRESS: Final = receiving(d, h).among(Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)
 WITHOUT_ADDRESS: Final = claim(d, h, p).among(Claim.NONE, Claim.TOLD)
+BEGUN_AND_FED: Final = (receiving(d, h) != Receiving.UNKNOWN) & feeds(p, d)
 THREATENS: Final = claim(d, h, p).among(Claim.OUT, Claim.STOPPING, Claim.FENCING)
 
 _ADDRESSES: Final = (
@@ -133,11 +136,18 @@ _WORDS: Final = (
            implies(abort_ack(p, h, d), drain(p, h, d) != Drain.UNASKED),
            why="it notes the abort that it answers"),
     Always("introductions_are_begun",
-           implies(introduce(d, h, p), receiving(d, h) != Receiving.UNKNOWN),
-           why="a sink introduces itself as it begins"),
+           implies(introduce(d, h, p), BEGUN_AND_FED),
+           why="a sink introduces itself to its sources as it begins"),
     Always("who_is_known_has_begun",
-           implies(known(p, h, d), receiving(d, h) != Receiving.UNKNOWN),
+           implies(known(p, h, d), BEGUN_AND_FED),
            why="a source knows who has introduced itself"),
+    Always("only_a_sink_that_is_over_is_said_to_be",
+           implies(sink_over(d, h, p),
+                   (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED)),
+           why="its process has ended, or it has kept the source out"),
+    Always("who_is_expected_has_begun",
+           implies(expecting(p, h, d), BEGUN_AND_FED & (sending(p, h) != Sending.UNKNOWN)),
+           why="a source that has the request says so to a sink that has introduced itself"),
     Always("failures_are_told_to_who_has_begun",
            implies(failed(p, h, d), receiving(d, h) != Receiving.UNKNOWN),
            why="a source tells who has introduced itself"),

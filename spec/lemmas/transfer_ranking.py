@@ -2,7 +2,8 @@
 
 Every end of a life goes forward only, from UNKNOWN to Success, Failed or gone, and so does what a
 sink knows of its sources. What pends has a time-out behind it: the sink's own ends it, and from
-then on each source is asked, fenced, or gone. Nobody waits in a queue: who gets no memory gives up.
+then on each source is asked, fenced, or gone. A queue for memory counts as bounded here, as every
+timer fires; that it needs no bound is explored (transfer-queued).
 """
 
 from typing import Final
@@ -33,12 +34,13 @@ from pdproto.spec.handoff.ends import (
     page,
     receiving,
     sending,
+    sink_over,
     slot,
     target,
     write,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Page, Sink, Slot
-from pdproto.spec.language import Always, all_of, exists, implies
+from pdproto.spec.language import Always, all_of, any_of, exists, implies
 from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
 
 somewhere, waiting = Sink("somewhere"), Chunk("waiting")
@@ -87,6 +89,16 @@ LEMMAS: Final = (
            implies(all_of(sending(p, h) == Sending.TRANSFERRING, feeds(p, d)),
                    exists(b, target(p, h, d, b))),
            why="the first chunk is taken when every sink has published"),
+    Always("who_has_not_sent_has_no_write",
+           implies(sending(p, h).among(Sending.UNKNOWN, Sending.BOOTSTRAPPING),
+                   write(p, h, d, c) == Write.NONE),
+           why="the first chunk begins the transfer"),
+    Always("a_dead_sink_is_over",
+           implies(receiving(d, h) == Receiving.GONE, sink_over(d, h, p)),
+           why="its sources learn of its end"),
+    Always("who_is_kept_out_is_told",
+           implies(claim(d, h, p) == Claim.FENCED, sink_over(d, h, p)),
+           why="a fence ends what the sink waits for"),
     Always("pages_are_of_who_has_begun",
            implies(kv(p, h), sending(p, h) != Sending.UNKNOWN),
            why="the pages are taken as the hand-over begins"),
@@ -101,13 +113,19 @@ RATCHETS: Final = (
             why="a life asks for memory once, as it begins"),
     Ratchet("pages_released", (sending(p, h) != Sending.UNKNOWN) & ~kv(p, h),
             why="a hand-over takes them as it begins"),
+    Ratchet("met_or_ended",
+            any_of(known(p, h, d),
+                   sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)),
+            why="a source forgets whom it has met when it tells them of its failure"),
     Ratchet("told_or_unknown",
             sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE) & ~known(p, h, d),
             why="who has ended meets nobody"),
 )
 
 # The sink's own time-outs.
-_SINK_GIVES_UP: Final = (Help("give_up_bootstrap"), Help("give_up_transfer"))
+_SINK_GIVES_UP: Final = (
+    Help("give_up_bootstrap"), Help("give_up_queue"), Help("give_up_transfer"),
+)
 # A failed sink has every source fenced that may still write.
 _FENCED: Final = (Help("fence_silent"), Help("finish_fence"))
 # A failed sink repeats its abort, which ends whoever still sends.
@@ -116,7 +134,7 @@ _STOPPED: Final = (Help("abort_again", ~abort(d, h, p)), Help("stop"))
 _SOURCE_ENDS: Final = (
     Help("give_up_waiting"), Help("give_up_sending"),
     Help("post", at={d: somewhere, c: waiting}), Help("succeed"),
-    Help("refuse"), Help("meet_refusal"),
+    Help("refuse"), Help("meet_refusal"), Help("lose_sink"),
 )
 _NEXT_CHUNK: Final = Witness(waiting, all_of(
     feeds(p, somewhere), ~write(p, h, somewhere, waiting).among(Write.POSTED, Write.LANDED)
@@ -130,7 +148,7 @@ RANKINGS: Final = (
             using=(Use("who_publishes_has_an_address"),),
             why="the digests agree, or they do not"),
     Ranking("L1_a_source_ends",
-            (*_SOURCE_ENDS, Help("give_up_transfer"), *_STOPPED),
+            (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED),
             witnesses=(_NEXT_CHUNK,), using=(Use("who_sends_has_addresses", {d: somewhere}),),
             why="it writes what it was given, and a write that does not end fails its sink"),
     Ranking("who_is_to_hear_of_a_failure_is_told_once", (Help("tell_failure"),),
@@ -150,7 +168,7 @@ RANKINGS: Final = (
             using=(Use("a_slot_has_a_page"),),
             why="a failure gives it back at once"),
     Ranking("L4_source_pages_come_back",
-            (*_SOURCE_ENDS, Help("give_up_transfer"), *_FENCED, Help("release_kv")),
+            (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED, *_FENCED, Help("release_kv")),
             witnesses=(_NEXT_CHUNK,), using=(Use("who_sends_has_addresses", {d: somewhere}),),
             why="every write lands, is refused, or is in quarantine"),
 )

@@ -30,7 +30,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from pdproto.net.decode import DecodeNode
-from pdproto.net.plane import Fenced, Idle, Outcome, Verified
+from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.sender import Sender
 from pdproto.runtime.wire import Life
@@ -77,8 +77,9 @@ class NoBytes:
 
     outcomes = reports
 
-    def post(self, number: int, *_: object) -> None:
+    def post(self, number: int, *_: object) -> Posted:
         self._end((number, Outcome.LANDED, ""))
+        return Posted(0, 0)
 
     def lease(self, _: Life, pages: Iterable[str]) -> dict[str, bytes]:
         return dict.fromkeys(pages, b"where the pages go")

@@ -142,7 +142,7 @@ class Writer:
         life = self._life()
         self._pipe.send(life)
         pages = self._case.pages(life.generation % AT_ONCE)
-        self._plane.post(life.generation, life, self._pipe.recv(), [pages])
+        self._plane.post(life.generation, life, self._pipe.recv(), 0, pages, lambda: True)
         return life.generation
 
     def _landed(self) -> Sequence[int]:

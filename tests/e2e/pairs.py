@@ -98,6 +98,7 @@ class Ends:
                               if name.startswith("num_")))
         for node in self.nodes:
             assert node.turn_errors == node.mistakes == 0
+            assert node.watchdog.slow == 0, f"{node.name}: {node.watchdog.longest_s * 1e3:.1f} ms"
             assert len(node.lives) == 0
 
 

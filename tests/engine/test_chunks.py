@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdproto.engine.chunks import chunk_bytes, key_of, pack_pages, unpack_verified
+from pdproto.engine.chunks import chunk_bytes, key_of, key_of_chunk, pack_pages, unpack_verified
 from pdproto.engine.contract import Result
 from pdproto.kernels.chunk import plan_for, register
 from tests.engine.engines import Pair, write
@@ -60,6 +60,17 @@ def test_a_single_flipped_bit_is_found_in_its_page(place: int, bit: int) -> None
         sum(start <= place for start in starts) - 1 if inside else (place - plan.payload_bytes) // 8
     )
     assert outcome.mismatched == (entry_and_page % len(PAGES),)
+
+
+def test_chunks_of_a_life_that_changed_places_are_spoilt() -> None:
+    """Each is whole, and of this life: only its place is another's."""
+    _, source = pools_of(1)
+    chunks = [pack_pages(source, PAGES, key_of_chunk(KEY, first)) for first in (0, len(PAGES))]
+    for first, chunk in zip((0, len(PAGES)), chunks, strict=True):
+        key = key_of_chunk(KEY, first)
+        assert unpack_verified(source, chunk, PAGES, key).clean
+        other = chunks[first == 0]
+        assert unpack_verified(source, other, PAGES, key).mismatched == (0, 1, 2)
 
 
 def test_the_bytes_of_another_life_are_spoilt() -> None:

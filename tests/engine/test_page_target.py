@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of, pack_pages
+from pdproto.engine.chunks import (
+    chunk_bytes,
+    chunk_offset,
+    key_of,
+    key_of_chunk,
+    pack_pages,
+)
 from pdproto.engine.contract import Result
 from pdproto.engine.page_target import PagePlaces, PageTarget
 from pdproto.kernels.chunk import KVLayout, Order, register
@@ -42,7 +48,8 @@ def scatter(target: PageTarget, offset: int, data: NDArray[np.uint8]) -> None:
 def send(target: PageTarget, ours: KVLayout, chunks: list[list[int]], key: int = KEY) -> None:
     first = 0
     for pages in chunks:
-        scatter(target, chunk_offset(ours, first), pack_pages(ours, pages, key))
+        offset = chunk_offset(ours, first)
+        scatter(target, offset, pack_pages(ours, pages, key_of_chunk(key, offset)))
         first += len(pages)
 
 

@@ -50,7 +50,7 @@ def frame_of(some: random.Random, incarnation: int = 99) -> AnyFrame:
         lambda: Introduce(life, (STRANGER,), HERE),
         lambda: Publish(life, some.randbytes(8), some.randrange(4), (STRANGER, "d1"), HERE),
         lambda: Abort(life, "why not", HERE),
-        lambda: Done(life, (1, 2), some.randbytes(16)),
+        lambda: Done(life, (1, 2), some.randbytes(16), some.randbytes(8)),
         lambda: Failed(life, "it failed"),
         lambda: AbortAck(life),
         lambda: Drained(life),

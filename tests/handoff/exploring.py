@@ -3,7 +3,7 @@
 from functools import cache
 
 from pdproto.check.checking import Settings, check
-from pdproto.check.lint import Severity, lint, small_sizes
+from pdproto.check.lint import Severity, lint, small
 from pdproto.check.load import load
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.spec.bugs.bug import Bug
@@ -50,7 +50,7 @@ def counts(found: CheckResult) -> Counts:
 
 
 def lint_errors(system: System) -> list[str]:
-    remarks = lint(system, small_sizes(system))
+    remarks = lint(system, small(system))
     return [remark.message for remark in remarks if remark.severity is Severity.ERROR]
 
 

@@ -24,6 +24,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
 from pdproto.kernels import page_cast, page_copy
+from pdproto.kernels.device_cast import CastVariant
 from pdproto.kernels.device_launch import OPTIONS
 from pdproto.kernels.table import Table
 from pdproto.kernels.tiling import variant_for
@@ -40,6 +41,7 @@ CAST_TYPES: Final = {
     "report_ptr": "*i32", "scale_offset": "i64", "pool_pages": "i32", "pages": "i32",
     "groups": "i32", "tiles": "i32",
 }  # fmt: skip
+
 # name: page bytes, atom, depth, from the pool, store, digest, check, peers
 COPIES: Final = {
     "pack": (32768, 16, 0, True, True, 0, False, False),
@@ -70,12 +72,17 @@ CASTS: Final = {
 }  # fmt: skip
 
 
-def _compiled(kernel: Any, types: dict[str, str], constants: dict[str, Any]) -> Any:
+def compiled(
+    kernel: Any, variant: tuple[Any, ...], pages: torch.dtype = torch.int32, warps: int = WARPS
+) -> Any:
+    """What Triton makes of a kernel for sm_90, by form: "ptx", "cubin" and those between."""
+    types = dict(COPY_TYPES if kernel is page_copy.copy_kernel else CAST_TYPES)
+    types["page_ptr"] = "*i64" if pages == torch.int64 else "*i32"
+    constants = dict(zip(kernel.arg_names[len(types):], variant, strict=True))
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     source = ASTSource(kernel, signature, constants, {})
-    return triton.compile(
-        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS, **OPTIONS}
-    )
+    options = {"num_warps": warps, **OPTIONS}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm
 
 
 def _tool(name: str, *arguments: str) -> str:
@@ -83,10 +90,10 @@ def _tool(name: str, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _described(compiled: Any, vectors: float) -> dict[str, Any]:
+def _described(forms: Any, vectors: float) -> dict[str, Any]:
     """Registers, spills, shared memory, memory instructions, and instructions a vector."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
+        file.write(forms["cubin"])
         file.flush()
         usage = _tool("cuobjdump", "-res-usage", file.name)
         assembly = _tool("nvdisasm", "-c", file.name)
@@ -126,19 +133,15 @@ def main() -> None:
         variant = variant_for(
             table, from_pool=from_pool, store=store, digest=digest, check=check, peers=peers
         )
-        names = page_copy.copy_kernel.arg_names[len(COPY_TYPES) :]
-        constants = dict(zip(names, variant, strict=True))
         unit = 16 if atom == 16 else 8
         vectors = variant.pages * variant.units * unit / (WARPS * 32 * 16)
-        found[name] = _described(_compiled(page_copy.copy_kernel, COPY_TYPES, constants), vectors)
+        found[name] = _described(compiled(page_copy.copy_kernel, variant), vectors)
     for name, (depth, apart, scale, to_chunk) in CASTS.items():
-        constants = {
-            "KIND": tl.bfloat16, "ELEMENTS": 16, "UNITS": 256, "DEPTH": depth, "WIDE": False,
-            "APART": apart, "SCALE": scale, "TO_CHUNK": to_chunk, "CHECK": True,
-        }  # fmt: skip
+        casting = CastVariant(tl.bfloat16, 16, 256, depth, False, apart, scale, to_chunk, True)
         vectors = 256 * (1 if to_chunk else 2) / (WARPS * 32)
-        found[name] = _described(_compiled(page_cast.cast_kernel, CAST_TYPES, constants), vectors)
-    json.dump({"kernels": found, "specializations": _specializations()}, sys.stdout)
+        found[name] = _described(compiled(page_cast.cast_kernel, casting), vectors)
+    told = {"kernels": found, "specializations": _specializations(), "triton": triton.__version__}
+    json.dump(told, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 
 from pdproto.kernels import native
 from tests.kernels.paths import PATHS
+from tests.skips import INTERPRETED, NO_GPU
 
 try:
     import torch
@@ -16,7 +17,7 @@ except ImportError:
 else:
     CUDA, TORCH = torch.cuda.is_available(), True
 if not CUDA:
-    os.environ["TRITON_INTERPRET"] = "1"
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(
@@ -28,7 +29,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> obj
     if request.param == "numpy":
         monkeypatch.setattr(native, "available", lambda: False)
     if request.param == "cuda" and not CUDA:
-        pytest.skip("no CUDA device here")
+        pytest.skip(NO_GPU)
     if request.param == "interpreter" and (CUDA or not TORCH):
-        pytest.skip("the interpreter stands in for a GPU, where torch is and a GPU is not")
+        pytest.skip(INTERPRETED if CUDA else "torch is not installed")
     return PATHS[request.param]

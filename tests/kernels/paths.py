@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 with suppress(ImportError):  # the CPU path needs none
@@ -67,3 +68,8 @@ PATHS: Final = {
     "interpreter": Path("interpreter", triton=True),
     "cuda": Path("cuda", triton=True),
 }
+
+# For a test that is about one kind of path: the fixture `path` has the others as well.
+_CUDA: Final = pytest.param("cuda", marks=pytest.mark.gpu)
+on_device: Final = pytest.mark.parametrize("path", ["interpreter", _CUDA], indirect=True)
+on_cpu: Final = pytest.mark.parametrize("path", ["native", "numpy", "interpreter"], indirect=True)

@@ -17,6 +17,7 @@ from pdproto.cli.bench_driver import Kernels, LeftOutError, Runtime, index_optio
 from pdproto.cli.bench_report import Results, Row, markdown
 from pdproto.kernels.plan import HeadRange, Scale
 from tests.kernels import cuda_host
+from tests.skips import NO_GPU
 
 
 def _parsed(*arguments: str) -> argparse.Namespace:
@@ -213,7 +214,7 @@ class TestCasesOfAGpu:
 
         if request.param == "cuda":
             if not torch.cuda.is_available():
-                pytest.skip("no CUDA device here")
+                pytest.skip(NO_GPU)
             with torch.cuda.stream(torch.cuda.Stream()):
                 yield "cuda", count().__next__
             return
@@ -317,7 +318,7 @@ def _zero(layout: Any, *_: object, **__: object) -> None:
 def test_the_gpu_run_is_whole(tmp_path: pathlib.Path) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")
+        pytest.skip(NO_GPU)
     json_file = tmp_path / "r.json"
     assert bench.run(_parsed("--device", "cuda", "--quick", "--json", str(json_file))) == 0
     assert json.loads(json_file.read_text())["rows"]

@@ -98,7 +98,7 @@ class TestLaunches:
 
 
 class TestRealLibraries:
-    """Where they are installed: `pip install nvidia-cuda-nvrtc-cu12`, no GPU needed."""
+    """NVIDIA's compiler, which the extra `test` installs, and which needs no GPU."""
 
     @pytest.fixture
     def compiler(self) -> ctypes.CDLL:

@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 
 import torch
 
+from examples.sglang_handoff import without_torchvision
 from pdproto.cli import (
     bench_baselines,
     bench_device,
@@ -29,6 +30,7 @@ from pdproto.cli.bench_patterns import cut, joined, pieces
 from pdproto.cli.bench_report import Results
 from pdproto.cli.bench_subject import make
 from pdproto.kernels.plan import HeadRange
+from tests.skips import SGLANG
 
 PLAIN = Case("plain", Operation.PACK, 3, 2, 4, 16, 8, 0.9)
 
@@ -196,7 +198,8 @@ class TestSglang:
                     (HeadRange(0, 3), HeadRange(3, 1))),
     ], ids=lambda case: case.name)  # fmt: skip
     def test_its_kernel_packs_the_same_chunks(self, case: Case) -> None:
-        pytest.importorskip("sglang.srt.disaggregation.common.staging_buffer")
+        pytest.importorskip("sglang", reason=SGLANG)
+        without_torchvision.install()
         subject = make(case, "cuda" if torch.cuda.is_available() else "cpu")
         bench_baselines.prove(subject, "its kernel", bench_sglang.kernel(subject))
 

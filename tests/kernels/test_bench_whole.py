@@ -27,6 +27,7 @@ from pdproto.cli.bench_driver import LeftOutError
 from pdproto.cli.bench_subject import make
 from pdproto.kernels.plan import HeadRange
 from tests.kernels.test_bench import _parsed
+from tests.skips import INTERPRETED
 
 SPLIT = (HeadRange(0, 3), HeadRange(3, 1))
 CASES = (
@@ -105,7 +106,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdproto.cli.bench_subject.COLD_BYTES", 4000)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU runs `test_the_gpu_run_is_whole`")
+@pytest.mark.skipif(torch.cuda.is_available(), reason=INTERPRETED)
 @pytest.mark.usefixtures("cuda")
 def test_a_whole_run_measures_and_prints_everything(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]

@@ -7,12 +7,14 @@ the data are products of a code's value and a power of two, which no rounding to
 from __future__ import annotations
 
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from pdproto.kernels import fp8
+from pdproto.kernels.arguments import static_scales
 from pdproto.kernels.chunk import (
     ChunkPlan,
     Order,
@@ -23,7 +25,7 @@ from pdproto.kernels.chunk import (
     unpack_cast,
     warmup,
 )
-from tests.kernels.paths import Path
+from tests.kernels.paths import Path, on_device
 from tests.kernels.pools import POISON, Guarded
 
 torch = pytest.importorskip("torch")
@@ -180,11 +182,10 @@ def test_rows_may_be_apart_and_in_another_order(
     assert not whole.float().cpu().any(), "wrote between rows"
 
 
+@on_device
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 @pytest.mark.parametrize("scale", [Scale.PAGE, Scale.PAGE_HEAD])
 def test_bad_pages_on_the_device_are_cast_to_zeros(path: Path, scale: Scale, kind: str) -> None:
-    if not path.triton:
-        pytest.skip("page numbers in host memory are checked there")
     pools = [torch.full((4, 2, 3, 32), 448.0, dtype=torch.float16) for _ in range(2)]
     like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
     layout = path.relayout(like, _placed(path, pools))
@@ -214,6 +215,10 @@ def test_what_cannot_be_cast_is_named(path: Path) -> None:
             pack_cast(layout, [0], chunk, scale=scale, static=static)
     with pytest.raises(ValueError, match="static: want"):
         pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=path.put(np.ones(2, np.float32)))
+    for wrong in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match=rf"static\[0\]: want a positive .*, got {wrong}"):
+            pack_cast(layout, [0], chunk, scale=Scale.STATIC,
+                      static=path.put(np.full(1, wrong, np.float32)))  # fmt: skip
     if path.triton:
         pools = [path.put(np.zeros((2, 2, 1, 32), np.float16)) for _ in range(2)]
         two = path.relayout(layout, pools)
@@ -225,6 +230,24 @@ def test_what_cannot_be_cast_is_named(path: Path) -> None:
             pack_cast(mixed, [0], chunk, scale=Scale.PAGE)
     with pytest.raises(ValueError, match=r"chunks\[0\]: 136 .*needed"):
         pack_cast(layout, [0, 1], path.put(np.zeros(128, np.uint8)), scale=Scale.PAGE)
+
+
+@on_device
+def test_static_scales_on_a_device_are_looked_at_when_they_were_written_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for a tensor, since each look waits for the device."""
+    pool = path.put(np.zeros((2, 2, 1, 32), np.float16))
+    layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [pool])
+    chunk, scales = path.put(np.zeros(300, np.uint8)), path.put(np.ones(1, np.float32))
+    look = mock.Mock(wraps=static_scales)
+    monkeypatch.setattr("pdproto.kernels.device_cast.static_scales", look)
+    for _ in range(3):
+        pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=scales)
+    look.assert_called_once()
+    scales.fill_(float("inf"))
+    with pytest.raises(ValueError, match=r"static\[0\]: want a positive finite scale, got inf"):
+        pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=scales)
 
 
 def test_warmup_makes_the_casts_too(path: Path) -> None:

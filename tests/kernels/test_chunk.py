@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Final
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from pdproto.kernels import native
 from pdproto.kernels.chunk import (
     HeadRange,
     Order,
@@ -20,7 +22,7 @@ from pdproto.kernels.chunk import (
     unpack_chunk,
     unpack_slices,
 )
-from pdproto.kernels.digest import page_digests
+from pdproto.kernels.digest import key_at, page_digests
 from pdproto.kernels.reference import pack_reference, unpack_reference
 from tests.kernels.paths import Path
 from tests.kernels.pools import POISON, Geometry, Guarded, new_pools
@@ -146,7 +148,7 @@ def test_round_trip_with_digests_in_the_chunk(path: Path, geometry: Geometry) ->
     packed = path.get(chunk)
     payload = packed[: plan.only.payload_bytes].reshape(geometry.entries * pages.size, -1)
     told = packed[plan.only.digest_offset : plan.only.bytes].view("<u8")
-    assert np.array_equal(told, page_digests(payload, 99))
+    assert np.array_equal(told, page_digests(payload, 99, entries=geometry.entries))
 
     report = new_report(target)
     elsewhere = pages[::-1].copy()
@@ -207,6 +209,40 @@ def test_one_flipped_bit_names_its_page(path: Path) -> None:
         assert report.read().clean
 
 
+@pytest.mark.parametrize("other", [(0, 3), (2, 0), (1, 3)], ids=["position", "entry", "both"])
+def test_pages_that_changed_places_with_their_digests_are_found(
+    path: Path, other: tuple[int, int]
+) -> None:
+    """Whole pages in the wrong place: another position of the chunk, or another layer."""
+    layout = path.layout(new_pools(Geometry(3, pages=9, tokens=2, heads=1, row_bytes=64)))
+    pages = np.array([7, 2, 5, 0])
+    plan = plan_for(layout, pages.size).only
+    chunk = path.put(np.zeros(plan.bytes, np.uint8))
+    pack_chunk(layout, pages, chunk, digests=digests_in(plan, chunk), key=5)
+    packed = path.get(chunk).copy()
+    payload = packed[: plan.payload_bytes].reshape(3, 4, -1)
+    sums = packed[plan.digest_offset : plan.bytes].view(np.uint64).reshape(3, 4)
+    for pieces in (payload, sums):
+        pieces[0, 0], pieces[other] = pieces[other].copy(), pieces[0, 0].copy()
+    chunk, report = path.put(packed), new_report(layout)
+    unpack_chunk(layout, pages, chunk, expected=digests_in(plan, chunk), key=5, report=report)
+    assert report.read().mismatched == ((0,) if other[1] == 0 else (0, 3))
+
+
+def test_digests_of_a_chunk_that_is_not_the_first(path: Path) -> None:
+    """Cut in two, pages have the digests that they have in one chunk."""
+    layout = path.layout(new_pools(Geometry(2, pages=9, tokens=2, heads=1, row_bytes=48)))
+    pages = np.array([7, 2, 5, 0, 8])
+    whole = path.put(np.zeros(10, np.int64))
+    digest_pages(layout, pages, whole, key=99)
+    parts = []
+    for first, last in ((0, 2), (2, 5)):
+        part = path.put(np.zeros(2 * (last - first), np.int64))
+        digest_pages(layout, pages[first:last], part, key=key_at(99, position=first))
+        parts.append(path.get(part).reshape(2, -1))
+    assert np.array_equal(np.concatenate(parts, axis=1).ravel(), path.get(whole))
+
+
 SPLITS: Final = {
     "1 of 8": (8, (HeadRange(3, 1),)),
     "2 of 8": (8, (HeadRange(4, 2),)),
@@ -241,7 +277,7 @@ def test_slices_are_the_reference(
         want = pack_reference(pools, order, pages.tolist(), plan, peer)
         assert np.array_equal(one.chunk[: want.size], want)
         assert (one.chunk[want.size : peer.digest_offset] == POISON).all(), "wrote between"
-        of_pages = page_digests(want.reshape(count, -1))
+        of_pages = page_digests(want.reshape(count, -1), entries=geometry.entries)
         assert np.array_equal(digests_in(peer, one.chunk), of_pages)
 
 
@@ -288,6 +324,28 @@ def test_several_geometries_share_a_chunk(path: Path) -> None:
     assert report.read().clean
     for got, pool in zip(target.pools, pools, strict=True):
         assert np.array_equal(path.get(got)[pages], pool[pages])
+
+
+@pytest.mark.parametrize("path", ["native"], indirect=True)
+def test_entries_that_take_turns_are_one_native_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Latents and indexer rows, layer by layer: a call for each would be most of the time."""
+    latents = new_pools(Geometry(61, pages=3, tokens=1, heads=1, row_bytes=1152))
+    rows = new_pools(Geometry(61, pages=3, tokens=1, heads=1, row_bytes=132), seed=1)
+    layout = path.layout([pool for pair in zip(latents, rows, strict=True) for pool in pair])
+    assert len(layout.groups) == 122
+    plan, report = plan_for(layout, 2).only, new_report(layout)
+    chunk = np.zeros(plan.bytes, np.uint8)
+    sums = digests_in(plan, chunk)
+    calls = {name: mock.Mock(wraps=getattr(native, name)) for name in ("gather", "scatter")}
+    for name, call in calls.items():
+        monkeypatch.setattr(native, name, call)
+    pack_chunk(layout, [2, 0], chunk, digests=sums)
+    unpack_chunk(layout, [1, 0], chunk, expected=sums, report=report)
+    assert report.read().clean
+    for call in calls.values():
+        call.assert_called_once()
 
 
 @pytest.mark.parametrize("shift", [0, 2, 4, 8])

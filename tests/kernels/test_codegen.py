@@ -2,6 +2,9 @@
 
 At the full bandwidth of an H200 its multiprocessors can issue about 230 thread instructions for
 every 16 bytes; the budgets here are counted over a whole program that moves one tile.
+
+The Triton that is installed compiles. `make test-ptx` runs this for the oldest one that we claim to
+support and for the one that CUDA builds of torch 2.10 and 2.11 bring as well.
 """
 
 from __future__ import annotations
@@ -25,24 +28,41 @@ BUDGETS: Final = {
     "unpack tiny pages, pages unchecked": (64, 34),
     "pack flat": (48, 36), "pack flat, pages unchecked": (56, 44), "unpack flat": (64, 44),
     "pack slices": (48, 30), "unpack slices": (56, 38), "pack other order": (48, 40),
-    "pack and digest": (72, 54), "unpack and verify": (72, 60), "digest chunk": (64, 54),
+    "pack and digest": (80, 66), "unpack and verify": (80, 72), "digest chunk": (64, 64),
     # A tile is of half as many units, for a sum of every page takes registers.
-    "pack and digest small pages": (48, 82), "unpack and verify tiny pages": (72, 112),
+    "pack and digest small pages": (48, 100), "unpack and verify tiny pages": (80, 145),
 }  # fmt: skip
+
+
+def _printed(program: str) -> Any:
+    """What a program prints, from a process where Triton compiles."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    # Another Triton than the installed one comes by this path, see the Makefile.
+    paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-m", program],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def printed() -> dict[str, Any]:
-    """What `codegen` prints, from a process where Triton compiles."""
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.codegen"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = _printed("tests.kernels.codegen")
     return found
+
+
+def _version(printed: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(map(int, printed["triton"].split(".")[:2]))
+
+
+def _budget(printed: dict[str, Any], budget: tuple[int, int]) -> tuple[int, float]:
+    """Registers and instructions. What older compilers make takes more of both."""
+    if _version(printed) >= (3, 9):
+        return budget
+    return budget[0] + 24, budget[1] * 1.15
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +90,10 @@ def test_payload_moves_in_16_bytes(compiled: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUDGETS)
-def test_budgets_hold(compiled: dict[str, Any], name: str) -> None:
-    registers, instructions = BUDGETS[name]
+def test_budgets_hold(
+    printed: dict[str, Any], compiled: dict[str, Any], name: str
+) -> None:
+    registers, instructions = _budget(printed, BUDGETS[name])
     assert compiled[name]["REG"] <= registers
     assert compiled[name]["per_vector"] <= instructions
     if "digest" not in name and "verify" not in name:
@@ -86,16 +108,22 @@ CAST_BUDGETS: Final = {
 
 
 @pytest.mark.parametrize("name", CAST_BUDGETS)
-def test_budgets_of_casts_hold(compiled: dict[str, Any], name: str) -> None:
-    registers, instructions = CAST_BUDGETS[name]
+def test_budgets_of_casts_hold(
+    printed: dict[str, Any], compiled: dict[str, Any], name: str
+) -> None:
+    registers, instructions = _budget(printed, CAST_BUDGETS[name])
     assert compiled[name]["REG"] <= registers
     assert compiled[name]["per_vector"] <= instructions
 
 
-def test_nothing_spills(compiled: dict[str, Any]) -> None:
+def test_nothing_spills(printed: dict[str, Any], compiled: dict[str, Any]) -> None:
+    """Triton 3.4 alone keeps four registers of a verifying copy in memory."""
+    few = 16 if _version(printed) == (3, 4) else 0
     for name, found in compiled.items():
-        assert (found["STACK"], found["LOCAL"]) == (0, 0), name
-        assert not [opcode for opcode in found["memory"] if opcode[2] == "L"], name
+        assert found["STACK"] <= few, name
+        assert found["LOCAL"] == 0, name
+        if not found["STACK"]:
+            assert not [opcode for opcode in found["memory"] if opcode[2] == "L"], name
 
 
 def test_casts_load_and_store_16_bytes(compiled: dict[str, Any]) -> None:
@@ -106,3 +134,19 @@ def test_casts_load_and_store_16_bytes(compiled: dict[str, Any]) -> None:
         assert memory["STG.E.128"] == 2
     memory = compiled["uncast"]["memory"]
     assert (memory["LDG.E.128"], memory["STG.E.128"]) == (2, 4)
+
+
+def test_neighbouring_lanes_move_neighbouring_bytes() -> None:
+    """A request of a warp touches no sector and no line that it need not, whatever the page size.
+
+    With a lane in each page, as Triton 3.4 to 3.6 would have it of pages on an axis of their own,
+    256 B pages take 32 sectors and 32 lines for what fits 16 and 4.
+    """
+    touched = _printed("tests.kernels.lanes")
+    assert len(touched) == 28
+    for case, kinds in touched.items():
+        assert set(kinds) == {"ld16", "st16"}, case
+        for sectors, lines, least in kinds.values():
+            # Pages of 656 B begin within a sector and within a line.
+            assert sectors <= least * 1.06, case
+            assert lines <= least / 4 + 2, case

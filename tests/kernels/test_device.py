@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -20,11 +24,13 @@ from pdproto.kernels.chunk import (  # noqa: E402
     unpack_chunk,
     warmup,
 )
-from pdproto.kernels.device_memory import DeviceReport, Uplink  # noqa: E402
+from pdproto.kernels.device_memory import DeviceReport  # noqa: E402
+from pdproto.kernels.uplink import ROOM, Uplink  # noqa: E402
+from tests.skips import NO_GPU  # noqa: E402
 
 needs_gpu = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU),
 ]
 
 
@@ -42,16 +48,22 @@ class _Read:
         self.done = False
 
 
+def _uplink(chunk_max: int, in_flight: int) -> tuple[Uplink, list[_Read]]:
+    """An uplink whose turns end when their events are told to happen, the first one first."""
+    uplink, events = Uplink(chunk_max, torch.device("cpu"), in_flight), []
+    for _ in range(in_flight):
+        events.append(_Read())
+    uplink.events[:] = reversed(events)
+    return uplink, events
+
+
 def test_the_uplink_takes_turns_and_refuses_to_overtake() -> None:
-    uplink = Uplink(8, torch.device("cpu"), 2)
-    events = [_Read(), _Read()]
-    for turn, event in zip(uplink.turns, events, strict=True):
-        turn.read = event
+    uplink, events = _uplink(8, 2)
     first, turn = uplink.send([np.arange(3), np.array([9])])
     uplink.launched(turn, "a stream")
     second, turn = uplink.send([np.array([5])])
     assert (first.tolist(), second.tolist()) == ([0, 1, 2, 9], [5])
-    with pytest.raises(BlockingIOError, match="2 chunks are under way"):
+    with pytest.raises(BlockingIOError, match="2 chunks are under way: let"):
         uplink.send([np.array([7])])
     assert first.tolist() == [0, 1, 2, 9], "overwrote numbers that a kernel has yet to read"
     events[0].done = True
@@ -65,11 +77,54 @@ def test_the_uplink_takes_turns_and_refuses_to_overtake() -> None:
 
 
 def test_a_turn_that_could_not_be_sent_is_free_again() -> None:
-    uplink = Uplink(4, torch.device("cpu"), 1)
+    uplink, _ = _uplink(4, 1)
+    with pytest.raises(ValueError, match="pages: 5 numbers to send, room for 4"):
+        uplink.send([np.arange(5)])
     for _ in range(2):
-        with pytest.raises(ValueError, match="broadcast"):
-            uplink.send([np.arange(5)])
+        with pytest.raises(ValueError, match="invalid literal"):
+            uplink.send([np.array(["page"])])
     assert uplink.send([np.arange(4)])[0].tolist() == [0, 1, 2, 3]
+
+
+@given(sizes=st.lists(st.integers(1, 40), max_size=60), data=st.data())
+def test_numbers_under_way_stay_as_they_are(sizes: list[int], data: st.DataObject) -> None:
+    """Chunks of any size, ending in any order, in a ring that is too small for all of them."""
+    with mock.patch("pdproto.kernels.uplink.ROOM", 90):
+        uplink, _ = _uplink(40, 6)
+    assert uplink.memory.size == 90
+    under_way: list[tuple[Any, list[int], Any]] = []
+    for number, size in enumerate(sizes):
+        numbers = np.arange(size) + 1000 * number
+        try:
+            placed, turn = uplink.send([numbers])
+        except BlockingIOError:
+            assert under_way, "there is always room for one"
+        else:
+            uplink.launched(turn, "a stream")
+            under_way.append((placed, numbers.tolist(), turn))
+        for placed, sent, _ in under_way:
+            assert placed.tolist() == sent, "overwrote numbers that a kernel has yet to read"
+        for done in data.draw(st.sets(st.integers(0, 7))):
+            if done < len(under_way):
+                under_way[done][2].read.done = True
+        under_way = [one for one in under_way if not one[2].read.done]
+
+
+def test_a_ring_has_room_for_as_many_of_the_largest_chunks_as_were_asked_for() -> None:
+    uplink, _ = _uplink(100, 5)
+    assert uplink.memory.size <= ROOM
+    for number in range(40):
+        if number >= 5:
+            uplink.turns[0].read.done = True
+        uplink.launched(uplink.send([np.arange(100 - 7 * (number % 3))])[1], "a stream")
+    assert len(uplink.turns) == 5
+
+
+def test_pinned_memory_does_not_grow_with_the_pools() -> None:
+    """A pool of a million pages took 257 MB on either side: 32 times its page numbers."""
+    uplink = Uplink(1_000_000, torch.device("cpu"), 32)
+    assert uplink.memory.pinned.nbytes == uplink.memory.placed.nbytes == 16_000_000
+    assert Uplink(16_000, torch.device("cpu"), 1000).memory.pinned.nbytes == 8 * ROOM
 
 
 def test_a_report_is_ready_once_it_was_fetched() -> None:
@@ -150,8 +205,10 @@ class TestOnAGpu:
         sums = digests_in(plan.only, chunk)
         torch.cuda.synchronize()
         before = torch.cuda.memory_stats()["allocation.all.allocated"]
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            with warnings.catch_warnings():  # torch calls the mode a prototype
+                warnings.simplefilter("ignore")
+                torch.cuda.set_sync_debug_mode("error")
             for pages in (np.arange(4), on_device):
                 pack_chunk(layout, pages, chunk, digests=sums)
                 unpack_chunk(layout, pages, chunk, expected=sums, report=report)

@@ -26,7 +26,7 @@ from pdproto.kernels.chunk import (
 from pdproto.kernels.digest import page_digests
 from pdproto.kernels.reference import pack_reference
 from pdproto.kernels.report import HostReport
-from tests.kernels.paths import PATHS, Path
+from tests.kernels.paths import PATHS, Path, on_device
 from tests.kernels.pools import POISON, Geometry, new_pools
 
 GEOMETRY: Final = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=32)
@@ -85,6 +85,55 @@ def test_arguments_are_named(path: Path) -> None:
         pack_chunk(layout, np.zeros(2), chunk)
     with pytest.raises(ValueError, match="pages: want int32 or int64"):
         pack_chunk(layout, np.zeros((1, 2), np.int64), chunk)
+
+
+@pytest.mark.parametrize("copy", [pack_chunk, unpack_chunk])
+def test_a_chunk_in_a_pool_is_refused(path: Path, copy: Any) -> None:
+    """It would be read while it is written."""
+    layout = path.layout(new_pools(GEOMETRY))
+    need = plan_for(layout, 1).only.payload_bytes
+    before = path.get(layout.pools[1]).copy()
+    whole = layout.pools[1].reshape(-1)
+    for first in (0, whole.shape[0] - need):
+        with pytest.raises(ValueError, match=r"chunks\[0\]: shares memory with pools\[1\]"):
+            copy(layout, [0], whole[first:])
+    sums, beside = _words(path, whole[:16]), _chunk(path, need)
+    name = "digests" if copy is pack_chunk else "expected"
+    told = {name: sums, "report": new_report(layout)}
+    with pytest.raises(ValueError, match=rf"{name}\[0\]: shares memory with pools\[1\]"):
+        copy(layout, [0], beside, **told)
+    assert np.array_equal(path.get(layout.pools[1]), before)
+
+
+def _words(path: Path, memory: Any) -> Any:
+    """Bytes as 64-bit integers, where they lie."""
+    if not path.triton:
+        return memory.view(np.int64)
+    import torch  # noqa: PLC0415 - only where tensors are
+
+    return memory.view(torch.int64)
+
+
+def test_a_chunk_between_the_rows_of_a_pool_is_no_part_of_it(path: Path) -> None:
+    both = path.put(np.random.default_rng(1).integers(0, 256, (6, 2, 1, 1, 128), np.uint8))
+    layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [both[:, 0]])
+    pack_chunk(layout, [3], both[5, 1, 0, 0])
+    assert np.array_equal(path.get(both[5, 1, 0, 0]), path.get(both[3, 0, 0, 0]))
+
+
+def test_one_chunk_for_two_peers_is_refused(path: Path) -> None:
+    layout = path.layout(new_pools(GEOMETRY))
+    peers = [HeadRange(0, 2), HeadRange(2, 2)]
+    need = plan_for(layout, 1, peers=peers).peers[0].payload_bytes
+    chunk = _chunk(path, 2 * need)
+    for second in (chunk, chunk[need - 16:]):
+        with pytest.raises(ValueError, match=r"chunks\[\d\]: shares memory with chunks\[\d\]"):
+            pack_slices(layout, [0], [chunk, second], peers)
+    sums = [_words(path, chunk[:16])] * 2
+    with pytest.raises(ValueError, match="shares memory with"):
+        pack_slices(layout, [0], [chunk, chunk[need:]], peers, digests=sums)
+    assert (path.get(chunk) == POISON).all()
+    pack_slices(layout, [0], [chunk, chunk[need:]], peers)
 
 
 def test_a_latent_has_one_writer(path: Path) -> None:
@@ -161,12 +210,11 @@ def test_a_report_with_too_few_bits_is_refused(path: Path) -> None:
     assert np.array_equal(path.get(layout.pools[0]), before)
 
 
+@on_device
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 @pytest.mark.parametrize("row_bytes", [32, 20])
 def test_bad_pages_on_the_device(path: Path, kind: str, row_bytes: int) -> None:
     """Pack ships zeros for them, unpack stores nothing, and the first position is reported."""
-    if not path.triton:
-        pytest.skip("page numbers in host memory are checked there")
     geometry = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=row_bytes)
     pools = new_pools(geometry)
     layout = path.layout(pools)
@@ -185,7 +233,7 @@ def test_bad_pages_on_the_device(path: Path, kind: str, row_bytes: int) -> None:
     sums = path.put(np.zeros(12, np.int64))
     digest_pages(layout, path.put(pages), sums, report=report)
     told = path.get(sums).view(np.uint64)
-    assert np.array_equal(told, page_digests(shaped.reshape(12, -1)))
+    assert np.array_equal(told, page_digests(shaped.reshape(12, -1), entries=2))
     assert report.read().bad_index == 1
     report.clear()
 
@@ -198,9 +246,8 @@ def test_bad_pages_on_the_device(path: Path, kind: str, row_bytes: int) -> None:
         assert (stored[[1, 2, 4]] == POISON).all()
 
 
+@on_device
 def test_device_arguments_are_named(path: Path) -> None:
-    if not path.triton:
-        pytest.skip("tensors on a device are what this is about")
     layout = path.layout(new_pools(GEOMETRY))
     need = plan_for(layout, 2).only.payload_bytes
     chunk = _chunk(path, need + 16)

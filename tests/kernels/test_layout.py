@@ -42,6 +42,42 @@ def test_overlapping_rows_are_refused() -> None:
         register([windows])
 
 
+WHOLE = np.zeros((6, 4, 2, 96), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        ([WHOLE, WHOLE], r"pools\[1\]: shares memory with pools\[0\]"),
+        ([WHOLE[3:], np.zeros((3, 4, 2, 8), np.uint8), WHOLE[2:5]], r"pools\[2\]: .* pools\[0\]"),
+        ([WHOLE[..., :65], WHOLE[..., 64:]], r"pools\[1\]: shares memory with pools\[0\]"),
+        ([WHOLE[:, 1:3], WHOLE[:, 2:4]], r"pools\[1\]: shares memory with pools\[0\]"),
+    ],
+    ids=["one address", "some pages", "a byte of each row", "a token of each page"],
+)
+def test_pools_that_share_memory_are_refused(pools: list[Any], message: str) -> None:
+    """Written through one of them, a page of the other would change without a word."""
+    with pytest.raises(ValueError, match=message):
+        register(pools)
+
+
+def test_interleaved_pools_that_share_no_byte_are_served() -> None:
+    rows = [WHOLE[..., :64], WHOLE[..., 64:]]
+    layers = np.zeros((9, 20, 2, 4, 2, 16), np.uint8)  # [page, layer, K or V, token, head, dim]
+    heads = np.zeros((2, 9, 4, 16), np.uint8)  # [head, page, token, dim]: the outermost of a pool
+    both = np.zeros((2, 10, 4, 32), np.uint8)
+    for pools in (
+        rows,
+        [layers[:, layer, half] for layer in range(20) for half in range(2)],
+        [heads.transpose(1, 2, 0, 3)],
+        [both.transpose(1, 2, 0, 3)[:5], both.transpose(1, 2, 0, 3)[5:]],
+    ):
+        layout = register(pools)
+        starts, ends = layout.reach
+        assert all(start < end for start, end in zip(starts, ends, strict=True))
+        assert layout.entries == len(pools)
+
+
 def test_what_cannot_be_served_is_named() -> None:
     good = np.zeros((2, 2, 1, 8), np.uint8)
     cases: list[tuple[list[Any], str]] = [

@@ -24,7 +24,7 @@ from pdproto.kernels.plan import HeadRange
 from pdproto.kernels.reference import pack_reference, unpack_reference
 from pdproto.kernels.table import NUMERATOR_MAX, Table, division, table_of
 from pdproto.kernels.tiling import tiling_for, variant_for
-from tests.kernels.paths import PATHS, Path
+from tests.kernels.paths import PATHS, Path, on_cpu
 from tests.kernels.pools import POISON, Geometry, new_pools
 
 GIGABYTES: int = 6 << 30
@@ -36,14 +36,10 @@ def vast(tmp_path: pathlib.Path) -> NDArray[np.uint8]:
     return np.asarray(np.memmap(tmp_path / "vast", np.uint8, "w+", shape=(GIGABYTES,)))
 
 
-def _on_this_machine(path: Path) -> None:
-    if path.name == "cuda":
-        pytest.skip("address space without memory is for CPUs; `bench kernels` packs 10 GB")
-
-
+# Address space without memory is for processors; `bench kernels` packs 10 GB on a GPU.
+@on_cpu
 def test_pools_beyond_32_bits(path: Path, vast: NDArray[np.uint8]) -> None:
     """Pages 2**31 and 2**32 bytes into a pool, and in-page strides as large."""
-    _on_this_machine(path)
     shape, page = (6, 4, 2, 64), GIGABYTES // 6
     pool = np.lib.stride_tricks.as_strided(vast, shape, (page, 128, 64, 1))
     like = path.layout([np.zeros((1, 1, 1, 1), np.uint8)])
@@ -62,10 +58,10 @@ def test_pools_beyond_32_bits(path: Path, vast: NDArray[np.uint8]) -> None:
     assert np.array_equal(pool[pages], data)
 
 
+@on_cpu
 @pytest.mark.parametrize("order", Order)
 def test_heads_more_than_31_bits_apart(path: Path, vast: NDArray[np.uint8], order: Order) -> None:
     """A pool with its heads outermost: a page's rows are gigabytes apart."""
-    _on_this_machine(path)
     strides = (4096, 64, 2 << 30, 1)
     pool = np.lib.stride_tricks.as_strided(vast, (3, 4, 3, 64), strides)
     data = np.random.default_rng(2).integers(0, 256, pool.shape, dtype=np.uint8)

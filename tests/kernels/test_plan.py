@@ -85,7 +85,7 @@ def test_sender_and_receiver_sign_the_same_chunk() -> None:
         plan_for(receiver, 4),
         plan_for(receiver, 3, order=Order.HND),
         plan_for(register([np.zeros((5, 2, 4, 32), np.uint8)]), 3),
-        plan_for(register([np.zeros((5, 4, 2, 32), np.uint8)] * 2), 3),
+        plan_for(register(list(np.zeros((2, 5, 4, 2, 32), np.uint8))), 3),
     ):
         with pytest.raises(ValueError, match="signature"):
             other.only.expect(sent.signature)

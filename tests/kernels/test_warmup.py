@@ -30,14 +30,16 @@ from pdproto.kernels.chunk import (  # noqa: E402
 from pdproto.kernels.device_cast import bound_cast  # noqa: E402
 from pdproto.kernels.device_memory import Binding, binding_of, bound_table  # noqa: E402
 from pdproto.kernels.table import table_of  # noqa: E402
+from pdproto.kernels.uplink import Uplink  # noqa: E402
 from tests.kernels.paths import PATHS  # noqa: E402
 from tests.kernels.pools import POISON, Geometry, new_pools  # noqa: E402
+from tests.skips import INTERPRETED  # noqa: E402
 
 THREADS: Final = 8
 PEERS: Final = (HeadRange(0, 1), HeadRange(1, 1))
 
 pytestmark = pytest.mark.skipif(
-    torch.cuda.is_available(), reason="the interpreter stands in for a GPU; see test_device"
+    torch.cuda.is_available(), reason=INTERPRETED
 )
 
 
@@ -64,6 +66,8 @@ def _sent_until_refused(binding: Binding) -> int:
     """How many chunks can be under way at once, with what is under way already."""
     for turn in binding.uplink.turns:
         turn.read = turn.read or _Read()
+    events = binding.uplink.events
+    events[:] = [event or _Read() for event in events]
     for sent in range(100):
         try:
             binding.uplink.launched(binding.uplink.send([np.arange(3)])[1], None)
@@ -112,7 +116,7 @@ def test_after_a_warmup_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None
     for turn in range(7):
         pack_chunk(layout, [turn % 6], chunks[0])
         pack_slices(layout, [5, 0, 2], chunks, PEERS)
-    assert len(binding_of(layout).uplink.turns) == 5
+    assert binding_of(layout).uplink.in_flight == 5
 
 
 def _together(work: Callable[[], Any]) -> list[Any]:
@@ -138,7 +142,7 @@ def _slowly(make: Callable[..., Any]) -> Callable[..., Any]:
 def test_threads_that_start_together_share_what_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bindings would be two sets of turns, of which one is forgotten under its kernels."""
     layout = _layout(np.float16)
-    monkeypatch.setattr(device_memory, "Uplink", _slowly(device_memory.Uplink))
+    monkeypatch.setattr("pdproto.kernels.device_memory.Uplink", _slowly(Uplink))
     monkeypatch.setattr("pdproto.kernels.device_memory.table_of", _slowly(table_of))
     monkeypatch.setattr("pdproto.kernels.device_cast.cast_table_of", _slowly(cast_table_of))
     binding, *others = _together(lambda: binding_of(layout))
@@ -166,6 +170,36 @@ def test_what_is_made_is_found_without_a_lock() -> None:
 
     with device_memory.BINDING, binding.lock, ThreadPoolExecutor(1) as pool:
         assert pool.submit(warm).result(10)
+
+
+@pytest.mark.parametrize("key", [None, "life", 1.0])
+def test_a_call_that_fails_leaves_its_room_to_the_next(key: Any) -> None:
+    """Each would have kept a turn of the uplink for good: after as many, nothing was packed."""
+    layout = _layout()
+    warmup(layout, in_flight=2)
+    chunk = _chunk(layout, 1)
+    for _ in range(4):
+        with pytest.raises(TypeError, match="key: want an integer, got"):
+            pack_chunk(layout, [0], chunk, key=key)
+    pack_chunk(layout, [0], chunk, key=np.uint64(5))  # type: ignore[arg-type]
+
+
+def test_a_launch_that_fails_leaves_its_room_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = _layout(np.float16)
+    warmup(layout, in_flight=2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pdproto.kernels.device.run", fail)
+        patch.setattr("pdproto.kernels.device_cast.run", fail)
+        for _ in range(4):
+            with pytest.raises(RuntimeError, match="out of memory"):
+                pack_chunk(layout, [0], _chunk(layout, 1))
+            with pytest.raises(RuntimeError, match="out of memory"):
+                pack_cast(layout, [0], _chunk(layout, 1), scale=Scale.PAGE)
+    pack_chunk(layout, [0], _chunk(layout, 1))
 
 
 def _capture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from pdproto.net.decode import DecodeNode
 from pdproto.net.node import Node
-from pdproto.net.plane import Fenced, Idle, Outcome, Verified
+from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
@@ -31,7 +31,7 @@ OWN_HOST: Final = str(IPv4Address("127.64.0.0") + os.getpid())
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
 Writer = tuple[Life, str]  # a life and one of its sources
-Write = tuple[int, Life, bytes, list[Sequence[int]]]  # number, life, address, chunks so far
+Write = tuple[int, Life, bytes, int, Sequence[int]]  # number, life, address, chunk, pages
 
 
 @dataclass(slots=True)
@@ -44,16 +44,16 @@ class Fabric:
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def land(self, writer: Writer, address: bytes, chunks: Sequence[Sequence[int]]) -> Outcome:
+    def land(self, writer: Writer, address: bytes, chunk: int, pages: Sequence[int]) -> Outcome:
         with self.lock:
             if writer in self.fenced:
                 return Outcome.REFUSED
             if self.leased.get(address) != writer:
                 self.wrong.append(f"{writer} writes to {address!r}: {self.leased.get(address)}")
             brought = self.written.setdefault(address, [])
-            if len(brought) != len(chunks) - 1:
-                self.wrong.append(f"{writer}: chunk {len(chunks) - 1} after {brought}")
-            brought.append(len(chunks[-1]))
+            if len(brought) != chunk:
+                self.wrong.append(f"{writer}: chunk {chunk} after {brought}")
+            brought.append(len(pages))
             return Outcome.LANDED
 
 
@@ -80,12 +80,16 @@ class SourcePlane:
         return len(self.under_way) < self.room
 
     def post(
-        self, number: int, life: Life, address: bytes, chunks: Sequence[Sequence[int]]
-    ) -> None:
-        self.under_way.append((number, life, address, list(chunks)))
+        self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
+        is_wanted: Callable[[], bool],
+    ) -> Posted:
+        """Offsets count chunks."""
+        assert is_wanted()
+        self.under_way.append((number, life, address, offset, pages))
         self.most = max(self.most, len(self.under_way))
         if self.at_once:
             self.end()
+        return Posted(0, offset + 1)
 
     def end(
         self, outcome: Outcome | None = None, reason: str = "", most: int = 1 << 30
@@ -100,10 +104,10 @@ class SourcePlane:
         while self.under_way and count < most:
             write = self.under_way.popleft()
             count += 1
-            number, life, address, chunks = write
+            number, life, address, chunk, pages = write
             if outcome is Outcome.ERROR:
                 lost.append(write)
-            ended = outcome or self.fabric.land((life, self.name), address, chunks)
+            ended = outcome or self.fabric.land((life, self.name), address, chunk, pages)
             self._ended.append((number, ended, reason))
             self._wake()
         self.under_way.extend(lost)

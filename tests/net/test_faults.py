@@ -112,7 +112,7 @@ def foreigner(endpoint: str, name: str = "stranger") -> Iterator[Foreigner]:
     ((wire.encode("p0", 1, 0, []),), "connection 'stranger' says it is node 'p0'"),
     ((wire.encode("stranger", 1, 0, []),), "who speaks first introduces itself"),
     ((wire.encode("stranger", 1, 0, [Drained(Life(1, 2, 3))]),), "introduces itself"),
-    ((b"\x96\x02" + wire.encode("stranger", 1, 0, [])[2:],), "peer speaks version 2 .* version 1"),
+    ((b"\x97\x63" + wire.encode("stranger", 1, 0, [])[2:],), "peer speaks version 99 .* version 2"),
     ((wire.encode("stranger", 1, 0, [Abort(Life(1, 1, 1), "", "nowhere")]),),
      "cannot connect to 'nowhere'"),
 ])
@@ -146,7 +146,7 @@ def test_frames_of_the_wrong_side(pair: Cluster) -> None:
     life = Life(7, 99, 0)
     hello = Introduce(life, ("stranger",), HERE)
     with foreigner(pair.prefills[0].endpoint) as stranger:
-        stranger.batch(hello, Done(life, (1,), b""))
+        stranger.batch(hello, Done(life, (1,), b"", b""))
         until(lambda: pair.prefills[0].metrics.read()["refused_frames"] == 1)
     with foreigner(pair.decodes[0].endpoint) as stranger:
         stranger.batch(hello)
@@ -230,7 +230,7 @@ def test_a_source_that_a_life_does_not_have(pair: Cluster) -> None:
     until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
     with foreigner(pair.decodes[0].endpoint) as stranger:
         # Only who introduces itself is answered; so it says hello with a frame of the other side.
-        stranger.batch(Introduce(receiver.life, ("d0",), HERE), Done(receiver.life, (3,), b""))
+        stranger.batch(Introduce(receiver.life, ("d0",), HERE), Done(receiver.life, (3,), b"", b""))
         until(lambda: pair.decodes[0].metrics.read()["refused_frames"] == 2)
     (sender,) = pair.senders(7)
     until(polls([sender], KVPoll.WAITING_FOR_INPUT))

@@ -10,9 +10,9 @@ import pytest
 
 from pdproto.engine.contract import SinkCounts, SourceCounts
 from pdproto.net import metrics
+from pdproto.net.engine_counts import SINK_COUNTS, SOURCE_COUNTS
 from pdproto.net.incarnation import new_incarnation
 from pdproto.net.metrics import COUNTERS, Metrics
-from pdproto.net.pages import _SINK_COUNTS, _SOURCE_COUNTS
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import BUILT_IN
 from tests.net.planes import cluster, polls, published, until
@@ -36,7 +36,7 @@ def test_prometheus_reads_every_number_once() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [
-    (_SOURCE_COUNTS, SourceCounts()), (_SINK_COUNTS, SinkCounts()),
+    (SOURCE_COUNTS, SourceCounts()), (SINK_COUNTS, SinkCounts()),
 ])
 def test_every_count_of_an_engine_is_told(
     ours: dict[str, object], theirs: SourceCounts | SinkCounts

@@ -532,14 +532,16 @@ def test_every_wait_ends(wait: str, at: str, publish: bool, begin: bool) -> None
             one.abort()
         waiting = nodes.prefills if at == "source" else nodes.decodes
         waiting[0]._timers.seconds[wait] = 0.2
-        (sender,), (receiver,) = nodes.senders(7), nodes.receivers(7)
         if publish:
-            published([receiver])
+            (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+            end: Sender | Receiver = sender if at == "source" else receiver
             until(polls([sender], KVPoll.WAITING_FOR_INPUT, KVPoll.FAILED))
-        if begin:
-            sender.send([1], last=False)
-        until(polls([sender, receiver], KVPoll.FAILED))
-        end = sender if at == "source" else receiver
+            if begin:
+                sender.send([1], last=False)
+            until(polls([sender, receiver], KVPoll.FAILED))
+        else:  # the other side never hears of it
+            end = nodes.senders(7)[0] if at == "source" else nodes.receivers(7)[0]
+            until(polls([end], KVPoll.FAILED))
         assert end.failure == f"{wait} after 0.2 s"
         nodes.settled()
 

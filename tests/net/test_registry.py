@@ -296,6 +296,16 @@ def test_m2_5_too_many_open_rooms_are_refused() -> None:
     assert registry.rooms.query(Rooms((0, 1, 2)), now=0.0).dp_ranks == {0: 0, 1: 0, 2: 0}
 
 
+def test_ranks_of_dp_attention_register_as_sglang_names_them() -> None:
+    """They are of one server, and say which of its data-parallel ranks they are all the same."""
+    registry = Registry()
+    for rank in (0, 1):
+        registry.register(group(rank, system_dp_rank=rank), now=0.0)
+    assert registry.look_up(Rank(1, 0, 0, 0)).rank_port == 5000
+    with pytest.raises(RefusedError, match=r"system_dp_rank: 2 is not below system_dp_size \(2\)"):
+        registry.register(prefill(0, of=1, system_dp_size=2, system_dp_rank=2), now=0.0)
+
+
 def test_sglang_registers_and_looks_up(server: RegistryServer) -> None:
     """Its own fields and routes, byte for byte as its clients send and read them."""
     body = {

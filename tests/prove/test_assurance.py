@@ -1,5 +1,6 @@
 """What `pdproto check` says of a property that has been proved, and of which tables."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,30 +15,30 @@ from pdproto.spec.language import Always, DropRow, ReplaceProperties, edited
 SYSTEM = "two-phase-commit"
 
 
-def remembered(folder: Path, *left_out: str) -> frozenset[str]:
+def remembered(folder: Path, *left_out: str) -> Mapping[str, str]:
     """What is known of the system once it has been proved, without some of its lemmas."""
     one = subject(SYSTEM)
     found = one.obligations(())
     for name in left_out:
         found = without(found, name)
-    remember(folder, one.system, prove(one.system, found, Settings()))
+    remember(folder, one.system, prove(one.system, found, Settings()), one.proved_words)
     return recall(folder, one.system)
 
 
 def test_what_is_proved_is_known_of_these_tables_only(tmp_path: Path) -> None:
     system = subject(SYSTEM).system
-    assert recall(tmp_path, system) == frozenset()
+    assert recall(tmp_path, system) == {}
     proved = remembered(tmp_path)
     safety = {claim.name for claim in system.properties if isinstance(claim, Always)}
     assert safety
-    assert safety <= proved
-    assert recall(tmp_path, edited(system, SYSTEM, DropRow("give_up"))) == frozenset()
+    assert safety <= set(proved)
+    assert recall(tmp_path, edited(system, SYSTEM, DropRow("give_up"))) == {}
     weaker = ReplaceProperties(system.properties[:1])
-    assert recall(tmp_path, edited(system, SYSTEM, weaker)) == frozenset()
+    assert recall(tmp_path, edited(system, SYSTEM, weaker)) == {}
 
 
 def test_nothing_is_proved_where_what_it_rests_on_is_not(tmp_path: Path) -> None:
-    assert remembered(tmp_path, "heard_has_been_said") == frozenset()
+    assert remembered(tmp_path, "heard_has_been_said") == {}
 
 
 def test_check_says_so(
@@ -51,3 +52,14 @@ def test_check_says_so(
     assert main(["check", SYSTEM, "--quiet"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "exhaustive for Participant=3; proved for every size" in told
+
+
+def test_what_a_leads_to_rests_on_is_told() -> None:
+    """Under which assumption of fairness, of which formulas, and without which faults."""
+    one = subject("registry")
+    words = one.proved_words
+    assert any(told.endswith("assuming runs_end: for some e: for all f: not (e before f)")
+               for told in words.values())
+    assert all(" where " in told for told in words.values())
+    assert any("in runs without lossy faults" in told
+               for told in subject("agreement").proved_words.values())

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pdproto.check.lint import lint, small_sizes
+from pdproto.check.lint import lint, small
 from pdproto.check.lint.remark import Severity
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.coverage import coverage
@@ -57,7 +57,7 @@ def edits(system: System) -> Iterator[System]:
 @pytest.mark.parametrize("broken", [*edits(LOCK), *edits(RING)], ids=lambda system: system.name)
 def test_lint_says_the_same_of_every_edited_table(broken: System) -> None:
     wrong = {
-        remark.rule for remark in lint(broken, small_sizes(broken))
+        remark.rule for remark in lint(broken, small(broken))
         if remark.severity is Severity.ERROR and remark.rule in ("totality", "determinism")
     }
     found = {"totality" if o.claim.name.endswith(": answered") else "determinism"

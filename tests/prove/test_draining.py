@@ -103,7 +103,7 @@ def test_a_source_in_quarantine_must_hear_of_the_abort() -> None:
     assert shown is not None
     assert shown.given[can_fence] == frozenset()
     state = {change.variable: change.after for change in shown.trace.start}
-    assert state["sending(p0, h0)"] == "transferring"
+    assert state["sending(p0, h0)"] == "bootstrapping"
     assert state["claim(d0, h0, p0)"] == "fencing"
     assert "abort(d0, h0, p0)" not in state
 

@@ -21,7 +21,7 @@ from pdproto.spec.language.symbols import Variable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("runtime", "net", "engine", "cli")
-STEPS = {"step.state", "automaton.initial", "self.automaton.moved(self.state, automaton)"}
+STEPS = {"step.state", "automaton.initial", "self.automaton.moved(self.state, automaton, places)"}
 
 
 def spec_modules() -> list[object]:

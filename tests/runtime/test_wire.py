@@ -16,6 +16,7 @@ from pdproto.runtime.wire import (
     AnyFrame,
     Done,
     Drained,
+    Expecting,
     Failed,
     Introduce,
     Life,
@@ -33,15 +34,19 @@ names = st.text(min_size=1, max_size=wire.NAME_MAX)
 reasons = st.text(max_size=64)
 lives = st.builds(Life, numbers, numbers, numbers)
 sinks = st.lists(names, min_size=1, max_size=4).map(tuple)
+layouts = st.none() | st.builds(wire.Layout, st.binary(max_size=wire.DIGEST_BYTES),
+                                st.text(max_size=64))
 frames: st.SearchStrategy[AnyFrame] = st.one_of(
-    st.builds(Introduce, lives, sinks, names),
-    st.builds(Publish, lives, st.binary(max_size=64), st.integers(0, wire.PAGES_MAX), sinks, names),
+    st.builds(Introduce, lives, sinks, names, layouts),
+    st.builds(Publish, lives, st.binary(max_size=64), st.integers(0, wire.PAGES_MAX), sinks, names,
+              layouts),
     st.builds(Abort, lives, reasons, names),
     st.builds(Done, lives, st.lists(st.integers(0, wire.PAGES_MAX), max_size=4).map(tuple),
-              st.binary(max_size=64)),
+              st.binary(max_size=64), st.binary(max_size=wire.DIGEST_BYTES)),
     st.builds(Failed, lives, reasons),
     st.builds(AbortAck, lives),
     st.builds(Drained, lives),
+    st.builds(Expecting, lives),
 )
 batches = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5), st.none() | reasons)
 
@@ -132,7 +137,8 @@ def changed(path: tuple[int, ...], value: object) -> bytes:
 def test_the_plain_batch_is_one() -> None:
     """What the cases below are changed from, field by field."""
     assert msgspec.msgpack.decode(PLAIN) == [
-        wire.VERSION, "d0", 8, 0, [["introduce", [7, 8, 9], ["d0"], "tcp://127.0.0.1:1"]], None]
+        wire.VERSION, "d0", 8, 0, [["introduce", [7, 8, 9], ["d0"], "tcp://127.0.0.1:1", None]],
+        None, 0]
     assert decode(changed((1,), "d1")).node == "d1"
 
 
@@ -148,7 +154,7 @@ def test_the_plain_batch_is_one() -> None:
     ((4, 0, 1), [1, 2, 3, 4], r"at most length 3|length 3"),
     ((4, 0, 1, 0), "7", r"Expected `int`, got `str`.*\[4\]"),
     ((4, 0, 2), [], r"length >= 1.*\[4\]"),
-    ((4, 0, 2), ["d"] * (wire.PEERS_MAX + 1), rf"length <= {wire.PEERS_MAX}.*\[4\]"),
+    ((4, 0, 2), ["d"] * (wire.SINKS_MAX + 1), rf"length <= {wire.SINKS_MAX}.*\[4\]"),
     ((4, 0, 3), None, r"Expected `str`, got `None`.*\[4\]"),
     ((5,), False, r"Expected `str \| null`, got `bool`.*\[5\]"),
     ((5,), "r" * (wire.REASON_MAX + 1), rf"length <= {wire.REASON_MAX}.*\[5\]"),
@@ -191,7 +197,7 @@ def test_an_oversized_batch_is_not_even_read() -> None:
 @pytest.mark.parametrize("data", [
     b"", b"\xc1", b"\x91" * 100_000, b"\x81\xa1a" * 50_000, b"\xdf\xff\xff\xff\xff",
     msgspec.msgpack.encode([wire.VERSION, "d0", 8, 0, [["done", [1, 2, 3]] + [[]] * 40]]),
-    bytes.fromhex("95") + bytes.fromhex("01a1ff000090"),  # a name that is no UTF-8
+    bytes((0x95, wire.VERSION)) + bytes.fromhex("a1ff000090"),  # a name that is no UTF-8
     bytes.fromhex("82a176 01 a176 02".replace(" ", "")),  # one key twice
 ])
 def test_hostile_bytes(data: bytes) -> None:
@@ -199,7 +205,7 @@ def test_hostile_bytes(data: bytes) -> None:
         decode(data)
 
 
-@pytest.mark.parametrize("theirs", [0, 2, 77])
+@pytest.mark.parametrize("theirs", [0, 1, 77])
 @pytest.mark.parametrize("rest", [[], ["d0", 8, 0, []], ["d0", 8, 0, [["sing", 1]], None, "more"]])
 def test_another_version_is_told_so(theirs: int, rest: list[object]) -> None:
     """Both versions are named, whatever else a batch of that version says."""
@@ -218,13 +224,13 @@ def spoken() -> Iterator[Message[*tuple[Any, ...]]]:
 
 
 def test_every_message_has_one_frame() -> None:
-    """But for the one that a process says of all its lives at once: it is a word of the batch."""
+    """But for the two that a process says of many lives at once: they are words of the batch."""
     messages = {message.name: message for message in spoken()}
     said = {name for name, message in messages.items() if not message.reliable}
-    assert len(said) == 7
+    assert len(said) == 8
     assert said == wire.FRAMES.keys()
-    assert messages.keys() - said == {ends.gone.name} == {"gone"}
-    assert "gone" in wire.Batch.__struct_fields__
+    assert messages.keys() - said == {ends.gone.name, ends.sink_over.name}
+    assert {"gone", "floor"} < set(wire.Batch.__struct_fields__)
     assert all(messages[name] is kind.message for name, kind in wire.FRAMES.items())
     tags = [kind.__struct_config__.tag for kind in wire.FRAMES.values()]
     assert tags == list(wire.FRAMES)

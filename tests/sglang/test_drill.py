@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
-pytest.importorskip("sglang", reason=WHY)
+from tests.skips import SGLANG
 
-from examples.sglang_handoff.__main__ import summary  # noqa: E402 - needs SGLang
-from examples.sglang_handoff.cluster import run  # noqa: E402 - needs SGLang
-from examples.sglang_handoff.load import Load  # noqa: E402 - needs SGLang
+pytest.importorskip("sglang", reason=SGLANG)
+
+from examples.sglang_handoff.__main__ import summary
+from examples.sglang_handoff.cluster import run
+from examples.sglang_handoff.load import Load
 
 REQUESTS = 24
 
@@ -41,14 +42,23 @@ CASES: dict[str, dict[str, Any]] = {
     "large pages, wider decode": {"page_bytes": 65_536, "decode_tp": 2},
     "large pages, pipeline": {"page_bytes": 32_768, "pp": 2},
     "decode prefix": {"prefix": 4, "chunks": 2},
-    "states": {"states": ("mamba", "swa"), "prefix": 2, "chunks": 2},
+    "states": {"states": ("swa", "mamba"), "prefix": 2, "chunks": 2},
+    "latent": {"latent": True, "chunks": 2},
     "latent states": {"states": ("dsa",), "latent": True},
-    "pipeline": {"pp": 2, "states": ("mamba", "swa"), "chunks": 2},
-    "pipelines on both sides": {"pp": 2, "decode_pp": 2, "states": ("mamba", "swa"), "chunks": 2},
+    "drafts": {"drafts": ("prefill", "decode"), "chunks": 2},
+    "pipeline": {"pp": 2, "chunks": 3},
+    "pipeline, drafts": {"pp": 2, "drafts": ("prefill", "decode")},
+    "pipeline, latent": {"pp": 2, "latent": True},
+    "pipeline, latent states": {"pp": 2, "latent": True, "states": ("dsa",)},
+    "pipeline, states": {"pp": 2, "states": ("mamba",), "chunks": 2},
+    "pipelines on both sides": {"pp": 2, "decode_pp": 2, "chunks": 2},
+    "pipelines on both sides, states": {"pp": 2, "decode_pp": 2, "states": ("swa", "mamba")},
     "pipelines of several ranks": {"pp": 2, "decode_pp": 2, "prefill_tp": 2, "decode_tp": 2},
+    "large pages, windows": {"page_bytes": 32_768, "states": ("swa",)},
     "large pages, pipelines on both sides": {"page_bytes": 32_768, "pp": 2, "decode_pp": 2},
     "data parallel": {"dp": 2},
     "data parallel by query": {"dp": 2, "query": True},
+    "data parallel by name": {"dp": 2, "named": (1, 0), "placed": (1, 0)},
     "wider decode": {"decode_tp": 2, "states": ("swa",)},
     "wider prefill": {"prefill_tp": 2, "states": ("swa",), "prefix": 2},
     "wider decode, latent": {"decode_tp": 2, "latent": True, "states": ("dsa",)},
@@ -61,6 +71,57 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_every_byte_and_every_row_of_metadata_is_right(case: str) -> None:
     assert drill(**CASES[case])["succeeded"] == REQUESTS
+
+
+def test_failures_that_sglang_makes_up_end_both_sides_and_spoil_no_other_request() -> None:
+    """SGLang frees the pages of such a request while its hand-over goes on."""
+    asked = tuple((side, "SGLANG_TEST_DISAGG_FAILURE_PROB", "0.0005")
+                  for side in ("prefill", "decode"))
+    found = drill(requests=60, chunks=3, environment=asked)
+    assert 0 < found["failed"] < 60
+    assert any("scheduler has given the request up" in why for why in found["reasons"])
+
+
+def test_decode_asks_where_prefill_publishes_whatever_its_own_setting_says() -> None:
+    asked = (("decode", "SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK", "1"),)
+    found = drill(requests=8, environment=asked, dp=2)
+    assert found["succeeded"] == 8
+
+
+@pytest.mark.parametrize(("asked", "why"), [
+    ({"named": (0,), "placed": (1,)},
+     "was put on data-parallel rank 1, and the request names rank 0"),
+    ({"placed": (1, 0)}, "decode looks for it on rank"),
+], ids=["named", "by rule"])
+def test_a_room_that_is_put_elsewhere_fails_on_both_sides_at_once_with_both_ranks(
+    asked: dict[str, Any], why: str
+) -> None:
+    """M2.2, M2.3: nobody waits for a time-out."""
+    load = Load(requests=6, port=free_port(), dp=2, **asked)
+    found = run(load, seconds=60)
+    for side in ("prefill", "decode"):
+        failed = {room: reason for name, outcome in found.items() if name.startswith(side)
+                  for room, reason in outcome.failed.items()}
+        assert failed.keys() == set(range(1, 7))
+        assert all(why in reason for reason in failed.values()), failed
+    assert summary(load, found)["left"] == {}
+
+
+@pytest.mark.parametrize(("asked", "why"), [
+    ({"pp": 2, "states": ("swa",)},
+     "kv: 2 buffers there and 4 here, of layers without names: want the same model and pipeline "),
+    ({"drafts": ("decode",)}, "nobody sends kv of draft buffer 0: want "),
+    ({"drafts": ("prefill", "decode"), "decode_tp": 2},
+     "tensor parallelism 2 there and 1 here: the pdproto backend does not split the KV of a "),
+    ({"decode_tp": 2, "states": ("mamba",)},
+     "tensor parallelism 2 there and 1 here: the pdproto backend does not split mamba states yet"),
+], ids=str)
+def test_what_two_servers_cannot_share_fails_the_requests_by_name(
+    asked: dict[str, Any], why: str
+) -> None:
+    found = drill(requests=4, **asked)
+    assert found["succeeded"] == 0
+    assert any(why in reason for reason in found["reasons"]), found["reasons"]
 
 
 @pytest.mark.parametrize("shape", [

@@ -12,9 +12,9 @@ import pytest
 from pdproto.net.registry_app import RegistryServer
 from pdproto.net.registry_client import RegistryClient
 from pdproto.net.registry_wire import RefusedError, Registration
+from tests.skips import SGLANG
 
-WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
-conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=WHY)
+conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=SGLANG)
 
 
 def registration(tp: int, **changed: Any) -> Registration:

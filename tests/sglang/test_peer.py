@@ -12,8 +12,9 @@ from pdproto.check.trace_story import verify
 from pdproto.check.trace_verdict import Verified
 from pdproto.sglang.peer_plugin import plugin
 from pdproto.spec.peers.sglang import SYSTEM
+from tests.skips import SGLANG
 
-pytest.importorskip("sglang", reason="make test-sglang installs SGLang, 2.3 GB, and runs this")
+pytest.importorskip("sglang", reason=SGLANG)
 
 ROOT = Path(__file__).resolve().parents[2]
 

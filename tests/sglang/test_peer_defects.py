@@ -16,6 +16,7 @@ from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language import Configuration, System
 from pdproto.spec.peers import sglang, sglang_registry
 from pdproto.spec.peers.defects import DEFECTS, Defect
+from tests.skips import SGLANG
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "examples" / "peer_defects"
@@ -26,8 +27,6 @@ each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defe
 
 
 def found(system: System, configuration: Configuration, name: str) -> Finding:
-    if name.startswith("L"):
-        pytest.importorskip("scipy", reason="liveness needs scipy, which pdproto depends on")
     settings = Settings(properties=(name,), limits=Limits(states_max=STATES_MAX))
     result = check(system, configuration, settings)
     return next(finding for finding in result.findings if finding.name == name)
@@ -89,7 +88,7 @@ def played() -> dict[str, tuple[bool, list[Path]]]:
 
 @pytest.fixture
 def scenes() -> dict[str, tuple[bool, list[Path]]]:
-    pytest.importorskip("sglang", reason="make test-sglang installs SGLang, 2.3 GB, and runs this")
+    pytest.importorskip("sglang", reason=SGLANG)
     return played()
 
 

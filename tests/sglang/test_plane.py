@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import permutations
 from time import monotonic, sleep
 
@@ -18,8 +19,8 @@ from pdproto.net.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sglang.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
-from pdproto.sglang.pools import Component
-from pdproto.sglang.shares import Place, everything
+from pdproto.sglang.pools import Component, Heads
+from pdproto.sglang.shares import Place, everything, splits_of
 from pdproto.spec.handoff.poll import KVPoll
 
 ITEMS, STATES, LAYERS = 8, 3, 4
@@ -161,7 +162,7 @@ def test_a_layer_that_no_stage_has_fails_the_hand_over_and_says_which(closing: E
 def test_a_layer_that_decode_has_not_fails_the_hand_over(closing: ExitStack) -> None:
     pair = Pair(closing, [range(1, LAYERS + 1)])
     receiver = pair.hand_over(1, [0], [])
-    assert "kv: layer 4 is there and not here" in str(receiver.failure)
+    assert "kv: layer 4 is there, and here are layer 0 to layer 3" in str(receiver.failure)
 
 
 def test_counts_that_differ_by_component_fail_the_hand_over(closing: ExitStack) -> None:
@@ -183,10 +184,23 @@ def test_bytes_that_are_no_placement_are_the_peers_fault(data: bytes) -> None:
         placement_in(data)
 
 
+def test_a_sink_of_another_model_is_refused_with_both_numbers(closing: ExitStack) -> None:
+    """Before anything is written: its lease may be too short for the header that says so."""
+    kv, state = components(range(1), seed=1)
+    plane = SourceItems([replace(kv, heads=Heads(4, 16)), state], ALONE, TcpSource())
+    closing.callback(plane.close)
+    splits = splits_of([replace(kv, heads=Heads(2, 16)), state])
+    plane.post(1, Life(1, 1, 0), msgspec.msgpack.encode(Placement(b"", 1, 0, 0, splits)), 0, [0],
+               lambda: True)
+    (_, _, reason), = plane.outcomes()
+    assert reason == ("kv: 2 heads, 16 tokens a page there and 4 heads, 16 tokens a page here: "
+                      "want the same model and page size at both ends")
+
+
 def test_a_place_that_there_is_not_refuses_the_write(closing: ExitStack) -> None:
     plane = SourceItems(components(range(1), seed=1), ALONE, TcpSource())
     closing.callback(plane.close)
     published = msgspec.msgpack.encode(Placement(b"", 2, 2))
-    plane.post(1, Life(1, 1, 0), published, [[0]])
+    plane.post(1, Life(1, 1, 0), published, 0, [0], lambda: True)
     (number, _, reason), = plane.outcomes()
     assert (number, reason) == (1, "rank 2 of a tensor parallelism of 2")

@@ -1,4 +1,7 @@
-"""What SGLang's KVArgs point to, seen as arrays; without SGLang."""
+"""What SGLang's KVArgs point to, seen as arrays; without SGLang.
+
+tests/sglang/test_kvargs.py has KVArgs as SGLang fills them in; here are the fields that are read.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdproto.sglang.pools import MetadataRows, Numbering, kv_component, state_components
+from pdproto.sglang.pools import (
+    DRAFT_LAYER,
+    MetadataRows,
+    Model,
+    Numbering,
+    kv_component,
+    state_components,
+)
+
+PLAIN = Model(heads=2, stage=(0, 3))
+LATENT = Model(heads=None, stage=(0, 6))
 
 
 def described(buffers: list[Any]) -> tuple[list[int], list[int], list[int]]:
@@ -17,10 +30,10 @@ def described(buffers: list[Any]) -> tuple[list[int], list[int], list[int]]:
 def arguments(
     kv: list[Any], aux: list[Any], states: dict[str, list[Any]] | None = None
 ) -> SimpleNamespace:
-    """As SGLang fills them in from tensors [item, ...]."""
-    args = SimpleNamespace(page_size=4, total_kv_head_num=2, kv_layer_ids=[],
-                           state_types=list(states or {}), state_layer_ids=[],
-                           swa_kv_cache_layout=None)
+    """Of tensors [item, ...]."""
+    args = SimpleNamespace(page_size=4, kv_layer_ids=[], num_draft_entries=0,
+                           mla_compression_ratios=None, state_types=list(states or {}),
+                           state_layer_ids=[[] for _ in states or {}], swa_kv_cache_layout=None)
     args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens = described(kv)
     args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = described(aux)
     listed = [described(buffers) for buffers in (states or {}).values()]
@@ -32,7 +45,7 @@ def arguments(
 
 def test_pools_are_the_very_memory() -> None:
     kv: list[Any] = [np.zeros((6, 2, 8), np.float32), np.zeros((6, 4), np.float64)]
-    component = kv_component(arguments(kv, []), is_latent=False)
+    component = kv_component(arguments(kv, []), PLAIN)
     assert [pool.shape for pool in component.buffers] == [(6, 64), (6, 32)]
     assert (component.items, component.item_bytes) == (6, 96)
     component.buffers[0][3] = 0xFF
@@ -45,7 +58,8 @@ def test_pools_are_the_very_memory() -> None:
 def test_items_of_all_components_are_numbered_through() -> None:
     kv, window = [np.zeros((6, 8), np.uint8)], [np.zeros((3, 4), np.uint8)]
     args = arguments(kv, [], {"swa": window, "mamba": [np.zeros((2, 16), np.uint8)]})
-    components = [kv_component(args, is_latent=False), *state_components(args, is_latent=False)]
+    first = kv_component(args, PLAIN)
+    components = [first, *state_components(args, PLAIN, first)]
     assert [(one.name, one.items) for one in components] == [("kv", 6), ("swa", 3), ("mamba", 2)]
     numbering = Numbering(components)
     assert numbering.numbers(0, np.array([5, 0], np.int32)) == [5, 0]
@@ -62,7 +76,7 @@ def test_items_of_all_components_are_numbered_through() -> None:
 def test_a_state_whose_indices_are_no_items_is_refused() -> None:
     args = arguments([np.zeros((6, 8), np.uint8)], [], {"dsa_tail": []})
     with pytest.raises(ValueError, match="state buffers of type dsa_tail yet"):
-        state_components(args, is_latent=True)
+        state_components(args, LATENT, kv_component(args, LATENT))
 
 
 def test_a_row_of_metadata_goes_from_slot_to_slot() -> None:
@@ -87,8 +101,42 @@ def test_a_row_of_other_buffers_is_refused_and_writes_nothing() -> None:
 
 def test_lengths_that_do_not_fit_name_the_buffer() -> None:
     args = arguments([np.zeros((3, 8), np.uint8)], [], {"swa": [np.zeros((3, 8), np.uint8)]})
+    kv = kv_component(args, PLAIN)
     args.kv_item_lens, args.state_item_lens = [7], [[5]]
     with pytest.raises(ValueError, match=r"kv_data_ptrs\[0\]: 24 bytes .* 7 bytes"):
-        kv_component(args, is_latent=False)
+        kv_component(args, PLAIN)
     with pytest.raises(ValueError, match=r"swa state_data_ptrs\[0\]\[0\]: 24 bytes .* 5 bytes"):
-        state_components(args, is_latent=False)
+        state_components(args, PLAIN, kv)
+
+
+@pytest.mark.parametrize(("model", "drafts", "layers"), [
+    (PLAIN, 0, (0, 1, 2, 0, 1, 2)),
+    (Model(2, (8, 11)), 0, (8, 9, 10, 8, 9, 10)),
+    (Model(2, (8, 10)), 2, (8, 9, 8, 9, DRAFT_LAYER, DRAFT_LAYER + 1)),
+    (LATENT, 0, (0, 1, 2, 3, 4, 5)),
+    (Model(None, (4, 9)), 1, (4, 5, 6, 7, 8, DRAFT_LAYER)),
+    (Model(2, None), 0, ()),
+    (Model(2, (8, 14)), 0, ()),
+    (Model(2, (0, None)), 0, ()),
+    (PLAIN, 1, ()),
+], ids=str)
+def test_buffers_are_named_by_counting_where_each_layer_has_its_own(
+    model: Model, drafts: int, layers: tuple[int, ...]
+) -> None:
+    """Of six; SGLang names the layers of hybrid pools only."""
+    args = arguments([np.zeros((6, 8), np.uint8) for _ in range(6)], [])
+    args.num_draft_entries = drafts
+    assert kv_component(args, model).layers == layers
+    args.mla_compression_ratios = [4, 128]
+    assert kv_component(args, model).layers == ()
+    args.kv_layer_ids = [3, 5, 7, 3, 5, 7]
+    assert kv_component(args, model).layers == (3, 5, 7, 3, 5, 7)
+
+
+def test_an_index_for_each_layer_has_the_names_of_the_kv() -> None:
+    kv = [np.zeros((6, 8), np.uint8) for _ in range(3)]
+    for indices, layers in ((kv, (4, 5, 6)), (kv[:2], ())):
+        args = arguments(kv, [], {"dsa": indices})
+        model = Model(None, (4, 7))
+        (state,) = state_components(args, model, kv_component(args, model))
+        assert state.layers == layers

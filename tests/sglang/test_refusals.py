@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
-pytest.importorskip("sglang", reason=WHY)
+from tests.skips import SGLANG
 
-from pdproto.net.engines import open_sink  # noqa: E402 - as below
-from pdproto.net.registry_wire import Rank  # noqa: E402 - as below
-from pdproto.sglang import manager  # noqa: E402 - needs SGLang
-from pdproto.sglang.pools import Component  # noqa: E402 - as above
-from pdproto.sglang.prefills import Prefills  # noqa: E402 - as above
-from pdproto.sglang.shares import Place  # noqa: E402 - as above
+pytest.importorskip("sglang", reason=SGLANG)
+
+from sglang.srt.arg_groups.fields.disagg import Disagg
+
+from pdproto.net.engines import open_sink
+from pdproto.net.registry_wire import Rank
+from pdproto.sglang import manager
+from pdproto.sglang.pools import Component
+from pdproto.sglang.prefills import Prefills
+from pdproto.sglang.shares import Place
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **asked: Any) -> str:
@@ -24,7 +27,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
         "attn_cp_size": 1, "attn_dcp_size": 1, "pp_size": 1, "enable_kv_cache_sharding": False,
         "enable_dsa_cache_layer_split": False, "enable_cp_tp_group_sharing": False,
     } | {name: value for name, value in asked.items() if name not in ("device", "hybrid")}
-    disagg = SimpleNamespace(disaggregation_decode_allocation_policy=policy)
+    disagg = Disagg(disaggregation_decode_allocation_policy=policy)
     monkeypatch.setattr(manager, "get_disagg", lambda: disagg)
     args = SimpleNamespace(is_hybrid_mla_backend=asked.get("hybrid", False))
     try:
@@ -46,7 +49,6 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
     (True, {"attn_cp_size": 2, "hybrid": True}, "context-parallel ranks have shares of"),
     (False, {"attn_cp_size": 2}, r"decode ranks of a context parallelism \(2\)"),
     (False, {"attn_dcp_size": 2}, r"decode context parallelism \(2\)"),
-    (True, {"policy": "prefill_complete"}, "allocation-policy prefill_complete"),
 ], ids=str)
 def test_a_refusal_names_what_asks_for_it(
     monkeypatch: pytest.MonkeyPatch, prefill: bool, asked: dict[str, Any], why: str
@@ -54,6 +56,16 @@ def test_a_refusal_names_what_asks_for_it(
     told = refusal(monkeypatch, prefill=prefill, **{"policy": "early"} | asked)
     wanted = rf"the pdproto backend does not transfer .*{why}.* yet" if why else ""
     assert re.fullmatch(wanted, told), told
+
+
+def test_a_setting_that_keeps_the_backend_from_starting_is_named(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = refusal(monkeypatch, prefill=True, policy="prefill_complete")
+    assert "does not start with --disaggregation-decode-allocation-policy=prefill_comp" in told
+    monkeypatch.setenv("SGLANG_DISAGG_STAGING_BUFFER", "1")
+    told = refusal(monkeypatch, prefill=True, policy="early")
+    assert "does not start with SGLANG_DISAGG_STAGING_BUFFER=True: the backend takes heads" in told
 
 
 @pytest.mark.parametrize(("engine", "asked", "item_bytes", "direct"), [
@@ -103,3 +115,16 @@ def test_pipelines_of_other_sizes_fail_the_requests_with_both(
     args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None, pp_rank=0)
     with pytest.raises(LookupError, match=r"has 3 stages and that of decode 2: want as many, or 1"):
         Prefills(args, Place(1, 0), 2, lambda: ()).feed("127.0.0.1:1", 0)
+
+
+@pytest.mark.parametrize(("field", "here", "why"), [
+    ("page_size", 64, "page_size is 16 there and 64 here"),
+    ("kv_cache_dtype_str", "float16", "kv_cache_dtype is bfloat16 there and float16 here")])
+def test_a_server_of_another_kind_fails_the_requests_with_both_values(
+    monkeypatch: pytest.MonkeyPatch, field: str, here: object, why: str
+) -> None:
+    of_pipeline(monkeypatch, 1)
+    args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None, pp_rank=0)
+    setattr(args, field, here)
+    with pytest.raises(LookupError, match=f"prefill server 127.0.0.1:1: {why}"):
+        Prefills(args, Place(1, 0), 1, lambda: ()).feed("127.0.0.1:1", 0)

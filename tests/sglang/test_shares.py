@@ -1,5 +1,6 @@
 """Which ranks a hand-over joins, and which bytes go between two of them; without SGLang."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -80,12 +81,23 @@ def test_what_does_not_fit_says_in_which_words() -> None:
     of, one, two = whole(layers=2), Place(1, 0), Place(2, 0)
     ours = rank(of, one, range(1))
     header = share_for(rank(of, one, range(2)), one, one).header
-    with pytest.raises(ValueError, match="kv: layer 1 is there and not here"):
+    with pytest.raises(ValueError, match="kv: layer 1 is there, and here are layer 0 to "):
         share_of(ours, one, header)
-    wide = [Component("kv", (np.zeros((PAGES, 9), np.uint8),) * 2, (0, 0))]
-    with pytest.raises(ValueError, match="kv: items of 18 bytes there and 48 here"):
+    wide = [Component("kv", tuple(np.zeros((2, PAGES, 9), np.uint8)), (0, 0))]
+    with pytest.raises(ValueError, match="kv: no heads there and 4 heads, 2 tokens a page here"):
         share_of(ours, one, share_for(wide, one, one).header)
-    state = Component("mamba", (np.zeros((PAGES, 6), np.uint8),), (0,), sliceable=False)
+    thin = [replace(ours[0], buffers=tuple(one[:, :12].copy() for one in ours[0].buffers))]
+    with pytest.raises(ValueError, match="kv: items of 24 bytes there and 48 here: want the same"):
+        share_of(ours, one, share_for(thin, one, one).header)
+    for heads, tokens in ((8, 2), (4, 1)):
+        other = [replace(ours[0], heads=Heads(heads, tokens))]
+        with pytest.raises(ValueError, match=f"kv: {heads} heads, {tokens} tokens a page there and "
+                                             f"4 heads, 2 tokens a page here"):
+            share_of(ours, one, share_for(other, one, one).header)
+    odd = [replace(ours[0], heads=Heads(5, 2))]
+    with pytest.raises(ValueError, match="an item of 24 bytes is not 2 tokens of 5 heads"):
+        share_for(odd, one, two)
+    state = Component("mamba", (np.zeros((PAGES, 6), np.uint8),), (0,), unsplit="mamba states")
     with pytest.raises(ValueError, match=r"parallelism 2 .* does not split mamba states"):
         share_for([state], one, two)
     with pytest.raises(ValueError, match="2 components there and 1 here"):
@@ -100,8 +112,11 @@ def test_buffers_that_nobody_names_go_only_all_together() -> None:
     ours = [Component("swa", buffers, ())]
     _, covered = share_of(ours, one, share_for(ours, one, one).header)
     assert covered == everything(ours, one)
+    named = [Component("swa", buffers, (4, 5, 6))]
+    for there, here in ((ours, named), (named, ours)):
+        assert share_of(here, one, share_for(there, one, one).header)[1] == covered
     fewer = [Component("swa", buffers[:2], ())]
-    with pytest.raises(ValueError, match="2 buffers there and 3 here, of layers that nobody names"):
+    with pytest.raises(ValueError, match="2 buffers there and 3 here, of layers without names"):
         share_of(ours, one, share_for(fewer, one, one).header)
 
 
@@ -121,3 +136,15 @@ def test_a_lease_that_begins_with_anything_else_is_refused() -> None:
     cut = np.array([128, 1, 0, 1, 9, *[0] * 27], "<u4").tobytes()
     with pytest.raises(ValueError, match="kv"):
         share_of(ours, Place(1, 0), cut)
+    endless = np.array([128, 1, 0, 1, 1 << 31, *[0] * 27], "<u4").tobytes()
+    with pytest.raises(ValueError, match="a header of 32 words ends within 2147483648 of them"):
+        share_of(ours, Place(1, 0), endless)
+
+
+def test_a_source_with_more_layers_than_ours_is_told_which() -> None:
+    one = Place(1, 0)
+    ours, theirs = rank(whole(3), one, range(3)), rank(whole(6), one, range(6))
+    header = share_for(theirs, one, one).header
+    assert header_in(np.frombuffer(header, np.uint8), header_bytes_max(ours)) == header
+    with pytest.raises(ValueError, match="kv: layer 3 is there, and here are layer 0 to layer 2"):
+        share_of(ours, one, header)

@@ -2,7 +2,8 @@
 
 Beside each the same run without the defect, in which nothing is violated. What is not here shows in
 no run of well-behaved callers (B50), shows only with an engine that cannot fence
-(abort-in-quarantine), or is not a defect of what nodes run (see defects.py).
+(abort-in-quarantine) or where requests wait for memory for minutes (queue-timed), or is not a
+defect of what nodes run (see defects.py).
 """
 
 from dataclasses import dataclass, field, replace
@@ -71,10 +72,11 @@ CASES = {
     "R5": _early(ENDS),
     "R3": _pair(DRAINED, Kind.ABORT, Kind.LOSS),
     "R22": _pair(ENDS, Kind.LOSS),
+    "B38": Case(ENDS, (Kind.CRASH,), 3),
     "B64": _pair(ENDS),
     "R12": Case(ENDS),
 }
-ELSEWHERE = {"B28", "B50", "abort-in-quarantine"}
+ELSEWHERE = {"B28", "B50", "abort-in-quarantine", "queue-timed", "queue-timed-by-decode"}
 BUGS = {bug.id: bug for bug in runnable()}
 
 

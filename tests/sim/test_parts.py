@@ -164,7 +164,7 @@ class Engines:
         self.sink = SimulatedSink(hosts[1], self.fabric, self.ours, stream(), {"p0": self.source})
 
     def post(self, life: Life, address: bytes) -> None:
-        self.source.post(1, life, address, [self.theirs.take(1, life.room) or ()])
+        self.source.post(1, life, address, 0, self.theirs.take(1, life.room) or (), lambda: True)
 
     def ends(self) -> list[Ended]:
         self.agenda.run(self.agenda.now + 1.0)

@@ -5,7 +5,7 @@ can take by itself. An error is a hole or an ambiguity that a runtime would run 
 most likely not what was meant; a note is worth knowing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -17,43 +17,59 @@ from pdproto.check.lint.resend import resends
 from pdproto.check.lint.subject import Subject
 from pdproto.check.lint.totality import totality
 from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
-from pdproto.check.rigid import interpretations
+from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
+from pdproto.spec.language.properties import Always
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import Configuration, System
 
-__all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small_sizes", "subjects"]
+__all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small", "subjects"]
 
 ELEMENTS: Final = 2  # of each sort: two of everything that can differ
 INTERPRETATIONS_MAX: Final = 64
 
 
-def small_sizes(system: System, elements: int = ELEMENTS) -> Sizes:
-    """`elements` of each sort, or fewer where no configuration of the system has as many."""
+def small(system: System, elements: int = ELEMENTS) -> Configuration:
+    """`elements` of each sort, or fewer where no configuration of the system has as many.
+
+    Where its rigid symbols have no interpretation of that size, the system's own smallest
+    configuration that has one. Raises TopologyError if there is none.
+    """
     largest: dict[type[Sort], int] = {}
     for configuration in system.configurations.values():
         for sort, size in configuration.sizes.items():
             largest[sort] = max(size, largest.get(sort, 0))
-    return {sort: min(elements, largest.get(sort, elements)) for sort in system.sorts}
+    default = system.configurations.get("default", Configuration({}))
+    sizes = {sort: min(elements, largest.get(sort, elements)) for sort in system.sorts}
+    first = Configuration(sizes, given=default.given)
+    for chosen in (first, *smallest_first(system)):
+        if has_interpretation(system, chosen):
+            return chosen
+    next(interpretations(system, sizes, first))  # which says why there is none
+    return first
 
 
-def lint(system: System, sizes: Sizes) -> tuple[Remark, ...]:
+def lint(
+    system: System, chosen: Configuration, lemmas: Sequence[Always] = ()
+) -> tuple[Remark, ...]:
     """Every remark on the system with all its fault layers, errors first.
 
+    lemmas: what holds in every state, as is proved elsewhere; it excuses holes and ambiguities in
+    states in which it does not hold.
     Raises SpecError or TooLargeError where the system has no ground form at these sizes.
     """
-    found, complete = subjects(system, sizes)
+    found, complete = subjects(system, chosen, lemmas)
     return arranged(_remarks(system, found, complete=complete))
 
 
-def subjects(system: System, sizes: Sizes) -> tuple[list[Subject], bool]:
+def subjects(
+    system: System, chosen: Configuration, lemmas: Sequence[Always] = ()
+) -> tuple[list[Subject], bool]:
     """What the rules look at, one for each interpretation of the rigid symbols, up to a limit; and
     whether these are all.
     """
-    default = system.configurations.get("default")
-    configuration = Configuration(sizes, given={} if default is None else default.given)
-    worlds = interpretations(system, sizes, configuration)
-    found = [Subject(system, sizes, given) for given in islice(worlds, INTERPRETATIONS_MAX)]
+    worlds = interpretations(system, chosen.sizes, chosen)
+    found = [Subject(system, chosen.sizes, given, lemmas)
+             for given in islice(worlds, INTERPRETATIONS_MAX)]
     return found, next(worlds, None) is None
 
 

@@ -29,7 +29,7 @@ def determinism(subject: Subject) -> Iterator[Remark]:
             names = (first.row.name, second.row.name)
             if names in found or not _compete(first, second):
                 continue
-            solution = solve(subject.receivable, subject.guards[one] + subject.guards[two])
+            solution = _both(subject, one, two)
             if solution is None:
                 continue
             if event.kind:
@@ -38,7 +38,7 @@ def determinism(subject: Subject) -> Iterator[Remark]:
             elif _order_matters(subject, one, two):
                 found.add(names)
                 problem = f"{names[0]} and {names[1]} can both fire, and their order matters"
-                witness = subject.witness(solution, subject.receivable)
+                witness = _witness(subject, first, second, solution)
                 yield Remark("determinism", Severity.WARNING, problem, second.row.place, witness)
 
 
@@ -50,6 +50,29 @@ def _compete(first: GroundRow, second: GroundRow) -> bool:
     return all(first.environment[v] == second.environment[v] for v in shared)
 
 
+def _both(subject: Subject, one: int, two: int) -> dict[int, int] | None:
+    """A state in which both rows can fire, if there is one.
+
+    With lemmas it is asked as `pdproto prove` asks it: a faulty peer sends what it likes, so that
+    a lemma must exclude the state even if the trigger has not been sent.
+    """
+    solution = solve(subject.receivable, subject.guards[one] + subject.guards[two])
+    if solution is None or not subject.lemmas:
+        return solution
+    holds = subject.cells.holds
+    conditions = (*holds(subject.conditions[one]), *holds(subject.conditions[two]))
+    return subject.in_known_states(subject.receivable, conditions)
+
+
+def _witness(
+    subject: Subject, first: GroundRow, second: GroundRow, solution: dict[int, int]
+) -> tuple[str, ...]:
+    """The rows at their parameters, the cells of a state, and the topology."""
+    cells = subject.witness(solution, subject.receivable)
+    named = tuple(f"{row}" for row in (first, second) if row.environment)
+    return (*named, *cells, *subject.topology)
+
+
 def _overlap(
     subject: Subject, first: GroundRow, second: GroundRow, solution: dict[int, int]
 ) -> Remark:
@@ -58,7 +81,7 @@ def _overlap(
     # Two ways to ignore it, or to reject it, differ in their reason only.
     same = first.row.kind == second.row.kind != "row"
     severity = Severity.WARNING if same else Severity.ERROR
-    witness = subject.witness(solution, subject.receivable)
+    witness = _witness(subject, first, second, solution)
     return Remark("determinism", severity, problem, second.row.place, witness)
 
 

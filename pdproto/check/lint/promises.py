@@ -21,7 +21,9 @@ def edges(subject: Subject) -> Iterator[Remark]:
     for variable in subject.system.bounded_variables():
         for _, row in subject.live_rows:
             for guard, move in forbidden_moves(subject.ground, row, variable):
-                solution = solve(subject.reachable, subject.cells.holds(guard))
+                solution = subject.in_known_states(
+                    subject.reachable, subject.cells.holds(guard)
+                )
                 if solution is not None and (row.row.name, variable) not in found:
                     found.add((row.row.name, variable))
                     problem = f"{row.row.name} does not exclude that {move}"

@@ -5,7 +5,8 @@ each cell may be by itself, adds the values that it writes. Every value that a r
 among them, so what is impossible here is impossible; what is possible here need not be.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -15,10 +16,15 @@ from pdproto.check.layout import Indices, cell_name, value_name
 from pdproto.check.lint.solver import Cells, Constraint, Domains, solve
 from pdproto.check.program import Guard
 from pdproto.check.words import trigger_name
+from pdproto.spec.language.formula import normal
 from pdproto.spec.language.machine import Call, Completion, Machine, Table
+from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.properties import Always
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Sizes, Symbol
 from pdproto.spec.language.system import System
+
+TUPLES_MAX: Final = 8  # of a rigid symbol, that a witness lists
 
 AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
 
@@ -35,10 +41,16 @@ class Event:
 
 
 class Subject:
-    """A system with all its fault layers, at given sizes, in one interpretation."""
+    """A system with all its fault layers, at given sizes, in one interpretation.
 
-    def __init__(self, system: System, sizes: Sizes, given: Interpretation) -> None:
+    lemmas: what holds in every state, as is proved elsewhere.
+    """
+
+    def __init__(
+        self, system: System, sizes: Sizes, given: Interpretation, lemmas: Sequence[Always] = ()
+    ) -> None:
         self.system: Final = system
+        self.lemmas: Final = tuple(lemmas)
         self.ground: Final = Ground(system, sizes, tuple(system.faults), given)
         fields = self.ground.layout.fields
         self.cells: Final = Cells((f, len(symbol.values)) for (symbol, _), f in fields.items())
@@ -51,6 +63,40 @@ class Subject:
             number: self.cells.holds(row.action.guard)
             for number, row in enumerate(self.ground.rows)
         }
+
+    @cached_property
+    def conditions(self) -> Mapping[int, Guard]:
+        """By number of the ground row: its guard without its trigger."""
+        found = {}
+        for number, row in enumerate(self.ground.rows):
+            condition = normal(row.table.condition(row.row))
+            guard = self.ground.guard(condition, row.environment, row.row)
+            # The whole guard can hold, so a part of it can.
+            assert guard is not None  # noqa: S101
+            found[number] = guard
+        return found
+
+    @cached_property
+    def known(self) -> tuple[Constraint, ...]:
+        """The lemmas at these sizes; one that is too large for the form is left out."""
+        found: list[Constraint] = []
+        for lemma in self.lemmas:
+            formula = normal(lemma.claim)
+            with suppress(SpecError):
+                for environment in self.ground.instances(formula):
+                    guard = self.ground.guard(formula, environment)
+                    if guard is not None:
+                        found += self.cells.holds(guard)
+        return tuple(constraint for constraint in found if constraint != ({},))
+
+    def in_known_states(
+        self, domains: Domains, constraints: Sequence[Constraint]
+    ) -> dict[int, int] | None:
+        """As `solve`, of the states in which the lemmas hold."""
+        solution = solve(domains, constraints)
+        if solution is None or not self.known:
+            return solution
+        return solve(domains, (*constraints, *self.known))
 
     @cached_property
     def _reached(self) -> tuple[Domains, frozenset[int]]:
@@ -103,6 +149,17 @@ class Subject:
             for cell, codes in solution.items()
             if codes != domains[cell]
         )
+
+    @cached_property
+    def topology(self) -> tuple[str, ...]:
+        """What the rigid symbols are here: `channel(p0, p1)`, or `channel is empty`."""
+        found = []
+        for symbol, tuples in self.ground.given.items():
+            listed = [cell_name(symbol, indices) for indices in sorted(tuples)]
+            if len(listed) > TUPLES_MAX:
+                listed[TUPLES_MAX:] = [f"{len(listed) - TUPLES_MAX} more of {symbol}"]
+            found += listed or [f"{symbol} is empty"]
+        return tuple(found)
 
     def cell_text(self, cell: int, codes: int) -> str:
         """A cell with the first of the codes: a relation and a message read as literals."""

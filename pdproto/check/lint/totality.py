@@ -129,12 +129,21 @@ def _holes(
             if value in holes:
                 continue
             solution = solve(domains, given + refused)
-            if solution is not None:
+            if solution is not None and not _excluded(subject, domains, rows):
                 pinned = {c: v for c, v in solution.items() if ({c: 0b10},) not in given}
                 witness = subject.witness(pinned, domains)
-                holes[value] = _Hole(value, (*_instance(machine, event), *witness))
+                named = _instance(machine, event, trigger)
+                holes[value] = _Hole(value, (*named, *witness, *subject.topology))
     order = list(state.values) if state is not None else [None]
     return [holes[value] for value in order if value in holes]
+
+
+def _excluded(subject: Subject, domains: Domains, rows: Sequence[int]) -> bool:
+    """Whether the lemmas say that some row answers, whether or not the trigger has been sent."""
+    if not subject.lemmas:
+        return False
+    refused = [subject.cells.fails(subject.conditions[number]) for number in rows]
+    return subject.in_known_states(domains, refused) is None
 
 
 def _states(
@@ -162,9 +171,16 @@ def _events(subject: Subject, machine: AnyMachine, trigger: Sent | Completion) -
                 yield Event(machine, own, kind, name, arguments)
 
 
-def _instance(machine: AnyMachine, event: Event) -> Iterator[str]:
-    """Which instance a witness speaks of: `p = p0`."""
-    for variable, element in zip(machine.own, event.own, strict=True):
+def _instance(
+    machine: AnyMachine, event: Event, trigger: Sent | Completion
+) -> Iterator[str]:
+    """Which instance a witness speaks of, and of which trigger: `p = p0`, `n = n1`."""
+    if isinstance(trigger, Sent):
+        own, variables = trigger.message.receiver.variables, trigger.arguments
+    else:
+        own, variables = machine.own, trigger.parameters
+    at = dict(zip((*own, *variables), (*event.own, *event.arguments), strict=True))
+    for variable, element in at.items():
         yield f"{variable!r} = {type(variable).element(element)}"
 
 

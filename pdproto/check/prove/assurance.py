@@ -7,8 +7,9 @@ table is never called proved.
 """
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import RATCHETS, Method, rows
 from pdproto.check.words import effect_text, formula_text, update_text
-from pdproto.spec.language.formula import normal
+from pdproto.spec.language.formula import Formula, normal
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
 from pdproto.spec.language.system import System
 
@@ -32,20 +33,51 @@ def cache_folder() -> Path:
     return Path(base) / "pdproto" / "proofs"
 
 
-def remember(folder: Path, system: System, proof: "Proof") -> None:
-    """Write down what of the system every obligation of which is proved."""
+def remember(
+    folder: Path, system: System, proof: "Proof", words: Mapping[str, str] | None = None
+) -> None:
+    """Write down what of the system every obligation of which is proved.
+
+    words: by property, how it is proved, where that needs more than the axioms.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    proved = sorted({*recall(folder, system), *_proved(proof)})
-    _file(folder, system).write_text("".join(f"{name}\n" for name in proved), encoding="utf-8")
+    told = {name: (words or {}).get(name) or in_words(system) for name in _proved(proof)}
+    known = {**recall(folder, system), **told}
+    text = json.dumps(dict(sorted(known.items())), indent=1)
+    _file(folder, system).write_text(text, encoding="utf-8")
 
 
-def recall(folder: Path, system: System) -> frozenset[str]:
-    """The properties of the system that are known to be proved."""
+def recall(folder: Path, system: System) -> Mapping[str, str]:
+    """The properties of the system that are known to be proved, each with what that rests on."""
     try:
-        return frozenset(_file(folder, system).read_text(encoding="utf-8").split())
-    except OSError:
-        return frozenset()
+        known: dict[str, str] = json.loads(_file(folder, system).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known
 
+
+def in_words(
+    system: System,
+    *,
+    where: Sequence[str] = (),
+    without: Sequence[str] = (),
+    assumed: Mapping[str, Formula] | None = None,
+) -> str:
+    """How something is proved, with all that it assumes.
+
+    where: the assumptions of fairness, of which one suffices. without: layers of faults that do
+    not happen. assumed: formulas, beside the axioms.
+    """
+    text = "proved for every size"
+    if where:
+        text += f" where {' or '.join(where)}"
+    if without:
+        text += f", in runs without {' and '.join(without)} faults"
+    every = {**system.axioms, **(assumed or {})}
+    if every:
+        said = "; ".join(f"{name}: {formula_text(formula)}" for name, formula in every.items())
+        text += f", assuming {said}"
+    return text
 
 
 def _proved(proof: "Proof") -> frozenset[str]:

@@ -112,7 +112,7 @@ class _Grounding:
         )
         axioms = {name: normal(axiom) for name, axiom in system.axioms.items()}
         self.axioms: Final = tuple(a for a in axioms.values() if not has_exists(a))
-        partly = tuple(Claim(name, _opened(axiom), Method.INDUCTION, system.place)
+        partly = tuple(Claim(name, opened(axiom), Method.INDUCTION, system.place)
                        for name, axiom in axioms.items() if has_exists(axiom))
         assumed = (*partly, *dict.fromkeys(c for o in obligations for c in o.sequent.assumed))
         self.universal: Final = tuple(c for c in assumed if not has_exists(normal(c.formula)))
@@ -194,9 +194,9 @@ class _Grounding:
         return tuple(dict.fromkeys(a.symbol for f in formulas for a, _ in atoms(f)))
 
 
-def _opened(formula: Formula) -> Formula:
+def opened(formula: Formula) -> Formula:
     """Without the `forall` that it begins with: its variables are free, and stand for all."""
-    return _opened(formula.body) if isinstance(formula, Forall) else formula
+    return opened(formula.body) if isinstance(formula, Forall) else formula
 
 
 def decide(
@@ -236,6 +236,7 @@ def _judged(answer: Answer, inexact: tuple[Formula, ...]) -> Judgement:
         return Judgement(
             Status.REFUSED,
             f"`for some` under `for all` in {formula_text(inexact[0])}: what it was weakened to "
-            f"does not suffice; keep a witness relation, with a lemma that says what it witnesses",
+            f"does not suffice; ask Z3 with quantifiers (--engine quantified), or keep a witness "
+            f"relation, with a lemma that says what it witnesses",
         )
     return Judgement(Status.FAILED)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pdproto.check.prove import cutoff, quantified
+from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.sat import VERSION
@@ -26,20 +27,27 @@ from pdproto.spec.language.system import System
 
 Decide: TypeAlias = Callable[[System, Sequence[Obligation], float], Iterator[Judgement]]
 
-ENGINES: Final[Mapping[str, Decide]] = {"cutoff": cutoff.decide, "quantified": quantified.decide}
+CUTOFF: Final = "cutoff"
+QUANTIFIED: Final = "quantified"
+ENGINES: Final[Mapping[str, Decide]] = {CUTOFF: cutoff.decide, QUANTIFIED: quantified.decide}
+OPEN: Final = frozenset({Status.REFUSED, Status.UNKNOWN})
 SLOW_S: Final = 5.0  # a row that takes longer is named
 GRACE_S: Final = 5.0  # past the solver's own limit, for grounding and for starting the worker
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one engine says of one obligation. seconds: since the one before it in its row."""
+    """What one engine says of one obligation. seconds: since the one before it in its row.
+
+    instead_of: why another engine, which was asked before, had no answer.
+    """
 
     obligation: Obligation
     engine: str
     judgement: Judgement
     seconds: float
     cached: bool = False
+    instead_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +68,32 @@ class Settings:
 
 @dataclass(frozen=True)
 class Proof:
-    """Every outcome, in the order of the obligations, engine by engine."""
+    """Every outcome, in the order of the obligations, engine by engine.
+
+    axioms: proved if they can hold together; if that is unknown, nothing counts as proved.
+    interrupted: by Ctrl-C, before every obligation had its outcome.
+    """
 
     system: str
     outcomes: tuple[Outcome, ...]
     seconds: float
+    axioms: Judgement = field(default_factory=lambda: Judgement(Status.PROVED))
+    interrupted: bool = False
 
     def status(self, obligation: Obligation) -> Status:
-        """The engines' common verdict; unknown if they contradict each other or one has none."""
+        """The engines' common verdict; unknown if they contradict each other or one has none.
+
+        What is proved from axioms that perhaps cannot hold together is unknown too.
+        """
         found = self._statuses[id(obligation)]
-        return next(iter(found)) if len(found) == 1 else Status.UNKNOWN
+        if len(found) > 1 or (Status.PROVED in found and not self.from_possible_axioms):
+            return Status.UNKNOWN
+        return next(iter(found))
+
+    @property
+    def from_possible_axioms(self) -> bool:
+        """Whether the axioms can hold together."""
+        return self.axioms.status is Status.PROVED
 
     @cached_property
     def _statuses(self) -> Mapping[int, set[Status]]:
@@ -95,8 +119,13 @@ class _Task:
 
 
 def prove(system: System, obligations: Sequence[Obligation], settings: Settings) -> Proof:
-    """The verdict of every engine on every obligation."""
+    """The verdict of every engine on every obligation.
+
+    Raises SpecError if the axioms contradict each other: then there is nothing to prove. Ctrl-C
+    leaves what has been answered; the rest is unknown.
+    """
     began = time.monotonic()
+    axioms = require_possible(system, settings.engines, settings.timeout_s)
     found: dict[tuple[str, int], Outcome] = {}
     # Rankings of one system share helpers: what is the same question is asked once.
     alike: dict[tuple[str, Hashable], list[Obligation]] = {}
@@ -120,15 +149,53 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
                 same.append(obligation)
             if open_ones:
                 tasks.append(_Task(engine, tuple(open_ones)))
-    for outcome in _run(system, tasks, settings):
-        for obligation in alike[outcome.engine, _question(outcome.obligation)]:
-            found[outcome.engine, id(obligation)] = replace(outcome, obligation=obligation)
-            path = remembered.path(obligation, outcome.engine)
-            if outcome.judgement.status is Status.PROVED and path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-    ordered = tuple(found[e, id(o)] for o in obligations for e in settings.engines)
-    return Proof(system.name, ordered, time.monotonic() - began)
+    interrupted = False
+    try:
+        for outcome in _run(system, tasks, settings):
+            for obligation in alike[outcome.engine, _question(outcome.obligation)]:
+                found[outcome.engine, id(obligation)] = replace(outcome, obligation=obligation)
+                path = remembered.path(obligation, outcome.engine)
+                if outcome.judgement.status is Status.PROVED and path is not None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.touch()
+    except KeyboardInterrupt:
+        interrupted = True
+    unknown = Judgement(Status.UNKNOWN, "interrupted")
+    ordered = tuple(
+        found.get((engine, id(o))) or Outcome(o, engine, unknown, 0.0)
+        for o in obligations for engine in settings.engines
+    )
+    return Proof(system.name, ordered, time.monotonic() - began, axioms, interrupted)
+
+
+def decided_by(engine: str, system: System, proof: Proof, settings: Settings) -> Proof:
+    """The proof, where what is open is asked of another engine, which answers in its place.
+
+    An engine that has no answer either leaves the obligation open, for both of their reasons.
+    """
+    is_open = [o for o in proof.outcomes if o.judgement.status in OPEN]
+    if not is_open or proof.interrupted:
+        return proof
+    again = prove(
+        system, tuple(o.obligation for o in is_open), replace(settings, engines=(engine,))
+    )
+    second = {id(outcome.obligation): outcome for outcome in again.outcomes}
+
+    def answered(outcome: Outcome) -> Outcome:
+        if outcome.judgement.status not in OPEN:
+            return outcome
+        other = second[id(outcome.obligation)]
+        if other.judgement.status not in OPEN:
+            return replace(other, instead_of=outcome.judgement.note)
+        note = f"{outcome.judgement.note}; {other.judgement.note}"
+        return replace(outcome, judgement=replace(outcome.judgement, note=note))
+
+    return replace(
+        proof,
+        outcomes=tuple(map(answered, proof.outcomes)),
+        seconds=proof.seconds + again.seconds,
+        interrupted=again.interrupted,
+    )
 
 
 def _question(obligation: Obligation) -> Hashable:

@@ -141,6 +141,10 @@ class Theory:
     def _axioms(self) -> Iterator[Any]:
         for axiom in self.system.axioms.values():
             yield self.everywhere(axiom, OLD)
+        yield from self.orders()
+
+    def orders(self) -> Iterator[Any]:
+        """A total order of each ordered sort."""
         for sort, before in self.before.items():
             x, y, z = (z3.Const(name, self.sorts[sort]) for name in ("x!", "y!", "z!"))
             yield z3.ForAll([x], z3.Not(before(x, x)))

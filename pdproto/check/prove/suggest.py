@@ -16,14 +16,25 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from pdproto.check.interpret import Cell, Interpreter, Store
+from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Claim, Method, Obligation, claims, obligations
+from pdproto.check.prove.proving import CUTOFF
 from pdproto.check.prove.rewriting import renamed
 from pdproto.check.prove.sat import Answer, Solver
-from pdproto.check.rigid import interpretations
-from pdproto.spec.language.formula import Atom, Before, Formula, Not, Or, Same, Value
+from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
+from pdproto.spec.language.formula import (
+    Atom,
+    Before,
+    Formula,
+    Not,
+    Or,
+    Same,
+    Value,
+    free_variables,
+)
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Rigid, Sizes
+from pdproto.spec.language.symbols import Rigid
 from pdproto.spec.language.system import Configuration, System
 
 Bits: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # [literal, view / 8]
@@ -39,21 +50,41 @@ LITERALS_LIMIT: Final = 160  # all clauses of three are tried
 class Suggestion:
     """What was found. lemmas: clauses that suffice, if the properties are proved.
 
-    tried: literals; true: clauses that hold in both instances; kept: how many are inductive.
+    tried: literals; true: clauses that hold in both instances. inductive: those that no row breaks
+    where all of them hold. unproved: the properties that are not inductive with them.
     """
 
     lemmas: tuple[Formula, ...]
     proved: bool
     tried: int
     true: int
-    kept: int
+    inductive: tuple[Formula, ...]
+    unproved: tuple[str, ...]
+
+    @property
+    def kept(self) -> int:
+        """How many clauses are inductive."""
+        return len(self.inductive)
+
+
+def pasteable(lemmas: Sequence[Formula]) -> str:
+    """Lemmas as lines of a spec, in the names with which symbols, values and sorts are declared."""
+    if not lemmas:
+        return ""
+    variables = dict.fromkeys(v for lemma in lemmas for v in free_variables(lemma))
+    lines = [f'{v!r} = {type(v).__name__}("{v!r}")' for v in variables]
+    lines.append("LEMMAS = (")
+    lines += [f'    Always("lemma_{n}", {lemma!r}),' for n, lemma in enumerate(lemmas, 1)]
+    return "\n".join([*lines, ")\n"])
 
 
 def suggest(system: System, timeout_s: float) -> Suggestion:
     """Look for lemmas that prove the system's safety properties.
 
-    Raises ValueError where there are too many literals to try all clauses.
+    Raises ValueError where there are too many literals to try all clauses, and SpecError where
+    the axioms contradict each other.
     """
+    require_possible(system, (CUTOFF,), timeout_s)
     found = _suggestion(system, 1, timeout_s)
     for variables in range(2, VARIABLES_MAX + 1):
         if not found.proved:
@@ -68,9 +99,9 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
     literals = tuple(_literals(system, pool))
     if len(literals) > LITERALS_LIMIT:
         raise ValueError(f"{len(literals)} literals, and no more than {LITERALS_LIMIT} are tried")
-    small = _views(system, dict.fromkeys(system.sorts, variables), pool, literals)
-    found = _clauses(small, literals, pool)
-    large = _views(system, dict.fromkeys(system.sorts, variables + 1), pool, literals)
+    instances = _instances(system, variables)
+    found = _clauses(_views(system, instances[0], pool, literals), literals, pool)
+    large = _views(system, instances[1], pool, literals)
     true = [c for c in found if not np.bitwise_and.reduce(large[list(c)]).any()]
     guesses = tuple(
         Claim(f"guess_{n}", _clause(c, literals), Method.INDUCTION, system.place, is_lemma=True)
@@ -80,11 +111,24 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
     sieves = _sieves(system, every, timeout_s)
     kept = _inductive(every, sieves)
     names = {claim.name for claim in kept}
-    proved = all(claim.name in names for claim in claims(system))
-    needed = _needed(kept, sieves) if proved else frozenset()
+    unproved = tuple(claim.name for claim in claims(system) if claim.name not in names)
+    needed = frozenset() if unproved else _needed(kept, sieves)
     lemmas = tuple(c.formula for c in kept if c.is_lemma and c.name in needed)
-    inductive = sum(claim.is_lemma for claim in kept)
-    return Suggestion(lemmas, proved, len(literals), len(true), inductive)
+    inductive = tuple(claim.formula for claim in kept if claim.is_lemma)
+    return Suggestion(lemmas, not unproved, len(literals), len(true), inductive, unproved)
+
+
+def _instances(system: System, variables: int) -> tuple[Configuration, Configuration]:
+    """An instance with that many elements of each sort, and a larger one.
+
+    Where the rigid symbols have no interpretation of such sizes, the system's own configurations
+    take their place. Raises TopologyError where there is none at all.
+    """
+    plain = [Configuration(dict.fromkeys(system.sorts, variables + more)) for more in (0, 1)]
+    found = [c for c in (*plain, *smallest_first(system)) if has_interpretation(system, c)]
+    if not found:
+        list(interpretations(system, plain[0].sizes, plain[0]))  # which says why there is none
+    return found[0], found[min(1, len(found) - 1)]
 
 
 def _literals(
@@ -105,14 +149,15 @@ def _literals(
 
 def _views(
     system: System,
-    sizes: Sizes,
+    configuration: Configuration,
     pool: Mapping[type[Sort], tuple[Sort, ...]],
     literals: Sequence[Formula],
 ) -> Bits:
     """For each literal where it is false: in which states, for which elements."""
     variables = tuple(v for group in pool.values() for v in group)
     seen: set[bytes] = set()
-    for given in interpretations(system, sizes, Configuration(sizes)):
+    sizes = configuration.sizes
+    for given in interpretations(system, sizes, configuration):
         oracle = Interpreter(system, sizes, (), given)
         looks = [[_look(oracle, f, environment) for f in literals]
                  for environment in oracle.environments(variables)]

@@ -105,7 +105,8 @@ def _printable(value: Any) -> Any:
 
 def _masthead(result: CheckResult) -> Markup:
     figures = [
-        ("states", f"{result.states:,}"),
+        # A replayed trace has no states of a whole system.
+        *([("states", f"{result.states:,}")] if result.states else []),
         ("transitions", f"{result.transitions:,}"),
         ("depth", f"{result.depth:,}"),
         ("seconds", f"{result.seconds:.2f}"),

@@ -1,0 +1,105 @@
+"""Refuse memory that a copy would read and write at once: pools, chunks and digests lie apart.
+
+Addresses are compared, and no memory is read, so this is the same for host and device memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pdproto.kernels.layout import Geometry, KVLayout
+
+WORK_MAX: Final = 1_000_000
+"""What a proof that two strided pools lie apart may cost, see `numpy.shares_memory`."""
+
+
+class Span(NamedTuple):
+    """Bytes that a call writes or reads in one piece, and the argument that they are."""
+
+    address: int
+    length: int
+    name: str
+
+
+def span_of(array: Any, length: int, name: str) -> Span:
+    """The first `length` bytes of a contiguous numpy array or torch tensor."""
+    if hasattr(array, "data_ptr"):
+        return Span(array.data_ptr(), length, name)
+    return Span(array.__array_interface__["data"][0], length, name)
+
+
+def check_pools_apart(pools: Sequence[tuple[int, Geometry]], pages: int) -> None:
+    """Refuse pools, given as (address, geometry), of which two share a byte.
+
+    Pools may be interleaved: views of one tensor that take turns row by row.
+    """
+    order = sorted(range(len(pools)), key=lambda index: pools[index][0])
+    open_pools: list[int] = []  # those that reach past the address that the walk is at
+    for index in order:
+        address, geometry = pools[index]
+        open_pools = [o for o in open_pools if pools[o][0] + pools[o][1].extent(pages) > address]
+        for other in open_pools:
+            if _share(pools[other], (address, geometry), pages):
+                first, second = sorted((other, index))
+                raise ValueError(f"pools[{second}]: shares memory with pools[{first}]")
+        open_pools.append(index)
+
+
+def _share(one: tuple[int, Geometry], other: tuple[int, Geometry], pages: int) -> bool:
+    """Whether two pools have a byte in common. Their memory is not touched."""
+    if one[0] == other[0]:
+        return True
+    try:
+        rows = _rows(*one, pages), _rows(*other, pages)
+        # numpy's stubs know two of its limits only.
+        return bool(np.shares_memory(*rows, max_work=WORK_MAX))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True  # strides that nobody has: what cannot be told apart is refused
+
+
+def _rows(address: int, geometry: Geometry, pages: int) -> Any:
+    """The rows of a pool as an array that is only ever asked for its addresses."""
+    shape = geometry.shape
+    interface = {
+        "version": 3, "typestr": "|u1", "data": (address, False),
+        "shape": (pages, shape.tokens, shape.heads, shape.row_bytes),
+        "strides": (geometry.page_stride, geometry.token_stride, geometry.head_stride, 1),
+    }  # fmt: skip
+    return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+
+def check_spans(layout: KVLayout, spans: Sequence[Span], *, written: bool) -> None:
+    """Refuse a span that shares bytes with a pool, or with another one if they are `written`."""
+    starts, ends = layout.reach
+    for span in spans:
+        place = bisect_right(ends, span.address)
+        if place < len(starts) and starts[place] < span.address + span.length:
+            _check_span(layout, span)
+    if written and len(spans) > 1:
+        ordered = sorted(span for span in spans if span.length)
+        for lower, upper in pairwise(ordered):
+            if lower.address + lower.length > upper.address:
+                raise ValueError(f"{upper.name}: shares memory with {lower.name}")
+
+
+def _check_span(layout: KVLayout, span: Span) -> None:
+    """Refuse a span that is more than between the rows of the pools whose reach it is in."""
+    piece = {"version": 3, "typestr": "|u1", "data": (span.address, False), "shape": (span.length,)}
+    bytes_of_span = np.asarray(SimpleNamespace(__array_interface__=piece))
+    index = 0
+    for group in layout.groups:
+        extent = group.geometry.extent(layout.pages)
+        for address in group.addresses:
+            if (
+                span.address < address + extent and span.address + span.length > address
+                and np.shares_memory(_rows(address, group.geometry, layout.pages), bytes_of_span)
+            ):  # fmt: skip
+                raise ValueError(f"{span.name}: shares memory with pools[{index}]")
+            index += 1

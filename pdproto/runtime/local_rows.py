@@ -1,0 +1,179 @@
+"""A table's rows at their parameters, as masks over the bits of one instance.
+
+A row becomes masks when an event first needs it, and for one element of a sort from those for
+another: the first hand-over of a large topology does not hold up a loop.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any, Final, TypeAlias
+
+from pdproto.check.grounding import Environment, Grounder
+from pdproto.check.layout import Indices
+from pdproto.check.program import Action, Guard, Literal, assignment
+from pdproto.spec.language.formula import And, bound_variables, free_variables, normal
+from pdproto.spec.language.machine import Call, Completion, Row, Table
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Sent
+
+AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
+Trigger: TypeAlias = tuple[type, str]  # of which kind, and its name
+
+NOWHERE: Final = Guard(0, 0, ((),))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRow:
+    """A row at its parameters, over the bits of one instance."""
+
+    row: Row
+    parameters: Indices
+    action: Action
+    sent: tuple[tuple[AnyMessage, Indices], ...]
+
+
+class Family:
+    """A row that fires by itself, at all its parameters. may: where it can fire at all."""
+
+    __slots__ = ("_locals", "_row", "_rows", "may")
+
+    def __init__(self, row: Row, may: Guard, rows: "LocalRows") -> None:
+        self.may: Final = may
+        self._row: Final = row
+        self._rows: Final = rows
+        self._locals: tuple[LocalRow, ...] | None = None
+
+    @property
+    def locals(self) -> tuple[LocalRow, ...]:
+        """They are made when a state is first met in which the row may fire."""
+        if self._locals is None:
+            self._locals = tuple(self._rows.instances(self._row))
+        return self._locals
+
+
+class LocalRows:
+    """The rows of one table over one layout, each made once."""
+
+    def __init__(self, table: Table, grounder: Grounder) -> None:
+        self._table: Final = table
+        self._ground: Final = grounder
+        self._layout: Final = grounder.layout
+        self._conditions: Final[dict[str, And]] = {}
+        self._made: Final[dict[tuple[str, Indices], LocalRow | None]] = {}
+        self.triggers: Final = self._by_trigger()
+
+    def prepare(self) -> None:
+        """Make all rows at all their parameters now."""
+        for row in self._table.rows:
+            for _ in self.instances(row):
+                pass
+
+    def family(self, row: Row) -> Family:
+        return Family(row, self.premise(row), self)
+
+    def answering(self, kind: type, name: str, arguments: Indices) -> tuple[LocalRow, ...]:
+        """The rows that a trigger with these arguments can fire, in the order of the table."""
+        found: list[LocalRow] = []
+        for row, named in self.triggers.get((kind, name), ()):
+            given = dict(zip(named, arguments, strict=True))
+            if all(given[v] == i and 0 <= i < self._layout.sizes[type(v)]
+                   for v, i in zip(named, arguments, strict=True)):
+                found += self.instances(row, {v.name: range(i, i + 1) for v, i in given.items()})
+        return tuple(found)
+
+    def instances(
+        self, row: Row, among: Mapping[str, range] | None = None
+    ) -> Iterator[LocalRow]:
+        """The row at all its parameters, or at those among these. None are left out but those
+        where it never fires.
+        """
+        variables = self._table.parameters(row)
+        for indices in product(*((among or {}).get(v.name, range(self._layout.sizes[type(v)]))
+                                 for v in variables)):
+            local = self._instance(row, variables, indices)
+            if local is not None:
+                yield local
+
+    def _by_trigger(self) -> dict[Trigger, list[tuple[Row, tuple[Sort, ...]]]]:
+        """The rows on messages, calls and completions, each with the variables of its trigger."""
+        found: dict[Trigger, list[tuple[Row, tuple[Sort, ...]]]] = {}
+        for row in self._table.rows:
+            match row.on:
+                case Sent():
+                    key: Trigger = (Sent, row.on.symbol.name)
+                    named = row.on.arguments
+                case Call() | Completion():
+                    key, named = (type(row.on), row.on.name), row.on.parameters
+                case _:
+                    continue
+            found.setdefault(key, []).append((row, named))
+        return found
+
+    def _condition(self, row: Row) -> And:
+        """Its guard without the trigger, in negation normal form."""
+        known = self._conditions.get(row.name)
+        if known is None:
+            parts = self._table.condition(row).parts
+            known = self._conditions[row.name] = And(tuple(map(normal, parts)))
+        return known
+
+    def premise(self, row: Row) -> Guard:
+        """What the row asks of the machine itself, whatever its other parameters are."""
+        own = dict.fromkeys(self._table.machine.own, 0)
+        parts = tuple(part for part in self._condition(row).parts
+                      if own.keys() >= set(free_variables(part)) and not any(bound_variables(part)))
+        return self._ground.guard(And(parts), own, row) or NOWHERE
+
+    def _instance(
+        self, row: Row, variables: tuple[Sort, ...], indices: Indices
+    ) -> LocalRow | None:
+        key = row.name, indices
+        if key not in self._made:
+            environment = dict(zip(variables, indices, strict=True))
+            self._made[key] = (self._alike(row, variables, indices)
+                                      or self._grounded(row, environment))
+        return self._made[key]
+
+    def _grounded(self, row: Row, environment: Environment) -> LocalRow | None:
+        ground = self._ground.guard(self._condition(row), environment, row)
+        if ground is None:
+            return None
+        sent = tuple(self._ground.sent(row, environment))
+        marks = [self._layout.literal(message, indices, True)
+                 for message, indices in sent if message in self._layout.symbols]
+        written = assignment([*self._ground.assigned(self._table, row, environment), *marks])
+        return LocalRow(row, tuple(environment.values()), Action(ground, *written), sent)
+
+    def _alike(
+        self, row: Row, variables: tuple[Sort, ...], indices: Indices
+    ) -> LocalRow | None:
+        """The row made from that of element 0 of a sort whose elements have a column each.
+
+        No rigid relation tells elements apart here, nor does an order: what holds for one holds for
+        another with their columns exchanged. None where that does not apply.
+        """
+        named = [(place, stripe) for place, variable in enumerate(variables)
+                 if (stripe := self._layout.stripes.get(type(variable))) is not None]
+        if len(named) != 1 or not indices[named[0][0]]:
+            return None
+        (place, stripe), = named
+        first = self._instance(row, variables, (*indices[:place], 0, *indices[place + 1:]))
+        if first is None:
+            return None
+        swap = partial(_swapped, stripe.offsets[0], stripe.offsets[indices[place]], stripe.width)
+        action = first.action
+        guard = Guard(swap(action.guard.mask), swap(action.guard.value), tuple(
+            tuple(Literal(swap(one.mask), swap(one.value)) for one in clause)
+            for clause in action.guard.clauses))
+        environment = dict(zip(variables, indices, strict=True))
+        return LocalRow(row, indices, Action(guard, swap(action.clear), swap(action.assign)),
+                        tuple(self._ground.sent(row, environment)))
+
+
+def _swapped(one: int, other: int, width: int, bits: int) -> int:
+    """The bits with two columns exchanged."""
+    ones = (1 << width) - 1
+    first, second = bits >> one & ones, bits >> other & ones
+    return bits & ~(ones << one | ones << other) | first << other | second << one

@@ -1,0 +1,141 @@
+"""A source's end: any number of chunks, in an automaton that counts a few.
+
+Rule 1: which chunk may be left out is said in spec/handoff/window.py. Here it is asked, and what is
+        left out is counted: those that have landed everywhere, in front; and those that wait,
+        behind the others that were handed over.
+Rule 2: the table is told of each chunk as it is handed over, and sees one chunk more than there are
+        until the last. So it answers as if it counted all of them.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pdproto.runtime.automaton import Event
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.role import SourceRole
+from pdproto.runtime.wire import SINKS_MAX
+from pdproto.spec.handoff.roles import Chunk
+from pdproto.spec.handoff.window import CALLED_OFF, FOLLOWS, LANDED, OVER, WINDOW
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Sizes
+
+
+class SendingEndpoint(Endpoint):
+    """See the rules above. handed: so many chunks the caller has handed over.
+
+    The automaton counts `_held` of them, from number `_first` on; `_waiting` behind those are left
+    out; then comes the next, unless there is none. `_total`: how many there are; 0 until known.
+    """
+
+    __slots__ = ("_first", "_held", "_role", "_total", "_waiting", "handed")
+
+    def __init__(self, role: SourceRole, owner: Any) -> None:
+        super().__init__(role.of(sinks=1, chunks=1), None, (), owner)
+        self._role: Final = role
+        self._first = self._held = self._waiting = self._total = self.handed = 0
+
+    # What its node asks
+
+    def meet(self, sinks: Iterable[str]) -> None:
+        """Count these sinks too. The first chunk is handed over when every sink has published, so
+        that all are known then: RemoteProtocolError for another, and for too many.
+        """
+        peers = tuple(dict.fromkeys((*self.peers, *sinks)))
+        new = ", ".join(peers[len(self.peers):])
+        if new and self.handed:
+            raise RemoteProtocolError(f"{new}: no sink of it when its first chunk was handed over; "
+                                      f"its sinks are {', '.join(self.peers)}")
+        if len(peers) > SINKS_MAX:
+            raise RemoteProtocolError(f"{len(peers)} sinks of a source; {SINKS_MAX} is the limit")
+        if new:
+            self.peers = peers
+            self._count(self.automaton.sizes[Chunk])
+
+    def hand_over(self, *, last: bool) -> Event:
+        """The call by which the caller hands over the next chunk. Follow it by `handed_over`."""
+        if self._held >= WINDOW:
+            self._leave_out_landed()
+        self._total = self.handed + 1 if last else 0
+        self._count(self._size(self._held + 1))
+        return self.automaton.call("send", (self._held,))
+
+    def handed_over(self) -> None:
+        """The call has been taken: leave the chunk out if the window is full."""
+        place = self._held
+        self.handed += 1
+        if self.automaton.holds(OVER, self.state, c=place):
+            self._waiting += 1
+        elif place >= WINDOW and self.automaton.holds(
+                FOLLOWS, self.state, before=place - 1, c=place):
+            self._waiting += 1
+            self._leave_out(place, 1, left=self._held)
+        else:
+            self._held += 1
+
+    def landed(self) -> None:
+        """A write has ended: look again at those chunks that wait, as far as there is room."""
+        if not self._waiting or self.automaton.holds(CALLED_OFF, self.state):
+            return
+        self._leave_out_landed()
+        for _ in range(min(self._waiting, WINDOW - self._held)):
+            self._count(self._size(self._held + 1))
+            self.take(self.automaton.call("send", (self._held,)))
+            self._held += 1
+            self._waiting -= 1
+
+    def post_to(self, sink: int) -> Event:
+        """The next chance to post a chunk to this sink: none behind which one is left out."""
+        is_all = self._total and not self._waiting
+        posted = self._held if is_all else min(self._held, WINDOW - 1)
+        return self.automaton.pace("post", d=range(sink, sink + 1), c=range(posted))
+
+    def place(self, chunk: int) -> int:
+        """The index in the automaton of a chunk that is under way."""
+        return chunk - self._first
+
+    # What a trace asks
+
+    def number(self, sort: type[Sort], index: int) -> int:
+        if sort is not Chunk:
+            return index
+        return self._first + index + (self._waiting if index >= self._held else 0)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of chunks all, and at least one more until the last: few numbers for any hand-over."""
+        chunks = self._total or 1 << (self.handed + 1).bit_length()
+        return {**self.automaton.sizes, Chunk: chunks}
+
+    # How chunks are left out
+
+    def _size(self, held: int) -> int:
+        """How many chunks the automaton counts when so many were handed over: one more at least,
+        until the last. It is the same number for most, so that few automata are made.
+        """
+        return held if self._total else max(held + 1, WINDOW + 2)
+
+    def _leave_out_landed(self) -> None:
+        landed = 0
+        while landed < self._held and self.automaton.holds(LANDED, self.state, c=landed):
+            landed += 1
+        if landed:
+            self._first += landed
+            self._held -= landed
+            self._leave_out(0, landed, left=self._held)
+
+    def _leave_out(self, first: int, count: int, *, left: int) -> None:
+        """Go on without these chunks of the automaton. left: so many that were handed over."""
+        size = self.automaton.sizes[Chunk]
+        places = (*range(first), *(None,) * count, *range(first, size - count))
+        chunks = max(1, self._size(left))
+        self.move(self._role.of(sinks=self._sinks, chunks=chunks), (Chunk, places))
+
+    def _count(self, chunks: int) -> None:
+        automaton = self._role.of(sinks=self._sinks, chunks=chunks)
+        if automaton is not self.automaton:
+            self.move(automaton)
+
+    @property
+    def _sinks(self) -> int:
+        return max(1, len(self.peers))

@@ -1,0 +1,209 @@
+"""What becomes of SGLang's own settings of disaggregation under this backend.
+
+Every setting of SGLang 0.5.23 that is about the hand-over stands in one of the tables below, so
+that none is passed over in silence: it works, or it has no effect and a line at start-up says why,
+or it is refused at start-up. `python -m pdproto.sglang.settings` prints them as
+docs/sglang-settings.md; tests/sglang/test_settings.py compares them with SGLang's own lists.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+NOT_OURS: Final = "it is of another backend of SGLang's"
+DIGESTS: Final = "every hand-over is verified by digests already"
+
+
+class Effect(Enum):
+    WORKS = "works"
+    NONE = "no effect, and a line at start-up says so"
+    REFUSED = "refused at start-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of SGLang's. default: SGLang's own. about: which of our settings it sets, or why it has
+    no effect or is refused.
+    """
+
+    name: str
+    default: object
+    effect: Effect
+    about: str
+
+
+def _of(effect: Effect, *rows: tuple[str, object, str]) -> tuple[Setting, ...]:
+    return tuple(Setting(name, default, effect, about) for name, default, about in rows)
+
+
+BOOTSTRAP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT"
+WAITING: Final = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
+INTERVAL: Final = "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL"
+FAILURES: Final = "SGLANG_DISAGGREGATION_HEARTBEAT_MAX_FAILURE"
+CLEANUP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_ENTRY_CLEANUP_INTERVAL"
+FORCE_QUERY: Final = "SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"
+
+ENVIRONMENT: Final = (
+    *_of(
+        Effect.WORKS,
+        (BOOTSTRAP, 300, "wait `bootstrap_timeout`, in seconds, on both sides"),
+        (WAITING, 300, "wait `transfer_timeout`, in seconds, on both sides"),
+        (INTERVAL, 5.0, "times the failures: seconds of silence after which a peer is lost (at "
+                        "least 2 s; 5 s where neither is set)"),
+        (FAILURES, 2, "see the interval"),
+        (CLEANUP, 120, "the registry keeps a room that nobody ends for twice as long"),
+        (FORCE_QUERY, False, "on prefill. Decode has no setting of its own: it asks where the "
+                             "registry says that rooms are published"),
+        ("SGLANG_TEST_DISAGG_FAILURE_PROB", 0.0,
+         "a failure that only SGLang sees ends the hand-over, before its pages are free"),
+        ("SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB", 0.0, "SGLang's scheduler retries"),
+        ("SGLANG_ENABLE_DISAGG_SAMPLING_MASK", False, "it is part of the metadata row"),
+        ("SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS", None, "SGLang itself refuses it"),
+        ("SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX", True, "one chunk more"),
+        ("SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING", False,
+         "SGLang's scheduler polls"),
+    ),
+    *_of(
+        Effect.NONE,
+        ("SGLANG_DISAGGREGATION_THREAD_POOL_SIZE", None, "one thread packs, and the engine moves"),
+        ("SGLANG_DISAGGREGATION_QUEUE_SIZE", 4, "hand-overs share one queue, in turn"),
+        ("SGLANG_DISAGGREGATION_ZMQ_SEND_TIMEOUT", 1, "no send waits: what is lost is repeated"),
+        ("SGLANG_DISAGGREGATION_ZMQ_MAX_SOCKETS", 16384, "a node knows up to 4,096 peers"),
+        ("SGLANG_DISAGGREGATION_ENGINE_INIT_TIMEOUT", 60, NOT_OURS),
+        ("SGLANG_DISAGGREGATION_NIXL_BACKEND", "UCX", NOT_OURS),
+        ("SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS", "{}", NOT_OURS),
+        ("SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE", True,
+         "a failure is always told when nothing reaches the pages any more"),
+        ("SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE_TIMEOUT", 30.0,
+         "no clock gives pages back that somebody may still write to"),
+        ("SGLANG_TEST_DISAGG_KV_CHECKSUM_MISMATCH_PROB", 0.0, DIGESTS),
+        ("SGLANG_DISAGG_STAGING_POOL_SIZE_MB", 4096, "there is no staging buffer"),
+        ("SGLANG_STAGING_USE_TORCH", False, "there is no staging buffer"),
+        ("SGLANG_MOONCAKE_CUSTOM_MEM_POOL", None, NOT_OURS),
+        ("SGLANG_MOONCAKE_MAX_TRANSFER_BATCH_INDICES", 0, NOT_OURS),
+        ("SGLANG_MOONCAKE_SEND_AUX_TCP", False, NOT_OURS),
+        ("ENABLE_ASCEND_TRANSFER_WITH_MOONCAKE", False, NOT_OURS),
+        ("SGLANG_ENABLE_FAILED_SESSION_PROBE", True, NOT_OURS),
+        ("SGLANG_FAILED_SESSION_PROBE_INTERVAL_S", 30.0, NOT_OURS),
+        ("SGLANG_FAILED_SESSION_PROBE_MAX_INTERVAL_S", 300.0, NOT_OURS),
+        ("SGLANG_FAILED_SESSION_IDLE_TIMEOUT_S", 600.0, NOT_OURS),
+    ),
+    *_of(
+        Effect.REFUSED,
+        ("SGLANG_DISAGGREGATION_ALL_CP_RANKS_TRANSFER", False,
+         "context-parallel ranks that have shares of the KV cache are not supported yet"),
+        ("SGLANG_DISAGG_STAGING_BUFFER", False,
+         "the backend takes heads apart by itself, and has no staging buffer"),
+    ),
+)
+
+FLAGS: Final = (
+    *_of(
+        Effect.WORKS,
+        ("disaggregation_mode", "null", "prefill or decode"),
+        ("disaggregation_transfer_backend", "mooncake", "pdproto"),
+        ("disaggregation_bootstrap_port", 8998, "of the registry"),
+        ("disaggregation_decode_enable_radix_cache", False, "what decode has is not sent"),
+        ("disaggregation_decode_enable_offload_kvcache", False, "SGLang's scheduler does it"),
+        ("disaggregation_decode_retraction_backup", None, "SGLang's scheduler does it"),
+        ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it"),
+        ("disaggregation_decode_polling_interval", 1, "SGLang's scheduler does it"),
+        ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it"),
+        ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it"),
+        *((name, default, "it is not about the KV hand-over") for name, default in (
+            ("decoupled_spec_bind_endpoint", None), ("decoupled_spec_connect_endpoints", None),
+            ("decoupled_spec_rank", None), ("decoupled_spec_role", "null"),
+            ("encoder_only", False), ("language_only", False), ("language_model_only", False),
+            ("encoder_transfer_backend", "auto"), ("encoder_urls", []),
+            ("encoder_bootstrap_port", 8997), ("encoder_register_urls", []),
+            ("enable_adaptive_dispatch_to_encoder", False), ("enable_pdmux", False),
+            ("pdmux_config_path", None), ("sm_group_num", 8))),
+    ),
+    *_of(
+        Effect.NONE,
+        ("disaggregation_ib_device", None, "PDPROTO_ENGINE names what moves the bytes"),
+    ),
+    *_of(
+        Effect.REFUSED,
+        ("disaggregation_decode_allocation_policy", "early",
+         "only pages that decode has reserved early are written to yet"),
+        ("disaggregation_enable_kv_checksum", False, DIGESTS),
+        ("disaggregation_decode_host_receive_threshold", 1.0,
+         "the KV goes to the pool of decode, and not to host memory"),
+        ("enable_pd_role_switch", False, "a server keeps its role"),
+    ),
+)
+
+
+def flag(name: str) -> str:
+    """As it is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+Read = Callable[[str], Any]
+
+
+def unusual(settings: Iterable[Setting], effect: Effect, read: Read) -> list[tuple[Setting, Any]]:
+    """Those with this effect that have another value than SGLang's default, and the value."""
+    read_of = [(setting, read(setting.name)) for setting in settings if setting.effect is effect]
+    return [(setting, value) for setting, value in read_of if value != setting.default]
+
+
+def refusal(environment: Read, flags: Read) -> str | None:
+    """Which setting keeps the backend from starting, and why; None if none does."""
+    for name, (setting, value) in _named(Effect.REFUSED, environment, flags):
+        return f"the pdproto backend does not start with {name}={value}: {setting.about}"
+    return None
+
+
+def without_effect(environment: Read, flags: Read) -> str | None:
+    """One line about all settings that somebody has set in vain; None if there is none."""
+    said = [f"{name}={value} ({setting.about})"
+            for name, (setting, value) in _named(Effect.NONE, environment, flags)]
+    return f"the pdproto backend takes no notice of {', '.join(said)}" if said else None
+
+
+def _named(
+    effect: Effect, environment: Read, flags: Read
+) -> list[tuple[str, tuple[Setting, Any]]]:
+    found = [(one[0].name, one) for one in unusual(ENVIRONMENT, effect, environment)]
+    return found + [(flag(one[0].name), one) for one in unusual(FLAGS, effect, flags)]
+
+
+def waits(environment: Read) -> Mapping[str, float]:
+    """Seconds by name of timer (spec/handoff/timers.py)."""
+    return {"bootstrap_timeout": float(environment(BOOTSTRAP)),
+            "transfer_timeout": float(environment(WAITING))}
+
+
+def silent_s(environment: Read, is_set: Callable[[str], bool], default: float) -> float:
+    """After how long a silence a peer is lost. SGLang takes no less for either factor."""
+    if not (is_set(INTERVAL) or is_set(FAILURES)):
+        return default
+    return float(max(environment(INTERVAL), 2.0) * max(environment(FAILURES), 1))
+
+
+def page() -> str:
+    """docs/sglang-settings.md."""
+    parts = ["# SGLang's settings under the pdproto backend", "",
+             "Generated by `python -m pdproto.sglang.settings`; change pdproto/sglang/settings.py, "
+             "not this file.", "",
+             "Every setting of SGLang 0.5.23 that is about the hand-over. Settings of the backend "
+             "itself: `PDPROTO_ENGINE` (which engine moves the bytes: tcp, shm, mooncake, nixl; "
+             "default: tcp) and `PDPROTO_DIRECT` (0: always through landing memory; default: 1)."]
+    for title, settings, written in (("Environment", ENVIRONMENT, str), ("Flags", FLAGS, flag)):
+        parts += ["", f"## {title}", "", *_table(settings, written)]
+    return "\n".join(parts) + "\n"
+
+
+def _table(settings: Sequence[Setting], written: Callable[[str], str]) -> list[str]:
+    rows = [f"| `{written(s.name)}` | {s.default} | {s.effect.value} | {s.about} |"
+            for s in settings]
+    return ["| SGLang's setting | default | under pdproto | how, or why |", "|---|---|---|---|",
+            *rows]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

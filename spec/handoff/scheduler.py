@@ -1,0 +1,194 @@
+"""What a decode scheduler of SGLang is told of a hand-over, from its request to its pages back.
+
+SGLang knows a request before its hand-over can begin, and takes the pages back as soon as it hears
+of an end. So the answers to its polls have a table of their own, over what it asks (the calls) and
+over what the hand-over has come to (`course`, `reached`, `row`: written by the node).
+
+Rule 1: a failure is told when nothing is copied into the pages any more.
+Rule 2: success is told when the metadata row is in its slot.
+Rule 3: SGLang gives memory to a request that says WaitingForInput, which means that the rank that
+        runs the room is known. It never goes back from there.
+Rule 4: the ranks of a group open their hand-overs in the order in which the requests came, so a
+        request that will open none passes its turn.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.roles import Life
+from pdproto.spec.language import (
+    Always,
+    Call,
+    Configuration,
+    Ignore,
+    LeadsTo,
+    Machine,
+    OnRow,
+    Row,
+    Sometimes,
+    State,
+    System,
+    Table,
+    all_of,
+    any_of,
+    auto,
+    forall,
+    implies,
+)
+
+
+class View(State):
+    """What SGLang knows of a request."""
+
+    ASKED = auto()  # nobody knows yet which ranks run the room
+    FOUND = auto()  # they are known; its turn to open the hand-over has not come
+    OPEN = auto()
+    MOVING = auto()  # bytes have come
+    SUCCESS = auto()
+    FAILED = auto()
+
+
+class Course(State):
+    """What the hand-over has come to, as its node says."""
+
+    NONE = auto()
+    UNDER_WAY = auto()
+    MOVING = auto()
+    LANDED = auto()
+    BROKEN = auto()
+
+
+class Slot(State):
+    """The metadata row of the request, which is put into its slot when all has landed."""
+
+    EMPTY = auto()
+    WRITTEN = auto()
+    UNFIT = auto()  # it is not as long as the rows here
+
+
+h = Life("h")
+
+view = Machine("view", h)
+node = Machine("node", world=True)
+
+knows = view.function("knows", View, edges={
+    View.ASKED: (View.FOUND, View.FAILED),
+    View.FOUND: (View.OPEN, View.FAILED),
+    View.OPEN: (View.MOVING, View.SUCCESS, View.FAILED),
+    View.MOVING: (View.SUCCESS, View.FAILED),
+})
+passed = view.relation("passed")  # its turn: no hand-over is opened in it
+stopped = view.relation("stopped")  # the hand-over has been asked to end
+closed = view.relation("closed")  # SGLang has its pages back
+course = view.function("course", Course, edges={
+    Course.NONE: (Course.UNDER_WAY,),
+    Course.UNDER_WAY: (Course.MOVING, Course.LANDED, Course.BROKEN),
+    Course.MOVING: (Course.LANDED, Course.BROKEN),
+})
+course.shared_with(node, writes=(Course.MOVING, Course.LANDED, Course.BROKEN))
+reached = view.relation("reached")  # something may still be written into the pages
+reached.shared_with(node, writes=(True, False))
+row = view.function("row", Slot, edges={Slot.EMPTY: (Slot.WRITTEN, Slot.UNFIT)})
+row.shared_with(node, writes=(Slot.WRITTEN, Slot.UNFIT))
+
+BEFORE: Final = (View.ASKED, View.FOUND)
+OPENED: Final = (View.OPEN, View.MOVING)
+ENDED: Final = (View.SUCCESS, View.FAILED)
+
+VIEW: Final = Table(view, state=knows, rows=(
+    Row("find", on=Call("find"), at=View.ASKED, to=View.FOUND),
+    Ignore(Call("find"), at=(View.FOUND, *OPENED, *ENDED), why="it has been found, or has ended"),
+    Row("open", on=Call("open"), at=View.FOUND, to=View.OPEN,
+        when=course(h) == Course.NONE, do=[course(h).to(Course.UNDER_WAY)]),
+    Ignore(Call("open"), at=(View.ASKED, *OPENED, *ENDED),
+           why="nobody opens a hand-over for a request that has ended"),
+    Row("refuse", on=Call("give_up"), at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
+        why="there is no hand-over, and will be none"),
+    Row("stop", on=Call("give_up"), at=OPENED, do=[stopped(h).to(True)],
+        why="the hand-over ends, and says when nothing reaches the pages any more"),
+    Ignore(Call("give_up"), at=ENDED, why="it has ended already"),
+    Row("move", at=View.OPEN, to=View.MOVING, when=course(h) == Course.MOVING),
+    Row("succeed", at=OPENED, to=View.SUCCESS,
+        when=[course(h) == Course.LANDED, row(h) == Slot.WRITTEN]),
+    Row("find_unfit", at=OPENED, to=View.FAILED,
+        when=[course(h) == Course.LANDED, row(h) == Slot.UNFIT],
+        why="the peer has other metadata: SGLang would read a row of another request"),
+    Row("fail", at=OPENED, to=View.FAILED, when=[course(h) == Course.BROKEN, ~reached(h)]),
+    Row("leave", on=Call("clear"), at=BEFORE, to=View.FAILED,
+        do=[passed(h).to(True), closed(h).to(True)]),
+    Row("give_back", on=Call("clear"), at=(*OPENED, *ENDED), when=~closed(h),
+        do=[closed(h).to(True)], why="a hand-over that has not ended is given up by that"),
+    Ignore(Call("clear"), at=(*OPENED, *ENDED), when=closed(h), why="it has its pages back"),
+))
+
+NODE: Final = Table(node, rows=(
+    Row("reach", choose=(h,), when=[course(h).among(Course.UNDER_WAY, Course.MOVING), ~reached(h)],
+        do=[reached(h).to(True)], why="the pages have been published"),
+    Row("bring", choose=(h,), when=[course(h) == Course.UNDER_WAY, reached(h)],
+        do=[course(h).to(Course.MOVING)]),
+    Row("land", choose=(h,),
+        when=[course(h).among(Course.UNDER_WAY, Course.MOVING), reached(h), ~stopped(h)],
+        do=[course(h).to(Course.LANDED), reached(h).to(False)]),
+    Row("break", choose=(h,), when=course(h).among(Course.UNDER_WAY, Course.MOVING),
+        do=[course(h).to(Course.BROKEN)], fair=True, why="or its time is over"),
+    Row("end_copies", choose=(h,), when=[course(h) == Course.BROKEN, reached(h)],
+        do=[reached(h).to(False)], fair=True, why="copies and fenced writes end"),
+    Row("write_row", choose=(h,), when=[course(h) == Course.LANDED, row(h) == Slot.EMPTY],
+        do=[row(h).to(Slot.WRITTEN)], fair=True),
+    Row("find_row_unfit", choose=(h,), when=[course(h) == Course.LANDED, row(h) == Slot.EMPTY],
+        do=[row(h).to(Slot.UNFIT)]),
+))
+
+# What a poll answers: the first whose formula holds.
+VIEW_POLL: Final = (
+    (knows(h) == View.FAILED, KVPoll.FAILED),
+    (knows(h) == View.SUCCESS, KVPoll.SUCCESS),
+    (knows(h) == View.MOVING, KVPoll.TRANSFERRING),
+    (knows(h).among(View.FOUND, View.OPEN), KVPoll.WAITING_FOR_INPUT),
+    (all_of(), KVPoll.BOOTSTRAPPING),
+)
+
+PROPERTIES: Final = (
+    Always("rule_1_pages_of_a_failure_are_free", implies(knows(h) == View.FAILED, ~reached(h)),
+           why="SGLang gives them to another request at once"),
+    Always("rule_1_no_hand_over_outlives_its_failure",
+           implies(knows(h) == View.FAILED, ~course(h).among(Course.UNDER_WAY, Course.MOVING)),
+           why="it would write into pages that SGLang has given to another request"),
+    Always("rule_2_success_has_its_row", implies(knows(h) == View.SUCCESS,
+                                                 row(h) == Slot.WRITTEN),
+           why="SGLang reads the slot in the same step"),
+    Always("rule_4_a_turn_is_taken_or_passed",
+           implies(any_of(knows(h).among(*ENDED), closed(h)),
+                   any_of(passed(h), course(h) != Course.NONE)),
+           why="the requests behind it wait for its turn"),
+    Always("rule_4_a_turn_is_not_both", implies(passed(h), course(h) == Course.NONE)),
+    Always("a_failure_of_what_has_landed_is_of_its_row",
+           implies(all_of(knows(h) == View.FAILED, course(h) == Course.LANDED),
+                   row(h) == Slot.UNFIT), why="all the KV is there: nothing else can be wrong"),
+    OnRow("moving_is_said_when_bytes_have_come", "move", course(h) == Course.MOVING),
+    Sometimes("a_request_is_refused", all_of(knows(h) == View.FAILED, passed(h), ~closed(h))),
+    Sometimes("an_open_hand_over_is_stopped", all_of(knows(h) == View.OPEN, stopped(h))),
+    Sometimes("a_moving_hand_over_is_stopped", all_of(knows(h) == View.MOVING, stopped(h))),
+    Sometimes("a_request_is_left_before_its_turn", all_of(passed(h), closed(h))),
+    Sometimes("an_open_hand_over_is_left", all_of(knows(h) == View.OPEN, closed(h))),
+    Sometimes("a_moving_hand_over_is_left", all_of(knows(h) == View.MOVING, closed(h))),
+    Sometimes("a_success_is_left", all_of(knows(h) == View.SUCCESS, closed(h))),
+    Sometimes("a_request_succeeds", knows(h) == View.SUCCESS),
+    Sometimes("a_row_does_not_fit", all_of(knows(h) == View.FAILED, row(h) == Slot.UNFIT)),
+    Sometimes("a_failure_waits_for_its_pages",
+              all_of(course(h) == Course.BROKEN, reached(h))),
+    LeadsTo("L1_an_open_hand_over_is_told", knows(h).among(*OPENED), knows(h).among(*ENDED),
+            why="the scheduler hears of every end"),
+)
+
+SYSTEM: Final = System(
+    "decode-scheduler",
+    "What a decode scheduler of SGLang is told of a hand-over, and when it has its pages back.",
+    tables=(VIEW, NODE),
+    properties=PROPERTIES,
+    final=forall(h, ~knows(h).among(*OPENED)),
+    configurations={
+        "default": Configuration({Life: 1}),
+        "two-lives": Configuration({Life: 2}),
+    },
+)

@@ -1,0 +1,151 @@
+"""M3.3, end to end: a chunk that has not begun to move is not moved once its hand-over has failed.
+
+Real nodes over every engine. The abort comes in the very step in which the second chunk lands.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event
+from typing import Final
+
+import numpy as np
+import pytest
+
+from pdproto.engine.contract import Address, SourceCounts
+from pdproto.net.decode import DecodeNode
+from pdproto.net.engines import open_sink, open_source
+from pdproto.net.node import Node
+from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.plane import Outcome
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.sender import Sender
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.pairs import until
+from tests.e2e.test_real_engines import needs
+
+CHUNKS: Final = 16
+CHUNK_BYTES: Final = 4 << 20  # a page each
+ENGINES: Final = ["shm", "tcp", needs("mooncake"), needs("nixl")]
+
+
+class Nodes:
+    """A prefill node with pages of 4 MiB, and decode nodes that it feeds."""
+
+    def __init__(self, engine: str, sinks: int) -> None:
+        shape = (CHUNKS, 1, 1, CHUNK_BYTES)
+        self.plane: Final = SourcePages([np.ones(shape, np.uint8)], open_source(engine))
+        self.prefill: Final = PrefillNode("p", self.plane)
+        self.decodes: Final = [
+            DecodeNode(f"d{number}", SinkPages([np.zeros(shape, np.uint8)], open_sink(engine)),
+                       incarnation=17)
+            for number in range(sinks)]
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.prefill, *self.decodes]
+
+    def fail_after(self, landed: int) -> Sender:
+        """Hand all chunks over, and abort when so many have landed. Returns when all is back."""
+        sender = self.prefill.open(7)
+        receivers = [node.open(7, {"p": self.prefill.endpoint}, generation=0,
+                               sinks=[each.name for each in self.decodes],
+                               pages=range(CHUNKS), slot=1) for node in self.decodes]
+
+        def look() -> None:
+            if sender.landed_chunks >= landed:
+                sender.watchers = ()
+                self.prefill.give_up(sender, "the client has left")
+
+        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+        self.prefill.ask(lambda: setattr(sender, "watchers", (look,)))
+        for chunk in range(CHUNKS):
+            sender.send([chunk], last=chunk == CHUNKS - 1)
+        until(lambda: sender.released and all(receiver.released for receiver in receivers))
+        assert {end.poll() for end in (sender, *receivers)} == {KVPoll.FAILED}
+        until(lambda: not self.prefill.metrics.read()["num_prefill_writes"])
+        return sender
+
+
+@contextmanager
+def nodes(engine: str, sinks: int = 1) -> Iterator[Nodes]:
+    given = Nodes(engine, sinks)
+    try:
+        yield given
+        for node in given.nodes:
+            assert node.watchdog.slow == 0, f"{node.name}: {node.watchdog.longest_s * 1e3:.1f} ms"
+    finally:
+        for node in given.nodes:
+            node.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_abort_after_two_chunks_leaves_twelve_unmoved(engine: str) -> None:
+    with nodes(engine) as given:
+        given.fail_after(2)
+        numbers = given.prefill.metrics.read()
+        assert numbers["skipped_chunks"] >= 12
+        assert numbers["landed_chunks"] + numbers["skipped_chunks"] == CHUNKS
+        assert numbers["engine_refused_writes"] == numbers["engine_failed_writes"] == 0
+
+
+def test_the_remaining_destinations_are_skipped_too() -> None:
+    with nodes("tcp", sinks=2) as given:
+        given.fail_after(2)
+        numbers = given.prefill.metrics.read()
+        assert numbers["skipped_chunks"] >= 2 * CHUNKS - 6
+        assert numbers["landed_chunks"] + numbers["skipped_chunks"] == 2 * CHUNKS
+
+
+class Full:
+    """A source engine that has no room until it is told."""
+
+    def __init__(self) -> None:
+        self.has_room = False
+        self.posted: list[int] = []
+
+    def attach(self, wake: Callable[[], None]) -> None: ...
+
+    def connect(self, address: Address) -> None: ...
+
+    def post(self, _address: Address, offset: int, _views: Sequence[object]) -> int:
+        self.posted.append(offset)
+        return len(self.posted)
+
+    def completed(self) -> list[object]:
+        return []
+
+    def counts(self) -> SourceCounts:
+        return SourceCounts()
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("where", ["before it is packed", "before it is posted"])
+def test_the_question_is_asked_wherever_a_chunk_is_taken_up(where: str) -> None:
+    engine, packed, wanted = Full(), Event(), Event()
+    plane = SourcePages([np.zeros((2, 1, 1, 64), np.uint8)], engine)  # type: ignore[arg-type]
+    asked: list[bool] = []
+
+    def is_wanted() -> bool:
+        asked.append(wanted.is_set())
+        packed.set()
+        return wanted.is_set()
+
+    if where == "before it is posted":
+        wanted.set()
+    address = Address("full", "here", 0, 0, 1 << 20, b"").encode()
+    plane.post(1, Life(1, 1, 1), address, 0, [0], is_wanted)
+    assert packed.wait(10)
+    wanted.clear()
+    engine.has_room = True
+    ended: list[tuple[int, Outcome, str]] = []
+
+    def has_ended() -> bool:
+        ended.extend(plane.outcomes())
+        return bool(ended)
+
+    until(has_ended)
+    assert ended == [(1, Outcome.SKIPPED, "")]
+    assert engine.posted == []
+    plane.close()

@@ -1,0 +1,116 @@
+"""Any number of chunks, and many sinks: a node serves the others meanwhile, and its trace replays.
+
+No turn of a loop may take over 10 ms of processor time: see `Ends.settled`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from pdproto.check.load import load
+from pdproto.check.result import Verdict
+from pdproto.check.trace_story import verify
+from pdproto.net import prefill
+from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish, encode
+from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
+from tests.net.planes import cluster, polls, published
+
+
+def hand_over(nodes: Ends, room: int, chunks: int) -> None:
+    """A request in so many chunks, each of one page, or of none where there are more than pages."""
+    for ours, theirs in nodes.pools.values():
+        for layer in (*ours, *theirs):
+            layer[:] = np.random.default_rng(room).integers(0, 256, layer.shape, np.uint8)
+    (sender,), receiver = nodes.senders(room), nodes.receiver(room)
+    receiver.publish(range(PAGES - 1, -1, -1))
+    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+    for chunk in range(chunks):
+        sender.send([chunk] if chunk < PAGES else [], last=chunk == chunks - 1)
+    until(lambda: receiver.poll() in ENDED and sender.poll() in ENDED)
+    assert receiver.poll() is sender.poll() is KVPoll.SUCCESS, receiver.failure
+    for ours, theirs in nodes.pools.values():
+        for mine, yours in zip(ours, theirs, strict=True):
+            assert np.array_equal(mine, yours[::-1])
+    receiver.close()
+
+
+def test_a_hand_over_in_64_chunks_replays_with_the_numbers_of_all(tmp_path: Path) -> None:
+    with ends() as nodes:
+        hand_over(nodes, 1, 64)
+        told = dict(nodes.told)
+    paths = [tmp_path / f"{name}.jsonl" for name in told]
+    for path in paths:
+        path.write_bytes(told[path.stem].getvalue())
+    verified = verify(load("transfer"), paths)
+    assert verified.verdict is Verdict.HOLDS, verified.rejection
+    posted = [line for line in told["p0"].getvalue().decode().splitlines() if '"post"' in line]
+    assert [f'"c":{chunk}' in line for chunk, line in enumerate(posted)] == [True] * 64
+
+
+def test_a_hand_over_in_as_many_chunks_as_there_may_be() -> None:
+    with cluster() as nodes:
+        (receiver,) = published(nodes.receivers(1, generation=0), CHUNKS_MAX)
+        (sender,) = nodes.senders(1)
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        for chunk in range(CHUNKS_MAX):
+            sender.send([chunk], last=chunk == CHUNKS_MAX - 1)
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        receiver.close()
+        nodes.settled()
+        assert {node.name: node.watchdog.slow for node in nodes.nodes} == {"p0": 0, "d0": 0}
+
+
+def test_a_frame_that_names_many_sinks_holds_up_nobody() -> None:
+    life, address = Life(7, 17, 0), "tcp://127.0.0.1:1"
+    names = ["stranger", *(f"d{number}" for number in range(SINKS_MAX - 1))]
+    with ends() as nodes, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        (node,) = nodes.prefills
+        stranger.setsockopt_string(zmq.IDENTITY, "stranger")
+        stranger.setsockopt(zmq.LINGER, 1_000)
+        stranger.connect(node.endpoint)
+        stranger.send(encode("stranger", 17, 0, [
+            Introduce(life, tuple(names), address), Publish(life, b"", 1, tuple(names), address)]))
+        until(lambda: life in node.lives)
+        many = tuple(f"d{number}" for number in range(1_024))
+        stranger.send(encode("stranger", 17, 0, [Introduce(life, many, address)]))
+        until(lambda: node.metrics.read()["malformed_frames"] == 1)
+        nodes.hand_over(1)
+        stranger.send(encode("stranger", 17, 1, []))
+        until(lambda: life not in node.lives or node.peers["stranger"].heard)
+        node.declare_gone("stranger")
+
+
+def test_no_sink_joins_a_hand_over_that_has_begun() -> None:
+    with cluster(sinks=2) as nodes:
+        first, second = nodes.decodes
+        sources = {node.name: node.endpoint for node in nodes.prefills}
+        receiver = first.open(1, sources, sinks=[first.name], generation=0, pages=[1, 2], slot=0)
+        (sender,) = nodes.senders(1)
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1], last=False)
+        late = second.open(1, sources, sinks=[second.name], generation=0, pages=[1, 2], slot=0)
+        until(lambda: nodes.prefills[0].metrics.read()["refused_frames"])
+        sender.send([2])
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        late.abort("it was never fed")
+        receiver.close()
+
+
+def test_lives_without_a_request_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was refused is served when there is room again."""
+    monkeypatch.setattr(prefill, "EARLY_MAX", 3)
+    with cluster(waits={"no_news": 0.05}) as nodes:
+        receivers = [one for room in range(5)
+                     for one in published(nodes.receivers(room, generation=room), 2)]
+        until(lambda: nodes.prefills[0].metrics.read()["refused_frames"] >= 2)
+        senders = [one for room in range(5) for one in nodes.senders(room)]
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+        for sender in senders:
+            sender.send([0, 1])
+        until(polls([*senders, *receivers], KVPoll.SUCCESS))
+        for receiver in receivers:
+            receiver.close()
+        nodes.settled()

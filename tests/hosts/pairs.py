@@ -1,0 +1,81 @@
+"""A prefill node on one host and a decode node on another, in this process."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.net.decode import DecodeNode
+from pdproto.net.engines import open_sink, open_source
+from pdproto.net.link import Link, tcp_at
+from pdproto.net.pages import SinkPages, SourcePages
+from pdproto.net.prefill import PrefillNode
+from pdproto.net.receiver import Receiver
+from pdproto.spec.handoff.poll import KVPoll
+from tests.hosts.namespaces import Host
+
+PATIENCE_S: Final = 30.0
+ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
+
+
+def pages() -> list[NDArray[np.uint8]]:
+    """Two pools of 64 pages of 4 KiB."""
+    return [np.zeros((64, 1, 1, 4096), np.uint8) for _ in range(2)]
+
+
+class Pair:
+    """version: of IP. sink_host: where the engine of decode listens, if not at its host's address.
+    """
+
+    def __init__(
+        self, prefill: Host, decode: Host, version: int, *, engine: str = "tcp",
+        prefill_link: Link | None = None, decode_link: Link | None = None,
+        sink_host: str | None = None, waits: dict[str, float] | None = None,
+    ) -> None:
+        self.theirs, self.ours = pages(), pages()
+        here, there = prefill.address(version), decode.address(version)
+        self.prefill = prefill.call(lambda: PrefillNode(
+            "p0", SourcePages(self.theirs, open_source(engine, here)),
+            link=prefill_link or Link(tcp_at(here)), waits=waits))
+        self.decode = decode.call(lambda: DecodeNode(
+            "d0", SinkPages({"p0": self.ours}, open_sink(engine, sink_host or there)),
+            link=decode_link or Link(tcp_at(there)), waits=waits))
+        self.where = prefill.call(lambda: self.prefill.told(tcp_at(there, 1)))
+
+    def hand_over(self, room: int) -> Receiver:
+        """One hand-over of two pages, to its end."""
+        value = room % 251
+        for layer in self.theirs:
+            layer[:2] = value
+        sender = self.prefill.open(room)
+        receiver = self.decode.open(room, {"p0": self.where}, pages=[8, 9], slot=0)
+        sent = False
+        deadline = time.monotonic() + PATIENCE_S
+        while receiver.poll() not in ENDED:
+            if not sent and sender.poll() is KVPoll.WAITING_FOR_INPUT:
+                sender.send([0, 1])
+                sent = True
+            assert time.monotonic() < deadline, f"room {room} never ended: {receiver.poll()}"
+            time.sleep(0.001)
+        if receiver.poll() is KVPoll.SUCCESS:
+            assert all((layer[8:10] == value).all() for layer in self.ours)
+        sender.close()
+        receiver.close()
+        return receiver
+
+    def close(self) -> None:
+        self.prefill.close()
+        self.decode.close()
+
+
+@contextmanager
+def joined(pair: Pair) -> Iterator[Pair]:
+    try:
+        yield pair
+    finally:
+        pair.close()
+
+

@@ -1,0 +1,166 @@
+"""A control connection that is cut one way heals by itself, and health() says so meanwhile.
+
+A hand-over every 50 ms from a prefill node on one host to a decode node on another, over TCP.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import pytest
+
+from pdproto.engine.contract import Result
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpSource
+from pdproto.net.link import place_of
+from pdproto.net.node import Node
+from pdproto.spec.handoff.poll import KVPoll
+from tests.engine.engines import until
+from tests.hosts.namespaces import hosts
+from tests.hosts.pairs import Pair, joined
+from tests.hosts.wire import Wire
+
+EVERY_S: Final = 0.05
+HEALS_S: Final = 5.0  # after the network has healed
+WRITTEN_BYTES: Final = 32 << 20
+CUT_S: Final = 12.0
+WAITS: Final = {"bootstrap_timeout": 6.0, "transfer_timeout": 6.0, "no_drain": 1.0}
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Hand-overs without end, one after the other. ended: when each has, and why it failed, if."""
+
+    pair: Pair
+    ended: list[tuple[float, str]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        room = 0
+        try:
+            while not self.ending.wait(EVERY_S):
+                room += 1
+                receiver = self.pair.hand_over(room)
+                why = "" if receiver.poll() is KVPoll.SUCCESS else str(receiver.failure)
+                self.ended.append((time.monotonic(), why))
+        except BaseException as error:
+            self.errors.append(error)
+
+    def success_after(self, moment: float, within_s: float) -> bool:
+        """Wait for a hand-over to succeed after a moment; whether one does in time."""
+        while time.monotonic() < moment + within_s and not self.errors:
+            if any(when > moment and not why for when, why in list(self.ended)):
+                return True
+            time.sleep(0.01)
+        return False
+
+    @property
+    def failures(self) -> list[str]:
+        return [why for _, why in self.ended if why]
+
+
+@contextmanager
+def traffic(wire: Wire, version: int = 4) -> Iterator[Traffic]:
+    with hosts(wire.join) as found, joined(Pair(*found, version, waits=WAITS)) as pair:
+        running = Traffic(pair)
+        thread = threading.Thread(target=running.run)
+        thread.start()
+        try:
+            assert running.success_after(time.monotonic(), 10.0)
+            yield running
+        finally:
+            running.ending.set()
+            thread.join()
+        assert running.errors == []
+        for node in (pair.prefill, pair.decode):
+            assert node.turn_errors == node.mistakes == 0
+
+
+def said(node: Node, until: float) -> set[str]:
+    """All that health() says until then, without its numbers."""
+    found = set()
+    while time.monotonic() < until:
+        health = node.health()
+        if health is not None:
+            found.add(" ".join(word for word in health.split() if not word.isdigit()))
+        time.sleep(0.02)
+    return found
+
+
+def heal_time(running: Traffic) -> str:
+    now = time.monotonic()
+    return str([(round(when - now, 1), why[:90]) for when, why in running.ended[-12:]])
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_firewall_that_forgets_what_prefill_says_fails_no_hand_over(version: int) -> None:
+    wire = Wire()
+    with traffic(wire, version) as running:
+        ends = running.pair
+        before = time.monotonic()
+        assert wire.forget(place_of(ends.decode.bound)[1]) == 1
+        healths = said(ends.decode, before + 4.0) | said(ends.prefill, time.monotonic())
+        assert running.success_after(before + 1.0, HEALS_S), heal_time(running)
+        assert running.failures == []
+        assert any("node d0: nothing has come from p0 for" in what for what in healths), healths
+        assert ends.prefill.redials >= 1
+        assert ends.decode.health() is ends.prefill.health() is None
+
+
+def test_a_firewall_that_forgets_what_decode_says_fails_no_hand_over() -> None:
+    wire = Wire()
+    with traffic(wire) as running:
+        ends = running.pair
+        before = time.monotonic()
+        assert wire.forget(place_of(ends.prefill.bound)[1]) == 1
+        healths = said(ends.prefill, before + 4.0)
+        assert running.success_after(before + 1.0, HEALS_S), heal_time(running)
+        assert running.failures == []
+        assert any("node p0: nothing has come from d0 for" in what for what in healths), healths
+        assert ends.decode.redials >= 1
+        assert ends.decode.health() is ends.prefill.health() is None
+
+
+@pytest.mark.parametrize("silent", [0, 1], ids=["prefill", "decode"])
+def test_hand_overs_go_on_soon_after_a_one_way_cut_has_healed(silent: int) -> None:
+    wire = Wire()
+    with traffic(wire) as running:
+        ends = running.pair
+        wire.cut = frozenset({silent})
+        healths = said(ends.decode, time.monotonic() + CUT_S)
+        healed = time.monotonic()
+        wire.cut = frozenset()
+        assert running.success_after(healed, HEALS_S), heal_time(running)
+        assert running.failures
+        assert any("node d0: nothing has come from p0 for" in what for what in healths), healths
+
+
+@pytest.mark.parametrize("cut", [0, 1], ids=["source", "sink"])
+def test_the_tcp_engine_writes_again_soon_after_a_cut_in_mid_write(cut: int) -> None:
+    """The kernel's own retries double: after a cut of 7 s the next comes 6 s later."""
+    wire = Wire()
+    with hosts(wire.join) as (one, other):
+        sink = other.call(lambda: TcpSink(host=other.v4))
+        source = one.call(TcpSource)
+        try:
+            lease = sink.lease("life", "p0", WRITTEN_BYTES)
+            assert lease is not None
+            carried = wire.carried
+            source.post(lease.address, 0, [bytes(WRITTEN_BYTES)])
+            until(lambda: wire.carried > carried + 20, "packets")
+            wire.cut = frozenset({cut})
+            time.sleep(7.0)
+            wire.cut = frozenset()
+            number = source.post(lease.address, 0, [b"again"])
+            healed, outcomes = time.monotonic(), dict[int, Result]()
+            while number not in outcomes and time.monotonic() < healed + HEALS_S:
+                outcomes |= {outcome.write: outcome.result for outcome in source.completed()}
+                time.sleep(0.01)
+            assert outcomes.get(number) is Result.LANDED, outcomes
+        finally:
+            source.close()
+            sink.close()

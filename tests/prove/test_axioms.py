@@ -1,0 +1,145 @@
+"""Axioms that contradict each other prove everything: so they are asked about first."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pdproto.check.load import BUILT_IN, load
+from pdproto.check.prove import axioms, proving
+from pdproto.check.prove.axioms import ENGINES, require_possible
+from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.obligations import claims, obligations
+from pdproto.check.prove.proving import QUANTIFIED, Proof, Settings, prove
+from pdproto.check.prove.suggest import suggest
+from pdproto.cli.main import main
+from pdproto.cli.prove_subject import LEMMAS, subject
+from pdproto.spec.language import SpecError, System
+from tests.prove import quorums
+
+HERE = "tests.prove.quorums"
+LIMIT_S = 10.0
+SHORT_S = 0.5
+Output = pytest.CaptureFixture[str]
+
+
+def proof_of(system: System, engine: str) -> Proof:
+    found = obligations(system, claims(system, quorums.LEMMAS))
+    return prove(system, found, Settings(engines=(engine,), timeout_s=LIMIT_S))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("system", [quorums.CONTRADICTORY, quorums.IN_ONE], ids=str)
+def test_nothing_is_proved_from_a_contradiction(system: System, engine: str) -> None:
+    with pytest.raises(SpecError, match="the axioms contradict each other"):
+        proof_of(system, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_axioms_to_blame_are_named(engine: str) -> None:
+    """Those that have no part in the contradiction are not."""
+    with pytest.raises(SpecError) as error:
+        require_possible(quorums.CONTRADICTORY, [engine], LIMIT_S)
+    assert "quorums_meet: for all q, r: for some n: member(q, n) and member(r, n)" in str(
+        error.value)
+    assert "no_members: not member(q, n)" in str(error.value)
+    assert "idle" not in str(error.value)
+
+
+@pytest.mark.parametrize("more", [[], ["--engine", "cutoff"], ["--engine", "quantified"],
+                                  ["--engine", "both"], ["--suggest"]], ids=str)
+def test_the_command_line_refuses_it(more: list[str], capsys: Output) -> None:
+    assert main(["prove", f"{HERE}:CONTRADICTORY", "--quiet", "--no-cache", *more]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "contradict each other" in err
+
+
+def test_lemmas_are_not_suggested_from_a_contradiction() -> None:
+    with pytest.raises(SpecError, match="contradict each other"):
+        suggest(quorums.CONTRADICTORY, LIMIT_S)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", sorted({*LEMMAS}))
+def test_the_axioms_of_our_own_systems_can_hold(name: str, engine: str) -> None:
+    one = subject(name)
+    assert require_possible(one.system, [engine], LIMIT_S).status is Status.PROVED
+    for ranking in one.every_ranking:
+        found = require_possible(one.system, [engine], LIMIT_S, beside=ranking.assumed)
+        assert found.status is Status.PROVED, ranking.leads_to
+
+
+def test_every_system_with_axioms_has_been_asked_about() -> None:
+    with_axioms = {name for name in BUILT_IN if load(name).axioms}
+    assert with_axioms
+    assert with_axioms <= {*LEMMAS} | {"ring-election", "dp-rank-prompt"}
+
+
+def test_what_cannot_be_known_proves_nothing(capsys: Output, tmp_path: Path) -> None:
+    """An order without a last element has no finite instance, and no contradiction is found."""
+    target = tmp_path / "result.json"
+    status = main(["prove", f"{HERE}:ENDLESS", "--quiet", "--no-cache", "--timeout", "1",
+                   "--json", str(target)])
+    assert status == 3
+    out = capsys.readouterr().out
+    assert "unknown   whether what is assumed can hold together" in out
+    assert "proved    " not in out
+    assert json.loads(target.read_text())["proved"] == 0
+
+
+def test_unknown_axioms_make_every_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = Judgement(Status.UNKNOWN, "nobody knows")
+    monkeypatch.setattr(axioms, "ENGINES", dict.fromkeys(ENGINES, lambda *_: unknown))
+    proof = proof_of(quorums.SYSTEM, QUANTIFIED)
+    assert {proof.status(o) for o in proof.obligations} == {Status.UNKNOWN}
+
+
+def test_what_a_ranking_assumes_is_asked_about_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """A sort without elements: no run has one."""
+    monkeypatch.setattr(quorums, "RANKINGS", (quorums.RANKED,), raising=False)
+    assert main(["prove", f"{HERE}:SYSTEM", "--lemmas", HERE, "--quiet", "--no-cache"]) == 2
+    assert "nobody: for all n: n != n" in capsys.readouterr().err
+
+
+def test_the_other_engine_is_asked_where_one_does_not_decide(capsys: Output) -> None:
+    """`for some` under `for all`, in an axiom and in a lemma: no need to know the engines."""
+    arguments = ["prove", f"{HERE}:SYSTEM", "--lemmas", HERE, "--quiet", "--no-cache"]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "7 of 7 obligations proved" in out
+    assert "Z3 with quantifiers answered 3 obligations that the cut-off left open" in out
+    assert main([*arguments, "--engine", "cutoff"]) == 3
+    assert "ask Z3 with quantifiers (--engine quantified)" in capsys.readouterr().out
+
+
+def test_both_reasons_are_told_where_neither_decides(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    def never(_: System, found: list[object], __: float) -> list[Judgement]:
+        return [Judgement(Status.UNKNOWN, "Z3 gave up: timeout") for _ in found]
+
+    monkeypatch.setitem(proving.ENGINES, QUANTIFIED, never)
+    arguments = ["prove", f"{HERE}:SYSTEM", "--lemmas", HERE, "--quiet", "--no-cache"]
+    assert main(arguments) == 3
+    out = capsys.readouterr().out
+    assert "`for some` under `for all`" in out
+    assert "Z3 gave up: timeout" in out
+
+
+def test_what_is_proved_is_printed_with_its_axioms(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Output
+) -> None:
+    """By `check` too, in its table and in every report."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["prove", f"{HERE}:SYSTEM", "--lemmas", HERE, "--quiet"]) == 0
+    capsys.readouterr()
+    targets = {kind: tmp_path / f"page.{kind}" for kind in ("json", "html", "junit")}
+    reports = [part for kind, path in targets.items() for part in (f"--{kind}", str(path))]
+    assert main(["check", f"{HERE}:SYSTEM", "--quiet", *reports]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "proved for every size, assuming quorums_meet: for all q, r:" in told
+    for kind, path in targets.items():
+        assert "proved for every size, assuming quorums_meet" in path.read_text(), kind

@@ -1,0 +1,161 @@
+"""Speed under real servers: our backend and SGLang's own Mooncake over TCP, pairs in turn.
+
+    .venv-sglang/bin/python -m tests.servers.bench --rounds 5           (make bench-servers)
+
+Both pairs are alive; the one that is not measured is stopped (SIGSTOP), so that it takes no
+processor time. Requests go to both servers at once, as a router sends them, and stream: the time to
+the first token is what a client sees. Then prefill is killed with 150 requests in flight.
+"""
+
+import argparse
+import json
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from examples.sglang_servers.serving import Servers
+from tests.servers.load import Answer, Ask, asks, send
+from tests.servers.stage import Layout, Pair, Stage
+
+FOLDER: Final = Path("out/servers")
+BACKENDS: Final = ("pdproto", "mooncake")
+IN_FLIGHT: Final = (1, 32, 200)
+REQUESTS: Final = 200
+KILLED: Final = 150  # requests in flight when prefill is killed
+AFTER_S: Final = 1.5  # of them, before
+PROMPTS: Final = 8  # seeds, so that no round finds the prompts of another in a cache
+
+# What we want of ours over theirs; see the README.
+RATE: Final = {1: 1.2, 32: 1.5, 200: 2.5}
+TTFT: Final = 0.7
+LAST_FAILURE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of one load: requests a second, and the time to the first token in seconds."""
+
+    rate: float
+    p50: float
+    p99: float
+    failed: int
+
+
+def measure(pair: Pair, wanted: Sequence[Ask], in_flight: int) -> Measured:
+    began = time.monotonic()
+    answers = send(pair.both, wanted, in_flight=in_flight, seconds=120.0, stream=True)
+    seconds = time.monotonic() - began
+    full = [answer for answer in answers if answer.is_full]
+    first = sorted(answer.first or answer.seconds for answer in full) or [float("nan")]
+    return Measured(len(full) / seconds, first[len(first) // 2], first[int(len(first) * 0.99)],
+                    len(answers) - len(full))
+
+
+def kill(pair: Pair, wanted: Sequence[Ask]) -> float:
+    """Seconds from the kill of prefill until the last request has failed."""
+    killed: list[float] = []
+
+    def strike() -> None:
+        killed.append(time.monotonic())
+        pair.prefill.signal_all(signal.SIGKILL)
+
+    timer = threading.Timer(AFTER_S, strike)
+    timer.start()
+    answers: list[Answer] = send(pair.both, wanted, in_flight=len(wanted), seconds=90.0)
+    timer.join()
+    return max((a.at - killed[0] for a in answers if not a.is_full), default=0.0)
+
+
+@contextmanager
+def stopped(pairs: Iterable[Pair]) -> Iterator[None]:
+    """While another one is measured."""
+    servers = [server for pair in pairs for server in pair.servers]
+    for server in servers:
+        server.signal_all(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.signal_all(signal.SIGCONT)
+        time.sleep(0.5)  # their heartbeats
+
+
+def rounds(pairs: dict[str, Pair], count: int) -> dict[str, dict[int, list[Measured]]]:
+    found: dict[str, dict[int, list[Measured]]] = {
+        backend: {load: [] for load in IN_FLIGHT} for backend in pairs}
+    for number in range(count):
+        order = list(pairs) if number % 2 == 0 else list(reversed(pairs))
+        for load in IN_FLIGHT:
+            wanted = asks(REQUESTS, seed=100 + number % PROMPTS + 10 * load, shortest=200,
+                          longest=400, new=4)
+            for backend in order:
+                with stopped(pair for name, pair in pairs.items() if name != backend):
+                    measured = measure(pairs[backend], wanted, load)
+                found[backend][load].append(measured)
+                _say(f"round {number + 1}  {load:3} in flight  {backend:8}  "
+                     f"{measured.rate:6.1f} requests/s  TTFT p50 {measured.p50 * 1e3:6.0f} ms  "
+                     f"p99 {measured.p99 * 1e3:6.0f} ms"
+                     + (f"  {measured.failed} FAILED" if measured.failed else ""))
+    return found
+
+
+def summary(found: dict[str, dict[int, list[Measured]]], last: dict[str, float]) -> bool:
+    """Medians beside each other. Returns whether what we want holds."""
+    met = True
+    for load in IN_FLIGHT:
+        ours, theirs = (_median(found[backend][load]) for backend in BACKENDS)
+        rate, ttft = ours.rate / theirs.rate, ours.p99 / theirs.p99
+        holds = rate >= RATE[load] and ttft <= TTFT
+        met = met and holds
+        _say(f"{load:3} in flight: {ours.rate:.1f} / {theirs.rate:.1f} requests/s = {rate:.2f} "
+             f"(want {RATE[load]}), TTFT p99 {ours.p99 * 1e3:.0f} / {theirs.p99 * 1e3:.0f} ms = "
+             f"{ttft:.2f} (want {TTFT})  {'met' if holds else 'NOT MET'}")
+    holds = last["pdproto"] <= LAST_FAILURE_S
+    _say(f"kill -9 of prefill with {KILLED} in flight: the last has failed after "
+         f"{last['pdproto']:.1f} / {last['mooncake']:.1f} s (want {LAST_FAILURE_S:.0f})  "
+         f"{'met' if holds else 'NOT MET'}")
+    return met and holds
+
+
+def _median(of: Sequence[Measured]) -> Measured:
+    rate, p50, p99 = (statistics.median(values)
+                      for values in zip(*((m.rate, m.p50, m.p99) for m in of), strict=True))
+    return Measured(rate, p50, p99, sum(m.failed for m in of))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="write the numbers there")
+    told = parser.parse_args()
+    with Servers(FOLDER / "bench-log") as servers:
+        stages = {backend: Stage(servers, FOLDER) for backend in BACKENDS}
+        pairs = {backend: stage.pair(Layout(backend=backend), tag=backend)
+                 for backend, stage in stages.items()}
+        found = rounds(pairs, told.rounds)
+        last = {}
+        for backend, pair in pairs.items():
+            with stopped(other for other in pairs.values() if other is not pair):
+                last[backend] = kill(pair, asks(KILLED, seed=7, new=64))
+    if told.json:
+        numbers = {backend: {load: [[m.rate, m.p50, m.p99, m.failed] for m in measured]
+                             for load, measured in loads.items()}
+                   for backend, loads in found.items()}
+        Path(told.json).write_text(json.dumps({"loads": numbers, "last failure s": last}))
+    return 0 if summary(found, last) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

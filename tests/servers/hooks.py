@@ -1,0 +1,49 @@
+"""What a test puts into a server before it starts; the environment names it, the product never.
+
+SERVERS_DEFECT names a defect of defects.py. SIGUSR1 to a prefill server closes its registry, and
+opens it again a second later.
+"""
+
+import importlib
+import os
+import signal
+import threading
+import time
+from typing import Any, Final
+
+DEFECT: Final = "SERVERS_DEFECT"
+HOOK: Final = "tests.servers.hooks:install"
+
+
+def install() -> None:
+    """Called in a server's main process, of which all others are forks."""
+    _let_mooncake_copy()
+    _reopen_registry_on_signal()
+    if defect := os.environ.get(DEFECT):
+        importlib.import_module("tests.servers.defects").put_in(defect)
+
+
+def _let_mooncake_copy() -> None:
+    """Mooncake's sender copies page numbers over pinned memory and a CUDA event, which torch for a
+    processor has not. Without the flag SGLang takes its plain way.
+    """
+    from sglang.srt.disaggregation.mooncake.conn import MooncakeKVSender
+
+    MooncakeKVSender.supports_host_tensor_indices = False
+
+
+def _reopen_registry_on_signal() -> None:
+    """The registry is a thread of prefill's main process: nobody can restart it from outside."""
+    from pdproto.sglang import server
+
+    class Reopened(server.PdprotoKVBootstrapServer):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=again).start())
+
+            def again() -> None:
+                self.close()
+                time.sleep(1.0)
+                super(Reopened, self).__init__(*given, **named)
+
+    vars(server)["PdprotoKVBootstrapServer"] = Reopened

@@ -1,0 +1,38 @@
+"""How the servers of the cells are started."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.servers.stage import Layout
+
+TWO_RANKS: Final = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
+TP_2: Final = ("--tp", "2")
+
+# SGLang's own time-outs, in seconds. With the first a prompt whose decode server has gone before it
+# said anything does not wait for five minutes; the second would hide that nobody notices a death.
+BOOTSTRAP: Final = {"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": "8"}
+PATIENCE: Final = {**BOOTSTRAP, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "8"}
+
+LAYOUTS: Final[Mapping[str, Layout]] = {
+    "plain": Layout(env=BOOTSTRAP),
+    "impatient": Layout(env=PATIENCE),
+    "decode-page-16": Layout(env=BOOTSTRAP, decode=("--page-size", "16")),
+    "decode-narrow": Layout(env=BOOTSTRAP, decode_model="llama-narrow"),
+    "decode-deep": Layout(env=BOOTSTRAP, decode_model="llama-deep"),
+    "chunked": Layout(prefill=("--chunked-prefill-size", "64"), evidence="#new-token: 64,"),
+    "paged": Layout(both=("--page-size", "64")),
+    "radix": Layout(both=("--page-size", "16"),
+                    decode=("--disaggregation-decode-enable-radix-cache",)),
+    "optimistic": Layout(prefill=("--optimistic-prefill-attempts", "2"),
+                         env={"SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB": "0.4"},
+                         evidence="optimistic prefill yielded"),
+    "pp-2-1": Layout(prefill=("--pp-size", "2"), env=TWO_RANKS),
+    "tp-2-1": Layout(prefill=TP_2, env=TWO_RANKS),
+    "tp-1-2": Layout(decode=TP_2, env=TWO_RANKS),
+    # The last flag: otherwise SGLang calls an operator that torch has not on a processor.
+    "dp": Layout(model="latent", env=TWO_RANKS, both=(
+        *TP_2, "--dp", "2", "--enable-dp-attention", "--enable-dp-lm-head")),
+    "latent": Layout(model="latent"),
+    "window": Layout(model="window", evidence="hybrid_swa=True"),
+    "mooncake": Layout(backend="mooncake"),
+}

@@ -1,0 +1,192 @@
+"""Requests to real servers: what is asked, who leaves early, and the answers.
+
+Through the router (`Through`), or to both servers of a pair at once, as a router does (`Both`):
+then neither learns from a third party that the other has gone, and each must find out by itself.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import aiohttp
+
+VOCABULARY: Final = range(2, 258)  # one token a byte value
+SHARED: Final = 96  # tokens of the prefix that every fourth prompt has in common with the others
+ROOM_BITS: Final = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One greedy request. new: tokens to be made."""
+
+    prompt: tuple[int, ...]
+    new: int
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.prompt, self.new])
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "input_ids": list(self.prompt), "return_logprob": True,
+            "sampling_params": {"temperature": 0, "max_new_tokens": self.new, "ignore_eos": True},
+        }
+
+
+def asks(count: int, *, seed: int = 0, shortest: int = 8, longest: int = 320,
+         new: int = 16) -> list[Ask]:
+    """The same ones for the same arguments."""
+    shared = tuple(random.Random(f"shared {seed}").choices(VOCABULARY, k=SHARED))  # noqa: S311
+    made = []
+    for number in range(count):
+        chance = random.Random(f"{seed} {number}")  # noqa: S311
+        own = tuple(chance.choices(VOCABULARY, k=chance.randrange(shortest, longest)))
+        made.append(Ask(shared + own if number % 4 == 0 else own, chance.randint(1, new)))
+    return made
+
+
+@dataclass(slots=True)
+class Answer:
+    """How a request ended.
+
+    error: None if it was answered in full. left: its client left before. first: seconds until the
+    first token, of a stream. at: the end, on time.monotonic's clock.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    error: str | None = None
+    left: bool = False
+    hung: bool = False
+    first: float | None = None
+    seconds: float = 0.0
+    at: float = 0.0
+    prefill_error: str | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.error is None and not self.left and not self.hung
+
+
+class Way(Protocol):
+    """How a request reaches the servers."""
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class Through:
+    """One address: the router's, or that of a server without disaggregation."""
+
+    url: str
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        await _read(session, f"{self.url}/generate", body, answer)
+
+
+@dataclass(frozen=True)
+class Both:
+    """Prefill and decode at once, with a room. registry: port that the two are told."""
+
+    prefill: str
+    decode: str
+    registry: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        room = random.getrandbits(ROOM_BITS)
+        body = body | self.extra | {"bootstrap_host": "127.0.0.1", "bootstrap_room": room,
+                                    "bootstrap_port": self.registry}
+        there = Answer()
+        start = time.monotonic()
+        side = asyncio.create_task(_read(session, f"{self.prefill}/generate", body, there, start))
+        try:
+            await _read(session, f"{self.decode}/generate", body, answer, start)
+            await side  # a request has ended when both of its halves have
+            answer.prefill_error = there.error
+        finally:
+            side.cancel()
+
+
+async def _read(session: aiohttp.ClientSession, url: str, body: dict[str, Any], answer: Answer,
+                start: float | None = None) -> None:
+    start = time.monotonic() if start is None else start
+    try:
+        async with session.post(url, json=body) as reply:
+            if not body.get("stream"):
+                _take(answer, reply.status, await reply.json(content_type=None))
+                return
+            async for line in reply.content:
+                if line.startswith(b"data: {"):
+                    answer.first = answer.first or time.monotonic() - start
+                    _take(answer, reply.status, json.loads(line[6:]))
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        answer.error = f"{type(error).__name__}: {error}"
+
+
+def _take(answer: Answer, status: int, told: Any) -> None:
+    """What a server says; in a stream, the last one counts."""
+    if status != 200 or not isinstance(told, dict) or "error" in told:
+        answer.error = f"{status} {json.dumps(told)[:600]}"
+        return
+    meta = told["meta_info"]
+    answer.tokens = told["output_ids"]
+    answer.logprobs = [row[0] for row in meta.get("output_token_logprobs", ())]
+    reason = meta.get("finish_reason") or {}
+    answer.error = reason.get("message", "aborted") if reason.get("type") == "abort" else None
+
+
+Leave = Callable[[int], float | None]
+
+
+async def _all(way: Way, wanted: Sequence[Ask], in_flight: int, leave: Leave, seconds: float,
+               stream: bool) -> list[Answer]:
+    answers = [Answer() for _ in wanted]
+    gate = asyncio.Semaphore(in_flight)
+    connector = aiohttp.TCPConnector(limit=0)
+    forever = aiohttp.ClientTimeout(total=None)
+
+    async def one(number: int) -> None:
+        answer, patience = answers[number], leave(number)
+        async with gate:
+            start = time.monotonic()
+            body = wanted[number].body() | ({"stream": True} if stream else {})
+            try:
+                limit = seconds if patience is None else patience
+                await asyncio.wait_for(way.send(session, body, answer), limit)
+            except TimeoutError:
+                answer.left, answer.hung = patience is not None, patience is None
+            answer.at = time.monotonic()
+            answer.seconds = answer.at - start
+
+    async with aiohttp.ClientSession(connector=connector, timeout=forever,
+                                     read_bufsize=1 << 20) as session:
+        await asyncio.gather(*(one(number) for number in range(len(wanted))))
+    return answers
+
+
+def nobody(_: int) -> float | None:
+    """Leaves."""
+    return None
+
+
+def every_second(number: int) -> float | None:
+    """Leaves, at moments that cover all that a request goes through."""
+    moments = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
+    return moments[number // 2 % len(moments)] if number % 2 == 0 else None
+
+
+def send(way: Way, wanted: Sequence[Ask], *, in_flight: int, leave: Leave = nobody,
+         seconds: float = 60.0, stream: bool = False) -> list[Answer]:
+    """Answers in the order of what is wanted. seconds: a request that takes longer hangs."""
+    return asyncio.run(_all(way, wanted, in_flight, leave, seconds, stream))

@@ -1,0 +1,143 @@
+"""Which servers run: one pair with its router at a time, kept for the cells that share a layout."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from examples.sglang_servers import tiny_models
+from examples.sglang_servers.preloaded import HOOK
+from examples.sglang_servers.serving import Server, Servers
+from tests.servers import hooks
+from tests.servers.census import Census, settled
+from tests.servers.load import Ask, Both, Through, asks, send
+from tests.servers.reference import Reference
+
+POOL: Final = ("--max-total-tokens", "16384", "--max-running-requests", "64")
+WARM: Final = 48  # requests before the census that later ones are compared with
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a pair is started. Flags beside those of every server.
+
+    evidence: what prefill's log shows once, or more often, if it does what the layout is for.
+    """
+
+    model: str = "llama"
+    backend: str = "pdproto"
+    both: tuple[str, ...] = ()
+    prefill: tuple[str, ...] = ()
+    decode: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    decode_model: str | None = None
+    evidence: str = ""
+
+
+@dataclass
+class Pair:
+    """Two servers and a router."""
+
+    layout: Layout
+    prefill: Server
+    decode: Server
+    router: Server
+    before: dict[str, Census] = field(default_factory=dict)
+
+    @property
+    def through(self) -> Through:
+        return Through(self.router.url)
+
+    @property
+    def both(self) -> Both:
+        assert self.prefill.bootstrap is not None
+        return Both(self.prefill.url, self.decode.url, self.prefill.bootstrap)
+
+    @property
+    def servers(self) -> tuple[Server, Server]:
+        return self.prefill, self.decode
+
+    def take_census(self) -> None:
+        self.before = {server.name: settled(server) for server in self.servers}
+
+    def check_evidence(self) -> None:
+        wanted = self.layout.evidence
+        assert wanted in self.prefill.log.read_text(errors="replace"), (
+            f"{self.prefill.log} does not show {wanted!r}: no test of this layout")
+
+    def check_nothing_grew(self) -> None:
+        """Since `take_census`. SGLang's own check ends an idle scheduler that misses pages."""
+        for server in self.servers:
+            before = self.before[server.name]
+            grown = settled(server, before).grown(before)
+            assert not grown, f"{server.name} leaks: {grown}"
+            assert server.is_alive(), f"{server.name} has died: {server.tail()}"
+
+
+class Stage:
+    """See above. defect: of defects.py, put into every server of a pair, never the reference."""
+
+    def __init__(self, servers: Servers, folder: Path, defect: str | None = None) -> None:
+        self.servers: Final = servers
+        self.defect: Final = defect
+        self._folder: Final = folder
+        self._pair: Pair | None = None
+        self._references: Final[dict[str, Reference]] = {}
+        self._count, self._tag = 0, ""
+
+    def model(self, name: str) -> Path:
+        return tiny_models.make(name, self._folder / name)
+
+    def reference(self, name: str, wanted: Sequence[Ask]) -> Reference:
+        """With answers to all of these. It ends the pair if it needs to start a server for them."""
+        found = self._references.get(name)
+        if found is None:
+            found = self._references[name] = Reference(self.servers, self.model(name), POOL)
+        found.ensure(wanted)
+        return found
+
+    def pair(self, layout: Layout, tag: str = "") -> Pair:
+        """The running one if it is of this layout and whole, else another. tag: in its names."""
+        pair = self._pair
+        if pair and pair.layout == layout and all(s.is_alive() for s in pair.servers):
+            return pair
+        self.end()
+        self._count += 1
+        self._tag = tag
+        prefill, decode = (self.start(layout, side) for side in ("prefill", "decode"))
+        prefill.wait_healthy()
+        decode.wait_healthy()
+        router = self.servers.router(f"router-{self._tag}{self._count}", [prefill], [decode])
+        router.wait_healthy()
+        self._pair = pair = Pair(layout, prefill, decode, router)
+        send(pair.through, asks(WARM, seed=1), in_flight=WARM)
+        pair.take_census()
+        return pair
+
+    def start(self, layout: Layout, name: str, like: Server | None = None) -> Server:
+        """One server of a layout, whose name begins with its side; it is not healthy yet."""
+        is_prefill = name.startswith("prefill")
+        begin = self.servers.prefill if is_prefill else self.servers.decode
+        flags = (*POOL, *layout.both, *(layout.prefill if is_prefill else layout.decode))
+        model = layout.model if is_prefill else layout.decode_model or layout.model
+        return begin(f"{name}-{self._tag}{self._count}", self.model(model), flags,
+                     backend=layout.backend, like=like, env=self.environment(layout))
+
+    def environment(self, layout: Layout) -> dict[str, str]:
+        told = {HOOK: hooks.HOOK, **layout.env}
+        return told | ({hooks.DEFECT: self.defect} if self.defect else {})
+
+    def restart(self, side: str) -> Server:
+        """The server of the pair that was killed, on the same ports."""
+        assert self._pair is not None
+        old: Server = getattr(self._pair, side)
+        self.servers.end(old)
+        new = self.start(self._pair.layout, side, like=old)
+        setattr(self._pair, side, new)
+        new.wait_healthy()
+        return new
+
+    def end(self) -> None:
+        if self._pair is not None:
+            self.servers.end(self._pair.router, self._pair.decode, self._pair.prefill)
+            self._pair = None

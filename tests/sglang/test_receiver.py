@@ -1,0 +1,190 @@
+"""What SGLang's scheduler hears of a hand-over on decode, call by call (spec/handoff/scheduler.py).
+
+The hand-over is a real one between two nodes; the manager has as much as a receiver reads.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
+pytest.importorskip("sglang", reason=WHY)
+
+from sglang.srt.disaggregation.common.conn import KVTransferError  # noqa: E402 - as above
+
+from pdproto.net.receiver import Receiver  # noqa: E402 - needs SGLang
+from pdproto.sglang.prefills import Feed  # noqa: E402 - needs SGLang
+from pdproto.sglang.receiver import PdprotoKVReceiver  # noqa: E402 - needs SGLang
+from pdproto.sglang.turns import Turns  # noqa: E402 - needs SGLang
+from pdproto.spec.handoff.poll import KVPoll  # noqa: E402 - as above
+from tests.sglang.test_plane import ROW, Pair, until  # noqa: E402 - as above
+
+
+class Manager:
+    """As much of PdprotoKVManager as a receiver uses. slots: the metadata rows; a longer one than
+    ROW is refused.
+    """
+
+    def __init__(self, pair: Pair, turns: Turns | None = None) -> None:
+        (source, _), = pair.sources
+        self.decode, self.sink_plane, self.turns = pair.node, pair.plane, turns
+        self.slots: dict[int, bytes] = {}
+        self.missing = ""
+        self.rows = SimpleNamespace(write=self._write)
+        feed = Feed({source.name: source.endpoint}, range(1), None)
+        self.prefills = SimpleNamespace(feed=lambda *_: self._feed(feed))
+
+    def _feed(self, feed: Feed) -> Feed:
+        if self.missing:
+            raise LookupError(self.missing)
+        return feed
+
+    def _write(self, slot: int, row: bytes) -> None:
+        if len(row) != len(ROW):
+            raise ValueError(f"a metadata row of {len(row)} bytes; ours have {len(ROW)}")
+        self.slots[slot] = row
+
+    def name_of(self, _: int) -> str:
+        return self.decode.name
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with ExitStack() as closing:
+        yield Pair(closing, [range(4)])
+
+
+def receiver_of(manager: Manager, room: int = 1) -> Any:
+    told: Any = manager
+    return PdprotoKVReceiver(told, "127.0.0.1:1", room)
+
+
+def send(pair: Pair, room: int, row: bytes = ROW) -> None:
+    (node, plane), = pair.sources
+    sender = node.open(room)
+    until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
+    sender.send(plane.numbering.numbers(0, [1]), metadata=row)
+
+
+def opened(receiver: Any) -> bool:
+    return receiver.receiver is not None
+
+
+def reason(receiver: Any) -> str:
+    with pytest.raises(KVTransferError) as raised:
+        receiver.failure_exception()
+    return str(raised.value)
+
+
+def test_success_is_told_when_the_row_is_in_its_slot(pair: Pair) -> None:
+    manager = Manager(pair)
+    receiver = receiver_of(manager)
+    assert (receiver.poll(), receiver.conclude_state) == (KVPoll.BOOTSTRAPPING, None)
+    receiver.init(0)
+    assert receiver.poll() is KVPoll.WAITING_FOR_INPUT
+    receiver.send_metadata(np.array([2]), aux_index=5)
+    send(pair, 1)
+    heard: list[KVPoll] = []
+
+    def has_succeeded() -> bool:
+        heard.append(receiver.poll())
+        return heard[-1] is KVPoll.SUCCESS
+
+    until(has_succeeded)
+    assert heard == sorted(heard), "it never goes back"
+    assert manager.slots == {5: ROW}
+    assert receiver.conclude_state is KVPoll.SUCCESS
+    receiver.abort()
+    assert receiver.poll() is KVPoll.SUCCESS, "an end is for good"
+    receiver.clear()
+    receiver.clear()
+
+
+def test_a_row_of_another_length_fails_the_request_with_both(pair: Pair) -> None:
+    manager = Manager(pair)
+    receiver = receiver_of(manager)
+    receiver.init(0)
+    receiver.send_metadata(np.array([2]), aux_index=5)
+    send(pair, 1, b"a longer row")
+    until(lambda: receiver.poll() is KVPoll.FAILED)
+    assert "a metadata row of 12 bytes; ours have 3" in reason(receiver)
+    assert manager.slots == {}
+
+
+def test_a_failure_is_told_when_nothing_reaches_the_pages(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[Receiver] = []
+    free = pair.node._free_pages
+    monkeypatch.setattr(pair.node, "_free_pages", freed.append)  # as while a copy goes on
+    receiver = receiver_of(Manager(pair))
+    receiver.init(0)
+    receiver.send_metadata(np.array([2]))
+    receiver.abort()
+    until(lambda: bool(freed))
+    assert receiver.receiver.poll() is KVPoll.FAILED
+    assert receiver.poll() is not KVPoll.FAILED
+    pair.node.ask(lambda: free(freed[0]))
+    until(lambda: receiver.poll() is KVPoll.FAILED)
+    assert "aborted by the decode scheduler" in reason(receiver)
+
+
+def test_an_abort_before_the_hand_over_is_told_at_once(pair: Pair) -> None:
+    receiver = receiver_of(Manager(pair))
+    receiver.abort()
+    assert receiver.poll() is KVPoll.FAILED
+    receiver.init(0)  # too late: it opens nothing
+    assert receiver.receiver is None
+    assert "aborted by the decode scheduler" in reason(receiver)
+
+
+def test_a_server_that_is_not_found_fails_the_request_with_its_reason(pair: Pair) -> None:
+    manager = Manager(pair)
+    manager.missing = "prefill server 127.0.0.1:1: it has no dp3"
+    receiver = receiver_of(manager)
+    receiver.init(3)
+    assert receiver.poll() is KVPoll.FAILED
+    receiver.send_metadata(np.array([2]))  # SGLang may not have looked
+    assert "it has no dp3" in reason(receiver)
+
+
+@pytest.mark.parametrize("leave", ["abort", "clear"])
+def test_a_request_that_opens_nothing_passes_its_turn(pair: Pair, leave: str) -> None:
+    manager = Manager(pair, Turns())
+    first, second = receiver_of(manager, 1), receiver_of(manager, 2)
+    second.init(0)
+    assert second.poll() is KVPoll.WAITING_FOR_INPUT
+    assert not opened(second), "its turn has not come"
+    getattr(first, leave)()
+    assert opened(second)
+    second.clear()
+
+
+def test_pages_that_come_before_its_turn_are_published_in_it(pair: Pair) -> None:
+    manager = Manager(pair, Turns())
+    first, second = receiver_of(manager, 1), receiver_of(manager, 2)
+    second.init(0)
+    second.send_metadata(np.array([2]), aux_index=1)
+    first.init(0)
+    send(pair, 2)
+    until(lambda: second.poll() is KVPoll.SUCCESS)
+    first.clear()
+    second.clear()
+
+
+def test_items_that_there_are_not_fail_the_request(pair: Pair) -> None:
+    receiver = receiver_of(Manager(pair))
+    receiver.init(0)
+    receiver.send_metadata(np.array([8]))
+    until(lambda: receiver.poll() is KVPoll.FAILED)
+    assert "kv: items 8 to 8 of 8" in reason(receiver)
+
+
+def test_a_request_without_a_room_is_refused_by_name(pair: Pair) -> None:
+    told: Any = Manager(pair)
+    with pytest.raises(ValueError, match="bootstrap_room is None: the request reached decode wit"):
+        PdprotoKVReceiver(told, "127.0.0.1:1")

@@ -1,0 +1,100 @@
+"""Every setting of SGLang's that is about the hand-over works, says why it does not, or is refused.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdproto.sglang.settings import (
+    BOOTSTRAP,
+    ENVIRONMENT,
+    FAILURES,
+    FLAGS,
+    INTERVAL,
+    WAITING,
+    Effect,
+    page,
+    refusal,
+    silent_s,
+    waits,
+    without_effect,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of SGLang's environment: what its disaggregation reads. The rest of Mooncake's, NIXL's and MORI's
+# names are of caches and of expert parallelism.
+ABOUT = re.compile(r"DISAGG|FAILED_SESSION|OPTIMISTIC_PREFILL|STAGING_USE|^SGLANG_MOONCAKE_"
+                   r"|^ENABLE_ASCEND_TRANSFER")
+OF_ITS_TESTS = {"SGLANG_TEST_PD_DISAGG_BACKEND", "SGLANG_TEST_PD_DISAGG_DEVICES"}
+WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
+
+
+def reading(settings: Any, **changed: Any) -> Any:
+    """Reads SGLang's defaults, but for these."""
+    values = {setting.name: setting.default for setting in settings} | changed
+    return values.__getitem__
+
+
+def test_the_page_is_that_of_the_tables() -> None:
+    """If this fails, run `python -m pdproto.sglang.settings > docs/sglang-settings.md`."""
+    assert (ROOT / "docs" / "sglang-settings.md").read_text(encoding="utf-8") == page()
+
+
+def test_every_setting_of_its_environment_is_listed_with_its_default() -> None:
+    environ = pytest.importorskip("sglang.srt.environ", reason=WHY)
+    theirs = {name: field.default for name, field in vars(environ.Envs).items()
+              if isinstance(field, environ.EnvField) and ABOUT.search(name)}
+    assert {s.name: s.default for s in ENVIRONMENT} == {
+        name: default for name, default in theirs.items() if name not in OF_ITS_TESTS}
+
+
+def test_every_flag_is_listed_with_its_default() -> None:
+    fields = pytest.importorskip("sglang.srt.arg_groups.fields.disagg", reason=WHY)
+    theirs = fields.Disagg()
+    assert {s.name: s.default for s in FLAGS} == {
+        name: getattr(theirs, name) for name in fields.Disagg.__struct_fields__}
+
+
+@pytest.mark.parametrize("name", [s.name for s in ENVIRONMENT if s.effect is Effect.REFUSED])
+def test_a_refused_variable_is_named_with_its_value(name: str) -> None:
+    told = refusal(reading(ENVIRONMENT, **{name: True}), reading(FLAGS))
+    assert told is not None
+    assert told.startswith(f"the pdproto backend does not start with {name}=True: ")
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("disaggregation_decode_allocation_policy", "prefill_complete"),
+    ("disaggregation_enable_kv_checksum", True), ("enable_pd_role_switch", True),
+    ("disaggregation_decode_host_receive_threshold", 0.5)])
+def test_a_refused_flag_is_named_with_its_value(name: str, value: object) -> None:
+    told = refusal(reading(ENVIRONMENT), reading(FLAGS, **{name: value}))
+    written = "--" + name.replace("_", "-")
+    assert told is not None
+    assert f"does not start with {written}={value}: " in told
+
+
+def test_what_is_set_in_vain_is_said_in_one_line() -> None:
+    assert without_effect(reading(ENVIRONMENT), reading(FLAGS)) is None
+    told = without_effect(reading(ENVIRONMENT, SGLANG_DISAGGREGATION_QUEUE_SIZE=8),
+                          reading(FLAGS, disaggregation_ib_device="mlx5_0"))
+    assert told == ("the pdproto backend takes no notice of SGLANG_DISAGGREGATION_QUEUE_SIZE=8 "
+                    "(hand-overs share one queue, in turn), --disaggregation-ib-device=mlx5_0 "
+                    "(PDPROTO_ENGINE names what moves the bytes)")
+    assert refusal(reading(ENVIRONMENT), reading(FLAGS)) is None
+
+
+def test_time_outs_are_sglangs() -> None:
+    told = reading(ENVIRONMENT, **{BOOTSTRAP: 7, WAITING: 9})
+    assert waits(told) == {"bootstrap_timeout": 7.0, "transfer_timeout": 9.0}
+
+
+@pytest.mark.parametrize(("interval", "failures", "named", "seconds"), [
+    (5.0, 2, set[str](), 5.5), (3.0, 4, {INTERVAL, FAILURES}, 12.0), (5.0, 3, {FAILURES}, 15.0),
+    (0.5, 2, {INTERVAL}, 4.0), (4.0, 0, {FAILURES}, 4.0)])
+def test_a_peer_is_lost_after_sglangs_interval_times_its_failures(
+    interval: float, failures: int, named: set[str], seconds: float
+) -> None:
+    told = reading(ENVIRONMENT, **{INTERVAL: interval, FAILURES: failures})
+    assert silent_s(told, named.__contains__, 5.5) == seconds
