@@ -140,6 +140,7 @@ class Caller:
         peer.socket.close(linger=0)
         peer.socket, peer.called, peer.broken = socket, now, None
         self._dirty[peer.name] = peer
+        self.on_returned(peer)
 
     def _note_connections(self, now: float) -> None:
         for change in self._watch.changes():

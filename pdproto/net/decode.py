@@ -309,7 +309,7 @@ class DecodeNode(Node):
     # In the loop: what the steps ask for
 
     def on_room(self) -> None:
-        self._starved = self._wanting.serve(self._grant) and not self._leased
+        self._starved = self._wanting.serve(self._grant, self.is_late) and not self._leased
 
     def _grant(self, receiver: Receiver) -> bool:
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""

@@ -30,15 +30,20 @@ class MemoryQueue:
         receiver.queued = now
         self._asked.append(receiver)
 
-    def serve(self, grant: Callable[[Receiver], bool]) -> bool:
-        """Try the first ones. grant: returns whether the request is settled. Returns whether one of
-        them goes on waiting.
+    def serve(self, grant: Callable[[Receiver], bool], is_late: Callable[[], bool]) -> bool:
+        """Try the first ones. grant: returns whether the request is settled. is_late: whether to
+        leave the rest to the next turn; asked after each that was settled. Returns whether one of
+        those tried goes on waiting.
         """
         passed: list[Receiver] = []
         while self._asked and len(passed) < LOOK_AHEAD:
             receiver = self._asked.popleft()
-            if receiver.stage is Receiving.BOOTSTRAPPING and not grant(receiver):
+            if receiver.stage is not Receiving.BOOTSTRAPPING:
+                continue
+            if not grant(receiver):
                 passed.append(receiver)
+            elif is_late():
+                break
         self._asked.extendleft(reversed(passed))
         return bool(passed)
 

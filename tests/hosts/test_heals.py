@@ -27,6 +27,7 @@ EVERY_S: Final = 0.05
 HEALS_S: Final = 5.0  # after the network has healed
 WRITTEN_BYTES: Final = 32 << 20
 CUT_S: Final = 12.0
+DELAY_S: Final = 0.1  # each way: health() is not well for several times that, until the redial
 WAITS: Final = {"bootstrap_timeout": 6.0, "transfer_timeout": 6.0, "no_drain": 1.0}
 
 
@@ -101,6 +102,7 @@ def test_a_firewall_that_forgets_what_prefill_says_fails_no_hand_over(version: i
     wire = Wire()
     with traffic(wire, version) as running:
         ends = running.pair
+        wire.delay_s = DELAY_S
         before = time.monotonic()
         assert wire.forget(place_of(ends.decode.bound)[1]) == 1
         healths = said(ends.decode, before + 4.0) | said(ends.prefill, time.monotonic())
@@ -115,6 +117,7 @@ def test_a_firewall_that_forgets_what_decode_says_fails_no_hand_over() -> None:
     wire = Wire()
     with traffic(wire) as running:
         ends = running.pair
+        wire.delay_s = DELAY_S
         before = time.monotonic()
         assert wire.forget(place_of(ends.prefill.bound)[1]) == 1
         healths = said(ends.prefill, before + 4.0)

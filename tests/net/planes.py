@@ -123,14 +123,16 @@ class SourcePlane:
 
 class SinkPlane:
     """Decode's side. leases: so many lives may have memory. at_once: copies end as soon as they are
-    begun; otherwise `end` ends them. fences: a fence comes up at once.
+    begun; otherwise `end` ends them. fences: a fence comes up at once. lease_us: processor time
+    that a lease takes.
     """
 
     def __init__(
         self, name: str, fabric: Fabric, *, leases: int = 1 << 30, at_once: bool = True,
-        clean: bool = True, fences: bool = True,
+        clean: bool = True, fences: bool = True, lease_us: int = 0,
     ) -> None:
         self.name, self.fabric, self.leases, self.at_once = name, fabric, leases, at_once
+        self.lease_us = lease_us
         self.clean, self.fences = clean, fences
         self.asked: list[Writer] = []
         self._number = 0
@@ -145,6 +147,9 @@ class SinkPlane:
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         if len(self._held) >= self.leases:
             return None
+        begun = time.thread_time()
+        while time.thread_time() - begun < self.lease_us / 1e6:
+            pass
         given = {}
         with self.fabric.lock:
             for source in pages:

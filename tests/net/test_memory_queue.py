@@ -45,6 +45,23 @@ def test_requests_that_wait_for_memory_are_not_timed_by_the_bootstrap() -> None:
         assert decode.metrics.read()["decode_memory_queue_seconds"] == 0
 
 
+def test_many_requests_that_get_memory_at_once_do_not_hold_up_the_loop() -> None:
+    """An engine that registers memory may take a millisecond and more for each."""
+    with cluster(decode={"leases": 0, "lease_us": 1_500}) as nodes:
+        (decode,) = nodes.decodes
+        opened = [(nodes.senders(room)[0], published(nodes.receivers(room))[0])
+                  for room in range(20)]
+        until(lambda: decode.metrics.read()["num_decode_memory_queue_reqs"] == 20)
+        nodes.landing.leases = 20
+        until(lambda: decode.metrics.read()["num_decode_memory_queue_reqs"] == 0)
+        for sender, receiver in opened:
+            hand_over(sender)
+            until(polls([sender, receiver], KVPoll.SUCCESS))
+            receiver.close()
+        nodes.settled()
+        assert decode.watchdog.slow == 0
+
+
 def test_requests_whose_pages_are_not_known_yet_wait_as_well() -> None:
     """Decode's own scheduler may keep them, before it asks for memory."""
     with cluster(waits=SHORT) as nodes:
