@@ -48,7 +48,7 @@ from pdproto.net.engine_counts import SINK_COUNTS, SOURCE_COUNTS, measured
 from pdproto.net.fit import layout_of
 from pdproto.net.metrics import Metrics
 from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
-from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.errors import ProtocolError, RemoteProtocolError
 from pdproto.runtime.wire import Layout, Life
 
 log = logging.getLogger("pdproto.net")
@@ -58,10 +58,16 @@ Bytes: TypeAlias = NDArray[np.uint8]
 STAGED_BYTES_MAX: Final = 256 << 20  # posted and not ended, in one node,
 STAGED_WRITES_MAX: Final = 4_096  # and so many chunks
 BUFFERS_KEPT: Final = 64  # of one size
+OWN_ERRORS: Final = ProtocolError, EngineError, ValueError
 
 OUTCOMES: Final = {
     Result.LANDED: Outcome.LANDED, Result.REFUSED: Outcome.REFUSED, Result.ERROR: Outcome.ERROR,
 }
+
+
+def _told(error: Exception) -> str:
+    """Our own errors say everything themselves; of any other its class is said as well."""
+    return str(error) if isinstance(error, OWN_ERRORS) else repr(error)
 
 
 def key_of_life(life: Life) -> int:
@@ -90,10 +96,7 @@ class Staged:
 
 
 class SourcePages:
-    """A prefill node's plane. pools: one array [page, ...] for each layer, K and V; see kernels.
-
-    With an engine that gathers, large pages are not packed but written from where they lie.
-    """
+    """A prefill node's plane. pools: one array [page, ...] for each layer, K and V; see kernels."""
 
     def __init__(self, pools: Sequence[Any], engine: SourceEngine) -> None:
         self.engine: Final = engine
@@ -194,7 +197,7 @@ class SourcePages:
             return
         try:
             staged = stage()
-        except ValueError as error:
+        except Exception as error:  # nothing else looks at the worker's future
             self._end(job, Outcome.REFUSED, error)
             return
         with self._lock:
@@ -232,8 +235,9 @@ class SourcePages:
 
     def _refuse(self, number: int, error: Exception) -> None:
         """What a sink has published cannot be written to."""
-        log.warning("write %d has nowhere to go: %s", number, error)
-        self._ended.append((number, Outcome.REFUSED, str(error)))
+        reason = _told(error)
+        log.warning("write %d cannot be posted: %s", number, reason)
+        self._ended.append((number, Outcome.REFUSED, reason))
         self._wake()
 
     def _buffer(self, length: int) -> Bytes:
@@ -363,8 +367,8 @@ class SinkPages:
         try:
             if life not in self._settled:
                 clean = self._unpack(life, source, chunks, pages)
-        except (EngineError, KeyError, ValueError) as error:
-            reason = f"what {source} wrote cannot be taken: {error}"
+        except Exception as error:  # as above
+            reason = f"what {source} wrote cannot be taken: {_told(error)}"
             log.warning("%s: %s", life, reason)
         self._report(Verified(life, source, clean, reason))
 

