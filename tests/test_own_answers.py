@@ -13,6 +13,7 @@ from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.cli import bugs as bugs_verb
 from pdproto.cli.main import main
+from pdproto.spec import language
 from pdproto.spec.examples import lock_server, two_phase_commit
 
 Output = pytest.CaptureFixture[str]
@@ -159,9 +160,9 @@ class TestSuggestions:
         assert found.proved
         assert not found.unproved
         assert {*found.lemmas} <= {*found.inductive}
-        namespace = {**vars(lock_server)}
+        namespace = {**vars(language), **vars(lock_server)}
         exec(pasteable(found.lemmas), namespace)  # noqa: S102 - our own text
-        assert tuple(one.claim for one in namespace["LEMMAS"]) == found.lemmas
+        assert [str(one.claim) for one in namespace["LEMMAS"]] == [*map(str, found.lemmas)]
 
 
 def test_what_is_violated_before_anything_is_mutated_is_drawn(capsys: Output) -> None:

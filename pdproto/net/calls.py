@@ -125,12 +125,13 @@ class Caller:
             peer.deaf = None
             return
         peer.deaf = peer.deaf or now - unheard_ms / 1e3
-        if now - max(peer.called, self._steady) > self.link.unheard_s:
+        if peer.broken is None and now - max(peer.called, self._steady) > self.link.unheard_s:
             self._call_again(peer, now)
 
     def _call_again(self, peer: Peer, now: float) -> None:
         """What is said to the peer leads nowhere, and nobody has ended the connection: a firewall
-        has forgotten it, or somebody else has taken this node's name at the peer.
+        has forgotten it, or somebody else has taken this node's name at the peer. One that has
+        ended is called again by its socket, and counts as lost after a while.
         """
         self.redials += 1
         log.warning("node %s: %s: calling it again", self.name, peer.trouble(now),
@@ -138,7 +139,7 @@ class Caller:
         socket = self._dealer(peer.endpoint)
         self._watch.remove(peer.socket)
         peer.socket.close(linger=0)
-        peer.socket, peer.called, peer.broken = socket, now, None
+        peer.socket, peer.called = socket, now
         self._dirty[peer.name] = peer
         self.on_returned(peer)
 

@@ -29,8 +29,8 @@ class Side(StrEnum):
 class Said:
     """One thing on the wire.
 
-    kind: "introduce", "publish", "abort", "done", "failed", "abort_ack" or "drained", as in the
-    tables; "gone", that the process with which the room was begun is no more; or "write".
+    kind: "introduce", "expecting", "publish", "abort", "done", "failed", "abort_ack" or "drained",
+    as in the tables; "gone", that the process with which the room was begun is no more; or "write".
     chunk: of a write, from 0. inside: the adapter's own; it comes back with the delivery.
     """
 

@@ -37,6 +37,7 @@ from pdproto.spec.handoff.transfer import LIVENESS, PAGES, SAFETY, SYSTEM
 from pdproto.spec.handoff.transfer_claims import (
     A_SOURCE_HEARS,
     GRANTED_ONCE,
+    LOST_WHEN_OVER,
     SPOILT_ONLY,
     WITHDRAWN,
 )
@@ -74,6 +75,7 @@ PROPERTIES: Final = (
         GIVEN_UP, write(p, h, d, c) == Write.POSTED, page(d, h, g))),
     WITHDRAWN,
     GRANTED_ONCE,
+    LOST_WHEN_OVER,
     SPOILT_ONLY,
     Always("S2_complete_while_it_is_read",
            implies(all_of(COMMITTED, page(d, h, g), address(d, h, b), feeds(p, d)),

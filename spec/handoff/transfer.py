@@ -71,6 +71,7 @@ from pdproto.spec.handoff.transfer_claims import (
     ALL_ADDRESSED,
     BOTH_MEET,
     GRANTED_ONCE,
+    LOST_WHEN_OVER,
     ONCE_TOO,
     PARTIES,
     PROMPTLY,
@@ -384,6 +385,7 @@ DIRECT: Final = edited(
     ReplaceProperties((
         *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
         GRANTED_ONCE,
+        LOST_WHEN_OVER,
         Always("S2_complete_while_it_is_read",
                implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
                why="what an answer is generated from is every part of this life, and nothing else"),

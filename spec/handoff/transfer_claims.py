@@ -62,6 +62,11 @@ WITHDRAWN: Final = Always(
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
     why="a failure withdraws the request, whether or not it was granted")
 
+LOST_WHEN_OVER: Final = OnRow(
+    "a_source_loses_only_a_sink_that_is_over", "lose_sink",
+    (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED),
+    why="a sink that waits for memory is not over")
+
 GRANTED_ONCE: Final = Always(
     "who_leases_has_been_given", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
     why="memory is granted once: who has it waits for no more")
@@ -110,9 +115,7 @@ PARTIES: Final = (
     OnRow("decode_does_not_time_a_request_that_prefill_has", "give_up_bootstrap",
           exists(p, feeds(p, d) & ~has_met(d, h, p)),
           why="it waits for memory, for as long as the bound of the queue says, if there is one"),
-    OnRow("a_source_loses_only_a_sink_that_is_over", "lose_sink",
-          (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED),
-          why="a sink that waits for memory is not over"),
+    LOST_WHEN_OVER,
     Always("chunks_are_handed_over_in_order",
            implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
            why="what is computed first is sent first"),

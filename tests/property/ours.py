@@ -15,7 +15,8 @@ from pdproto.testing.adapter import GONE, WRITE, Said, Side
 from pdproto.testing.observer import CHUNKS, ROOMS
 
 MESSAGES = {message.name: message for message in (
-    ends.introduce, ends.publish, ends.abort, ends.done, ends.failed, ends.abort_ack, ends.drained)}
+    ends.introduce, ends.expecting, ends.publish, ends.abort, ends.done, ends.failed,
+    ends.abort_ack, ends.drained)}
 HERE = (0, 0, 0)  # the only source, life and sink that an endpoint counts
 
 
@@ -134,6 +135,8 @@ class Ours:
             begun = sink.value(ends.receiving, HERE[:2]) is not Receiving.UNKNOWN
             if side is Side.DECODE and begun:
                 die(sink, ends.receiving, Receiving.GONE)
+                self.take(room, source, source.automaton.marked(ends.sink_over, HERE))
+                self.take(room, source, source.automaton.timer("heartbeat"))
                 self.lease = None
                 self.waiting.clear()
             elif side is Side.PREFILL and (

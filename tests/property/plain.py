@@ -98,6 +98,8 @@ class Plain:
                     sender.state = "gone"
             elif receiver.state != "unknown":
                 receiver.state = "gone"
+                if sender.state == "bootstrapping" and sender.known:
+                    self.fail_sender(room)  # its address will not come
         if side is Side.DECODE:
             self.waiting.clear()
             self.lease = None
@@ -110,7 +112,9 @@ class Plain:
         if said.kind == WRITE:
             self.end_write(room)
         elif said.kind == "introduce":
-            if sender.state in ("unknown", "bootstrapping", "transferring"):
+            if sender.state == "bootstrapping" and sender.known:
+                self.say("expecting", room)  # it waits for memory, and for the request no more
+            elif sender.state in ("unknown", "bootstrapping", "transferring"):
                 sender.known = True
             elif sender.state != "success":
                 self.say("failed" if sender.state == "failed" else GONE, room)

@@ -29,7 +29,7 @@ def transferring(system: System, *faults: str, lives: int = 1) -> Ground:
 
 
 @pytest.mark.parametrize(("ground", "states", "edges"), [
-    pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 3_128, 11_980,
+    pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 10_298, 39_298,
                  id="transfer, whoever dies"),
     # Aborts from both sides, errors and repeats, while two lives want one chunk.
     pytest.param(transferring(transfer.PATIENT, lives=2), 39_060, 197_400,

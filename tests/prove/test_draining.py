@@ -29,6 +29,7 @@ HELPERS: Final = tuple(dict.fromkeys(
 # Where the explorer needs other sizes, faults or topologies to see that the row is missed.
 ELSEWHERE: Final = {
     "give_up_bootstrap": "there is memory for everybody",
+    "give_up_queue": "there is memory for everybody",
     "give_up_sending": "one chunk is all there is",
     "find_spoilt": "no engine strays",
     "disown_abort": "no process is superseded",

@@ -10,8 +10,9 @@ import pytest
 
 from tests.hosts.namespaces import Host, hosts
 from tests.hosts.wire import Wire
+from tests.skips import SGLANG
 
-pytest.importorskip("sglang", reason="make test-sglang installs SGLang, 2.3 GB, and runs this")
+pytest.importorskip("sglang", reason=SGLANG)
 
 from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run

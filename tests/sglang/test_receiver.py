@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
-pytest.importorskip("sglang", reason=WHY)
+from tests.skips import SGLANG
 
-from sglang.srt.disaggregation.common.conn import KVTransferError  # noqa: E402 - as above
+pytest.importorskip("sglang", reason=SGLANG)
 
-from pdproto.net.receiver import Receiver  # noqa: E402 - needs SGLang
-from pdproto.sglang.prefills import Feed  # noqa: E402 - needs SGLang
-from pdproto.sglang.receiver import PdprotoKVReceiver  # noqa: E402 - needs SGLang
-from pdproto.sglang.turns import Turns  # noqa: E402 - needs SGLang
-from pdproto.spec.handoff.poll import KVPoll  # noqa: E402 - as above
-from tests.sglang.test_plane import ROW, Pair, until  # noqa: E402 - as above
+from sglang.srt.disaggregation.common.conn import KVTransferError
+
+from pdproto.net.receiver import Receiver
+from pdproto.sglang.prefills import Feed
+from pdproto.sglang.receiver import PdprotoKVReceiver
+from pdproto.sglang.turns import Turns
+from pdproto.spec.handoff.poll import KVPoll
+from tests.sglang.test_plane import ROW, Pair, until
 
 
 class Manager:

@@ -21,6 +21,7 @@ from pdproto.sglang.settings import (
     waits,
     without_effect,
 )
+from tests.skips import SGLANG
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of SGLang's environment: what its disaggregation reads. The rest of Mooncake's, NIXL's and MORI's
@@ -28,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ABOUT = re.compile(r"DISAGG|FAILED_SESSION|OPTIMISTIC_PREFILL|STAGING_USE|^SGLANG_MOONCAKE_"
                    r"|^ENABLE_ASCEND_TRANSFER")
 OF_ITS_TESTS = {"SGLANG_TEST_PD_DISAGG_BACKEND", "SGLANG_TEST_PD_DISAGG_DEVICES"}
-WHY = "make test-sglang installs SGLang, 2.3 GB, and runs this"
 
 
 def reading(settings: Any, **changed: Any) -> Any:
@@ -43,7 +43,7 @@ def test_the_page_is_that_of_the_tables() -> None:
 
 
 def test_every_setting_of_its_environment_is_listed_with_its_default() -> None:
-    environ = pytest.importorskip("sglang.srt.environ", reason=WHY)
+    environ = pytest.importorskip("sglang.srt.environ", reason=SGLANG)
     theirs = {name: field.default for name, field in vars(environ.Envs).items()
               if isinstance(field, environ.EnvField) and ABOUT.search(name)}
     assert {s.name: s.default for s in ENVIRONMENT} == {
@@ -51,7 +51,7 @@ def test_every_setting_of_its_environment_is_listed_with_its_default() -> None:
 
 
 def test_every_flag_is_listed_with_its_default() -> None:
-    fields = pytest.importorskip("sglang.srt.arg_groups.fields.disagg", reason=WHY)
+    fields = pytest.importorskip("sglang.srt.arg_groups.fields.disagg", reason=SGLANG)
     theirs = fields.Disagg()
     assert {s.name: s.default for s in FLAGS} == {
         name: getattr(theirs, name) for name in fields.Disagg.__struct_fields__}
