@@ -184,7 +184,8 @@ SHORT: Final = (
     "registrations-counted", "first-rank-speaks-for-all", "misplaced-served", "B22", "B36", "B43",
     "B09", "B29-transfer", "two-pass-local-drain", "two-pass-no-second-look", "agreement-B08",
     "agreement-B13", "agreement-B14", "agreement-local-drain", "B36-optimistic", "O1", "O2",
-    "O2-slot", "B06-attempts", "B36-attempts", "early-yield", "B02-transfer", "queue-timed", "queue-timed-by-decode",
+    "O2-slot", "B06-attempts", "B36-attempts", "early-yield", "B02-transfer",
+    "queue-timed", "queue-timed-by-decode",
 )
 STEPS_SHORT: Final = 8
 
