@@ -7,7 +7,7 @@ CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
 .PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
-  serve-sglang test-servers test-servers-quick bench-servers
+  docs-site serve-sglang test-servers test-servers-quick bench-servers
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -118,6 +118,16 @@ soak: $(CORE) ## real processes while everything goes wrong, for SECONDS=600; wr
 docs: $(CORE) ## write docs/tables anew from the tables
 	@for system in $$($(BIN)/python -c 'from pdproto.check.load import BUILT_IN; print(*BUILT_IN)'); do \
 	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md || exit 1; done
+
+SITE := $(VENV)/.docs
+
+$(SITE): $(CORE)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+# A link or an anchor that leads nowhere is a warning of Sphinx, and fails the build.
+docs-site: $(SITE) ## the documents as a site, in out/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs . out/site
 
 clean:
 	rm -rf $(VENV) $(SGLANG) .triton build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

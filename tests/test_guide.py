@@ -11,7 +11,7 @@ import pytest
 
 from pdproto.cli.main import main
 
-GUIDE = Path(__file__).resolve().parent.parent / "docs/how-to/check-your-own-protocol.md"
+GUIDE = Path(__file__).resolve().parent.parent / "docs/tutorial/check-your-own-protocol.md"
 BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"),
                     re.MULTILINE | re.DOTALL)
 AT_THE_END = ", at the end"

@@ -1,4 +1,8 @@
-"""What the README shows is what happens: its spec, its picture, its commands, its paths."""
+"""What the documents show is what happens: their spec, picture, commands, paths and snippets.
+
+The README, the tutorials, the how-to guides, the reference and the explanations. (The tutorial on
+a protocol of one's own is run as a whole by test_guide.py.)
+"""
 
 import os
 import re
@@ -12,9 +16,19 @@ import pytest
 from pdproto.check.load import BUILT_IN
 from pdproto.cli.main import main, parser_for
 from pdproto.spec import language
+from pdproto.spec.bugs.catalogue import BUGS
+from tests.documents import ROOT, pages, read
 
-ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = read(ROOT / "README.md")
+DOCS = ROOT / "docs"
+GUIDE = DOCS / "tutorial" / "check-your-own-protocol.md"
+SHOWING = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(path for path in pages() if path.is_relative_to(DOCS) and path.parent not in
+      (DOCS, DOCS / "tables")),
+]  # fmt: skip
+TEXT = "\n".join(map(read, SHOWING))
+SYSTEMS = read(DOCS / "reference" / "systems.md")
 
 (PAGE,) = re.findall(
     r"^Save this as `page.py`:\n\n```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL
@@ -23,10 +37,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 # Shown in a block of their own, with a remark behind them, or in a sentence; then the synopsis.
 SHOWN = [
-    *re.findall(r"^    (pdproto [^\[#\n]*?) *(?:#.*)?$", README, re.MULTILINE),
-    *re.findall(r"`(pdproto [^`]*)`", README),
+    *re.findall(r"^    (pdproto [^\[#\n]*?) *(?:#.*)?$", TEXT, re.MULTILINE),
+    *re.findall(r"^\$ (pdproto .*?)$", TEXT, re.MULTILINE),
+    *re.findall(r"`(pdproto [^`]*)`", TEXT),
 ]
-(SYNOPSIS,) = re.findall(r"^    (pdproto check SYSTEM \[.*?)\n\n", README, re.MULTILINE | re.DOTALL)
+COMMANDS = sorted({" ".join(re.sub(r" > \S+$", "", command).split()) for command in SHOWN})
+(SYNOPSIS,) = re.findall(r"^    (pdproto check SYSTEM \[.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
 
 Output = pytest.CaptureFixture[str]
 
@@ -42,7 +58,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shown(verb: str) -> list[str]:
     """The arguments of the one command that the README gives for its spec and this verb."""
-    (command,) = (line for line in SHOWN if line.startswith(f"pdproto {verb} page.py:SYSTEM"))
+    ours = re.findall(r"^    (pdproto [^\[#\n]*?) *(?:#.*)?$", README, re.MULTILINE)
+    (command,) = (line for line in ours if line.startswith(f"pdproto {verb} page.py:SYSTEM"))
     return shlex.split(command)[1:]
 
 
@@ -83,11 +100,12 @@ def test_the_picture_is_the_one_that_is_printed() -> None:
 
 
 def test_there_are_commands_to_hold_to() -> None:
-    verbs = {shlex.split(command)[1] for command in SHOWN}
-    assert {"check", "lint", "tables", "export", "bench"} <= verbs
+    verbs = {shlex.split(command)[1] for command in COMMANDS}
+    assert {"check", "lint", "tables", "export", "bench", "prove", "bugs", "handoff", "serve",
+            "sim", "soak", "study", "trace"} <= verbs  # fmt: skip
 
 
-@pytest.mark.parametrize("command", sorted(set(SHOWN)))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_understood(command: str) -> None:
     arguments = shlex.split(command)[1:]
     if arguments[1:]:
@@ -105,42 +123,88 @@ def test_the_synopsis_names_options_that_there_are(capsys: Output) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({
-    name for command in SHOWN
-    for name in re.findall(r"^pdproto check ([a-z][a-z-]+)(?: |$)", command)
-} | set(re.findall(r"^\| `([a-z-]+)` \|", README, re.MULTILINE))
-  | set(re.findall(r"`((?:transfer|agreement|optimistic|two)-[a-z]+)`", README))))  # fmt: skip
+    name for command in COMMANDS
+    for name in re.findall(r"^pdproto (?:check|prove|lint) ([a-z][a-z-]+)(?: |$)", command)
+} | set(re.findall(r"^\| `([a-z][a-z-]+)` \|", SYSTEMS, re.MULTILINE))
+  | set(re.findall(r"`((?:transfer|agreement|optimistic|complete|two)-[a-z-]+)`", TEXT))
+))  # fmt: skip
 def test_systems_that_are_named_are_built_in(name: str) -> None:
     assert name in BUILT_IN
 
 
 @pytest.mark.parametrize("name", sorted({
+    name for command in COMMANDS
+    for name in re.findall(r"(?:^pdproto bugs|--bug) ([\w-]+)$", command)
+}))  # fmt: skip
+def test_defects_that_are_named_are_in_the_catalogue(name: str) -> None:
+    assert name in {bug.id for bug in BUGS}
+
+
+def test_the_number_of_defects_is_that_of_the_catalogue() -> None:
+    told = set(re.findall(r"(\d+) (?:of them|historical\s+defects)", TEXT))
+    assert told == {str(len({bug.id for bug in BUGS}))}
+
+
+@pytest.mark.parametrize("name", sorted({
     path.rstrip(".") for path in re.findall(
-        r"(?<![\w/])(?:spec|pdproto|kernels|proofs|tests|docs|\.ci)/[\w./*-]*", README)
-    if "NAME" not in path
+        r"(?<![\w/])(?:spec|pdproto|kernels|proofs|tests|docs|\.ci)/[\w./*-]*", TEXT)
+    if "NAME" not in path and "*" not in path
 }))  # fmt: skip
 def test_paths_that_are_named_exist(name: str) -> None:
     assert (ROOT / name).exists()
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z]+)\b(?=`| +#)", README))))
+@pytest.mark.parametrize("target", sorted(set(
+    re.findall(r"(?:^    |`)make ([a-z-]+)(?=[` \n])", TEXT, re.MULTILINE))))  # fmt: skip
 def test_targets_of_make_that_are_named_exist(target: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
+@pytest.mark.parametrize("module", sorted(
+    module for module in set(re.findall(r"python -m ([\w.]+\w)", TEXT))
+    if module not in ("pytest", "sglang.launch_server")))  # fmt: skip
+def test_modules_that_are_named_can_be_run(module: str) -> None:
+    path = ROOT / module.replace(".", "/")
+    assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+
+
+def test_the_figures_of_the_readme_are_those_of_the_reference() -> None:
+    rows = re.findall(r"^\| [^|`]+ \| ([^|]+) \| `(?:pdproto|python -m).*", README, re.MULTILINE)
+    told = read(DOCS / "reference" / "speed.md") + read(DOCS / "how-to" / "sglang.md")
+    assert len(rows) == 4
+    assert [figure for figure in rows if figure.removesuffix(" x its Mooncake backend")
+            not in told] == []  # fmt: skip
+
+
 def test_the_words_of_the_language_are_exported() -> None:
-    section = README[README.index("## The language") : README.index("**Locality.**")]
-    words = set(re.findall(r"`([A-Z][A-Za-z]+|each|edited)\b", section))
+    text = read(DOCS / "reference" / "language.md")
+    words = set(re.findall(r"`([A-Z][A-Za-z]+|each|edited)\b", text[: text.index("## Locality")]))
     assert {"Sort", "Row", "Always", "each"} <= words
     assert not [word for word in words if not hasattr(language, word)]
 
 
-def test_the_hand_over_that_is_shown_runs(tmp_path: Path) -> None:
-    shown_block = r"^```python\n(import asyncio\n.*?)^```$"
-    (block,) = re.findall(shown_block, README, re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^ *print\(.*\) +# (.*)$", re.MULTILINE)
+SNIPPETS = {
+    f"{path.relative_to(ROOT)}-{number}": block
+    for path in SHOWING if path != GUIDE
+    for number, block in enumerate(BLOCK.findall(read(path))) if block != PAGE
+}  # fmt: skip
+
+
+def test_there_are_snippets_to_run() -> None:
+    assert len(SNIPPETS) >= 6
+    assert sum(bool(PRINTED.search(block)) for block in SNIPPETS.values()) >= 4
+
+
+@pytest.mark.parametrize("name", sorted(SNIPPETS))
+def test_a_snippet_runs_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    block = SNIPPETS[name]
     (tmp_path / "shown.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "shown.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
-    assert done.stdout == "{'prefill-0': b'the first token'}\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == PRINTED.findall(block), done.stderr
