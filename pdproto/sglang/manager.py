@@ -92,6 +92,7 @@ class PdprotoKVManager(BaseKVManager):
         components = [kv, *state_components(args, model, kv)]
         self.item_bytes: Final = [component.item_bytes for component in components]
         self.rows: Final = MetadataRows(args)
+        self._kv_dtype: Final = _kv_dtype(args)
         self.place: Final = Place(parallel.attn_tp_size, parallel.attn_tp_rank)
         self._registrar: Registrar | None = None
         self._queries: ThreadPoolExecutor | None = None
@@ -151,7 +152,7 @@ class PdprotoKVManager(BaseKVManager):
         self.node = begin(self.name_of(self.place.rank), plane, link=self._link,
                           incarnation=incarnation, waits=self._waits)
         self.prefills = Prefills(
-            self.kv_args, self.place, parallel.pp_size, self.node.lost_peers)
+            self.kv_args, self._kv_dtype, self.place, parallel.pp_size, self.node.lost_peers)
         self.prefill_info_table = self.prefills.table
 
     def name_of(self, rank: int) -> str:
@@ -179,7 +180,7 @@ class PdprotoKVManager(BaseKVManager):
             pp_size=parallel.pp_size, pp_rank=args.pp_rank,
             system_dp_size=parallel.dp_size, system_dp_rank=args.system_dp_rank or 0,
             rank_ip=host, rank_port=port, page_size=args.page_size,
-            kv_cache_dtype=args.kv_cache_dtype_str, kv_layout=args.kv_layout,
+            kv_cache_dtype=self._kv_dtype, kv_layout=args.kv_layout,
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
             incarnation=self.node.incarnation, version=VERSION, name=self.node.name,
@@ -240,6 +241,12 @@ def _is_set(name: str) -> bool:
 
 def _flag(name: str) -> Any:
     return getattr(get_disagg(), name)
+
+
+def _kv_dtype(args: Any) -> str:
+    """"auto", SGLang's default, is the model's own: two servers may be told different ones."""
+    told = str(args.kv_cache_dtype_str)
+    return f"auto ({process_model_config().dtype})" if told == "auto" else told
 
 
 def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> None:

@@ -42,15 +42,17 @@ class Feed:
 
 
 class Prefills:
-    """See the rules above. args: SGLang's of this rank. stages: of decode's pipeline. lost: the
-    names of peers that are gone.
+    """See the rules above. args: SGLang's of this rank. kv_dtype: of its KV cache. stages: of
+    decode's pipeline. lost: the names of peers that are gone.
     """
 
     def __init__(
-        self, args: Any, place: Place, stages: int, lost: Callable[[], Iterable[str]]
+        self, args: Any, kv_dtype: str, place: Place, stages: int,
+        lost: Callable[[], Iterable[str]],
     ) -> None:
         self.table: Final[dict[str, PrefillServerInfo]] = {}
         self._args: Final = args
+        self._kv_dtype: Final = kv_dtype
         self._place: Final = place
         self._stages: Final = stages
         self._lost: Final = lost
@@ -129,7 +131,7 @@ class Prefills:
     def _check(self, server: Any) -> None:
         pairs = {
             "page_size": (server.page_size, self._args.page_size),
-            "kv_cache_dtype": (server.kv_cache_dtype, self._args.kv_cache_dtype_str),
+            "kv_cache_dtype": (server.kv_cache_dtype, self._kv_dtype),
             "kv_layout": (server.kv_layout, self._args.kv_layout),
         }
         for name, (there, here) in pairs.items():

@@ -11,6 +11,7 @@ from typing import Final
 
 from examples.sglang_servers.serving import ServerError, free_port
 from tests.servers.census import settled
+from tests.servers.layouts import SHORT_S
 from tests.servers.load import Answer, Ask, Way, asks, every_second, send
 from tests.servers.stage import POOL, Layout, Pair, Stage
 
@@ -72,6 +73,18 @@ def at_once(stage: Stage, layout: Layout) -> Finding:
     found = _same(stage, pair, asks(200), in_flight=200)
     pair.check_nothing_grew()
     return found
+
+
+def memory_short(stage: Stage, layout: Layout) -> Finding:
+    """Requests wait for decode's memory far longer than both servers wait for each other."""
+    pair = stage.pair(layout)
+    stage.reference(layout.model, asks(150))
+    start = time.monotonic()
+    found = _same(stage, pair, asks(150), in_flight=150)
+    took = time.monotonic() - start
+    assert took > 2 * SHORT_S, f"all were served within {took:.1f} s: no test of a queue"
+    pair.check_nothing_grew()
+    return replace(found, note=f"the last after {took:.1f} s")
 
 
 def half_leave(stage: Stage, layout: Layout) -> Finding:
@@ -197,6 +210,10 @@ def misfit(stage: Stage, layout: Layout, want: Sequence[str]) -> Finding:
 
 def page_size_differs(stage: Stage, layout: Layout) -> Finding:
     return misfit(stage, layout, ("page_size is 1 there and 16 here",))
+
+
+def dtype_differs(stage: Stage, layout: Layout) -> Finding:
+    return misfit(stage, layout, ("float32", "bfloat16"))
 
 
 def model_differs(stage: Stage, layout: Layout) -> Finding:

@@ -153,6 +153,21 @@ def waits_for_ever() -> None:
     _wrap(Timers, "due", due)
 
 
+def queue_timed() -> None:
+    """The wait for decode's memory counts as a wait for the other server, in the running tables."""
+    from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
+    from pdproto.spec.handoff.sink import SOME_UNMET
+    from pdproto.spec.handoff.source import UNMET
+    from pdproto.spec.handoff.transfer import SYSTEM
+    from pdproto.spec.language import DropClause, edited
+
+    broken = edited(SYSTEM, "queue-timed", DropClause("give_up_waiting", UNMET),
+                    DropClause("give_up_bootstrap", SOME_UNMET))
+    for role in (SOURCE_ROLE, SINK_ROLE):
+        of_it = (one for one in broken.tables if one.machine is role.table.machine)
+        vars(role).update(table=next(of_it), _automata={})
+
+
 def decode_waited_for() -> None:
     """Prefill does not notice that decode has gone, and waits for ever."""
     from pdproto.net.prefill import PrefillNode
@@ -188,7 +203,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
         layers_from_zero, heads_swapped, first_rank_only, window_left_out,
-        misfit_unnoticed, waits_for_ever, decode_waited_for, registers_once, port_ignored)
+        misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for, registers_once,
+        port_ignored)
 }
 
 

@@ -13,12 +13,18 @@ TP_2: Final = ("--tp", "2")
 BOOTSTRAP: Final = {"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": "8"}
 PATIENCE: Final = {**BOOTSTRAP, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "8"}
 
+SHORT_S: Final = 3
+
 LAYOUTS: Final[Mapping[str, Layout]] = {
     "plain": Layout(env=BOOTSTRAP),
     "impatient": Layout(env=PATIENCE),
     "decode-page-16": Layout(env=BOOTSTRAP, decode=("--page-size", "16")),
+    "decode-bfloat16": Layout(env=BOOTSTRAP, decode=("--dtype", "bfloat16")),
     "decode-narrow": Layout(env=BOOTSTRAP, decode_model="llama-narrow"),
     "decode-deep": Layout(env=BOOTSTRAP, decode_model="llama-deep"),
+    # Decode has memory for two or three prompts.
+    "short": Layout(env={"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": str(SHORT_S)},
+                    decode=("--max-total-tokens", "1024")),
     "chunked": Layout(prefill=("--chunked-prefill-size", "64"), evidence="#new-token: 64,"),
     "paged": Layout(both=("--page-size", "64")),
     "radix": Layout(both=("--page-size", "16"),

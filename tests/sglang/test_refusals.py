@@ -102,9 +102,8 @@ def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
 ) -> None:
     """And a decode rank without stages from all of them, the last one first."""
     of_pipeline(monkeypatch, stages)
-    args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None,
-                           pp_rank=min(1, ours - 1))
-    prefills = Prefills(args, Place(1, 0), ours, lambda: ())
+    args = SimpleNamespace(page_size=16, kv_layout=None, pp_rank=min(1, ours - 1))
+    prefills = Prefills(args, "bfloat16", Place(1, 0), ours, lambda: ())
     assert list(prefills.feed("127.0.0.1:1", 0).sources) == feeding
 
 
@@ -112,19 +111,19 @@ def test_pipelines_of_other_sizes_fail_the_requests_with_both(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_pipeline(monkeypatch, 3)
-    args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None, pp_rank=0)
+    args = SimpleNamespace(page_size=16, kv_layout=None, pp_rank=0)
     with pytest.raises(LookupError, match=r"has 3 stages and that of decode 2: want as many, or 1"):
-        Prefills(args, Place(1, 0), 2, lambda: ()).feed("127.0.0.1:1", 0)
+        Prefills(args, "bfloat16", Place(1, 0), 2, lambda: ()).feed("127.0.0.1:1", 0)
 
 
-@pytest.mark.parametrize(("field", "here", "why"), [
-    ("page_size", 64, "page_size is 16 there and 64 here"),
-    ("kv_cache_dtype_str", "float16", "kv_cache_dtype is bfloat16 there and float16 here")])
+@pytest.mark.parametrize(("page_size", "kv_dtype", "why"), [
+    (64, "bfloat16", "page_size is 16 there and 64 here"),
+    (16, "auto (torch.float16)",
+     "kv_cache_dtype is bfloat16 there and auto (torch.float16) here")])
 def test_a_server_of_another_kind_fails_the_requests_with_both_values(
-    monkeypatch: pytest.MonkeyPatch, field: str, here: object, why: str
+    monkeypatch: pytest.MonkeyPatch, page_size: int, kv_dtype: str, why: str
 ) -> None:
     of_pipeline(monkeypatch, 1)
-    args = SimpleNamespace(page_size=16, kv_cache_dtype_str="bfloat16", kv_layout=None, pp_rank=0)
-    setattr(args, field, here)
-    with pytest.raises(LookupError, match=f"prefill server 127.0.0.1:1: {why}"):
-        Prefills(args, Place(1, 0), 1, lambda: ()).feed("127.0.0.1:1", 0)
+    args = SimpleNamespace(page_size=page_size, kv_layout=None, pp_rank=0)
+    with pytest.raises(LookupError, match=re.escape(f"prefill server 127.0.0.1:1: {why}")):
+        Prefills(args, kv_dtype, Place(1, 0), 1, lambda: ()).feed("127.0.0.1:1", 0)
