@@ -4,6 +4,7 @@ from typing import Final
 
 from pdproto.spec.bugs import (
     agreement,
+    binding,
     complete,
     dp_rank,
     group_attempts,
@@ -16,6 +17,7 @@ from pdproto.spec.bugs.bug import Bug
 BUGS: Final[tuple[Bug, ...]] = (
     *registry.BUGS,
     *dp_rank.BUGS,
+    *binding.BUGS,
     *transfer.BUGS,
     *agreement.BUGS,
     *optimistic.BUGS,

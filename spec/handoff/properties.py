@@ -52,13 +52,17 @@ SAFETY: Final = (
         "S1_who_has_published_has_its_page", "S1_a_lease_is_ended_by_a_failure"), assumes=_FENCE),
     Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (
         "S2_complete_when_committed", "S2_complete_while_it_is_read", "S2_chunks_go_in_order",
-        "S2_somebody_commits"),
+        "S2_somebody_commits", "S2_no_life_is_two_requests",
+        "S2_no_success_has_parts_of_two_requests", "S2_a_success_is_of_the_request_that_is_named",
+        "S2_a_life_has_all_its_parts", "S2_only_who_is_mixed_fails_by_it"),
         runtime="the digest of what is stored refuses a chunk with one wrong byte",
         assumes="equal digests are of equal bytes"),
     Promise("S3", "Failed and Success are for good.", ("S3_failed_stays_failed", *_EDGES)),
     Promise("S4", "Nothing of one life touches another life of the same room.", (
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S6_one_life_a_slot",
-        "S2_complete_when_committed", "no_peer_is_at_fault"),
+        "S2_complete_when_committed", "no_peer_is_at_fault",
+        "S4_no_request_is_bound_twice_on_a_rank", "S4_no_request_is_two_lives",
+        "a_retry_is_not_failed_by_its_predecessor", "a_life_that_has_ended_takes_no_request"),
         runtime="a frame that names another life changes no state", assumes=_NAMES),
     Promise("S5", "Ranks that have applied the same decisions hold the same requests.", (
         "S5_same_decisions_same_batch", "S5_same_decisions_same_queue",
@@ -120,7 +124,8 @@ LIVENESS: Final = (
         "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_who_enrolls_is_heard",
         "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told",
         "L1_who_has_all_parts_commits",
-        "L1_who_has_all_parts_ends", "L1_both_ends_meet"),
+        "L1_who_has_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
+        "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer"),
         simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
@@ -128,7 +133,8 @@ LIVENESS: Final = (
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
         "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
-        "L2_a_sinks_failure_is_decided"),
+        "L2_a_sinks_failure_is_decided", "L2_a_failure_reaches_the_sink",
+        "L2_a_failure_reaches_every_rank"),
         simulator="within one message delay", assumes=_CALM),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_what_is_published_is_listed",

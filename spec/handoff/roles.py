@@ -19,6 +19,10 @@ class Life(Sort, prefix="h"):
     """One life of one room: the identity of a hand-over. A retry by the client is another life."""
 
 
+class Use(Sort, ordered=True, prefix="u"):
+    """The first, second, ... time that a prefill server opens a room."""
+
+
 class Page(Sort, prefix="g"):
     """A page of a sink's KV pool."""
 

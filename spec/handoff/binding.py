@@ -1,0 +1,212 @@
+"""The systems of the binding of a room to a life, whose tables and rules are in binding_tables.py.
+
+A row reads no absence of a message, so for safety one that is lost is one that is late for ever:
+loss is explored for liveness, with one life; with two, for safety alone.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.binding_tables import (
+    ALONE,
+    ENDED,
+    LATEST,
+    LOSSY,
+    NONE_WAITS,
+    OVER,
+    RANK,
+    SINK,
+    Course,
+    Meeting,
+    Opening,
+    ask,
+    binds,
+    course,
+    d,
+    h,
+    k,
+    knows,
+    leads,
+    meeting,
+    named,
+    opening,
+    p,
+    q,
+    took,
+    u,
+    v,
+    warned,
+)
+from pdproto.spec.handoff.roles import Life, Sink, Source, Use
+from pdproto.spec.language import (
+    Always,
+    Configuration,
+    DropRow,
+    Fairness,
+    LeadsTo,
+    OnRow,
+    ReplaceProperties,
+    Sizes,
+    Sometimes,
+    System,
+    Timer,
+    Tuples,
+    all_of,
+    any_of,
+    edited,
+    exists,
+    forall,
+    implies,
+)
+
+# One rank decides for both lives. Where decode names two, requests may fail, and are not mixed.
+ONE_LEADER: Final = exists(p, all_of(leads(h, p), leads(k, p)))
+ALL_UNDER_ONE: Final = forall((h, k, p), implies(leads(h, p), leads(k, p)))
+
+COMMITTED_AS_ONE: Final = (
+    Always("S2_no_success_has_parts_of_two_requests",
+           implies(all_of(course(d, h) == Course.SUCCESS, took(d, h, p, u), took(d, h, q, v)),
+                   u.same(v)),
+           why="every part is of the request that the leader has named"),
+    Always("S2_a_success_is_of_the_request_that_is_named",
+           implies(all_of(course(d, h) == Course.SUCCESS, took(d, h, p, u)), knows(d, h, u)),
+           why="no part is counted that is of another request"),
+    Sometimes("S2_a_life_has_all_its_parts", course(d, h) == Course.SUCCESS),
+)
+
+SAFETY: Final = (
+    Always("S2_no_life_is_two_requests",
+           implies(binds(p, h, u) & binds(q, h, v), u.same(v)),
+           why="for every two ranks, whatever was lost, late or opened on one side only"),
+    Always("S4_no_request_is_bound_twice_on_a_rank",
+           implies(binds(p, h, u) & binds(p, k, u), h.same(k)),
+           why="also where decode names two leaders"),
+    Always("S4_no_request_is_two_lives",
+           implies(all_of(ONE_LEADER, binds(p, h, u), binds(q, k, u)), h.same(k)),
+           why="its leader binds it once, and the others do as they are told"),
+    *COMMITTED_AS_ONE,
+    OnRow("a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
+          all_of(ask(d, h, p), NONE_WAITS, LATEST),
+          why="a request that has ended speaks when it is the last, to a life that asks again"),
+    OnRow("a_life_that_has_ended_takes_no_request", "end_named",
+          exists(q, all_of(leads(h, q), binds(q, h, u))),
+          why="but the one that the leader has bound to it"),
+    OnRow("the_leader_binds_the_living", "bind",
+          all_of(meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING),
+          why="neither a life nor a request that has ended is a candidate"),
+    Sometimes("a_rank_is_told_before_its_request_comes", all_of(
+        ~leads(h, p), named(p, h, u), opening(p, u) == Opening.NEVER)),
+    Sometimes("a_life_hears_of_a_request_that_ended_before_it", all_of(
+        meeting(p, h) == Meeting.FAILED, binds(p, h, u), course(d, h) == Course.BEGUN,
+        warned(p, h, d), leads(h, p), opening(q, u) == Opening.NEVER)),
+)
+
+
+_OF_TWO: Final = (
+    Sometimes("two_lives_are_bound", all_of(
+        h.differs(k), p.differs(q), binds(p, h, u), binds(q, h, u), binds(p, k, v),
+        binds(q, k, v))),
+    Sometimes("a_later_request_is_bound_first", all_of(
+        u.before(v), opening(p, u) == Opening.OVER, binds(p, h, v))),
+)
+
+
+def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
+    """Who is on both sides is bound, on every rank, as far as messages can bring it about."""
+    return (
+        LeadsTo("L1_a_life_and_a_request_are_bound",
+                all_of(leads(h, p), meeting(p, h) == Meeting.UNBOUND,
+                       opening(p, u) == Opening.WAITING),
+                any_of(meeting(p, h) != Meeting.UNBOUND, opening(p, u) != Opening.WAITING),
+                under=under, why="neither waits for the other"),
+        LeadsTo("L1_every_rank_binds_as_its_leader",
+                all_of(ALL_UNDER_ONE, leads(h, p), binds(p, h, u),
+                       opening(q, u) == Opening.WAITING),
+                opening(q, u) != Opening.WAITING, under=under,
+                why="the use is passed on, also of a life that has ended"),
+        LeadsTo("L2_a_failure_reaches_the_sink",
+                all_of(meeting(p, h) == Meeting.FAILED, course(d, h) == Course.BEGUN),
+                course(d, h) != Course.BEGUN, under=under, why="a message tells it, and no clock"),
+        LeadsTo("L2_a_failure_reaches_every_rank",
+                all_of(course(d, h) == Course.FAILED, meeting(p, h).among(
+                    Meeting.UNBOUND, Meeting.BOUND)),
+                meeting(p, h).among(*OVER), under=under,
+                why="a message tells it, and no clock"),
+    )
+
+
+_ENDS: Final = (
+    LeadsTo("L1_a_life_ends", course(d, h) == Course.BEGUN, course(d, h).among(*ENDED),
+            under=(Fairness.TIMERS,), why="it has a clock"),
+    LeadsTo("L1_a_request_waits_no_longer", opening(p, u) == Opening.WAITING,
+            opening(p, u) != Opening.WAITING, under=(Fairness.TIMERS,), why="it has a clock"),
+)
+_ASKED: Final = (  # what is about a life that asks again
+    "a_retry_is_not_failed_by_its_predecessor",
+    "a_life_hears_of_a_request_that_ended_before_it",
+)
+_ONCE: Final = (Fairness.TIMERS, Fairness.CONSUMED)
+
+
+def _each_leads_one(sizes: Sizes) -> Tuples:
+    return [(i, i % sizes[Source]) for i in range(sizes[Life])]
+
+
+def _sizes(*, sinks: int = 1, lives: int = 2, uses: int = 2) -> Sizes:
+    return {Source: 2, Sink: sinks, Life: lives, Use: uses}
+
+
+SYSTEM: Final = System(
+    "binding",
+    "Which request of a room a life belongs to, on every rank of a prefill server.",
+    tables=(RANK, SINK),
+    properties=SAFETY,
+    final=all_of(forall((d, h), course(d, h) != Course.BEGUN),
+                 forall((p, u), opening(p, u) != Opening.WAITING)),
+    faults={"lossy": (LOSSY,)},
+    axioms={"one_leader": forall((h, p, q), implies(leads(h, p) & leads(h, q), p.same(q)))},
+    configurations={
+        "default": Configuration(_sizes(), dead_bits=True, symmetry=True),
+        "sinks": Configuration(_sizes(sinks=2, lives=1), dead_bits=True, symmetry=True),
+        # Decode names two leaders: requests may fail, and are not mixed.
+        "leaders": Configuration(
+            _sizes(uses=1), given={leads: _each_leads_one}, dead_bits=True),
+        "deep": Configuration(
+            _sizes(uses=1), faults=("lossy",), dead_bits=True, symmetry=True),
+    },
+)
+
+LOSING: Final = edited(
+    SYSTEM, "binding-lossy",
+    ReplaceProperties((*SAFETY, *_liveness(*_ONCE), *_ENDS)),
+    about="The binding of a life to a request, while messages are lost, or are delivered once.",
+    configurations={
+        "default": Configuration(
+            _sizes(lives=1), faults=("lossy",), dead_bits=True, symmetry=True),
+    },
+)
+
+PROMPT: Final = edited(
+    SYSTEM, "binding-prompt",
+    *(DropRow(row.name) for table in (RANK, SINK) for row in table.rows
+      if isinstance(row.on, Timer)),
+    ReplaceProperties((
+        *(claim for claim in SAFETY if claim.name not in _ASKED), *_OF_TWO,
+        *_liveness(Fairness.NO_TIMERS))),
+    about="The binding of a life to a request, where nothing is lost and there is no clock.",
+    configurations={"default": Configuration(_sizes(), dead_bits=True, symmetry=True)},
+)
+
+GUARDED: Final = edited(
+    replace(SYSTEM, faults={**SYSTEM.faults, "alone": (ALONE,)}, configurations={}, like=SYSTEM),
+    "binding-guarded",
+    ReplaceProperties((
+        *COMMITTED_AS_ONE,
+        OnRow("S2_only_who_is_mixed_fails_by_it", "find_mixed",
+              exists(q, all_of(~leads(h, q), binds(q, h, u))),
+              why="a rank has bound the life to a request that its leader has not named"))),
+    about="The binding, where a rank decides for itself: the sink sees it, and nothing is mixed.",
+    configurations={
+        "default": Configuration(
+            _sizes(lives=1), faults=("alone",), dead_bits=True, symmetry=True)},
+)

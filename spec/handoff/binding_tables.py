@@ -1,0 +1,297 @@
+"""Which request of a room a life belongs to, when two servers have nothing in common but the room.
+
+A room may come again: for parallel samples of one prompt, or for a retry. Every rank of a prefill
+server opens the same requests in the same order, so the number of an opening is a name that the
+ranks share without talking: the *use* of the room. A life is bound to one use, on every rank.
+
+Rule 1: one rank decides. It is the *leader*, whom decode names, and it binds a life to the oldest
+        request of the room that waits there. The other ranks bind what they are told.
+Rule 2: the leader tells the sinks of the life which use it is, with all that it says of that life.
+        They pass that on to the other ranks. A rank that does not have the request yet waits for
+        it, and one whose request has ended says so.
+Rule 3: a sink compares the uses that its sources name, and fails the request if they differ.
+Rule 4: a request that ended before it was bound, and a life that did, are no candidates while
+        another is. Such a request is told to a life that has asked again, and only if no later one
+        was opened in the room: then nobody else has come. Such a life is told to no request.
+Rule 5: a life that has ended ends its request on every rank: its use is passed on all the same.
+
+What nobody can tell apart: whether a life is the other half of the request that has ended here, or
+of the next, which has not come here yet. Rule 4 gives the next one until the life asks again.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Life, Sink, Source, Use
+from pdproto.spec.language import (
+    Call,
+    Ignore,
+    Machine,
+    Message,
+    Reject,
+    Rigid,
+    Row,
+    Sizes,
+    State,
+    Table,
+    Timer,
+    Tuples,
+    any_of,
+    auto,
+    each,
+    exists,
+    forall,
+    implies,
+    lose,
+)
+
+
+class Opening(State):
+    """A request of the room on a prefill rank. OVER: it ended before it was bound."""
+
+    NEVER = auto()
+    WAITING = auto()
+    BOUND = auto()
+    OVER = auto()
+
+
+class Meeting(State):
+    """A life on a prefill rank. UNBOUND: it has introduced itself, and no request is known for it.
+
+    SENT: its part is at the sinks.
+    """
+
+    UNMET = auto()
+    UNBOUND = auto()
+    BOUND = auto()
+    SENT = auto()
+    FAILED = auto()
+
+
+class Course(State):
+    """A life at its sink."""
+
+    NONE = auto()
+    BEGUN = auto()
+    SUCCESS = auto()
+    FAILED = auto()
+
+
+p, q, d, h, k = Source("p"), Source("q"), Sink("d"), Life("h"), Life("k")
+u, v = Use("u"), Use("v")
+
+
+def _first_leads(sizes: Sizes) -> Tuples:
+    return [(i, 0) for i in range(sizes[Life])]
+
+
+# This source decides for the life. Its sinks all name the same one.
+leads: Final = Rigid("leads", h, p, given=_first_leads)
+
+rank = Machine("rank", p)
+sink = Machine("sink", d, h)
+world = Machine("world", world=True)
+
+opening = rank.function("opening", Opening, Use, edges={
+    Opening.NEVER: (Opening.WAITING,),
+    Opening.WAITING: (Opening.BOUND, Opening.OVER),
+    Opening.OVER: (Opening.BOUND,),
+})
+meeting = rank.function("meeting", Meeting, Life, edges={
+    Meeting.UNMET: (Meeting.UNBOUND, Meeting.FAILED),
+    Meeting.UNBOUND: (Meeting.BOUND, Meeting.FAILED),
+    Meeting.BOUND: (Meeting.SENT, Meeting.FAILED),
+})
+binds = rank.relation("binds", Life, Use)  # the life is this request
+named = rank.relation("named", Life, Use)  # so the leader says
+met = rank.relation("met", Life, Sink)  # this sink of the life has introduced itself
+told = rank.relation("told", Life, Sink)  # and knows which request it is
+warned = rank.relation("warned", Life, Sink)  # and knows that it has failed
+
+course = sink.function("course", Course, edges={
+    Course.NONE: (Course.BEGUN,), Course.BEGUN: (Course.SUCCESS, Course.FAILED),
+})
+knows = sink.relation("knows", Use)  # which request it is, as the leader says
+took = sink.relation("took", Source, Use)  # the source's part, and of which request it says it is
+
+introduce = Message("introduce", d, h, p, sender=sink, receiver=rank)
+ask = Message("ask", d, h, p, sender=sink, receiver=rank)  # an introduction that is repeated
+# In PUBLISH, in an introduction that is repeated, and in ABORT.
+name = Message("name", d, h, p, u, sender=sink, receiver=rank)
+abort = Message("abort", d, h, p, sender=sink, receiver=rank)
+# In EXPECTING, FAILED and ABORT_ACK.
+bound = Message("bound", p, h, d, u, sender=rank, receiver=sink)
+done = Message("done", p, h, d, u, sender=rank, receiver=sink)
+failed = Message("failed", p, h, d, sender=rank, receiver=sink)
+
+ENDED: Final = (Course.SUCCESS, Course.FAILED)
+OVER: Final = (Meeting.SENT, Meeting.FAILED)
+UNNAMED: Final = forall(v, ~named(p, h, v))
+NOT_KNOWN: Final = forall(v, ~knows(d, h, v))
+FREE: Final = forall(v, ~binds(p, h, v))
+OLDEST: Final = forall(v, implies(v.before(u), opening(p, v) != Opening.WAITING))
+NONE_WAITS: Final = forall(v, opening(p, v) != Opening.WAITING)
+LATEST: Final = forall(v, implies(u.before(v), opening(p, v) == Opening.NEVER))
+STOP_ALL: Final = each(q, abort(d, h, q))
+
+RANK: Final = Table(rank, rows=(
+    Row("open", on=Call("open_sender", u),
+        when=[opening(p, u) == Opening.NEVER,
+              forall(v, implies(v.before(u), opening(p, v) != Opening.NEVER))],
+        do=[opening(p, u).to(Opening.WAITING)], why="the ranks open in one order"),
+    Row("leave", on=Call("abort_sender", u), when=opening(p, u) == Opening.WAITING,
+        do=[opening(p, u).to(Opening.OVER)], why="the client has left, or the server ends it"),
+    Row("give_up_waiting", on=Timer("bootstrap_timeout"), choose=(u,),
+        when=opening(p, u) == Opening.WAITING, do=[opening(p, u).to(Opening.OVER)],
+        why="a request that reached one server only must end there"),
+    Row("fail", on=Call("abort_life", h), when=meeting(p, h) == Meeting.BOUND,
+        do=[meeting(p, h).to(Meeting.FAILED)], why="a request that is bound ends with its life"),
+    Row("send", on=Call("send", h), choose=(u,),
+        when=[binds(p, h, u), meeting(p, h) == Meeting.BOUND, forall(d, met(p, h, d))],
+        do=[meeting(p, h).to(Meeting.SENT)], send=[each(d, done(p, h, d, u))]),
+
+    Row("meet_first", on=introduce(d, h, p), when=[meeting(p, h) == Meeting.UNMET, ~met(p, h, d)],
+        do=[meeting(p, h).to(Meeting.UNBOUND), met(p, h, d).to(True)]),
+    Row("meet", on=introduce(d, h, p), when=[meeting(p, h) != Meeting.UNMET, ~met(p, h, d)],
+        do=[met(p, h, d).to(True)]),
+    Ignore(introduce(d, h, p), when=met(p, h, d), why="it is known"),
+    Row("bind", choose=(h, u),
+        when=[leads(h, p), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING,
+              OLDEST],
+        do=[meeting(p, h).to(Meeting.BOUND), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)],
+        why="the leader decides, and nothing tells it which of several it is"),
+    Row("tell_use", choose=(d, h, u),
+        when=[leads(h, p), met(p, h, d), binds(p, h, u), ~told(p, h, d)],
+        do=[told(p, h, d).to(True)], send=[bound(p, h, d, u)],
+        why="also of a life that has failed: the other ranks have the request too"),
+    Row("learn_use_first", on=name(d, h, p, u), when=[meeting(p, h) == Meeting.UNMET],
+        do=[meeting(p, h).to(Meeting.UNBOUND), met(p, h, d).to(True), named(p, h, u).to(True)]),
+    Row("learn_use", on=name(d, h, p, u), when=[meeting(p, h) != Meeting.UNMET, UNNAMED],
+        do=[met(p, h, d).to(True), named(p, h, u).to(True)]),
+    Ignore(name(d, h, p, u), when=[meeting(p, h) != Meeting.UNMET, exists(v, named(p, h, v))],
+           why="it has been said"),
+    Row("bind_named", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING],
+        do=[meeting(p, h).to(Meeting.BOUND), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)]),
+    Row("end_named", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.FAILED, FREE,
+              opening(p, u) == Opening.WAITING],
+        do=[opening(p, u).to(Opening.BOUND), binds(p, h, u).to(True)],
+        why="the life has ended, so its request has: prefill is not run"),
+    Row("find_over", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.OVER],
+        do=[meeting(p, h).to(Meeting.FAILED), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)],
+        why="on this rank the request has ended before it was bound"),
+    Row("find_taken", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.BOUND],
+        do=[meeting(p, h).to(Meeting.FAILED)],
+        why="the leader of another life has bound it to that one"),
+    Row("pass_failure_on", on=ask(d, h, p), choose=(u,),
+        when=[leads(h, p), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.OVER,
+              NONE_WAITS, LATEST],
+        do=[meeting(p, h).to(Meeting.FAILED), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)],
+        why="it has waited, and no other request has come in the room"),
+    Ignore(ask(d, h, p), when=[meeting(p, h) == Meeting.UNBOUND, leads(h, p),
+                               any_of(~NONE_WAITS, forall(u, implies(
+                                   opening(p, u) == Opening.OVER, ~LATEST)))],
+           why="its request has not come here yet"),
+    Ignore(ask(d, h, p), when=[meeting(p, h) == Meeting.UNBOUND, ~leads(h, p)],
+           name="ignore_ask_of_another", why="the leader has not told which request it is"),
+    Row("be_asked_first", on=ask(d, h, p), when=meeting(p, h) == Meeting.UNMET,
+        do=[meeting(p, h).to(Meeting.UNBOUND), met(p, h, d).to(True)],
+        why="the introduction was lost"),
+    Row("tell_again", on=ask(d, h, p), choose=(u,),
+        when=[leads(h, p), meeting(p, h) == Meeting.BOUND, binds(p, h, u)],
+        do=[met(p, h, d).to(True), told(p, h, d).to(True)], send=[bound(p, h, d, u)],
+        why="what was said may have been lost"),
+    Ignore(ask(d, h, p), when=[~leads(h, p), meeting(p, h) == Meeting.BOUND],
+           name="ignore_ask_bound", why="it has been bound here as its leader says"),
+    Row("done_again", on=ask(d, h, p), choose=(u,),
+        when=[meeting(p, h) == Meeting.SENT, binds(p, h, u)], send=[done(p, h, d, u)],
+        why="what was said may have been lost"),
+    Reject(ask(d, h, p), when=[meeting(p, h) == Meeting.SENT, FREE],
+           why="what is sent is sent of a request"),
+    Reject(ask(d, h, p), when=[leads(h, p), meeting(p, h) == Meeting.BOUND, FREE],
+           name="reject_ask_bound", why="what is bound is bound to a request"),
+    Row("fail_again", on=ask(d, h, p), when=[meeting(p, h) == Meeting.FAILED],
+        do=[met(p, h, d).to(True), warned(p, h, d).to(True)], send=[failed(p, h, d)]),
+    Row("tell_failure", choose=(d, h),
+        when=[meeting(p, h) == Meeting.FAILED, met(p, h, d), ~warned(p, h, d)],
+        do=[warned(p, h, d).to(True)], send=[failed(p, h, d)]),
+    Row("stop", on=abort(d, h, p), when=~meeting(p, h).among(*OVER),
+        do=[meeting(p, h).to(Meeting.FAILED), met(p, h, d).to(True), warned(p, h, d).to(True)],
+        why="an unbound life takes no request with it: the next of the room may be a retry"),
+    Row("stop_again", on=abort(d, h, p), choose=(u,),
+        when=[leads(h, p), meeting(p, h).among(*OVER), binds(p, h, u)],
+        do=[met(p, h, d).to(True), told(p, h, d).to(True), warned(p, h, d).to(True)],
+        send=[bound(p, h, d, u)], why="the other ranks have the request too"),
+    Ignore(abort(d, h, p), when=[~leads(h, p), meeting(p, h).among(*OVER)],
+           name="ignore_abort_of_another", why="it has ended here"),
+    Ignore(abort(d, h, p), when=[leads(h, p), FREE, meeting(p, h).among(*OVER)],
+           name="ignore_abort_unbound", why="it has ended, and no request has with it"),
+))
+
+SINK: Final = Table(sink, state=course, rows=(
+    Row("begin", on=Call("open_receiver"), at=Course.NONE, to=Course.BEGUN,
+        send=[each(p, introduce(d, h, p))], why="to all at once: no source waits for another"),
+    Row("ask_again", on=Timer("no_news"), at=Course.BEGUN, when=NOT_KNOWN,
+        send=[each(q, ask(d, h, q))],
+        why="the introduction, or what answers it, may have been lost"),
+    Row("hear_use", on=bound(p, h, d, u), at=(Course.BEGUN, Course.FAILED), when=NOT_KNOWN,
+        do=[knows(d, h, u).to(True)], send=[each(q, name(d, h, q, u), where=~leads(h, q))],
+        why="the other ranks are told at once"),
+    Ignore(bound(p, h, d, u), at=(Course.BEGUN, Course.FAILED), when=~NOT_KNOWN,
+           why="it is known"),
+    Ignore(bound(p, h, d, u), at=Course.SUCCESS, why="it is over"),
+    Reject(bound(p, h, d, u), at=Course.NONE, why="it cannot know of us yet"),
+    Row("ask_again_by_name", on=Timer("no_news"), at=Course.BEGUN, choose=(u,),
+        when=knows(d, h, u),
+        send=[each(q, ask(d, h, q)), each(q, name(d, h, q, u), where=~leads(h, q))],
+        why="what was said of the use, or what answers it, may have been lost"),
+    Row("take_first", on=done(p, h, d, u), at=Course.BEGUN,
+        when=[leads(h, p), NOT_KNOWN, ~took(d, h, p, u)],
+        do=[took(d, h, p, u).to(True), knows(d, h, u).to(True)],
+        send=[each(q, name(d, h, q, u), where=~leads(h, q))],
+        why="what the leader said before was lost, or is late"),
+    Row("take", on=done(p, h, d, u), at=Course.BEGUN,
+        when=[~took(d, h, p, u), any_of(~leads(h, p), ~NOT_KNOWN)],
+        do=[took(d, h, p, u).to(True)]),
+    Ignore(done(p, h, d, u), at=Course.BEGUN, when=took(d, h, p, u), why="it is here"),
+    Ignore(done(p, h, d, u), at=ENDED, why="it is over"),
+    Reject(done(p, h, d, u), at=Course.NONE, why="it cannot know of us yet"),
+    Row("commit", at=Course.BEGUN, to=Course.SUCCESS,
+        when=[forall(p, exists(u, took(d, h, p, u))),
+              forall((p, u, v), implies(took(d, h, p, u) & knows(d, h, v), u.same(v))),
+              ~NOT_KNOWN],
+        why="every part is there, and all are of the request that the leader has named"),
+    Row("find_mixed", at=Course.BEGUN, to=Course.FAILED, choose=(p, u, v),
+        when=[took(d, h, p, u), knows(d, h, v), u.differs(v)], send=[STOP_ALL],
+        why="two requests are never mixed, whatever a source has done"),
+    Row("hear_failure", on=failed(p, h, d), at=Course.BEGUN, to=Course.FAILED, send=[STOP_ALL]),
+    Ignore(failed(p, h, d), at=ENDED, why="it is over"),
+    Reject(failed(p, h, d), at=Course.NONE, why="it cannot know of us yet"),
+    Row("abort", on=Call("abort_receiver"), at=Course.BEGUN, to=Course.FAILED, send=[STOP_ALL]),
+    Row("give_up", on=Timer("bootstrap_timeout"), at=Course.BEGUN, to=Course.FAILED,
+        send=[STOP_ALL], why="a request that reached one server only must end there"),
+    Row("abort_again", on=Timer("no_answer"), at=Course.FAILED, when=NOT_KNOWN, send=[STOP_ALL],
+        why="the abort, or what answers it, may have been lost"),
+    Row("abort_again_by_name", on=Timer("no_answer"), at=Course.FAILED, choose=(u,),
+        when=knows(d, h, u),
+        send=[STOP_ALL, each(q, name(d, h, q, u), where=~leads(h, q))],
+        why="the other ranks may not know which request has ended"),
+))
+
+LOSSY: Final = Table(world, rows=tuple(
+    lose(message) for message in (introduce, ask, name, abort, bound, done, failed)
+))
+# What ranks did before there was a leader: rule 3 is there for whoever does it still.
+ALONE: Final = Table(world, rows=(
+    Row("bind_alone", choose=(p, h, u),
+        when=[~leads(h, p), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING],
+        do=[meeting(p, h).to(Meeting.BOUND), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)],
+        fair=False, why="a rank that decides for itself"),
+))

@@ -1,0 +1,85 @@
+"""Why a life is one request on every rank, however many ranks, lives, requests and sinks there are.
+
+What a sink knows, and what another rank is told, is what the leader has bound: so the others bind
+the same. A rank binds a request once, and the leader binds each life once.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.binding_tables import (
+    Course,
+    Meeting,
+    Opening,
+    abort,
+    ask,
+    binds,
+    bound,
+    course,
+    d,
+    done,
+    failed,
+    h,
+    introduce,
+    knows,
+    leads,
+    meeting,
+    met,
+    name,
+    named,
+    opening,
+    p,
+    q,
+    took,
+    u,
+    v,
+)
+from pdproto.spec.language import Always, all_of, any_of, exists, implies
+
+LED: Final = exists(q, all_of(leads(h, q), binds(q, h, u)))
+
+# Also where a rank decides for itself.
+GUARDED: Final = (
+    Always("a_sink_knows_one_request", implies(knows(d, h, u) & knows(d, h, v), u.same(v)),
+           why="it takes the leader's first word"),
+    Always("who_is_bound_has_its_request", implies(binds(p, h, u), opening(p, u) == Opening.BOUND),
+           why="both are bound at once"),
+    Always("who_has_a_request_is_bound",
+           implies(binds(p, h, u), ~meeting(p, h).among(Meeting.UNMET, Meeting.UNBOUND)),
+           why="both are bound at once"),
+    Always("what_runs_has_a_request",
+           implies(meeting(p, h).among(Meeting.BOUND, Meeting.SENT), exists(u, binds(p, h, u))),
+           why="both are bound at once"),
+    Always("who_speaks_has_begun",
+           implies(any_of(introduce(d, h, p), ask(d, h, p), abort(d, h, p), name(d, h, p, u),
+                          met(p, h, d)), course(d, h) != Course.NONE),
+           why="a sink says nothing of a life before it has begun it"),
+    Always("who_is_answered_has_begun",
+           implies(any_of(bound(p, h, d, u), done(p, h, d, u), failed(p, h, d)),
+                   course(d, h) != Course.NONE),
+           why="a rank speaks to the sinks that it has met"),
+    Always("a_rank_binds_a_life_to_one_request",
+           implies(binds(p, h, u) & binds(p, h, v), u.same(v)),
+           why="who is bound is not bound again"),
+    Always("the_leader_speaks_of_what_it_has_bound",
+           implies(bound(p, h, d, u), leads(h, p) & binds(p, h, u)),
+           why="it tells the use of a life when it has bound it"),
+    Always("who_is_done_speaks_of_what_it_has_bound", implies(done(p, h, d, u), binds(p, h, u)),
+           why="what is sent is sent of a request"),
+    Always("what_is_taken_is_bound", implies(took(d, h, p, u), binds(p, h, u)),
+           why="a sink notes what its sources say"),
+    Always("what_a_sink_knows_is_bound_by_the_leader", implies(knows(d, h, u), LED),
+           why="it has heard it from the leader"),
+    Always("what_is_passed_on_is_bound_by_the_leader", implies(name(d, h, p, u), LED),
+           why="a sink passes on what it knows"),
+    Always("what_a_rank_is_told_is_bound_by_the_leader", implies(named(p, h, u), LED),
+           why="it is told by a sink"),
+    Always("the_leader_is_told_nothing",
+           all_of(implies(leads(h, p), ~name(d, h, p, u)), implies(leads(h, p), ~named(p, h, u))),
+           why="it knows"),
+)
+
+LEMMAS: Final = (
+    *GUARDED,
+    Always("the_others_bind_as_told", implies(binds(p, h, u), leads(h, p) | named(p, h, u)),
+           why="only the leader decides"),
+)
