@@ -69,7 +69,7 @@ class TestCheckYourOwn:
         assert main([*shown("check"), "--quiet"]) == 1
         told = capsys.readouterr().out
         assert re.search(r"^holds +one_writer ", told, re.MULTILINE)
-        assert re.search(r"^holds +somebody_writes ", told, re.MULTILINE)
+        assert re.search(r"^holds +a_worker_writes ", told, re.MULTILINE)
         assert re.search(r"^violated +deadlock ", told, re.MULTILINE)
         # The worker without the page waits, and the pool cannot lend what was not given back.
         _, _, stuck = told.partition("stuck: no fair row can fire\n")
