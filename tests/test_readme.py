@@ -38,7 +38,7 @@ SYSTEMS = read(DOCS / "reference" / "systems.md")
 
 # Shown in a block of their own, with a remark behind them, or in a sentence; then the synopsis.
 SHOWN = [
-    *re.findall(r"^    (pdproto [^\[#\n]*?) *(?:#.*)?$", TEXT, re.MULTILINE),
+    *re.findall(r"^ {4,8}(pdproto [^\[#\n]*?) *(?:#.*)?$", TEXT, re.MULTILINE),
     *re.findall(r"^\$ (pdproto .*?)$", TEXT, re.MULTILINE),
     *re.findall(r"`(pdproto [^`]*)`", TEXT),
 ]
