@@ -27,6 +27,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "dp-rank-prompt": "pdproto.spec.handoff.dp_rank:PROMPT",
     "binding": "pdproto.spec.handoff.binding:SYSTEM",
     "binding-lossy": "pdproto.spec.handoff.binding:LOSING",
+    "binding-patient": "pdproto.spec.handoff.binding:PATIENT",
     "binding-prompt": "pdproto.spec.handoff.binding:PROMPT",
     "binding-guarded": "pdproto.spec.handoff.binding:GUARDED",
     "transfer": "pdproto.spec.handoff.transfer:SYSTEM",

@@ -41,7 +41,8 @@ LEMMAS: Final[Mapping[str, str]] = {
         ("agreement", "agreement-lost", "agreement-once"), "pdproto.spec.lemmas.agreement_lemmas"),
     "decode-scheduler": "pdproto.spec.lemmas.scheduler_lemmas",
     **dict.fromkeys(
-        ("binding", "binding-lossy", "binding-prompt"), "pdproto.spec.lemmas.binding_lemmas"),
+        ("binding", "binding-lossy", "binding-patient", "binding-prompt"),
+        "pdproto.spec.lemmas.binding_lemmas"),
     "binding-guarded": "pdproto.spec.lemmas.binding_guarded_lemmas",
     **dict.fromkeys(("optimistic", "optimistic-crash"), "pdproto.spec.lemmas.optimistic_lemmas"),
     **dict.fromkeys(

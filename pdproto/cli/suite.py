@@ -23,7 +23,7 @@ DEEP: Final = "deep"
 # By the names of load.BUILT_IN.
 HANDOVER: Final = (
     "registry", "registry-prompt", "registry-patient", "dp-rank", "dp-rank-prompt",
-    "binding", "binding-lossy", "binding-prompt", "binding-guarded",
+    "binding", "binding-lossy", "binding-patient", "binding-prompt", "binding-guarded",
     "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
     "transfer-direct", "transfer-in-place", "transfer-calm", "transfer-landed", "transfer-drained",
     "transfer-two-sinks", "transfer-two-lives", "transfer-queued",

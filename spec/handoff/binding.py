@@ -28,6 +28,7 @@ from pdproto.spec.handoff.binding_tables import (
     knows,
     leads,
     meeting,
+    met,
     named,
     opening,
     p,
@@ -85,6 +86,9 @@ SAFETY: Final = (
            implies(all_of(ONE_LEADER, binds(p, h, u), binds(q, k, u)), h.same(k)),
            why="its leader binds it once, and the others do as they are told"),
     *COMMITTED_AS_ONE,
+    Always("a_life_is_met_with_a_sink",
+           implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
+           why="whoever has said that it exists is answered without asking again"),
     OnRow("a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
           all_of(ask(d, h, p), NONE_WAITS, LATEST),
           why="a request that has ended speaks when it is the last, to a life that asks again"),
@@ -119,6 +123,16 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                        opening(p, u) == Opening.WAITING),
                 any_of(meeting(p, h) != Meeting.UNBOUND, opening(p, u) != Opening.WAITING),
                 under=under, why="neither waits for the other"),
+        LeadsTo("L1_who_is_on_both_servers_is_bound",
+                all_of(leads(h, p), course(d, h) == Course.BEGUN,
+                       opening(p, u) == Opening.WAITING),
+                any_of(course(d, h) != Course.BEGUN, opening(p, u) != Opening.WAITING,
+                       exists(v, binds(p, h, v))),
+                under=under, why="a life that has begun is heard of"),
+        LeadsTo("L1_a_sink_hears_which_request_it_is",
+                all_of(leads(h, p), binds(p, h, u), course(d, h) == Course.BEGUN),
+                any_of(course(d, h) != Course.BEGUN, knows(d, h, u)), under=under,
+                why="it has to tell the other ranks"),
         LeadsTo("L1_every_rank_binds_as_its_leader",
                 all_of(ALL_UNDER_ONE, leads(h, p), binds(p, h, u),
                        opening(q, u) == Opening.WAITING),
@@ -176,14 +190,20 @@ SYSTEM: Final = System(
     },
 )
 
+_LOSING_ONE: Final = Configuration(
+    _sizes(lives=1), faults=("lossy",), dead_bits=True, symmetry=True)
 LOSING: Final = edited(
     SYSTEM, "binding-lossy",
-    ReplaceProperties((*SAFETY, *_liveness(*_ONCE), *_ENDS)),
-    about="The binding of a life to a request, while messages are lost, or are delivered once.",
-    configurations={
-        "default": Configuration(
-            _sizes(lives=1), faults=("lossy",), dead_bits=True, symmetry=True),
-    },
+    ReplaceProperties((*SAFETY, *_ENDS)),
+    about="The binding of a life to a request, while messages are lost.",
+    configurations={"default": _LOSING_ONE},
+)
+
+PATIENT: Final = edited(
+    SYSTEM, "binding-patient", DropRow("give_up"), DropRow("give_up_waiting"),
+    ReplaceProperties((*SAFETY, *_liveness(*_ONCE))),
+    about="The binding where nobody gives up: what is lost is made good by sending it again.",
+    configurations={"default": _LOSING_ONE},
 )
 
 PROMPT: Final = edited(

@@ -37,6 +37,7 @@ PINNED: Final[Mapping[tuple[str, str], Counts]] = {
     ("binding", "leaders"): Counts(79_069, 862_424, 24),
     ("binding", "deep"): Counts(1_823_607, 24_644_364, 25),
     ("binding-lossy", "default"): Counts(67_717, 646_567, 21),
+    ("binding-patient", "default"): Counts(67_717, 560_341, 21),
     ("binding-prompt", "default"): Counts(118_196, 880_182, 26),
     ("binding-guarded", "default"): Counts(14_479, 117_463, 18),
     ("transfer", "default"): Counts(170_527, 1_808_584, 32),

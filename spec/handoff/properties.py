@@ -125,7 +125,8 @@ LIVENESS: Final = (
         "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told",
         "L1_who_has_all_parts_commits",
         "L1_who_has_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
-        "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer"),
+        "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer",
+        "L1_who_is_on_both_servers_is_bound", "L1_a_sink_hears_which_request_it_is"),
         simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
