@@ -65,7 +65,7 @@ SGLANG := .venv-sglang
 $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 	test -x $(SGLANG)/bin/python || $(PYTHON) -m venv $(SGLANG)
 	$(SGLANG)/bin/python -m pip install --quiet torch==2.13.0
-	$(SGLANG)/bin/python -m pip install --quiet --no-deps sglang==0.5.23
+	$(SGLANG)/bin/python -m pip install --quiet --no-deps sglang==0.5.23 nixl-cu12==1.5.1 nixl==1.5.1
 	$(SGLANG)/bin/python -m pip install --quiet --requirement tests/sglang/requirements.txt
 	$(SGLANG)/bin/python -m pip install --quiet --constraint constraints.txt --editable . \
 	  pytest pytest-cov pytest-xdist hypothesis

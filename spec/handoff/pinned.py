@@ -115,8 +115,8 @@ PINNED: Final[Mapping[tuple[str, str], Counts]] = {
     ("complete-routing", "default"): Counts(33_027, 237_184, 33),
     ("complete-attempts", "default"): Counts(13_762, 94_368, 30),
     ("complete-attempts", "one-attempt"): Counts(8_478, 59_107, 30),
-    ("complete-attempts", "deep"): Counts(1_778_379, 18_542_333, 58),
+    ("complete-attempts", "deep"): Counts(2_337_809, 25_667_963, 58),
     ("complete-contended", "default"): Counts(8_519, 35_484, 53),
     ("complete-contended", "one-attempt"): Counts(6_264, 26_618, 52),
-    ("complete-contended", "deep"): Counts(80_862, 437_000, 80),
+    ("complete-contended", "deep"): Counts(122_208, 675_195, 80),
 }
