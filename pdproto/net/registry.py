@@ -27,6 +27,7 @@ from pdproto.net.registry_wire import (
     Run,
     Topology,
 )
+from pdproto.runtime.store import Step
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import bootstrap, dp_rank, registry
 from pdproto.spec.handoff.roles import Incarnation, Source
@@ -124,22 +125,34 @@ class Registry:
         number = server.number(request)
         step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
         if not any(message is bootstrap.recorded for message, _ in step.sent):
-            raise RefusedError(409, f"incarnation: {number} of {rank} has been struck out, or a "
-                                    f"later run has registered")
+            raise self._refusal(step, rank, number)
         server.forget_before(rank, number)
         address = Address(request.rank_ip, request.rank_port, number, request.name)
         server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
         fired(server.ranks, self.rows, "complete")
 
+    @staticmethod
+    def _refusal(step: Step, rank: Rank, number: int) -> RefusedError:
+        """What a run is told whose number does not count, by the row that has answered it."""
+        for message, about in step.sent:
+            if message is bootstrap.outdated:
+                _, _, (exceed, _) = about
+                return RefusedError(409, f"incarnation: {number} of {rank} counts no more: "
+                                         f"register under one above {exceed}", exceed)
+        return RefusedError(409, f"incarnation: {number} of {rank} does not count while another "
+                                 f"run of it is registered")
+
     def keep_alive(self, request: Run, now: float) -> None:
-        """Note a sign of life. Raises RefusedError if this run is not recorded: it registers then.
+        """Note a sign of life: a registration that repeats nothing. Raises RefusedError if this run
+        has not registered here (404), or if it has been struck out (409).
         """
-        server = self._known(request.rank)
-        if not server.is_current(request.rank, request.incarnation):
-            raise RefusedError(
-                404, f"incarnation: {request.incarnation} of {request.rank} is not recorded"
-            )
-        server.runs[request.rank][request.incarnation].heard = now
+        server, rank, number = self._known(request.rank), request.rank, request.incarnation
+        if number not in server.runs[rank]:
+            raise RefusedError(404, f"incarnation: {number} of {rank} is not recorded")
+        step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
+        if not any(message is bootstrap.recorded for message, _ in step.sent):
+            raise self._refusal(step, rank, number)
+        server.runs[rank][number].heard = now
 
     def deregister(self, request: Run) -> None:
         """Strike a run out. Raises RefusedError for a rank that this server does not have."""

@@ -30,6 +30,7 @@ from pdproto.net.registry import Registry
 from pdproto.net.registry_rooms import Limits
 from pdproto.net.registry_wire import (
     BODY_BYTES_MAX,
+    EXCEED,
     Lookup,
     Rank,
     RefusedError,
@@ -113,7 +114,8 @@ class RegistryApp:
             status = response.status
         except RefusedError as refusal:
             status = refusal.status
-            response = web.Response(status=status, text=refusal.reason)
+            headers = None if refusal.exceed is None else {EXCEED: str(refusal.exceed)}
+            response = web.Response(status=status, text=refusal.reason, headers=headers)
         except web.HTTPException as error:
             status = error.status
             raise

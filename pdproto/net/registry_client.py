@@ -9,13 +9,15 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from pdproto.engine.hosts import is_elsewhere, is_loopback, split
+from pdproto.net.incarnation import new_incarnation
 from pdproto.net.registry_wire import (
+    EXCEED,
     Address,
     FullAnswer,
     Located,
@@ -42,6 +44,7 @@ TIMEOUT_S: Final = 5.0
 RETRY_S_MAX: Final = 10.0
 ANSWER_BYTES_MAX: Final = 64 << 20
 T = TypeVar("T")
+_Answer: TypeAlias = tuple[int, bytes, int | None]  # status, body, the number to exceed
 
 
 class NotFoundError(Exception):
@@ -107,7 +110,7 @@ class RegistryClient:
         NotFoundError if nobody has registered, or they do not agree, and RefusedError if the server
         speaks another version, or the registry is of another kind.
         """
-        status, answer = self._ask("GET", "/ranks", None)
+        status, answer, _ = self._ask("GET", "/ranks", None)
         if status == 404:
             raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
                                     f"of pdproto's: start `pdproto serve` there")
@@ -166,16 +169,16 @@ class RegistryClient:
         sent = None if body is None else msgspec.json.encode(body)
         return self._answer(*self._ask(method, path, sent))
 
-    def _answer(self, status: int, answer: bytes) -> bytes:
+    def _answer(self, status: int, answer: bytes, exceed: int | None = None) -> bytes:
         if status == 200:
             return answer
         reason = answer[:1_000].decode(errors="replace")
         if status in (404, 425, 503):
             kind = MissingError if status == 503 else NotFoundError
             raise kind(f"registry at {self.address}: {reason}")
-        raise RefusedError(status, f"registry at {self.address}: {reason}")
+        raise RefusedError(status, f"registry at {self.address}: {reason}", exceed)
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def _ask(self, method: str, path: str, body: bytes | None) -> _Answer:
         fresh = self._connection.sock is None
         try:
             return self._exchange(method, path, body)
@@ -191,7 +194,7 @@ class RegistryClient:
             self._connection.close()
             raise UnreachableError(f"registry at {self.address}: {error!r}") from None
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: bytes | None) -> _Answer:
         headers = {"Content-Type": "application/json"} if body else {}
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
@@ -200,7 +203,8 @@ class RegistryClient:
             raise http.client.HTTPException(f"an answer of over {ANSWER_BYTES_MAX:,} bytes")
         if response.length:
             raise http.client.HTTPException(f"an answer that lacks {response.length:,} bytes")
-        return response.status, answer
+        exceed = response.getheader(EXCEED, "")
+        return response.status, answer, int(exceed) if exceed[:20].isdecimal() else None
 
 
 class Registrar:
@@ -208,9 +212,10 @@ class Registrar:
 
     The rows of the source decide (SOURCE in spec/handoff/registry.py); here their messages are
     requests, and the answers their messages. A registry that does not know of a run that it has
-    recorded is another one than before, for it has restarted: with it the rows begin anew.
-    `refused` is why the registry does not take this run, if it does not: another version or
-    configuration, or a run that counts as gone, which only another incarnation can follow.
+    recorded is another one than before, for it has restarted: with it the rows begin anew. A run
+    that is told that its number counts no more goes on under a greater one: `registration` is then
+    another, and nobody else is concerned. `refused` is why the registry does not take this run, if
+    it does not: another version or configuration, or another run that is registered in its place.
     on_refused is told each reason. trace: is told of every row that fires.
     """
 
@@ -219,24 +224,22 @@ class Registrar:
         address: str,
         registration: Registration,
         *,
-        sign_of_life_s: float = WAITS["no_sign_of_life"].seconds / 4,
+        sign_of_life_s: float = WAITS["sign_of_life"].seconds,
         retry_s: float = WAITS["not_recorded"].seconds,
         on_refused: Callable[[str], None] | None = None,
         trace: SharedTrace | None = None,
     ) -> None:
         if registration.incarnation is None:
             raise ValueError("registration: a run that stays registered has an incarnation")
-        self.registration: Final = registration
+        self.registration = registration
         self.recorded: Final = threading.Event()
         self.refused: str | None = None
-        self._run: Final = Run(*registration.rank, registration.incarnation)
-        self._self: Final = registration.rank, (registration.incarnation, registration.rank)
         self._client: Final = RegistryClient(address)
         self._sign_of_life_s: Final = sign_of_life_s
         self._retry_s: Final = retry_s
         self._on_refused: Final = on_refused
         self._trace: Final = trace
-        self._machine = self._begun()
+        self._machine = self._begun("start")
         self._stopping: Final = threading.Event()
         self._thread: Final = threading.Thread(
             target=self._loop, name="pdproto-registrar", daemon=True
@@ -261,12 +264,30 @@ class Registrar:
         finally:
             self._client.close()
 
-    def _begun(self) -> Shared:
-        """The machine of this run, which has started and has not registered."""
+    @property
+    def _run(self) -> Run:
+        return Run(*self.registration.rank, self.registration.incarnation or 0)
+
+    @property
+    def _self(self) -> tuple[Rank, tuple[int, Rank]]:
+        run = self._run
+        return run.rank, (run.incarnation, run.rank)
+
+    def _begun(self, row: str) -> Shared:
+        """The machine of this run, which has not registered. row: of the operator's, begins it."""
         machine = shared(tables.SOURCE, self._self, trace=self._trace)
-        source, incarnation = self._self
-        machine.befall(tables.OPERATOR, "start", p=source, e=incarnation)
+        source, number = self._self
+        machine.befall(tables.OPERATOR, row, p=source, e=number, g=number)
         return machine
+
+    def _renew(self, exceed: int) -> None:
+        """Go on under a number that is greater than this one: the registry has told it to."""
+        source, number = self._self
+        self._machine.receive(bootstrap.outdated, source, number, (exceed, source))
+        self.recorded.clear()
+        self.registration = msgspec.structs.replace(
+            self.registration, incarnation=max(new_incarnation(), exceed + 1))
+        self._machine = self._begun("come_back")
 
     def _loop(self) -> None:
         retry_s = self._retry_s
@@ -278,18 +299,25 @@ class Registrar:
             except NotFoundError:
                 wait = 0.0 if self.recorded.is_set() else retry_s
                 self.recorded.clear()
-                self._machine = self._begun()
+                self._machine = self._begun("start")
             except (UnreachableError, RefusedError) as error:
-                self._note(error)
-                wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
+                if isinstance(error, RefusedError) and error.exceed is not None:
+                    log.warning("%s", error)
+                    self._renew(error.exceed)
+                    wait = 0.0
+                else:
+                    self._note(error)
+                    wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
             self._stopping.wait(max(0.0, wait - (monotonic() - began)))
 
     def _turn(self) -> None:
-        """Register, if a row says so; else give a sign of life."""
-        step = self._machine.fire("enroll") or self._machine.fire("enroll_again")
-        if step is None:
+        """Register, or show again that this run is there, by the row that says so."""
+        fire = self._machine.fire
+        if fire("show_sign_of_life") is not None:
             self._client.keep_alive(self._run)
-        else:
+            return
+        step = fire("enroll") or fire("enroll_again")
+        if step is not None:
             self._say(step)
             self.refused = None
             self._machine.receive(bootstrap.recorded, *self._self)

@@ -22,6 +22,7 @@ RANKS_MAX: Final = 65_536
 ROOMS_MAX: Final = 16_384  # in one question
 CAPABILITIES_MAX: Final = 64
 FOLLOW_ROOM: Final = "follow_bootstrap_room"
+EXCEED: Final = "Pdproto-Exceed"  # the header that carries RefusedError.exceed
 
 Size = Annotated[int, Meta(ge=1, le=SIZE_MAX)]
 Place = Annotated[int, Meta(ge=0, lt=SIZE_MAX)]
@@ -32,12 +33,16 @@ B = TypeVar("B", bound=Struct)
 
 
 class RefusedError(Exception):
-    """What the registry answers in place of what was asked for: an HTTP status and the reason."""
+    """What the registry answers in place of what was asked for: an HTTP status and the reason.
 
-    def __init__(self, status: int, reason: str) -> None:
+    exceed: the incarnation counts no more, and one that is greater than this will (ours).
+    """
+
+    def __init__(self, status: int, reason: str, exceed: int | None = None) -> None:
         super().__init__(reason)
         self.status: Final = status
         self.reason: Final = reason
+        self.exceed: Final = exceed
 
 
 class Rank(NamedTuple):
@@ -103,9 +108,10 @@ class Registration(Struct, frozen=True, kw_only=True):
     """The body of PUT /route: a rank says who and where it is.
 
     From `incarnation` on the fields are ours. incarnation: the number of this run of the process,
-    greater than those of its earlier runs (nanoseconds of the clock do); a rank that gives one
-    promises signs of life. force_query: rooms are published even if they keep to the rule.
-    version, capabilities: of the wire format; None and () claim nothing.
+    greater than those of its earlier runs (nanoseconds of the clock do, and the registry says which
+    to exceed if a clock is behind); a rank that gives one promises signs of life. force_query:
+    rooms are published even if they keep to the rule. version, capabilities: of the wire format;
+    None and () claim nothing.
     """
 
     attn_tp_size: Size

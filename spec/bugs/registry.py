@@ -18,18 +18,21 @@ from pdproto.spec.handoff.bootstrap import (
     entry,
     f,
     filler,
+    goodbye,
     h,
     info,
     joined,
+    outdated,
     p,
     phase,
+    present,
     reason,
     recorded,
     register,
     sink,
     unlocated,
 )
-from pdproto.spec.handoff.registry import failing
+from pdproto.spec.handoff.registry import ALIVE, failing, nobody_is_current
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.language import (
     ANY,
@@ -56,6 +59,9 @@ CRASH: Final = Configuration(ONE, faults=("crash",))
 OUTAGE: Final = Configuration(ONE, faults=("outage",))
 RESTART: Final = Configuration({**ONE, Incarnation: 2, Life: 2}, dead_bits=True)
 ONE_RESTART: Final = Configuration({**ONE, Incarnation: 2}, dead_bits=True)
+ALARM: Final = Configuration(ONE, faults=("alarm",))
+BEHIND: Final = Configuration(
+    {**ONE, Incarnation: 2}, faults=("crash", "clocks"), dead_bits=True)
 TWO_LIVES: Final = Configuration({**ONE, Source: 2, Life: 2}, dead_bits=True)
 
 
@@ -129,6 +135,23 @@ NO_FAILURE_EDGE: Final = wrong(
         unlocated(d, h, p), at=Cache.FILLING, why="nobody has thought of it")),
 )
 
+FOR_GOOD: Final = wrong(
+    "struck-out-for-good", DropEffect("answer_outdated", outdated(p, e, f))
+)
+# The same silence, met by a successor that was started with a lower number.
+LOWER: Final = wrong("refused-for-its-clock", DropEffect("answer_outdated", outdated(p, e, f)))
+
+ANOTHERS_GOODBYE: Final = wrong(
+    "goodbye-of-an-earlier-run",
+    ReplaceRow("strike_out", Row("strike_out", on=goodbye(p, e), at=ALIVE, to=Ready.COLLECTING,
+        choose=(f,), when=[entry(p, e) != Entry.NEVER, entry(p, f) == Entry.CURRENT],
+        do=[entry(p, f).to(Entry.OVER), present(p).to(False)],
+        why="it names a rank, and not a run of it")),
+    ReplaceRow("ignore_goodbye_collecting_ready", Ignore(
+        goodbye(p, e), at=ALIVE, when=[entry(p, e) == Entry.OVER, nobody_is_current],
+        why="it is out already")),
+)
+
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("B02", "sglang #24772", "A request whose bootstrap look-up failed waits for input.",
         LIFTED, CALM, "S3_failed_stays_failed"),
@@ -163,4 +186,13 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("no-incarnation", "sglang 0.5.23, the rank number of every message",
         "A restarted rank takes what was meant for its earlier run.", NO_INCARNATION, ONE_RESTART,
         "S12_a_stale_address_is_refused"),
+    Bug("struck-out-for-good", "pdproto, before the alarms of its registry could be false",
+        "A rank that was silent for ten seconds is refused until somebody restarts it.", FOR_GOOD,
+        ALARM, "L6_who_is_up_is_listed"),
+    Bug("clock-behind", "pdproto, before the registry named the number to exceed",
+        "A restarted rank whose clock is behind is refused for good.", LOWER, BEHIND,
+        "L6_who_is_up_is_listed"),
+    Bug("goodbye-of-another", "sglang 0.5.23, a rank's port without the run of its process",
+        "The goodbye of an earlier run strikes out the later one.", ANOTHERS_GOODBYE, ONE_RESTART,
+        "who_is_struck_out_was_silent"),
 )

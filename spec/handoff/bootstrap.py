@@ -13,6 +13,7 @@ class Run(State):
     UP = auto()
     LEFT = auto()  # it said goodbye
     CRASHED = auto()
+    RENEWED = auto()  # its process lives, and goes by a later number
 
 
 class Ready(State):
@@ -72,7 +73,8 @@ class Link(State):
     WELCOMED = auto()
 
 
-GONE: Final = (Run.LEFT, Run.CRASHED)
+# Who goes by a later number answers to the earlier one no more.
+GONE: Final = (Run.LEFT, Run.CRASHED, Run.RENEWED)
 ENDED: Final = (Phase.FAILED, Phase.CLEARED)
 
 p, q = Source("p"), Source("q")
@@ -86,12 +88,16 @@ world = Machine("world", world=True)
 
 run = source.function("run", Run, edges={
     Run.UNBORN: (Run.UP,),
-    Run.UP: (Run.LEFT, Run.CRASHED),
+    Run.UP: (Run.LEFT, Run.CRASHED, Run.RENEWED),
     Run.LEFT: (),
     Run.CRASHED: (),
+    Run.RENEWED: (),
 })
 asked = source.relation("asked")
 enrolled = source.relation("enrolled")
+# The number that this run was told to exceed, and whether its process goes on under another.
+to_exceed = source.relation("to_exceed", Incarnation)
+back = source.relation("back")
 
 ready = registry.function("ready", Ready)
 entry = registry.function("entry", Entry, Source, Incarnation, edges={
@@ -125,6 +131,8 @@ joined = sink.relation("joined", Life, Source)
 register = Message("register", p, e, sender=source, receiver=registry)
 goodbye = Message("goodbye", p, e, sender=source, receiver=registry, reliable=True)
 recorded = Message("recorded", p, e, sender=registry, receiver=source)
+# This number does not count, and never will. One above f may.
+outdated = Message("outdated", p, e, f, sender=registry, receiver=source)
 lookup = Message("lookup", d, h, p, sender=sink, receiver=registry)
 located = Message("located", d, h, p, e, sender=registry, receiver=sink)
 unlocated = Message("unlocated", d, h, p, sender=registry, receiver=sink)

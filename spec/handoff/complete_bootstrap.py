@@ -14,6 +14,9 @@ Rule 4: once a receiver is open, the end of its hand-over is the transfer's.
 A run that has welcomed a life dies, and the sink has not heard the welcome. Either the welcome
 arrives all the same: then the life is gone (CRASH's `crash`). Or it never does: then nothing of the
 life is left, and the next run may take it up (`crash_unheard`). There is no third way.
+
+The registry's detector is never wrong here, and clocks are right: what becomes of a run whose
+number does not count is registry.py's own matter.
 """
 
 from dataclasses import replace
@@ -67,11 +70,13 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    DropRow,
     Fairness,
     Ignore,
     LeadsTo,
     Machine,
     OnRow,
+    Reject,
     ReplaceRow,
     Row,
     Sizes,
@@ -104,6 +109,7 @@ located: Final = BOOTSTRAP.symbol(bootstrap.located)
 welcome: Final = BOOTSTRAP.symbol(bootstrap.welcome)
 refuse: Final = BOOTSTRAP.symbol(bootstrap.refuse)
 unheard: Final = BOOTSTRAP.symbol(bootstrap.unheard)
+outdated: Final = BOOTSTRAP.symbol(bootstrap.outdated)
 missed: Final = BOOTSTRAP.symbol(bootstrap.missed)
 # This run is the one that the life was begun with.
 begun: Final = BOOTSTRAP.machine(bootstrap.source).relation("begun", Life)
@@ -232,6 +238,9 @@ JOINED: Final = (
     _to_nobody("disown_meeting", introduce(d, h, p)),
     _to_nobody("disown_address", publish(d, h, p)),
     _to_nobody("disown_abort", abort(d, h, p)),
+    # Only whoever is gone is struck out.
+    ReplaceRow("renew", Reject(outdated(p, e, f), at=Run.UP, why="it gives signs of life")),
+    DropRow("come_back"),
     AddEffect("accept", begun(p, e, h).to(True)),
     # Whoever is taken down on purpose ends its lives first.
     AddClause("leave", forall(k, ~begun(p, e, k))),

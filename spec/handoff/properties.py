@@ -94,8 +94,8 @@ SAFETY: Final = (
         *_SKIPS)),
     Promise("S12", "Only addresses of the peer's current run are used.", (
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
-        "S12_nobody_calls_on_the_dead", "one_current_run_per_rank"),
-        assumes="a later run of a rank has a greater incarnation"),
+        "S12_nobody_calls_on_the_dead", "one_current_run_per_rank",
+        "who_is_struck_out_was_silent", "a_number_that_is_given_up_never_counts")),
     Promise("S13", "Two writes never share bytes of a landing chunk.", (
         "S1_one_life_a_chunk", "S2_chunks_go_in_order"),
         runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
@@ -152,7 +152,8 @@ LIVENESS: Final = (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
         "L5_a_request_gets_memory_or_ends", "deadlock"), assumes=_FAIR),
     Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
-        "L6_recovery", "L6_who_is_up_is_recorded", "L6_who_is_up_is_recorded_at_once",
+        "L6_recovery", "L6_who_is_up_is_listed", "L6_who_gives_its_number_up_comes_back",
+        "L6_who_is_up_is_recorded", "L6_who_is_up_is_recorded_at_once",
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "A dead peer is noticed.", (

@@ -1,7 +1,7 @@
 """Who is where: prefill ranks register, a sink looks all of them up, and notices who has died.
 
-Rule 1: a rank registers under its incarnation. What one run of a process said is never held for or
-against another, and what the registry has struck out stays struck out.
+Rule 1: a rank registers under its incarnation, a number. What one run of a process said is never
+held for or against another, and a number that the registry has struck out stays struck out.
 Rule 2: the registry is ready when every rank is there. It counts ranks, not registrations.
 Rule 3: a hand-off needs the address of every rank. One that is missing fails it, with a reason,
 and what had been found by then is thrown away: nobody takes half a list of addresses for a whole.
@@ -10,12 +10,18 @@ Rule 5: an address names an incarnation, and another run behind the same address
 sink then forgets the address, asks the registry, and tries again, unless the run that died had
 welcomed the hand-off: then the hand-off has lost what it depends on, and fails at once.
 
+Rule 6: the registry may be wrong about who is silent, and a clock may give a later run the lower
+number. A run whose number does not count is told which number to exceed, takes a later one, and
+registers under that. It is not told so while another run of the rank is registered: a run that
+shows signs of life is displaced by a later number alone.
+
 Several hand-offs share the cache of their sink. One of them fills it; those that come meanwhile
 wait for the outcome, and if the look-up fails, the next of them tries for itself.
 
-Assumed: who is gone will be found silent (a heartbeat misses, a connection breaks), and nobody is
-found silent who is not. Requests are finitely many, and each is made. What happens after a
-hand-off waits for input is the matter of the transfer.
+Assumed: who is gone will be found silent (a heartbeat misses, a connection breaks), no sink misses
+a run that is there, and false alarms of the registry come to an end. A run under a later number
+answers for none before: what was begun under those is lost. Requests are finitely many, and each is
+made. What happens after a hand-off waits for input is the matter of the transfer.
 """
 
 from dataclasses import replace
@@ -32,6 +38,7 @@ from pdproto.spec.handoff.bootstrap import (
     Reason,
     Run,
     asked,
+    back,
     cache,
     cached,
     d,
@@ -53,6 +60,7 @@ from pdproto.spec.handoff.bootstrap import (
     located,
     lookup,
     missed,
+    outdated,
     p,
     phase,
     present,
@@ -66,6 +74,7 @@ from pdproto.spec.handoff.bootstrap import (
     run,
     sink,
     source,
+    to_exceed,
     unheard,
     unlocated,
     welcome,
@@ -97,6 +106,8 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.symbols import Update
 
+k = Incarnation("k")
+
 ALIVE: Final = (Ready.COLLECTING, Ready.READY)
 
 SOURCE: Final = Table(source, state=run, rows=(
@@ -108,6 +119,15 @@ SOURCE: Final = Table(source, state=run, rows=(
     Ignore(recorded(p, e), at=Run.UP, when=enrolled(p, e), why="it registered more than once"),
     Ignore(recorded(p, e), at=GONE, why="nobody is there to read it"),
     Reject(recorded(p, e), at=Run.UNBORN, why="it has not registered"),
+    Row("show_sign_of_life", on=Timer("sign_of_life"), at=Run.UP, when=enrolled(p, e),
+        send=[register(p, e)],
+        why="a rank that is taken for silent learns so from the answer"),
+    Row("renew", on=outdated(p, e, f), at=Run.UP, to=Run.RENEWED,
+        do=[to_exceed(p, e, f).to(True)],
+        send=[unheard(p, e), missed(p, e)],
+        why="it lives, and its number counts no more: another does"),
+    Ignore(outdated(p, e, f), at=GONE, why="it has been said, or nobody is there to read it"),
+    Reject(outdated(p, e, f), at=Run.UNBORN, why="it has not registered"),
     Row("leave", on=Call("stop"), at=Run.UP, to=Run.LEFT,
         send=[goodbye(p, e), unheard(p, e), missed(p, e)],
         why="a server that is taken down on purpose spares everybody the wait for a detector"),
@@ -119,6 +139,9 @@ SOURCE: Final = Table(source, state=run, rows=(
 ))
 
 no_later_run = forall(g, implies(e.before(g), entry(p, g) == Entry.NEVER))
+is_out = any_of(entry(p, e) == Entry.OVER,
+                all_of(entry(p, e) == Entry.NEVER, ~no_later_run))
+nobody_is_current = forall(g, entry(p, g) != Entry.CURRENT)
 
 REGISTRY: Final = Table(registry, state=ready, rows=(
     Row("record", on=register(p, e), at=ALIVE,
@@ -131,12 +154,12 @@ REGISTRY: Final = Table(registry, state=ready, rows=(
         why="a rank that registers anew has restarted: its earlier run is gone"),
     Row("record_again", on=register(p, e), at=ALIVE, when=entry(p, e) == Entry.CURRENT,
         send=[recorded(p, e)], why="what it was told may have been lost; it is one rank still"),
-    Ignore(register(p, e), at=ALIVE,
-           when=any_of(entry(p, e) == Entry.OVER,
-                       all_of(entry(p, e) == Entry.NEVER,
-                              ~no_later_run)),
-           why="it has been struck out, perhaps by a goodbye that overtook it, or a later run of "
-               "this rank has registered, so that this one must be gone"),
+    Row("answer_outdated", on=register(p, e), at=ALIVE, choose=(f,),
+        when=[is_out, nobody_is_current, entry(p, f) != Entry.NEVER, ~f.before(e)],
+        send=[outdated(p, e, f)],
+        why="it was struck out and lives, or its clock is behind: a greater number will count"),
+    Ignore(register(p, e), at=ALIVE, when=[is_out, ~nobody_is_current],
+           why="another run is registered: its number is lower only if this one is gone"),
     Row("strike_out", on=goodbye(p, e), at=ALIVE, to=Ready.COLLECTING,
         when=entry(p, e) == Entry.CURRENT,
         do=[entry(p, e).to(Entry.OVER), present(p).to(False)]),
@@ -254,10 +277,27 @@ LOSS: Final = (
 
 SINK: Final = Table(sink, state=cache, rows=(*LOOK_UP, *CONNECT, *LOSS))
 
+nobody_is_up = forall(k, run(p, k) != Run.UP)
+
 OPERATOR: Final = Table(world, rows=(
     Row("start", on=Call("start", p, e),
-        when=[run(p, e) == Run.UNBORN, forall(f, implies(f.before(e), run(p, f).among(*GONE)))],
+        when=[run(p, e) == Run.UNBORN, nobody_is_up,
+              forall(f, implies(f.before(e), run(p, f).among(*GONE)))],
         do=[run(p, e).to(Run.UP)]),
+    Row("come_back", choose=(p, e, f, g),
+        when=[run(p, e) == Run.RENEWED, to_exceed(p, e, f), ~back(p, e),
+              run(p, g) == Run.UNBORN, f.before(g), nobody_is_up],
+        do=[run(p, g).to(Run.UP), back(p, e).to(True)],
+        why="the process goes on, under a number above the one that it was told of"),
+))
+ALARM: Final = Table(world, rows=(
+    Row("find_silent", choose=(p, e), when=run(p, e) == Run.UP, send=[unheard(p, e)], fair=False,
+        why="its process stood still, or its network: the registry's detector is wrong"),
+))
+CLOCKS: Final = Table(world, rows=(
+    Row("start_out_of_order", choose=(p, e), when=[run(p, e) == Run.UNBORN, nobody_is_up],
+        do=[run(p, e).to(Run.UP)], fair=False,
+        why="the clock of a successor is behind, or was ahead before"),
 ))
 CRASH: Final = Table(world, rows=(
     Row("crash", choose=(p, e), when=run(p, e) == Run.UP, do=[run(p, e).to(Run.CRASHED)],
@@ -269,7 +309,7 @@ OUTAGE: Final = Table(world, rows=(
 ))
 LOSSY: Final = Table(world, rows=tuple(
     lose(message) for message in (
-        register, recorded, lookup, located, unlocated, introduce, welcome, refuse,
+        register, recorded, outdated, lookup, located, unlocated, introduce, welcome, refuse,
     )
 ))
 
@@ -281,7 +321,8 @@ SYSTEM: Final = System(
     tables=(OPERATOR, SOURCE, REGISTRY, SINK),
     properties=PROPERTIES,
     final=OVER,
-    faults={"crash": (CRASH,), "outage": (OUTAGE,), "lossy": (LOSSY,)},
+    faults={"crash": (CRASH,), "outage": (OUTAGE,), "lossy": (LOSSY,), "alarm": (ALARM,),
+            "clocks": (CLOCKS,)},
     configurations={
         # Two ranks: one may be missing when the other is there.
         "default": Configuration(
@@ -296,6 +337,20 @@ SYSTEM: Final = System(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "lossy"),
             dead_bits=True,
         ),
+        # A living run is struck out, and comes back under the next number.
+        "alarm": Configuration(
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("alarm",), dead_bits=True,
+        ),
+        # No registration is left on the network: the sign of life alone tells.
+        "alarm-lossy": Configuration(
+            {Source: 1, Incarnation: 1, Sink: 1, Life: 1}, faults=("alarm", "lossy"),
+            dead_bits=True,
+        ),
+        # The greater number may come first: the run that follows is told to exceed it.
+        "clocks": Configuration(
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "clocks"),
+            dead_bits=True,
+        ),
         "deep": Configuration(
             {Source: 2, Incarnation: 1, Sink: 1, Life: 2}, faults=("crash",), symmetry=True,
             dead_bits=True,
@@ -307,7 +362,8 @@ SYSTEM: Final = System(
 PROMPT: Final = edited(
     SYSTEM, "registry-prompt",
     ReplaceProperties(AT_ONCE),
-    DropRow("enroll_again"), DropRow("look_again"), DropRow("call_again"),
+    DropRow("enroll_again"), DropRow("show_sign_of_life"), DropRow("look_again"),
+    DropRow("call_again"),
     about="Bootstrap where nothing is lost, and nothing is said a second time.",
     configurations={
         "default": Configuration(

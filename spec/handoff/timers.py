@@ -37,6 +37,7 @@ WAITS: Final[Mapping[str, Wait]] = {
     "no_release": Wait(0.5, "the rank repeats that its part has ended", again=True),
     # Registration and look-up (registry.py).
     "not_recorded": Wait(1.0, "the rank registers again", again=True),
+    "sign_of_life": Wait(2.5, "the rank registers again, and so shows that it lives", again=True),
     "no_sign_of_life": Wait(10.0, "the registry strikes the rank out"),
     "registry_unreachable": Wait(10.0, "the hand-over fails, and says why"),
     "no_welcome": Wait(1.0, "the sink calls on the rank again", again=True),

@@ -21,9 +21,11 @@ from pdproto.spec.handoff.complete_bootstrap import (
     link,
     located,
     missed,
+    outdated,
     phase,
     refuse,
     run,
+    unheard,
     welcome,
 )
 from pdproto.spec.handoff.ends import (
@@ -51,6 +53,7 @@ ASSUMED: Final = {"one_life": forall((h, k), h.same(k))}
 entry: Final = BOOTSTRAP.symbol(bootstrap.entry)
 hello: Final = BOOTSTRAP.symbol(bootstrap.introduce)
 register: Final = BOOTSTRAP.symbol(bootstrap.register)
+goodbye: Final = BOOTSTRAP.symbol(bootstrap.goodbye)
 
 WAS_THERE: Final = run(p, e) != Run.UNBORN
 OVER: Final = run(p, e).among(*GONE)
@@ -70,6 +73,12 @@ _RUNS: Final = (
            why="a sink calls on whom it has the address of"),
     Always("who_is_called_on_was_there", implies(hello(d, h, p, e), WAS_THERE),
            why="a sink calls on whom it has the address of"),
+    Always("who_is_silent_is_gone", implies(unheard(p, e) | goodbye(p, e), OVER),
+           why="the registry's detector is never wrong here"),
+    Always("who_is_struck_out_is_gone", implies(entry(p, e) == Entry.OVER, OVER),
+           why="it said goodbye, gives no sign of life, or a later run has registered"),
+    Always("who_is_outdated_is_gone", implies(outdated(p, e, f), OVER),
+           why="only such a number is struck out or exceeded"),
     Always("who_is_missed_is_gone", implies(missed(p, e), OVER),
            why="a connection closes with its process"),
     Always("who_is_refused_is_gone", implies(refuse(d, h, p, e, f), OVER),

@@ -11,11 +11,14 @@ from pdproto.spec.handoff.bootstrap import (
     asked,
     d,
     e,
+    enrolled,
     entry,
+    f,
     h,
     introduce,
     joined,
     link,
+    outdated,
     p,
     phase,
     present,
@@ -25,7 +28,7 @@ from pdproto.spec.handoff.bootstrap import (
     run,
     welcome,
 )
-from pdproto.spec.language import Always, exists, implies
+from pdproto.spec.language import Always, all_of, exists, implies
 
 LEMMAS: Final = (
     Always("only_failures_have_a_reason",
@@ -39,10 +42,18 @@ LEMMAS: Final = (
            why="a rank is present for as long as one of its runs is registered"),
     Always("who_asks_is_born", implies(asked(p, e), run(p, e) != Run.UNBORN),
            why="only a process that is up registers"),
+    Always("who_is_enrolled_has_asked", implies(enrolled(p, e), asked(p, e)),
+           why="it was recorded because it had registered"),
     Always("registrations_are_asked_for", implies(register(p, e), asked(p, e)),
            why="a run notes that it has registered as it does"),
     Always("answers_are_asked_for", implies(recorded(p, e), asked(p, e)),
            why="the registry answers a registration"),
+    Always("who_is_outdated_has_asked", implies(outdated(p, e, f), asked(p, e)),
+           why="the registry answers a registration"),
+    Always("an_outdated_number_never_counts",
+           implies(outdated(p, e, f), all_of(entry(p, e) != Entry.CURRENT, ~f.before(e),
+                                             entry(p, f) != Entry.NEVER)),
+           why="it was struck out, or a later one has counted, and both stay so"),
     Always("introductions_are_noted",
            implies(introduce(d, h, p, e), link(d, h, p, e) != Link.UNTOLD),
            why="a sink notes whom it has told"),

@@ -25,6 +25,7 @@ from pdproto.spec.handoff.bootstrap import (
     entry,
     f,
     filler,
+    g,
     goodbye,
     got,
     h,
@@ -34,6 +35,7 @@ from pdproto.spec.handoff.bootstrap import (
     located,
     lookup,
     missed,
+    outdated,
     p,
     phase,
     ready,
@@ -41,6 +43,7 @@ from pdproto.spec.handoff.bootstrap import (
     refuse,
     register,
     run,
+    to_exceed,
     unheard,
     unlocated,
     welcome,
@@ -53,19 +56,18 @@ from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
 filling, lacking, current = Life("filling"), Source("lacking"), Incarnation("current")
 # A rank that the hand-off has not met, and the run of it that the cache names.
 unmet, named = Source("unmet"), Incarnation("named")
+other, counted, told = Incarnation("other"), Incarnation("counted"), Incarnation("told")
+later = Incarnation("later")
 
 BORN: Final = run(p, e) != Run.UNBORN
 
 LEMMAS: Final = (
-    Always("runs_follow_each_other",
-           implies(all_of(BORN, f.before(e)), run(p, f).among(*GONE)),
-           why="a process is started when the one before it is gone"),
     Always("who_is_gone_is_silent",
            implies(run(p, e).among(*GONE), all_of(unheard(p, e), missed(p, e))),
            why="nothing is heard of it from then on"),
     Always("who_is_silent_is_gone",
-           implies(unheard(p, e) | missed(p, e) | goodbye(p, e), run(p, e).among(*GONE)),
-           why="nobody is found silent who is not, and a goodbye is the last word"),
+           implies(missed(p, e) | goodbye(p, e), run(p, e).among(*GONE)),
+           why="no sink misses a run that is there, and a goodbye is the last word"),
     Always("who_left_said_goodbye", implies(run(p, e) == Run.LEFT, goodbye(p, e)),
            why="a server that is taken down on purpose says so"),
     Always("who_is_registered_has_asked",
@@ -82,9 +84,12 @@ LEMMAS: Final = (
            why="a later run is at its address"),
     Always("who_is_dead_is_gone", implies(dead(d, p, e), run(p, e).among(*GONE)),
            why="its heartbeat is missing, or a later run is at its address"),
-    Always("who_is_struck_out_is_gone",
-           implies(entry(p, e) == Entry.OVER, run(p, e).among(*GONE)),
-           why="it said goodbye, gives no sign of life, or a later run has registered"),
+    Always("who_is_told_so_renews", implies(to_exceed(p, e, f), run(p, e) == Run.RENEWED),
+           why="a run gives its number up as it is told"),
+    Always("who_said_goodbye_is_born", implies(goodbye(p, e), BORN),
+           why="only a process that is up says so"),
+    Always("a_number_that_counts_is_born", implies(entry(p, e) != Entry.NEVER, BORN),
+           why="it has registered, or has said goodbye"),
     Always("a_whole_cache_has_all", implies(cache(d) == Cache.WHOLE, got(d, p)),
            why="it is whole as soon as every address is there"),
     Always("got_is_cached", implies(got(d, p), exists(e, cached(d, p, e))),
@@ -152,16 +157,29 @@ _CONNECT: Final = (
     Help("connect"),
 )
 
-# Every rank is up and registered, and this hand-off has met nobody who is gone.
+# Of every rank the last run is up and registered, and this hand-off has met nobody who is gone.
 _RESTARTED: Final = all_of(
     phase(d, h).among(Phase.IDLE, Phase.BOOTSTRAPPING), ready() == Ready.READY,
     forall((p, e), all_of(
-        BORN,
-        implies(entry(p, e) == Entry.CURRENT, run(p, e) == Run.UP),
-        implies(run(p, e).among(*GONE),
+        implies(entry(p, e) == Entry.CURRENT,
+                all_of(run(p, e) == Run.UP, forall(f, ~e.before(f)))),
+        implies(run(p, e) == Run.UP, entry(p, e) == Entry.CURRENT),
+        implies(run(p, e) != Run.UP,
                 all_of(~welcome(d, h, p, e), link(d, h, p, e) != Link.WELCOMED)),
     )),
     forall(p, ~unlocated(d, h, p)),
+)
+
+# A run that is registered in place of this one, a number that has counted, one that it is told.
+_OF_NUMBERS: Final = (
+    Witness(other, entry(p, other) == Entry.CURRENT),
+    Witness(counted, all_of(entry(p, counted) != Entry.NEVER, ~counted.before(e))),
+    Witness(told, outdated(p, e, told)),
+)
+_OUTDATED: Final = (
+    Help("expire", at={e: other}),
+    Help("answer_outdated", ~outdated(p, e, f), {f: counted}),
+    Help("renew", at={f: told}),
 )
 
 RANKINGS: Final = (
@@ -178,9 +196,19 @@ RANKINGS: Final = (
             why="every address is forgotten that is of an earlier run, and the later one answers"),
     Ranking("L6_who_is_up_is_recorded",
             (Help("enroll"), Help("enroll_again", ~register(p, e)),
-             Help("record"), Help("take_over"), Help("record_again", ~recorded(p, e)),
-             Help("be_recorded")),
-            why="a registration is repeated until it is recorded"),
+             Help("record"), Help("record_again", ~recorded(p, e)),
+             Help("be_recorded"), *_OUTDATED),
+            witnesses=_OF_NUMBERS,
+            why="a registration is repeated until it is recorded, or its number given up"),
+    Ranking("L6_who_is_up_is_listed",
+            (Help("enroll"), Help("enroll_again", ~register(p, e)),
+             Help("show_sign_of_life", ~register(p, e)),
+             Help("record"), *_OUTDATED),
+            witnesses=_OF_NUMBERS,
+            why="whose number does not count hears so, for it shows signs of life"),
+    Ranking("L6_who_gives_its_number_up_comes_back", (Help("come_back", at={g: later}),),
+            witnesses=(Witness(later, f.before(later) & (run(p, later) == Run.UNBORN)),),
+            why="there is a number above the one that it was told of"),
     Ranking("L7_registrations_expire", (Help("expire"),), why="who is gone is silent"),
     Ranking("L7_a_dead_address_is_forgotten", (Help("forget"),),
             why="whatever else its sink waits for"),

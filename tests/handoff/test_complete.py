@@ -64,6 +64,7 @@ def test_the_rows_are_those_of_the_parts() -> None:
         assert strange <= {
             "ignore_prompt_absent", "ignore_introduce_gone", "ignore_publish_gone",
             "ignore_abort_gone", "ignore_error_transferring_failed",
+            "reject_outdated_up",
         }
 
 

@@ -76,7 +76,7 @@ TRACE_LENGTHS: Final = {
     "B02": 5,
     "B02-info": 4,
     "B09": 5,
-    "B28-heartbeat": 16,
+    "B28-heartbeat": 17,
     "B28-timer": 3,
     "B29": 16,
     "B30": 12,
@@ -87,6 +87,9 @@ TRACE_LENGTHS: Final = {
     "counted-twice": 4,
     "no-expiry": 9,
     "no-incarnation": 12,
+    "struck-out-for-good": 11,
+    "clock-behind": 11,
+    "goodbye-of-another": 7,
     "B04": 9,
     "B04-merged": 10,
     "B04-decode-unset": 9,
@@ -121,6 +124,7 @@ def test_each_defect_is_the_edits_doing(bug: Bug) -> None:
 
 
 WAITED_FOR: Final = [
+    (REGISTRY, "show_sign_of_life", "alarm-lossy", "L6_who_is_up_is_listed"),
     (REGISTRY, "enroll_again", "lossy", "L6_who_is_up_is_recorded"),
     (REGISTRY, "record_again", "lossy", "L6_who_is_up_is_recorded"),
     (REGISTRY, "expire", "default", "L7_registrations_expire"),

@@ -139,7 +139,7 @@ def test_m1_4_a_restarted_rank_takes_the_place_of_its_earlier_run(client: Regist
     client.register(prefill(0, of=1, run=20, rank_port=6000))
     address = client.look_up_all().addresses()[Rank(0, 0, 0, 0)]
     assert (address.incarnation, address.rank_port) == (20, 6000)
-    with pytest.raises(RefusedError, match=r"incarnation: 10 .* a later run has registered"):
+    with pytest.raises(RefusedError, match=r"incarnation: 10 .* another run of it is registered"):
         client.register(prefill(0, of=1, run=10))
     with pytest.raises(NotFoundError, match=r"incarnation: 10 .* is not recorded"):
         client.keep_alive(Run(0, 0, 0, 0, incarnation=10))
@@ -151,10 +151,37 @@ def test_m1_4_a_goodbye_that_overtakes_its_registration_holds(client: RegistryCl
     client.register(prefill(0))
     for run in range(40, 60):
         client.deregister(Run(0, 0, 1, 0, incarnation=run))
-    with pytest.raises(RefusedError, match="struck out"):
+    with pytest.raises(RefusedError, match="register under one above 59") as refused:
         client.register(prefill(1, run=59))
+    assert refused.value.exceed == 59
     client.register(prefill(1, run=60))
     client.health()
+
+
+def test_b4_a_successor_whose_clock_is_behind_takes_the_place_of_who_is_gone(
+    server: RegistryServer, client: RegistryClient
+) -> None:
+    """As soon as the earlier run is out: until then its greater number keeps its place."""
+    client.register(prefill(0, of=1, run=2**62))
+    client.deregister(Run(0, 0, 0, 0, incarnation=2**62))
+    successor = Registrar(f"127.0.0.1:{server.port}", prefill(0, of=1, run=5), retry_s=0.05)
+    successor.start()
+    assert successor.recorded.wait(PATIENCE_S)
+    client.health()
+    assert client.look_up_all().addresses()[Rank(0, 0, 0, 0)].incarnation == 2**62 + 1
+    successor.stop()
+
+
+def test_b4_nobody_who_shows_life_is_displaced_by_a_lower_number(client: RegistryClient) -> None:
+    """A process that stood still, and was replaced meanwhile, does not take the place back."""
+    client.register(prefill(0, of=1, run=3))
+    client.register(prefill(0, of=1, run=9))
+    for say in (partial(client.register, prefill(0, of=1, run=3)),
+                partial(client.register, prefill(0, of=1, run=4))):
+        with pytest.raises(RefusedError, match="another run of it is registered") as refused:
+            say()
+        assert refused.value.exceed is None
+    assert client.look_up_all().addresses()[Rank(0, 0, 0, 0)].incarnation == 9
 
 
 def test_m1_4_who_gives_no_sign_of_life_is_struck_out() -> None:
@@ -506,7 +533,7 @@ def test_a_registrar_says_why_it_is_refused(server: RegistryServer, client: Regi
         on_refused=reasons.put,
     )
     registrar.start()
-    assert "a later run has registered" in reasons.get(timeout=PATIENCE_S)
+    assert "another run of it is registered" in reasons.get(timeout=PATIENCE_S)
     registrar.stop()
     registrar.stop()
     assert reasons.empty()

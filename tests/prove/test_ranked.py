@@ -28,7 +28,7 @@ QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
 # Where the explorer needs other sizes to see that the row is missed, or another row does in the
 # end what this one does at once.
 ELSEWHERE: Final = frozenset({
-    "resolve_alone", "strike_room_and_tell", "take_over", "record_again",
+    "resolve_alone", "strike_room_and_tell", "record_again", "renew",
 })
 
 

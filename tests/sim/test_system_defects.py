@@ -25,6 +25,7 @@ SEEDS: Final = {
     "address-without-incarnation": 2, "rank-guessed": 12, "only-conflicts-published": 71,
     "query-ignored": 27, "query-in-vain": 105, "first-rank-speaks-for-all": 1,
     "conflict-unsaid": 81, "misplaced-served": 4, "other-rank-number": 12,
+    "struck-out-for-good": 30, "refused-for-its-clock": 70, "goodbye-of-an-earlier-run": 2,
     "first-come-on-each-rank": 3, "failed-by-its-predecessor": 0, "request-of-a-dead-life": 2,
     "use-not-passed-on": 3, "B05": 88,
     "B05-worker": 84, "B22": 387, "R1": 106, "R2": 12, "B27": 2, "B41": 12, "B54": 88, "B74": 125,
