@@ -21,6 +21,7 @@ from pdproto.net.plane import Idle, SinkPlane, Verified
 from pdproto.net.pool import Pool
 from pdproto.net.receiver import Receiver
 from pdproto.net.shell import Link, Peer
+from pdproto.net.uses import mixed
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SINK_ROLE, SinkRole
@@ -238,8 +239,9 @@ class DecodeNode(Node):
             return
         receiver.unverified[source] = done
         pages = receiver.pages_of(source)
-        problem = done.problem(len(pages))
+        problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
         if not problem:
+            receiver.uses[source] = done.use
             self.plane.verify(receiver.life, source, done.chunks, pages)
             return
         del receiver.unverified[source]

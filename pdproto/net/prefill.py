@@ -23,6 +23,7 @@ from pdproto.net.plane import Outcome, SourcePlane
 from pdproto.net.sender import ByRoom, Sender, gave_up, refusal
 from pdproto.net.shell import Link, Peer
 from pdproto.net.sides import PREFILL
+from pdproto.net.uses import Uses
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
@@ -35,7 +36,6 @@ from pdproto.runtime.wire import (
     AnyFrame,
     Batch,
     Disown,
-    Done,
     Drained,
     Expecting,
     Failed,
@@ -43,7 +43,6 @@ from pdproto.runtime.wire import (
     Layout,
     Life,
     Publish,
-    row_digest,
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Sending, Write
@@ -86,6 +85,7 @@ class PrefillNode(Node):
                          waits=waits, trace=trace)
         self.role: Final = role
         self.plane: Final = plane
+        self._uses: Final = Uses()
         self._unbound: Final = ByRoom()
         self._early: Final = ByRoom()
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
@@ -105,9 +105,7 @@ class PrefillNode(Node):
                            lambda: len(self.lives))
         self.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
-            ends.done: lambda e, _: Done(
-                self.life(e), tuple(map(len, e.owner.chunks)), e.owner.metadata,
-                row_digest(self.life(e), e.owner.metadata)),
+            ends.done: lambda e, _: e.owner.done(self.life(e)),
             ends.failed: lambda e, _: Failed(self.life(e), self.why(e)),
             ends.abort_ack: lambda e, _: AbortAck(self.life(e)),
             ends.drained: lambda e, _: Drained(self.life(e)),
@@ -138,6 +136,7 @@ class PrefillNode(Node):
 
     def _open(self, sender: Sender) -> None:
         self.metrics.add("handoffs_opened")
+        sender.use = self._uses.next(sender.room)
         early = self._early.take(sender.room)
         if early is not None:
             sender.adopt(early)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("every_page", "life", "metadata", "pages", "queued", "sinks", "slot", "unverified")
+    __slots__ = ("every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
+                 "unverified", "uses")
 
     _node: "DecodeNode"
 
@@ -35,6 +36,7 @@ class Receiver(Handle):
         self.queued = 0.0  # since when it waits for landing memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
+        self.uses: dict[str, int] = {}  # by source, of the room
 
     @property
     def room(self) -> int:

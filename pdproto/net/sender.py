@@ -8,7 +8,7 @@ from pdproto.net.handle import ENDED, Handle
 from pdproto.net.lane import Lane
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.sending import SendingEndpoint
-from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX
+from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, Done, Life, row_digest
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -20,7 +20,7 @@ class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "metadata", "misfit",
-                 "room")
+                 "room", "use")
 
     _node: "PrefillNode"
     endpoint: SendingEndpoint
@@ -31,6 +31,7 @@ class Sender(Handle):
         self._last = False
         self._lanes: Final[dict[int, Lane]] = {}
         self.room: Final = room
+        self.use = 0  # of the room
         self.addresses: dict[int, bytes] = {}
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
@@ -42,6 +43,11 @@ class Sender(Handle):
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
         self.stage, self.stands, self.ended = early.stage, early.stands, early.ended
         self.settled, self.misfit = early.settled, early.misfit
+
+    def done(self, life: Life) -> Done:
+        """What tells a sink that all has been written."""
+        return Done(life, tuple(map(len, self.chunks)), self.metadata,
+                    row_digest(life, self.metadata), self.use)
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.

@@ -110,13 +110,15 @@ class Expecting(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
     """chunks: how many pages each carries, in order. metadata: the request's metadata row. digest:
-    of the row and the life, see `row_digest`.
+    of the row and the life, see `row_digest`. use: which request of the room it is, see
+    net/uses.py.
     """
 
     message = ends.done
     chunks: Annotated[tuple[Pages, ...], Meta(max_length=CHUNKS_MAX)]
     metadata: Annotated[bytes, Meta(max_length=METADATA_MAX)]
     digest: Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
+    use: U63 = 0
 
     def problem(self, pages: int) -> str:
         """What a source has done wrong that was given so many pages; empty if nothing."""
