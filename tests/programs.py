@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from pdproto.check.program import (
+from pdproto.ground.program import (
     WORD_BITS,
     Action,
     Guard,

@@ -2,10 +2,10 @@
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Reductions, program
-from pdproto.check.grounding import Ground
-from pdproto.check.layout import cell_name
 from pdproto.check.load import load
 from pdproto.check.questions import questions
+from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import cell_name
 from pdproto.spec.examples.two_phase_commit import Participant, commit, prepared
 from pdproto.spec.language import (
     Always,

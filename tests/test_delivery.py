@@ -4,10 +4,10 @@ import pytest
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import explore
-from pdproto.check.grounding import Ground
 from pdproto.check.load import load
 from pdproto.check.result import Finding, Verdict
 from pdproto.cli.main import main
+from pdproto.ground.grounding import Ground
 from pdproto.spec.language import (
     Call,
     Configuration,

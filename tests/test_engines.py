@@ -15,7 +15,7 @@ from pdproto.check import native
 from pdproto.check.engine import Engine
 from pdproto.check.native import NativeEngine
 from pdproto.check.portable import PortableEngine
-from pdproto.check.program import (
+from pdproto.ground.program import (
     Action,
     Guard,
     Literal,

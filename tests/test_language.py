@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from pdproto.check.grounding import Interpretation
 from pdproto.check.interpret import Interpreter
+from pdproto.ground.grounding import Interpretation
 from pdproto.spec.language import (
     ANY,
     AddClause,

@@ -5,9 +5,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.check.layout import Field
 from pdproto.check.lint.solver import Cells, Constraint, after, solve
-from pdproto.check.program import Action, Guard, Literal
+from pdproto.ground.layout import Field
+from pdproto.ground.program import Action, Guard, Literal
 
 VALUES = (2, 3, 4, 2)  # the number of values of each cell
 FIELDS = (Field(0, 1), Field(1, 2), Field(3, 2), Field(5, 1))

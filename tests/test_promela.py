@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.grounding import Ground
 from pdproto.check.interpret import Interpreter
 from pdproto.check.promela import RESERVED, promela
 from pdproto.check.rigid import interpretations
 from pdproto.cli.main import main
+from pdproto.ground.grounding import Ground
 from pdproto.spec.examples import lock_server, lock_server_broken, ring_election, two_phase_commit
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pdproto.check.checking import Settings, check
 from pdproto.check.engine import Engine
 from pdproto.check.explore import Reductions, program
-from pdproto.check.grounding import Ground
 from pdproto.check.interpret import Explored, Interpreter, Store
 from pdproto.check.native import NativeEngine
 from pdproto.check.portable import PortableEngine
 from pdproto.check.result import CheckResult, Trace
+from pdproto.ground.grounding import Ground
 from pdproto.spec.language import Configuration, Fairness, System
 from tests.fair import owes_for_ever
 from tests.systems import SIZES, systems

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pdproto.check.layout import TooLargeError
 from pdproto.check.rigid import interpretations
+from pdproto.ground.layout import TooLargeError
 from pdproto.spec.language import (
     Configuration,
     Formula,

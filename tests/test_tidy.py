@@ -108,6 +108,22 @@ def test_arrows_go_one_way(path: Path) -> None:
         assert not module.startswith(("pdproto.cli", "pdproto.spec.examples", "pdproto.spec.hand"))
 
 
+RUNS = ("ground", "runtime", "engine", "net", "sglang")  # folders of pdproto/ that servers import
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if relative(p).split("/")[:1] == ["pdproto"]
+             and relative(p).split("/")[1] in RUNS], ids=relative
+)
+def test_what_runs_needs_no_checker(path: Path) -> None:
+    """Servers run the tables; the integer form that they share with the checker is in ground."""
+    other = ("pdproto.check", "pdproto.sim", "pdproto.testing", "pdproto.cli")
+    if "/ground/" in relative(path):
+        other += ("pdproto.runtime", "pdproto.spec.handoff")
+    for module in imports(path):
+        assert not module.startswith(other)
+
+
 def test_every_module_is_used() -> None:
     """A file that nothing imports is either an entry point or dead."""
     entry_points = {"setup.py", "pdproto/cli/main.py", "docs/conf.py"}

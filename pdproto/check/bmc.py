@@ -17,13 +17,13 @@ from typing import Final
 
 from pdproto.check.checking import topology
 from pdproto.check.explore import program
-from pdproto.check.grounding import Ground, GroundRow, Interpretation
-from pdproto.check.program import Program
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Finding, Kind, Trace, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.story import Storyteller, run
 from pdproto.check.unrolling import Unrolling
+from pdproto.ground.grounding import Ground, GroundRow, Interpretation
+from pdproto.ground.program import Program
 from pdproto.spec.language.system import Configuration, System
 
 TIMED_OUT: Final = "the time limit was reached"

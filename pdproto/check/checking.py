@@ -16,16 +16,16 @@ from pdproto.check.explore import (
     explore,
     silent,
 )
-from pdproto.check.grounding import Ground, Interpretation, ground_for
-from pdproto.check.layout import cell_name
 from pdproto.check.liveness import Liveness
-from pdproto.check.program import Guard
 from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
 from pdproto.check.result import CheckResult, Finding, Kind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.story import Storyteller, replay, run
 from pdproto.check.totals import Totals
 from pdproto.check.words import formula_text
+from pdproto.ground.grounding import Ground, Interpretation, ground_for
+from pdproto.ground.layout import cell_name
+from pdproto.ground.program import Guard
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 

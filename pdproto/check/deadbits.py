@@ -20,8 +20,8 @@ it is applied to, by the argument above, and they are applied one after the othe
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from pdproto.check.layout import Field, Layout
-from pdproto.check.program import Action, Clause, Guard, Literal, simplified
+from pdproto.ground.layout import Field, Layout
+from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 
 Futures: TypeAlias = dict[Field, list[set[int]]]  # by cell and code: the codes it may still take
 

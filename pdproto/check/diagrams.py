@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pdproto.check.layout import value_name
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.symbols import Message
 from pdproto.spec.language.system import System

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.check.program import Guard
+from pdproto.ground.program import Guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ from typing import Final
 from pdproto.check import native
 from pdproto.check.deadbits import sweeps
 from pdproto.check.engine import Engine
-from pdproto.check.grounding import Ground
-from pdproto.check.layout import TooLargeError
 from pdproto.check.native import NativeEngine
 from pdproto.check.native.pack import WORDS_MAX
 from pdproto.check.portable import PortableEngine
-from pdproto.check.program import WORD_BITS, Guard, Program, Symmetry
 from pdproto.check.questions import Pattern, Question, final_guards
 from pdproto.check.symmetry import symmetry
+from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import TooLargeError
+from pdproto.ground.program import WORD_BITS, Guard, Program, Symmetry
 
 GIB: Final = 1 << 30
 STATES_PER_STEP: Final = 1 << 18  # a fraction of a second between two looks at the limits

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from pdproto.check.explore import Exploration
 from pdproto.check.graph import Flags, Graph, Positions, Walk, components
-from pdproto.check.grounding import GroundRow
-from pdproto.check.program import Guard
 from pdproto.check.questions import Duty
+from pdproto.ground.grounding import GroundRow
+from pdproto.ground.program import Guard
 from pdproto.spec.language.machine import Timer
 from pdproto.spec.language.properties import Fairness
 

@@ -21,7 +21,6 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from pdproto.check.explore import GIB, Limits
-from pdproto.check.layout import TooLargeError
 from pdproto.check.lint import Severity, small, subjects
 from pdproto.check.lint.determinism import determinism
 from pdproto.check.lint.promises import edges as forbidden_moves
@@ -31,6 +30,7 @@ from pdproto.check.lint.totality import totality
 from pdproto.check.mutate_edits import Mutant, mutants
 from pdproto.check.mutate_kills import Kill, Seen, UndecidedError, liveness, safety
 from pdproto.check.mutate_same import same_graph
+from pdproto.ground.layout import TooLargeError
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow
 from pdproto.spec.language.system import Configuration, System

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from pdproto.check.layout import value_name
 from pdproto.check.words import effect_text, formula_text, update_text
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.edit import DropRow, ReplaceProperties, ReplaceRow, edited
 from pdproto.spec.language.formula import TRUE, And, Formula, Not, Value
 from pdproto.spec.language.machine import Row, Table

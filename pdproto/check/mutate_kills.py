@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pdproto.check.explore import Exploration, Limits, Reductions, explore
-from pdproto.check.grounding import Ground, ground_for
 from pdproto.check.liveness import Liveness
 from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
 from pdproto.check.result import Kind
 from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import Ground, ground_for
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 

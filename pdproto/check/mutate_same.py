@@ -12,14 +12,14 @@ from itertools import chain, product
 from typing import Final
 
 from pdproto.check.explore import Limits, Reductions, explore
-from pdproto.check.grounding import Ground, ground_for
-from pdproto.check.layout import Field
 from pdproto.check.mutate_edits import Mutant
 from pdproto.check.mutate_kills import GRAPHS, UndecidedError, graph_for
-from pdproto.check.program import Action, Clause, Guard, Literal, simplified
 from pdproto.check.questions import Pattern, Question
 from pdproto.check.result import Kind
 from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import Ground, ground_for
+from pdproto.ground.layout import Field
+from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.check.engine import Edges
-from pdproto.check.program import Guard, Program
+from pdproto.ground.program import Guard, Program
 
 
 class PortableEngine:

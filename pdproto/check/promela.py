@@ -16,10 +16,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pdproto.check.grounding import Ground
-from pdproto.check.layout import Field, cell_name, value_name
-from pdproto.check.program import Action, Guard, Literal
 from pdproto.check.questions import Question, questions
+from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import Field, cell_name, value_name
+from pdproto.ground.program import Action, Guard, Literal
 
 # Words of Promela, of C and of SPIN's verifier, in whose C a variable becomes a field of a struct.
 # What the verifier defines in capitals is met by giving every name a small first letter.

@@ -11,12 +11,12 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from pdproto.check.grounding import Environment, Ground, GroundRow
-from pdproto.check.layout import TooLargeError, cell_name, value_name
-from pdproto.check.program import Guard, Literal, conjoined, simplified
 from pdproto.check.result import Kind
 from pdproto.check.symmetry import interchangeable
 from pdproto.check.words import formula_text
+from pdproto.ground.grounding import Environment, Ground, GroundRow
+from pdproto.ground.layout import TooLargeError, cell_name, value_name
+from pdproto.ground.program import Guard, Literal, conjoined, simplified
 from pdproto.spec.language.formula import (
     FALSE,
     Formula,

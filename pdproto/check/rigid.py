@@ -9,9 +9,9 @@ from itertools import permutations, product
 from math import factorial, prod
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.grounding import Interpretation
-from pdproto.check.layout import Indices, TooLargeError
 from pdproto.check.words import formula_text
+from pdproto.ground.grounding import Interpretation
+from pdproto.ground.layout import Indices, TooLargeError
 from pdproto.spec.language.formula import (
     And,
     Atom,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from pdproto.check.grounding import Ground, GroundRow
 from pdproto.check.interpret import Interpreter
-from pdproto.check.layout import Cell, Indices, cell_name, value_name
-from pdproto.check.program import Program
 from pdproto.check.questions import Question
 from pdproto.check.result import Arrow, Blocked, Change, Kind, Lane, Step, Trace
 from pdproto.check.words import formula_text, trigger_text
+from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.layout import Cell, Indices, cell_name, value_name
+from pdproto.ground.program import Program
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
 from pdproto.spec.language.sorts import Sort

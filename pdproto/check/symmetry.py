@@ -12,10 +12,10 @@ from itertools import permutations, product
 from math import factorial
 from typing import Final
 
-from pdproto.check.grounding import Ground
-from pdproto.check.layout import Layout
-from pdproto.check.program import Permutation, Symmetry
 from pdproto.check.rigid import renamed
+from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import Layout
+from pdproto.ground.program import Permutation, Symmetry
 from pdproto.spec.language.sorts import Sort
 
 GROUP_MAX: Final = 720  # images computed for one state

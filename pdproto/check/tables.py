@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from pdproto.check.diagrams import message_diagram, state_diagram
-from pdproto.check.layout import value_name
 from pdproto.check.words import (
     effect_text,
     formula_text,
@@ -17,6 +16,7 @@ from pdproto.check.words import (
     trigger_text,
     update_text,
 )
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import TRUE, Formula, Value
 from pdproto.spec.language.machine import Instance, Machine, Row, Table, Timer, Trigger
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.layout import Indices, TooLargeError
 from pdproto.check.trace_lines import Counted, Element
 from pdproto.check.trace_table import Ground, LocalRow, LocalTable
+from pdproto.ground.layout import Indices, TooLargeError
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol

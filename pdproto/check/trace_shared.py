@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from pdproto.check.layout import value_name
 from pdproto.check.trace_cells import Cell, Cells, Environment, sent_by
 from pdproto.check.trace_lines import Found, found
 from pdproto.check.trace_shared_story import Story, changes_of, lane_of
 from pdproto.check.trace_verdict import Nearest, Rejection, Verified
 from pdproto.check.words import formula_text
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import atoms
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.symbols import Message, Sent, Symbol

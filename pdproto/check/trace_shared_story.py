@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.layout import value_name
 from pdproto.check.result import Arrow, Change, Lane, Step, Trace
 from pdproto.check.trace_cells import Cell, Cells, Environment
 from pdproto.check.trace_verdict import CONFORMS, STEPS_MAX
 from pdproto.check.words import trigger_text
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.machine import Machine, Row, Table
 from pdproto.spec.language.sorts import ANY

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pdproto.check.grounding import elements
-from pdproto.check.layout import cell_name, value_name
 from pdproto.check.report.as_json import to_json as result_json
 from pdproto.check.result import (
     Arrow,
@@ -37,6 +35,8 @@ from pdproto.check.trace_verdict import (
     Verified,
 )
 from pdproto.check.words import formula_text, trigger_name, trigger_text
+from pdproto.ground.grounding import elements
+from pdproto.ground.layout import cell_name, value_name
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.grounding import Environment, Grounder
-from pdproto.check.layout import Indices, Layout, value_name
-from pdproto.check.local import remembered, rigids, tuples
-from pdproto.check.program import Guard, Literal, assignment
 from pdproto.check.trace_lines import Element
+from pdproto.ground.grounding import Environment, Grounder
+from pdproto.ground.layout import Indices, Layout, value_name
+from pdproto.ground.local import remembered, rigids, tuples
+from pdproto.ground.program import Guard, Literal, assignment
 from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort

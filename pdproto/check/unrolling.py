@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import z3
 
-from pdproto.check.grounding import Ground, GroundRow
-from pdproto.check.program import Action, Guard, Literal, Program
 from pdproto.check.questions import Question
+from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.program import Action, Guard, Literal, Program
 
 FOR_EVER_S: Final = 1_000_000.0  # longer than anybody waits, and within what the solver takes
 

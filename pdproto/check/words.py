@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final, TypeAlias, assert_never
 
-from pdproto.check.layout import value_name
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import (
     And,
     Atom,

@@ -71,9 +71,9 @@ def _comes_of_an_interrupt(error: BaseException | None) -> bool:
 
 def _foreseen(error: Exception) -> str | None:
     """What to say of an error that is the user's, or the machine's."""
-    from pdproto.check.layout import TooLargeError  # noqa: PLC0415 - see above
     from pdproto.check.load import LoadError  # noqa: PLC0415
     from pdproto.cli.options import UsageError  # noqa: PLC0415
+    from pdproto.ground.layout import TooLargeError  # noqa: PLC0415 - see above
     from pdproto.spec.language.place import SpecError  # noqa: PLC0415
 
     match error:

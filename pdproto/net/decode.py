@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Final
 
-from pdproto.check.layout import Indices
+from pdproto.ground.layout import Indices
 from pdproto.net.handle import room_number
 from pdproto.net.memory_queue import MemoryQueue
 from pdproto.net.node import Node, Side

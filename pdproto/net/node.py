@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.layout import Indices
+from pdproto.ground.layout import Indices
 from pdproto.net.fit import barred, layout_for
 from pdproto.net.handle import ENDED
 from pdproto.net.metrics import Metrics

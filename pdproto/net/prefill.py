@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Final, NamedTuple
 
-from pdproto.check.layout import Indices
+from pdproto.ground.layout import Indices
 from pdproto.net.adrift import Adrift, AdriftWrites
 from pdproto.net.fit import misfit
 from pdproto.net.handle import room_number

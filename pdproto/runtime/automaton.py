@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from pdproto.check.grounding import Grounder
-from pdproto.check.layout import Cell, Indices, Layout, cell_name, value_name
-from pdproto.check.local import remembered, rigids, tuples
-from pdproto.check.program import Action, Guard, assignment
+from pdproto.ground.grounding import Grounder
+from pdproto.ground.layout import Cell, Indices, Layout, cell_name, value_name
+from pdproto.ground.local import remembered, rigids, tuples
+from pdproto.ground.program import Action, Guard, assignment
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.local_rows import NOWHERE, AnyMessage, LocalRow, LocalRows
 from pdproto.spec.language.formula import TRUE, Formula, Value, free_variables, normal

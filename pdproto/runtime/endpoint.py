@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pdproto.check.layout import Indices
+from pdproto.ground.layout import Indices
 from pdproto.runtime.automaton import Automaton, Event, Places, Step
 from pdproto.runtime.wire import Life
 from pdproto.spec.language.formula import Value

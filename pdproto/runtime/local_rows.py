@@ -10,9 +10,9 @@ from functools import partial
 from itertools import product
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.grounding import Environment, Grounder
-from pdproto.check.layout import Indices
-from pdproto.check.program import Action, Guard, Literal, assignment
+from pdproto.ground.grounding import Environment, Grounder
+from pdproto.ground.layout import Indices
+from pdproto.ground.program import Action, Guard, Literal, assignment
 from pdproto.spec.language.formula import And, bound_variables, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table
 from pdproto.spec.language.sorts import Sort

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from pdproto.check.layout import Indices, value_name
+from pdproto.ground.layout import Indices, value_name
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.roles import Life, Sink, Source

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from pdproto.check.layout import value_name
+from pdproto.ground.layout import value_name
 from pdproto.runtime.cells import Key
 from pdproto.runtime.store import Predicate, Shared
 from pdproto.runtime.trace import Lines, Target

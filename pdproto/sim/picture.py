@@ -6,7 +6,6 @@ The run is carried out once more, and what the ends of that one hand-over do is 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pdproto.check.layout import Indices, value_name
 from pdproto.check.result import (
     Arrow,
     Change,
@@ -19,6 +18,7 @@ from pdproto.check.result import (
 )
 from pdproto.check.result import Step as Told
 from pdproto.check.words import trigger_text
+from pdproto.ground.layout import Indices, value_name
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.sim.chance import Seeded

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pdproto.check.grounding import GroundRow, Interpretation, ground_for
-from pdproto.check.layout import Cell
 from pdproto.check.result import Finding
 from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import GroundRow, Interpretation, ground_for
+from pdproto.ground.layout import Cell
 from pdproto.runtime.compile import arguments_of
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.spec.handoff.timers import WAITS

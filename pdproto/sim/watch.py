@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.grounding import Ground
-from pdproto.check.layout import Cell, Indices, cell_name, value_name
-from pdproto.check.local import rigids, tuples
-from pdproto.check.program import Guard
 from pdproto.check.questions import questions
 from pdproto.check.result import Kind
+from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import Cell, Indices, cell_name, value_name
+from pdproto.ground.local import rigids, tuples
+from pdproto.ground.program import Guard
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.trace import Trace

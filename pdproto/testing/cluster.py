@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, Final
 
-from pdproto.check.grounding import Ground, GroundRow
-from pdproto.check.layout import Cell, Indices, cell_name, value_name
 from pdproto.check.story import Move
+from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.runtime.errors import ProtocolError
 from pdproto.spec.language.symbols import Message, Sent, Variable
 from pdproto.testing.ends import Carried, End, FiredRow, Pacing, Said, Taken, ends, reads

@@ -11,10 +11,10 @@ from itertools import product
 from math import prod
 from typing import Final, Protocol, TypeAlias
 
-from pdproto.check.grounding import Ground, GroundRow
-from pdproto.check.layout import Cell, Indices, Layout
-from pdproto.check.local import remembered, rigids
 from pdproto.check.story import lane_name
+from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.layout import Cell, Indices, Layout
+from pdproto.ground.local import remembered, rigids
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.compile import arguments_of
 from pdproto.runtime.local_rows import AnyMessage, LocalRow

@@ -12,13 +12,13 @@ from typing import Final
 
 from rich.console import Console
 
-from pdproto.check.grounding import Ground, GroundRow
 from pdproto.check.liveness import is_fair
 from pdproto.check.questions import DEADLOCK, Duty, Question, duties, final_guards, questions
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, Kind, Verdict
 from pdproto.check.story import Move, Storyteller
 from pdproto.check.words import formula_text
+from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.testing.cluster import Cluster

@@ -33,9 +33,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pdproto.check.grounding import Ground, GroundRow, Interpretation, ground_for
 from pdproto.check.result import Finding
 from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import Ground, GroundRow, Interpretation, ground_for
 from pdproto.spec.language.machine import Call, Completion, Timer
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.symbols import Sent

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pdproto.check.grounding import Ground, GroundRow
-from pdproto.check.program import Guard
 from pdproto.check.story import Move
+from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.program import Guard
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import can_fence, feeds
 from pdproto.spec.handoff.poll import RECEIVING_POLL, SENDING_POLL, KVPoll

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pdproto.check.explore import Exploration, Limits, explore
-from pdproto.check.grounding import Ground, GroundRow
 from pdproto.check.story import replay
+from pdproto.ground.grounding import Ground, GroundRow
 
 SCOUTED_STATES: Final = 50_000  # about as many are met first, with faults and again without
 

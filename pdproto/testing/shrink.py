@@ -7,7 +7,7 @@ before it is: what follows from fairness follows again.
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from pdproto.check.grounding import GroundRow
+from pdproto.ground.grounding import GroundRow
 from pdproto.spec.language.properties import Fairness
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.judge import Judge, ViolationError

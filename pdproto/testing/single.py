@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from pdproto.check.grounding import Ground, GroundRow
-from pdproto.check.layout import Cell, cell_name
-from pdproto.check.local import remembered
 from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.layout import Cell, cell_name
+from pdproto.ground.local import remembered
 from pdproto.runtime.errors import ProtocolError
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from pdproto.check.explore import Exploration, explore
-from pdproto.check.grounding import GroundRow
+from pdproto.ground.grounding import GroundRow
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.judge import Judge, ViolationError
 

@@ -18,8 +18,8 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import perf_counter
 from typing import Final
 
-from pdproto.check.grounding import Ground
 from pdproto.check.promela import promela
+from pdproto.ground.grounding import Ground
 from pdproto.spec.examples.two_phase_commit import SYSTEM, Participant
 
 COMPILER: Final = ("gcc", "-O2", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c")

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from pdproto.check.explore import explore
-from pdproto.check.grounding import Ground
+from pdproto.ground.grounding import Ground
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, can_fence, d, feeds, h, introduce, known, p
 from pdproto.spec.handoff.group import Decision, Rank

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdproto.check.grounding import Ground, Interpretation
 from pdproto.check.interpret import Cell, Interpreter, Step, Store
-from pdproto.check.layout import Indices
+from pdproto.ground.grounding import Ground, Interpretation
+from pdproto.ground.layout import Indices
 from pdproto.runtime.automaton import ANSWERS_MAX, Automaton, Event
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError

@@ -13,11 +13,11 @@ not say which: a warning, because the explorer tries both orders.
 from collections.abc import Iterator
 from itertools import combinations
 
-from pdproto.check.grounding import GroundRow
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import after, solve
 from pdproto.check.lint.subject import Subject
 from pdproto.check.words import trigger_text
+from pdproto.ground.grounding import GroundRow
 
 
 def determinism(subject: Subject) -> Iterator[Remark]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from pdproto.check.layout import value_name
 from pdproto.check.lint.remark import Remark, Severity
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import Atom, atoms, free_variables
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.place import Place

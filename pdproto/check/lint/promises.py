@@ -6,11 +6,11 @@ explorer, which asks for reachable states only, and it holds at every size.
 
 from collections.abc import Iterator
 
-from pdproto.check.layout import value_name
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import solve
 from pdproto.check.lint.subject import Subject
 from pdproto.check.questions import forbidden_moves, questions
+from pdproto.ground.layout import value_name
 from pdproto.spec.language.symbols import Message, Variable
 from pdproto.spec.language.system import System
 

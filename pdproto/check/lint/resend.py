@@ -8,10 +8,10 @@ not get lost for good either. Reliable messages need no resend.
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from pdproto.check.grounding import GroundRow
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import after, solve
 from pdproto.check.lint.subject import Subject
+from pdproto.ground.grounding import GroundRow
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.symbols import Each, Message, Sent
 from pdproto.spec.language.system import System

@@ -9,8 +9,8 @@ Logemann, Loveland 1962) with cells of many values in the place of booleans.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from pdproto.check.layout import Field
-from pdproto.check.program import Guard, Literal
+from pdproto.ground.layout import Field
+from pdproto.ground.program import Guard, Literal
 
 Domains: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes it may have
 Box: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes that are asked for

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.grounding import Ground, GroundRow, Interpretation
-from pdproto.check.layout import Indices, cell_name, value_name
 from pdproto.check.lint.solver import Cells, Constraint, Domains, solve
-from pdproto.check.program import Guard
 from pdproto.check.words import trigger_name
+from pdproto.ground.grounding import Ground, GroundRow, Interpretation
+from pdproto.ground.layout import Indices, cell_name, value_name
+from pdproto.ground.program import Guard
 from pdproto.spec.language.formula import normal
 from pdproto.spec.language.machine import Call, Completion, Machine, Table
 from pdproto.spec.language.place import SpecError

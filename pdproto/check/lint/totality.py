@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pdproto.check.layout import Indices, value_name
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import Constraint, Domains, solve
 from pdproto.check.lint.subject import AnyMachine, Event, Subject
 from pdproto.check.words import trigger_name, trigger_text
+from pdproto.ground.layout import Indices, value_name
 from pdproto.spec.language.formula import Value, atoms
 from pdproto.spec.language.machine import Call, Completion, Table, Timer, Trigger
 from pdproto.spec.language.sorts import Sort

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdproto.check.engine import Edges
 from pdproto.check.native.pack import PADDING, Arena, Image, PackedProgram, in_order
-from pdproto.check.program import WORD_BITS, Guard, Program
+from pdproto.ground.program import WORD_BITS, Guard, Program
 
 SHARDS: Final = 16
 INDEX_BITS: Final = 28

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.check.program import WORD_BITS, Action, Guard, Literal, Permutation, Program, Symmetry
+from pdproto.ground.program import WORD_BITS, Action, Guard, Literal, Permutation, Program, Symmetry
 
 LANES: Final = 8  # guards that one instruction compares, at the most
 BLOCK_MAX: Final = 64  # a block's verdicts are the bits of one word

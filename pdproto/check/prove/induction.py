@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from pdproto.check.grounding import Ground, Interpretation
-from pdproto.check.layout import Cell, cell_name, cells, value_name
 from pdproto.check.prove.clauses import Vocabulary
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.result import Change, Trace
 from pdproto.check.story import Move, Storyteller, lane_name
+from pdproto.ground.grounding import Ground, Interpretation
+from pdproto.ground.layout import Cell, cell_name, cells, value_name
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Symbol, Variable

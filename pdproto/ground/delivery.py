@@ -11,8 +11,8 @@ from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
-from pdproto.check.layout import Cell, Indices, Layout
-from pdproto.check.program import Action, Clause, Guard, Literal, assignment, simplified
+from pdproto.ground.layout import Cell, Indices, Layout
+from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Relation, Sizes, Symbol
 

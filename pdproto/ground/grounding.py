@@ -11,9 +11,9 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
-from pdproto.check.delivery import Deliveries, taken_by
-from pdproto.check.layout import Indices, Layout, TooLargeError
-from pdproto.check.program import Action, Clause, Guard, Literal, assignment, simplified
+from pdproto.ground.delivery import Deliveries, taken_by
+from pdproto.ground.layout import Indices, Layout, TooLargeError
+from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.spec.language.formula import (
     And,
     Atom,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from pdproto.check.layout import Indices
+from pdproto.ground.layout import Indices
 from pdproto.spec.language.formula import atoms
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.symbols import Each, Rigid, Sizes, Symbol, Variable

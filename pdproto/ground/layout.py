@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import Final, TypeAlias
 
-from pdproto.check.program import WORD_BITS, Literal, Stripe
+from pdproto.ground.program import WORD_BITS, Literal, Stripe
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Sizes, Symbol
