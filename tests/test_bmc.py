@@ -185,7 +185,8 @@ SHORT: Final = (
     "B09", "B29-transfer", "two-pass-local-drain", "two-pass-no-second-look", "agreement-B08",
     "agreement-B13", "agreement-B14", "agreement-local-drain", "B36-optimistic", "O1", "O2",
     "O2-slot", "B06-attempts", "B36-attempts", "early-yield", "B02-transfer",
-    "queue-timed", "queue-timed-by-decode",
+    "queue-timed", "queue-timed-by-decode", "goodbye-of-an-earlier-run",
+    "failed-by-its-predecessor", "request-of-a-dead-life",
 )
 STEPS_SHORT: Final = 8
 
