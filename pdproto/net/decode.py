@@ -311,7 +311,11 @@ class DecodeNode(Node):
     # In the loop: what the steps ask for
 
     def on_room(self) -> None:
-        self._starved = self._wanting.serve(self._grant, self.is_late) and not self._leased
+        is_waiting = self._wanting.serve(self._grant, lambda: self.watchdog.has_time)
+        self._starved = is_waiting and not self._leased
+
+    def wants_room(self) -> bool:
+        return self._wanting.was_cut
 
     def _grant(self, receiver: Receiver) -> bool:
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""

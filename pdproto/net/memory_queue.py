@@ -17,9 +17,13 @@ LOOK_AHEAD: Final = 64  # requests that are tried for memory in one turn, and fi
 
 
 class MemoryQueue:
-    """Receivers that have asked. One that ends meanwhile is passed over."""
+    """Receivers that have asked. One that ends meanwhile is passed over.
+
+    was_cut: the last look at them ended early, for the turn was over.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
+        self.was_cut = False
         self._asked: Final[deque[Receiver]] = deque()
         metrics.gauge("num_decode_memory_queue_reqs", "Hand-overs that wait for landing memory",
                       lambda: len(self._waiting()))
@@ -30,11 +34,12 @@ class MemoryQueue:
         receiver.queued = now
         self._asked.append(receiver)
 
-    def serve(self, grant: Callable[[Receiver], bool], is_late: Callable[[], bool]) -> bool:
-        """Try the first ones. grant: returns whether the request is settled. is_late: whether to
-        leave the rest to the next turn; asked after each that was settled. Returns whether one of
+    def serve(self, grant: Callable[[Receiver], bool], has_time: Callable[[], bool]) -> bool:
+        """Try the first ones. grant: returns whether the request is settled. has_time: asked after
+        each that was settled; without it the rest is left to the next turn. Returns whether one of
         those tried goes on waiting.
         """
+        self.was_cut = False
         passed: list[Receiver] = []
         while self._asked and len(passed) < LOOK_AHEAD:
             receiver = self._asked.popleft()
@@ -42,7 +47,8 @@ class MemoryQueue:
                 continue
             if not grant(receiver):
                 passed.append(receiver)
-            elif is_late():
+            elif not has_time():
+                self.was_cut = True
                 break
         self._asked.extendleft(reversed(passed))
         return bool(passed)
