@@ -83,7 +83,8 @@ def applying(lines: Lines) -> Iterator[int]:
 
 SPOILT: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "a decision before its turn": (
-        lambda lines: swapped(lines, *list(applying(lines))[:2]), "cannot fire here"),
+        lambda lines: swapped(lines, *list(applying(lines))[:2]),
+        "cannot fire here|no line sends ready"),  # by what the other side has told before
     "a vote that nobody was asked for": (
         lambda lines: [line for line in lines if line.get("row") != "arrive"], "cannot fire here"),
     "a row twice": (

@@ -97,7 +97,8 @@ def test_flipped_bits(batch: AnyBatch, data: st.DataObject) -> None:
         spoilt[bit // 8] ^= 1 << bit % 8
     heard = outcome(bytes(spoilt))
     if heard is not None:  # then it is a message like any other, within all limits
-        again = encode(heard.node, heard.incarnation, heard.floor, heard.frames, heard.gone)
+        again = encode(heard.node, heard.incarnation, heard.floor, heard.frames, heard.gone,
+                       unheard_ms=heard.unheard_ms)
         assert decode(again) == heard
 
 
