@@ -66,6 +66,7 @@ class Server:
                                      traces.get(dp_rank.SYSTEM.name))
         self.runs: Final[dict[Rank, dict[int, Recorded]]] = {rank: {} for rank in every}
         self.early: Final[dict[Rank, deque[int]]] = {rank: deque() for rank in every}
+        self.refused: Final[dict[Rank, str]] = {}  # why, of those that have not come again
 
     def is_current(self, rank: Rank, number: int) -> bool:
         """Whether the registry counts on this run. Its number comes first in the table's element,
@@ -121,11 +122,15 @@ class Registry:
         """Record a rank. Raises RefusedError: what it says does not fit what is known."""
         request.check()
         server, rank = self._server_for(request), request.rank
-        self._enroll(server, request)
+        if server.rooms.is_at_odds(publishes=request.publishes):
+            raise self._at_odds(server, request)
         number = server.number(request)
         step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
         if not any(message is bootstrap.recorded for message, _ in step.sent):
             raise self._refusal(step, rank, number)
+        server.rooms.enroll(rank.dp, publishes=request.publishes)
+        server.refused.pop(rank, None)
+        server.topology = server.topology.completed(request.topology)
         server.forget_before(rank, number)
         address = Address(request.rank_ip, request.rank_port, number, request.name)
         server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
@@ -199,10 +204,10 @@ class Registry:
     def directory(self, question: Lookup | None = None) -> dict[str, Any]:
         """The server, and where its ranks are: all, or those that are asked for. Raises
         RefusedError: 503 if any rank of the server is missing, 404 if one that is asked for is none
-        of it, 425 if nobody has registered, or they do not agree.
+        of it, 425 if nobody has registered.
         """
         server = self._server
-        if server is None or server.rooms.at_odds:
+        if server is None:
             raise RefusedError(425, self.missing())
         asked = dict.fromkeys(server.runs if question is None else question.ranks)
         for rank in asked.keys() - server.runs.keys():
@@ -227,7 +232,6 @@ class Registry:
             server is not None
             and server.ranks.value(bootstrap.ready) is bootstrap.Ready.READY
             and server.rooms.keeps_rule is not None
-            and not server.rooms.at_odds
         )
 
     def missing(self) -> str:
@@ -235,12 +239,12 @@ class Registry:
         server = self._server
         if server is None:
             return "no rank has registered"
-        if server.rooms.at_odds:
-            return "the ranks differ in whether rooms are published: set force_query alike on all"
         away = [rank for rank in server.runs if not server.ranks.value(bootstrap.present, rank)]
         if not away:
             return "ready"
-        return f"{len(away):,} of {len(server.runs):,} ranks are missing, {away[0]} first"
+        first = next((rank for rank in away if rank in server.refused), away[0])
+        why = f", which was refused: {server.refused[first]}" if first in server.refused else ""
+        return f"{len(away):,} of {len(server.runs):,} ranks are missing, {first} first{why}"
 
     def tick(self, now: float) -> None:
         """Strike out who has been silent, and end what nobody has ended."""
@@ -273,7 +277,8 @@ class Registry:
         if server is None:
             server = self._server = Server(topology, self.limits, self.rows, self._traces)
         field = server.topology.at_odds(topology)
-        if (field is not None or server.rooms.at_odds) and not self.present_ranks:
+        is_other = field is not None or server.rooms.is_at_odds(publishes=request.publishes)
+        if is_other and not self.present_ranks:
             server = self._server = Server(topology, self.limits, self.rows, self._traces)
         elif field is not None:
             ours, theirs = getattr(server.topology, field), getattr(topology, field)
@@ -281,17 +286,19 @@ class Registry:
                 409 if field in OURS else 400,
                 f"{field}: {request.rank} says {theirs!r}, and the ranks before it {ours!r}",
             )
-        server.topology = server.topology.completed(topology)
         return server
 
-    def _enroll(self, server: Server, request: Registration) -> None:
-        """Hear whether the rank publishes its rooms. Raises RefusedError if others do otherwise."""
+    @staticmethod
+    def _at_odds(server: Server, request: Registration) -> RefusedError:
+        """What a rank is told that publishes its rooms, or does not, where those before it differ.
+        """
         server.rooms.enroll(request.rank.dp, publishes=request.publishes)
-        if server.rooms.at_odds:
-            said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"
-            raise RefusedError(
-                409, f"force_query: {request.rank} says {said}; {self.missing()}"
-            )
+        said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"
+        reason = (f"force_query: {request.rank} says {said}, and the ranks before it publish "
+                  f"{'no rooms' if request.publishes else 'their rooms'}: set it alike on all")
+        if request.rank in server.runs:
+            server.refused[request.rank] = reason
+        return RefusedError(409, reason)
 
     def _known_server(self) -> Server:
         if self._server is None:

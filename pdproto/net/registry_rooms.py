@@ -78,13 +78,15 @@ class RoomBook:
         """How many lives are kept."""
         return len(self._open)
 
-    @property
-    def at_odds(self) -> bool:
-        """The ranks differ in whether rooms are published: the server serves nobody."""
-        return self._machine.value(routing.mode) is routing.Mode.DISAGREE
+    def is_at_odds(self, *, publishes: bool) -> bool:
+        """Whether a rank that publishes its rooms, or does not, differs from those before it."""
+        theirs = routing.Mode.RULE if publishes else routing.Mode.PUBLISHED
+        return self._machine.value(routing.mode) is theirs
 
     def enroll(self, group: int, *, publishes: bool) -> None:
-        """Hear whether a data-parallel rank publishes its rooms."""
+        """Hear whether a data-parallel rank publishes its rooms. Of one that is at odds with those
+        before it nothing is kept.
+        """
         message = routing.enroll_published if publishes else routing.enroll_rule
         self._take(message, group)
         for row in ("open_by_rule", "open_by_list"):

@@ -98,9 +98,9 @@ ONLY_CONFLICTS: Final = wrong(
 
 FIRST_SPEAKS_FOR_ALL: Final = wrong(
     "first-rank-speaks-for-all",
-    ReplaceRow("find_rule_at_odds", Row("hear_rule_late", on=enroll_rule(g), at=Mode.PUBLISHED,
+    ReplaceRow("refuse_rule", Row("hear_rule_late", on=enroll_rule(g), at=Mode.PUBLISHED,
         when=~heard(g), do=[heard(g).to(True)], why="the first writer wins")),
-    ReplaceRow("find_list_at_odds", Row("hear_list_late", on=enroll_published(g), at=Mode.RULE,
+    ReplaceRow("refuse_list", Row("hear_list_late", on=enroll_published(g), at=Mode.RULE,
         when=~heard(g), do=[heard(g).to(True)], why="the first writer wins")),
 )
 

@@ -38,7 +38,6 @@ class Mode(State):
     OPEN = auto()
     RULE = auto()  # rooms keep to the rule, and are not published
     PUBLISHED = auto()
-    DISAGREE = auto()
 
 
 class Entry(State):
@@ -89,6 +88,7 @@ publishes = Rigid("publishes", g, visible_to=(rank, sender))
 routing = router.function("routing", Routing)
 
 enrolled = rank.relation("enrolled")
+at_odds = rank.relation("at_odds")  # the registry has said that the ranks before it differ from it
 
 runs = sender.function("runs", Runs, edges={
     Runs.ABSENT: (Runs.WAITING, Runs.FAILED, Runs.DISOWNED),
@@ -103,9 +103,8 @@ posted = sender.relation("posted")
 
 mode = registry.function("mode", Mode, edges={
     Mode.OPEN: (Mode.RULE, Mode.PUBLISHED),
-    Mode.RULE: (Mode.DISAGREE,),
-    Mode.PUBLISHED: (Mode.DISAGREE,),
-    Mode.DISAGREE: (),
+    Mode.RULE: (),
+    Mode.PUBLISHED: (),
 })
 heard = registry.relation("heard", Group)
 settled = registry.relation("settled")
@@ -137,6 +136,7 @@ wanted = Message("wanted", h, sender=router, receiver=receiver)
 wanted_named = Message("wanted_named", h, k, sender=router, receiver=receiver)
 enroll_rule = Message("enroll_rule", g, sender=rank, receiver=registry, reliable=True)
 enroll_published = Message("enroll_published", g, sender=rank, receiver=registry, reliable=True)
+differs = Message("differs", g, sender=registry, receiver=rank, reliable=True)
 serves = Message("serves", sender=registry, receiver=router, reliable=True)
 keeps_rule = Message("keeps_rule", sender=registry, receiver=receiver, reliable=True)
 keeps_list = Message("keeps_list", sender=registry, receiver=receiver, reliable=True)

@@ -17,6 +17,7 @@ from pdproto.spec.handoff.routing import (
     Runs,
     answer,
     conflict,
+    differs,
     disown,
     enroll_published,
     enroll_rule,
@@ -117,7 +118,7 @@ _ANSWER: Final = (Help("resolve_by_query", at={g: told}), Help("fail_gone"))
 # The registry hears of every rank.
 _HEARD: Final = (
     Help("hear_rule_first"), Help("hear_list_first"), Help("hear_rule"), Help("hear_list"),
-    Help("find_rule_at_odds"), Help("find_list_at_odds"),
+    Help("refuse_rule", ~differs(g)), Help("refuse_list", ~differs(g)), Help("be_at_odds"),
 )
 _LIST: Final = (Help("list_room"), Help("list_room_and_answer"))
 
@@ -151,8 +152,9 @@ RANKINGS: Final = (
             why="enrolling needs nobody else"),
     Ranking("L1_who_enrolls_is_heard", _HEARD, why="the registry hears each rank once"),
     Ranking("M2_3_ranks_at_odds_are_refused",
-            (Help("hear_rule_first"), Help("find_list_at_odds", at={g: k}),
-             Help("find_rule_at_odds")),
+            (Help("hear_rule_first"), Help("refuse_list", ~differs(g), at={g: k}),
+             Help("refuse_rule", ~differs(g)),
+             Help("be_at_odds"), Help("be_at_odds", at={g: k})),
             why="whichever is heard first, the other is at odds with it"),
     Ranking("L3_what_is_published_is_listed", _LIST, why="listing needs nobody else"),
     Ranking("a_room_that_is_posted_is_listed", _LIST, why="what is posted is published"),

@@ -246,17 +246,39 @@ def test_m2_3_forced_queries_find_every_room(client: RegistryClient) -> None:
 
 
 def test_m2_3_ranks_that_differ_serve_nobody(client: RegistryClient) -> None:
-    """Force-query on one rank and not on the other is refused, and both are told which it is."""
+    """Force-query on one rank and not on the other is refused, and all are told which it is."""
     client.register(group(0))
-    at_fault = "force_query: rank dp1 cp0 tp0 pp0 says True"
+    at_fault = r"force_query: rank dp1 cp0 tp0 pp0 says True .*, and the ranks before it publish no"
     with pytest.raises(RefusedError, match=at_fault) as refused:
         client.register(group(1, force_query=True))
     assert refused.value.status == 409
-    with pytest.raises(NotFoundError, match="set force_query alike on all"):
+    with pytest.raises(NotFoundError, match=r"1 of 2 ranks are missing, .* set it alike on all"):
         client.look_up_all()
     client.deregister(Run(0, 0, 0, 0, incarnation=1))
     client.register(group(0, run=2, force_query=True))
     client.register(group(1, run=2, force_query=True))
+    client.health()
+
+
+def test_a_registration_that_is_refused_changes_nothing(client: RegistryClient) -> None:
+    """Whether for its setting or its number: the server that is there serves on."""
+    client.register(group(0, run=2))
+    client.register(group(1, run=2))
+    before = client.look_up_all()
+    for run in (1, 2, 3):
+        with pytest.raises(RefusedError):
+            client.register(group(1, run=run, force_query=True))
+    client.health()
+    assert client.look_up_all() == before
+    client.register(group(1, run=3))
+    client.health()
+
+
+def test_a_rank_that_was_refused_may_come_again(client: RegistryClient) -> None:
+    client.register(group(0))
+    with pytest.raises(RefusedError, match="force_query"):
+        client.register(group(1, force_query=True))
+    client.register(group(1, run=2))
     client.health()
 
 
