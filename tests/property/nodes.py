@@ -404,6 +404,8 @@ class Nodes:
                 rank.engine.flow()
         for hand in self.rooms.values():
             hand.finishes = True
+            if hand.receiver is not None and not hand.published:
+                hand.receiver.abort("it gets no memory")  # no clock ends that wait
             for end in hand.ends if not patiently else ():
                 end.abort("the run is over")
         deadline = monotonic() + within_s
