@@ -367,7 +367,7 @@ class SinkPages:
         try:
             if life not in self._settled:
                 clean = self._unpack(life, source, chunks, pages)
-        except Exception as error:  # as above
+        except Exception as error:  # nothing else looks at the worker's future
             reason = f"what {source} wrote cannot be taken: {_told(error)}"
             log.warning("%s: %s", life, reason)
         self._report(Verified(life, source, clean, reason))

@@ -122,12 +122,8 @@ class Registry:
         """Record a rank. Raises RefusedError: what it says does not fit what is known."""
         request.check()
         server, rank = self._server_for(request), request.rank
-        if server.rooms.is_at_odds(publishes=request.publishes):
-            raise self._at_odds(server, request)
         number = server.number(request)
-        step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
-        if not any(message is bootstrap.recorded for message, _ in step.sent):
-            raise self._refusal(step, rank, number)
+        self._record(server, rank, number)
         server.rooms.enroll(rank.dp, publishes=request.publishes)
         server.refused.pop(rank, None)
         server.topology = server.topology.completed(request.topology)
@@ -136,9 +132,15 @@ class Registry:
         server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
         fired(server.ranks, self.rows, "complete")
 
+    def _record(self, server: Server, rank: Rank, number: int) -> None:
+        """Give the table a registration. Raises RefusedError if the run does not count."""
+        step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
+        if not any(message is bootstrap.recorded for message, _ in step.sent):
+            raise self._refusal(step, rank, number)
+
     @staticmethod
     def _refusal(step: Step, rank: Rank, number: int) -> RefusedError:
-        """What a run is told whose number does not count, by the row that has answered it."""
+        """The answer to a run whose number does not count, by the row that has answered it."""
         for message, about in step.sent:
             if message is bootstrap.outdated:
                 _, _, (exceed, _) = about
@@ -154,9 +156,7 @@ class Registry:
         server, rank, number = self._known(request.rank), request.rank, request.incarnation
         if number not in server.runs[rank]:
             raise RefusedError(404, f"incarnation: {number} of {rank} is not recorded")
-        step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
-        if not any(message is bootstrap.recorded for message, _ in step.sent):
-            raise self._refusal(step, rank, number)
+        self._record(server, rank, number)
         server.runs[rank][number].heard = now
 
     def deregister(self, request: Run) -> None:
@@ -277,8 +277,8 @@ class Registry:
         if server is None:
             server = self._server = Server(topology, self.limits, self.rows, self._traces)
         field = server.topology.at_odds(topology)
-        is_other = field is not None or server.rooms.is_at_odds(publishes=request.publishes)
-        if is_other and not self.present_ranks:
+        is_at_odds = server.rooms.is_at_odds(publishes=request.publishes)
+        if (field is not None or is_at_odds) and not self.present_ranks:
             server = self._server = Server(topology, self.limits, self.rows, self._traces)
         elif field is not None:
             ours, theirs = getattr(server.topology, field), getattr(topology, field)
@@ -286,18 +286,20 @@ class Registry:
                 409 if field in OURS else 400,
                 f"{field}: {request.rank} says {theirs!r}, and the ranks before it {ours!r}",
             )
+        elif is_at_odds:
+            raise self._at_odds(server, request)
         return server
 
     @staticmethod
     def _at_odds(server: Server, request: Registration) -> RefusedError:
-        """What a rank is told that publishes its rooms, or does not, where those before it differ.
+        """The answer to a rank that publishes its rooms where those before it do not, or the other
+        way round.
         """
         server.rooms.enroll(request.rank.dp, publishes=request.publishes)
         said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"
         reason = (f"force_query: {request.rank} says {said}, and the ranks before it publish "
                   f"{'no rooms' if request.publishes else 'their rooms'}: set it alike on all")
-        if request.rank in server.runs:
-            server.refused[request.rank] = reason
+        server.refused[request.rank] = reason
         return RefusedError(409, reason)
 
     def _known_server(self) -> Server:

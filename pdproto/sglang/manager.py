@@ -244,7 +244,9 @@ def _flag(name: str) -> Any:
 
 
 def _kv_dtype(args: Any) -> str:
-    """"auto", SGLang's default, is the model's own: two servers may be told different ones."""
+    """The dtype of the KV cache as servers compare it. SGLang's default, "auto", is the dtype of
+    the model, which the flags of two servers may set differently.
+    """
     told = str(args.kv_cache_dtype_str)
     return f"auto ({process_model_config().dtype})" if told == "auto" else told
 

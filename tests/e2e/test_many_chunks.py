@@ -71,9 +71,9 @@ def test_a_frame_that_names_many_sinks_holds_up_nobody() -> None:
         stranger.setsockopt_string(zmq.IDENTITY, "stranger")
         stranger.setsockopt(zmq.LINGER, 1_000)
         stranger.connect(node.endpoint)
-        stranger.send(encode("stranger", 17, 0, [Introduce(life, tuple(names), address)]))
+        stranger.send(encode("stranger", 17, 0, [
+            Introduce(life, tuple(names), address), Publish(life, b"", 1, tuple(names), address)]))
         until(lambda: life in node.lives)
-        stranger.send(encode("stranger", 17, 0, [Publish(life, b"", 1, tuple(names), address)]))
         many = tuple(f"d{number}" for number in range(1_024))
         stranger.send(encode("stranger", 17, 0, [Introduce(life, many, address)]))
         until(lambda: node.metrics.read()["malformed_frames"] == 1)
