@@ -22,8 +22,8 @@ LONG_FUNCTIONS = {
 # Who may look at the world outside: everything else gets it as an argument.
 IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
-    "pdproto/cli/", "pdproto/check/", "pdproto/engine/", "pdproto/net/", "pdproto/sglang/",
-    "kernels/", "examples/", "tests/",
+    "pdproto/cli/", "pdproto/check/", "pdproto/engine/", "pdproto/items/", "pdproto/net/",
+    "pdproto/sglang/", "pdproto/vllm/", "kernels/", "examples/", "tests/",
 )
 
 
@@ -108,7 +108,8 @@ def test_arrows_go_one_way(path: Path) -> None:
         assert not module.startswith(("pdproto.cli", "pdproto.spec.examples", "pdproto.spec.hand"))
 
 
-RUNS = ("ground", "runtime", "engine", "net", "sglang")  # folders of pdproto/ that servers import
+# Folders of pdproto/ that servers import.
+RUNS = ("ground", "runtime", "engine", "net", "items", "sglang", "vllm")
 
 
 @pytest.mark.parametrize(

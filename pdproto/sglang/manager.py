@@ -23,6 +23,10 @@ from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 
 from pdproto.engine.contract import Scope, SinkEngine
 from pdproto.engine.hosts import joined
+from pdproto.items.components import Component
+from pdproto.items.direct import DirectItems, places_of
+from pdproto.items.plane import SinkItems, SourceItems
+from pdproto.items.shares import Place, share_for
 from pdproto.net.decode import DecodeNode
 from pdproto.net.direct import DirectDecodeNode
 from pdproto.net.disown import disown
@@ -34,19 +38,10 @@ from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_wire import Registration
 from pdproto.runtime.wire import VERSION
 from pdproto.sglang import settings
-from pdproto.sglang.direct import DirectItems, places_of
-from pdproto.sglang.plane import SinkItems, SourceItems
 from pdproto.sglang.plugin import note_named_ranks
-from pdproto.sglang.pools import (
-    Component,
-    MetadataRows,
-    Model,
-    kv_component,
-    state_components,
-)
+from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Prefills
 from pdproto.sglang.routing import Rooms
-from pdproto.sglang.shares import Place, share_for
 from pdproto.sglang.turns import Turns
 
 log = logging.getLogger("pdproto.sglang")

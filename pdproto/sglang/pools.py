@@ -1,26 +1,17 @@
-"""What SGLang's KVArgs point to, as arrays: the KV cache, its states, and the rows of metadata.
+"""What SGLang's KVArgs point to, as components (items/components.py), and the rows of metadata.
 
-Words: a *component* is what shares one list of indices: the KV cache, or one of the states beside
-it (SGLang's state_types). Each of its buffers belongs to a layer and consists of *items*, which for
-the KV cache are pages. Items of all components are numbered through, so that one number says both:
-the hand-over moves items, and knows no components.
+A component is the KV cache, or one of the states beside it (SGLang's state_types).
 """
 
 import ctypes
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Bytes: TypeAlias = NDArray[np.uint8]
+from pdproto.items.components import DRAFT_LAYER, KV, Bytes, Component, Heads
 
-KV: Final = "kv"
-DRAFT_LAYER: Final = 1 << 16  # names the first buffer of a draft model; a model has fewer layers
 UNEXPRESSED: Final = ("dsa_tail",)  # states whose indices are no items but parts of one
 
 
@@ -34,39 +25,6 @@ def _items(pointer: int, length: int, item: int, what: str) -> Bytes:
     if item < 1 or length % item:
         raise ValueError(f"{what}: {length} bytes are not a whole number of items of {item} bytes")
     return _memory(pointer, length).reshape(-1, item)
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """How an item splits by heads: `total` of them in the model, `tokens` rows of each."""
-
-    total: int
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Component:
-    """Buffers [item, byte] that one list of indices is about.
-
-    layers: the name of each buffer, by its layer in the model; () if they are not known, and then
-    buffers are paired by their place. heads: None if every rank of the tensor parallelism holds the
-    same bytes. unsplit: names what keeps ranks of another tensor parallelism from taking a part of
-    an item; "" if nothing does.
-    """
-
-    name: str
-    buffers: tuple[Bytes, ...]
-    layers: tuple[int, ...]
-    heads: Heads | None = None
-    unsplit: str = ""
-
-    @property
-    def items(self) -> int:
-        return len(self.buffers[0]) if self.buffers else 0
-
-    @property
-    def item_bytes(self) -> int:
-        return sum(buffer.shape[1] for buffer in self.buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,55 +99,6 @@ def _state(args: Any, place: int, model: Model, kv: Component) -> Component:
         return Component(name, found, layers, _heads(args, model))
     is_same = model.heads is None and name != "mamba"
     return Component(name, found, layers, unsplit="" if is_same else f"{name} states")
-
-
-class Numbering:
-    """One number for each item of each component."""
-
-    def __init__(self, components: Sequence[Component]) -> None:
-        self._sizes: Final = [component.items for component in components]
-        self._names: Final = [component.name for component in components]
-        self._bases: Final = [0, *accumulate(self._sizes)]
-
-    def numbers(self, component: int, indices: Any) -> list[int]:
-        """Of these items of a component. Raises ValueError for an item that there is not."""
-        found = np.asarray(indices, np.int64).ravel()
-        if found.size and not 0 <= int(found.min()) <= int(found.max()) < self._sizes[component]:
-            raise ValueError(f"{self._names[component]}: items {int(found.min())} to "
-                             f"{int(found.max())} of {self._sizes[component]}")
-        return (found + self._bases[component]).tolist()
-
-    def check(self, numbers: Sequence[int]) -> None:
-        """Raise ValueError for a number that no item has."""
-        if numbers and not 0 <= min(numbers) <= max(numbers) < self._bases[-1]:
-            raise ValueError(f"items {min(numbers)} to {max(numbers)} of {self._bases[-1]}")
-
-    def chunks(self, states: Sequence[Any] | None) -> list[list[int]]:
-        """The items of every state that has any, component by component."""
-        listed = [self.numbers(place, indices) for place, indices in enumerate(states or (), 1)
-                  if indices is not None]
-        return [numbers for numbers in listed if numbers]
-
-    def component(self, number: int) -> int:
-        return bisect_right(self._bases, number) - 1
-
-    def counts(self, numbers: Sequence[int]) -> dict[int, int]:
-        """How many of these items are of each component."""
-        if not numbers or max(numbers) < self._bases[1]:
-            return {0: len(numbers)}
-        return Counter(map(self.component, numbers))
-
-    def split(self, numbers: Sequence[int]) -> tuple[int, Sequence[int]]:
-        """The component of the items of one chunk, and their indices there.
-
-        Raises ValueError if they are not all of one.
-        """
-        component = self.component(numbers[0])
-        base = self._bases[component]
-        if not base <= min(numbers) <= max(numbers) < self._bases[component + 1]:
-            raise ValueError(f"a chunk of {len(numbers)} items that are not all "
-                             f"{self._names[component]}: the two ends have different states")
-        return component, [number - base for number in numbers] if base else numbers
 
 
 class MetadataRows:

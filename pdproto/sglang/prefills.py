@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
+from pdproto.items.shares import Place
 from pdproto.net.link import tcp_at
 from pdproto.net.registry_client import (
     Directory,
@@ -21,7 +22,6 @@ from pdproto.net.registry_client import (
 )
 from pdproto.net.registry_wire import Rank, RefusedError
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.sglang.shares import Place
 
 log = logging.getLogger("pdproto.sglang")
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
+from pdproto.items.plane import placement_in
 from pdproto.net.registry_lives import RoomLife
 from pdproto.net.sender import Sender
-from pdproto.sglang.plane import placement_in
 from pdproto.sglang.routing import UNKNOWN
 from pdproto.spec.handoff.poll import KVPoll
 

@@ -81,7 +81,7 @@ def chunk_repeated() -> None:
 
 def prefix_forgotten() -> None:
     """Decode does not say how much of the prompt it has in its cache."""
-    from pdproto.sglang.plane import SinkItems
+    from pdproto.items.plane import SinkItems
 
     _wrap(SinkItems, "expect", lambda *_: None)
 
@@ -90,7 +90,7 @@ def _layers(change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
     """Of the KV cache, as prefill names them."""
     from dataclasses import replace
 
-    from pdproto.sglang.plane import SourceItems
+    from pdproto.items.plane import SourceItems
 
     def begin(old: Any, self: Any, components: Any, *given: Any, **named: Any) -> None:
         first, *rest = components
@@ -106,7 +106,7 @@ def layers_from_zero() -> None:
 
 def heads_swapped() -> None:
     """A rank takes itself for its neighbour in the tensor parallelism."""
-    from pdproto.sglang.plane import SinkItems, SourceItems
+    from pdproto.items.plane import SinkItems, SourceItems
 
     def begin(old: Any, self: Any, components: Any, place: Any, *given: Any, **named: Any) -> None:
         old(self, components, type(place)(place.size, place.size - 1 - place.rank), *given, **named)
@@ -124,15 +124,15 @@ def first_rank_only() -> None:
 
 def window_left_out() -> None:
     """The pages of the sliding window are not sent, and not awaited."""
-    from pdproto.sglang.pools import Numbering
+    from pdproto.items.components import Numbering
 
     _wrap(Numbering, "chunks", lambda *_: [])
 
 
 def misfit_unnoticed() -> None:
     """Nobody compares page sizes and models."""
-    from pdproto.sglang import plane, shares
-    from pdproto.sglang.plane import SourceItems
+    from pdproto.items import plane, shares
+    from pdproto.items.plane import SourceItems
     from pdproto.sglang.prefills import Prefills
 
     def share_of(components: Any, us: Any, _: Any) -> Any:

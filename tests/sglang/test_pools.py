@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdproto.sglang.pools import (
-    DRAFT_LAYER,
-    MetadataRows,
-    Model,
-    Numbering,
-    kv_component,
-    state_components,
-)
+from pdproto.items.components import DRAFT_LAYER, Numbering
+from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 
 PLAIN = Model(heads=2, stage=(0, 3))
 LATENT = Model(heads=None, stage=(0, 6))

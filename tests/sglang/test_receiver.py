@@ -22,7 +22,7 @@ from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.turns import Turns
 from pdproto.spec.handoff.poll import KVPoll
-from tests.sglang.test_plane import ROW, Pair, until
+from tests.items.test_plane import ROW, Pair, until
 
 
 class Manager:

@@ -13,12 +13,12 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.arg_groups.fields.disagg import Disagg
 
+from pdproto.items.components import Component
+from pdproto.items.shares import Place
 from pdproto.net.engines import open_sink
 from pdproto.net.registry_wire import Rank
 from pdproto.sglang import manager
-from pdproto.sglang.pools import Component
 from pdproto.sglang.prefills import Prefills
-from pdproto.sglang.shares import Place
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **asked: Any) -> str:

@@ -11,7 +11,7 @@ from pdproto.net.registry_client import RegistryClient
 from pdproto.net.registry_wire import Registration
 from pdproto.sglang.routing import UNKNOWN, Rooms
 from pdproto.spec.handoff.poll import KVPoll
-from tests.sglang.test_plane import Pair, until
+from tests.items.test_plane import Pair, until
 
 RANKS = 2
 

@@ -1,4 +1,4 @@
-"""Direct writes under SGLang: a known source writes its items to where they are to be used.
+"""Direct writes of items: a known source writes them to where they are to be used.
 
     node = DirectDecodeNode("d0", DirectItems(components, place, TcpSink()))
 
@@ -26,18 +26,18 @@ from typing import Final
 from pdproto.engine.contract import Lease, SinkEngine
 from pdproto.engine.page_target import ChunkTarget, PagePlaces, pages_in
 from pdproto.engine.page_views import places_in
-from pdproto.net.direct import InPlace
-from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import Life
-from pdproto.sglang.plane import (
+from pdproto.items.components import Component, Numbering
+from pdproto.items.plane import (
     SHARES_KEPT,
     SOURCES_KEPT,
     Coverage,
     SinkItems,
     key_of_share,
 )
-from pdproto.sglang.pools import Component, Numbering
-from pdproto.sglang.shares import Place, Share
+from pdproto.items.shares import Place, Share
+from pdproto.net.direct import InPlace
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
 
 
 def places_of(share: Share) -> tuple[PagePlaces, ...] | None:

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from pdproto.engine.chunks import chunk_bytes
+from pdproto.items.components import DRAFT_LAYER, Bytes, Component
 from pdproto.kernels.chunk import KVLayout, register
-from pdproto.sglang.pools import DRAFT_LAYER, Bytes, Component
 
 ALIGNMENT_BYTES: Final = 128
 WORD: Final = np.dtype("<u4")

@@ -9,15 +9,15 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.page_target import ChunkTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
+from pdproto.items.components import Numbering
+from pdproto.items.direct import DirectItems, ItemTarget
+from pdproto.items.plane import SinkItems
+from pdproto.items.shares import Share, share_for
 from pdproto.net.direct import DirectDecodeNode
 from pdproto.net.receiver import Receiver
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.sglang.direct import DirectItems, ItemTarget
-from pdproto.sglang.plane import SinkItems
-from pdproto.sglang.pools import Numbering
-from pdproto.sglang.shares import Share, share_for
 from pdproto.spec.handoff.poll import KVPoll
-from tests.sglang.test_plane import ALONE, LAYERS, ROW, Pair, components, until
+from tests.items.test_plane import ALONE, LAYERS, ROW, Pair, components, until
 
 LARGE = 16_384, 20_480  # bytes of an item of the KV cache, and of the state
 

@@ -6,9 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pdproto.kernels.chunk import pack_chunk, unpack_chunk
-from pdproto.sglang.pools import Component, Heads
-from pdproto.sglang.shares import (
+from pdproto.items.components import Component, Heads
+from pdproto.items.shares import (
     Place,
     Share,
     everything,
@@ -17,6 +16,7 @@ from pdproto.sglang.shares import (
     share_for,
     share_of,
 )
+from pdproto.kernels.chunk import pack_chunk, unpack_chunk
 
 HEADS, TOKENS, ROW, PAGES = 4, 2, 3, 5
 

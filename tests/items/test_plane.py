@@ -12,15 +12,15 @@ import pytest
 
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
+from pdproto.items.components import Component, Heads
+from pdproto.items.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
+from pdproto.items.shares import Place, everything, splits_of
 from pdproto.net.decode import DecodeNode
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
-from pdproto.sglang.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
-from pdproto.sglang.pools import Component, Heads
-from pdproto.sglang.shares import Place, everything, splits_of
 from pdproto.spec.handoff.poll import KVPoll
 
 ITEMS, STATES, LAYERS = 8, 3, 4

@@ -1,4 +1,4 @@
-"""The data plane under SGLang: items of several components, of which a rank has its share.
+"""A data plane of items, which belong to several components, of which a rank has its share.
 
 A lease holds the source's header (shares.py), and then its chunks, each of items of one component.
 What a sink publishes says, beside where the lease is, which rank it is of its tensor parallelism
@@ -20,12 +20,8 @@ from msgspec import Meta, Struct
 
 from pdproto.engine.chunks import key_of, key_of_chunk, unpack_verified
 from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
-from pdproto.net.pages import Job, SinkPages, SourcePages, Staged
-from pdproto.net.plane import Idle, Posted
-from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import Life
-from pdproto.sglang.pools import Component, Numbering
-from pdproto.sglang.shares import (
+from pdproto.items.components import Component, Numbering
+from pdproto.items.shares import (
     Place,
     Share,
     check_split,
@@ -37,6 +33,10 @@ from pdproto.sglang.shares import (
     share_of,
     splits_of,
 )
+from pdproto.net.pages import Job, SinkPages, SourcePages, Staged
+from pdproto.net.plane import Idle, Posted
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
 
 SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096
@@ -220,7 +220,7 @@ class SinkItems(SinkPages):
                 self._copies.pop(life, None)
 
     def settle(self, life: Life) -> None:
-        """See plane.py of net. SGLang may use the items of a request that has ended for the next
+        """See plane.py of net. An engine may use the items of a request that has ended for the next
         one at once: where nothing is copied, they do not wait for the copies of others.
         """
         with self._counting:
