@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from pdproto.cli.children import ended_in_order
 from pdproto.cli.handoff_cluster import Cluster, RankDiedError
 from pdproto.cli.handoff_load import Load, Topology
 from pdproto.cli.handoff_verdict import Verdict
@@ -100,21 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     doomed = {victim: load.requests // 3} if arguments.kill else {}
-    cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
-                      waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host)
-    try:
-        cluster.begin()
-        began = monotonic()
-        with Reporter(quiet=arguments.quiet) as reporter:
-            cluster.run(arguments.timeout, partial(_show, reporter, load.requests, began))
-        seconds = monotonic() - began
-        if doomed and not cluster.restarts:
-            raise UsageError(f"--kill: {victim} sent none of the requests after the first "
-                             f"{doomed[victim]}, and was not killed: lower --abort-rate")
-    except (RankDiedError, TimeoutError) as error:
-        raise UsageError(str(error)) from error
-    finally:
-        cluster.close()
+    with ended_in_order():
+        cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
+                          waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host)
+        seconds = _run_through(cluster, arguments)
     restarted = frozenset(topology.prefill if cluster.restarts else ())
     verdict = Verdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
                       survivors=cluster.survivors)
@@ -124,6 +114,25 @@ def run(arguments: argparse.Namespace) -> int:
         with console() as out:
             verdict.show(out)
     return 1 if verdict.complaints else 0
+
+
+def _run_through(cluster: Cluster, arguments: argparse.Namespace) -> float:
+    """Hand everything over, and end all processes. Returns the seconds that handing over took."""
+    try:
+        cluster.begin()
+        began = monotonic()
+        with Reporter(quiet=arguments.quiet) as reporter:
+            cluster.run(arguments.timeout, partial(_show, reporter, arguments.requests, began))
+        seconds = monotonic() - began
+        for victim, room in cluster.doomed.items():
+            if not cluster.restarts:
+                raise UsageError(f"--kill: {victim} sent none of the requests after the first "
+                                 f"{room}, and was not killed: lower --abort-rate")
+        return seconds
+    except (RankDiedError, TimeoutError) as error:
+        raise UsageError(str(error)) from error
+    finally:
+        cluster.close()
 
 
 def _show(reporter: Reporter, requests: int, began: float, done: int) -> None:

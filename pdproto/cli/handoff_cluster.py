@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final
 
+from pdproto.cli import children
 from pdproto.cli.handoff_load import Load, Topology
 from pdproto.cli.handoff_rank import GoOn, Hold, Rank, Reached, Report
 from pdproto.cli.handoff_ranks import decode_rank, prefill_rank, registry
@@ -65,11 +66,13 @@ class Cluster:
         self.members: Final[dict[str, Member]] = {}
         self.survivors: Final[list[Member]] = []  # of a server that was taken down, all but one
         self.restarts = 0
+        self.doomed: Final = doomed
         self._topology: Final = topology
         self._host: Final = host
         self._pipe, theirs = self._context.Pipe()
         self._registry: Final = self._context.Process(
-            target=registry, args=(theirs, trace, self.host_of(REGISTRY)))
+            target=children.while_parent_lives, daemon=True,
+            args=(registry, theirs, trace, self.host_of(REGISTRY)))
         self.launch(REGISTRY, self._registry)
         theirs.close()
         where = self._said(self._pipe, "the registry")
@@ -86,7 +89,7 @@ class Cluster:
 
     def launch(self, _name: str, process: BaseProcess) -> None:
         """Start the process of a rank, or of the registry."""
-        process.start()
+        children.start(process)
 
     def begin(self) -> None:
         """Wait until every process is there, and let all begin.
@@ -151,7 +154,8 @@ class Cluster:
     def _start(self, rank: Rank) -> None:
         ours, theirs = self._context.Pipe()
         body = prefill_rank if rank.name.startswith("prefill") else decode_rank
-        process = self._context.Process(target=body, args=(rank, theirs), name=rank.name)
+        process = self._context.Process(target=children.while_parent_lives, daemon=True,
+                                        args=(body, rank, theirs), name=rank.name)
         self.launch(rank.name, process)
         theirs.close()
         self.members[rank.name] = Member(rank, process, ours)

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from pdproto.cli.children import ended_in_order
 from pdproto.cli.handoff_load import Load
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
 from pdproto.cli.progress import Reporter
@@ -58,12 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     except EngineError as error:
         raise UsageError(str(error)) from error
     load = load_of(arguments.seed, arguments.in_flight, arguments.decode)
-    try:
-        cluster = Cluster(prefill=arguments.prefill, decode=arguments.decode, load=load,
-                          engine=arguments.engine, in_flight=arguments.in_flight)
-    except ProcessLostError as error:
-        raise UsageError(str(error)) from error
-    result = soaked(cluster, arguments.seconds, arguments.seed, quiet=arguments.quiet)
+    with ended_in_order():
+        try:
+            cluster = Cluster(prefill=arguments.prefill, decode=arguments.decode, load=load,
+                              engine=arguments.engine, in_flight=arguments.in_flight)
+        except ProcessLostError as error:
+            raise UsageError(str(error)) from error
+        result = soaked(cluster, arguments.seconds, arguments.seed, quiet=arguments.quiet)
     if arguments.json:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:

@@ -19,6 +19,7 @@ from random import Random
 from time import monotonic
 from typing import Any, Final
 
+from pdproto.cli import children
 from pdproto.cli.handoff_load import Load
 from pdproto.cli.soak_rank import (
     Begin,
@@ -103,8 +104,9 @@ class Cluster:
 
     def _process(self, target: Any) -> tuple[BaseProcess, Pipe]:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=target, args=(theirs,), daemon=True)
-        process.start()
+        process = self._context.Process(target=children.while_parent_lives, daemon=True,
+                                        args=(target, theirs))
+        children.start(process)
         theirs.close()
         return process, ours
 

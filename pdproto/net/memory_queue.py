@@ -9,6 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+from pdproto.engine.contract import EngineError
 from pdproto.net.metrics import Metrics
 from pdproto.net.receiver import Receiver
 from pdproto.spec.handoff.ends import Receiving
@@ -41,17 +42,27 @@ class MemoryQueue:
         """
         self.was_cut = False
         passed: list[Receiver] = []
-        while self._asked and len(passed) < LOOK_AHEAD:
-            receiver = self._asked.popleft()
-            if receiver.stage is not Receiving.BOOTSTRAPPING:
-                continue
-            if not grant(receiver):
-                passed.append(receiver)
-            elif not has_time():
-                self.was_cut = True
-                break
-        self._asked.extendleft(reversed(passed))
+        try:
+            while self._asked and len(passed) < LOOK_AHEAD:
+                receiver = self._asked.popleft()
+                if receiver.stage is not Receiving.BOOTSTRAPPING:
+                    continue
+                if not self._is_settled(receiver, grant):
+                    passed.append(receiver)
+                elif not has_time():
+                    self.was_cut = True
+                    break
+        finally:  # a defect in granting to one takes nobody else out of the queue
+            self._asked.extendleft(reversed(passed))
         return bool(passed)
+
+    @staticmethod
+    def _is_settled(receiver: Receiver, grant: Callable[[Receiver], bool]) -> bool:
+        try:
+            return grant(receiver)
+        except EngineError as error:  # the system refuses memory, or the files that it needs
+            receiver.abort(str(error))
+            return True
 
     def _waiting(self) -> list[Receiver]:
         """For any thread: the copy is made at once."""

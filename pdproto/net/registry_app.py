@@ -12,20 +12,18 @@ Any request has an answer. What is wrong with it is named, and counted by route 
 """
 
 import asyncio
-import logging
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pdproto.engine.contract import EngineError
-from pdproto.engine.hosts import is_elsewhere, is_loopback, is_wildcard, joined, listening
+from pdproto.engine.hosts import is_elsewhere, is_loopback
+from pdproto.net.http_server import HttpServer
 from pdproto.net.registry import Registry
 from pdproto.net.registry_rooms import Limits
 from pdproto.net.registry_wire import (
@@ -42,10 +40,9 @@ from pdproto.net.registry_wire import (
 )
 from pdproto.runtime.trace_shared import SharedTrace
 
-log = logging.getLogger("pdproto.registry")
-
 TICK_S: Final = 1.0
-CLOSING_S: Final = 1.0  # for requests under way, when the server stops
+BODY_S: Final = 10.0  # for the body of a request
+CLIENT_GONE: Final = 499  # the client has left before it had said all: nobody reads the status
 COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
 OK: Final = "OK"
 
@@ -110,6 +107,7 @@ class RegistryApp:
         route = "none" if resource is None else resource.canonical
         status = 500
         try:
+            await _received(request)
             response = await handler(request)
             status = response.status
         except RefusedError as refusal:
@@ -119,6 +117,9 @@ class RegistryApp:
         except web.HTTPException as error:
             status = error.status
             raise
+        except ConnectionError:
+            status = CLIENT_GONE
+            response = web.Response(status=status)
         finally:
             self.answers[request.method if resource else "any", route, status] += 1
         return response
@@ -189,11 +190,20 @@ class RegistryApp:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
 
+async def _received(request: web.Request) -> None:
+    """Have the body read, for as long as a client may take. Raises RefusedError (408)."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            await request.read()
+    except TimeoutError:
+        raise RefusedError(408, f"the body has not come within {BODY_S:g} s") from None
+
+
 def _json(answer: Any) -> web.Response:
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 
-class RegistryServer:
+class RegistryServer(HttpServer):
     """Serves one registry at an address, in a thread with an event loop of its own.
 
         with RegistryServer("127.0.0.1", 0) as server:
@@ -208,84 +218,9 @@ class RegistryServer:
         self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
         traces: Mapping[str, SharedTrace] | None = None,
     ) -> None:
-        self.host: Final = host
-        self.port = port
-        self.app: Final = RegistryApp(Registry(limits, traces))
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ending: asyncio.Event | None = None
-        self._begun: Final = threading.Event()
-        self._error: OSError | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def address(self) -> str:
-        """host:port, or [host]:port of an IPv6 address."""
-        return joined(self.host, self.port)
-
-    def start(self) -> None:
-        """Serve; returns when the port is open."""
-        if self._thread is not None:
-            raise RuntimeError("a RegistryServer starts once: make another")
-        self._thread = threading.Thread(target=self._run, name="pdproto-registry", daemon=True)
-        self._thread.start()
-        self._begun.wait()
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
-
-    def stop(self) -> None:
-        """Close the port and every connection. It may be called twice."""
-        if self._loop is not None and self._ending is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ending.set)
-        if self._thread is not None:
-            self._thread.join()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        finally:
-            self._begun.set()
-
-    async def _serve(self) -> None:
-        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
-        runner = web.AppRunner(self.app.app, access_log=None, shutdown_timeout=CLOSING_S)
-        await runner.setup()
-        try:
-            try:
-                await self._site(runner).start()
-            except (EngineError, OSError) as error:
-                why = getattr(error, "strerror", None) or str(error)
-                self._error = OSError(f"registry at {self.address}: {why}")
-                return
-            self.port = int(runner.addresses[0][1])
-            self._begun.set()
-            await self._tick_until(self._ending)
-        finally:
-            await runner.cleanup()
-
-    def _site(self, runner: web.AppRunner) -> web.BaseSite:
-        """Where it listens. asyncio's own servers at :: take no IPv4 calls."""
-        if is_wildcard(self.host) and ":" in self.host:
-            return web.SockSite(runner, listening(self.host, self.port))
-        return web.TCPSite(runner, self.host, self.port)
-
-    async def _tick_until(self, ending: asyncio.Event) -> None:
-        limits = self.app.registry.limits
-        pause = min(TICK_S, limits.silent_s / 4, limits.room_s / 4)
-        while not ending.is_set():
-            try:
-                self.app.registry.tick(monotonic())
-            except Exception:
-                # A mistake of ours must not end the registry of everybody.
-                log.exception("the registry's clock")
-            try:
-                await asyncio.wait_for(ending.wait(), pause)
-            except TimeoutError:
-                continue
+        registry = Registry(limits, traces)
+        limits = registry.limits
+        self.app: Final = RegistryApp(registry)
+        super().__init__("registry", self.app.app, host, port,
+                         tick=lambda: registry.tick(monotonic()),
+                         pause_s=min(TICK_S, limits.silent_s / 4, limits.room_s / 4))

@@ -98,8 +98,10 @@ class RegistryClient:
         self._done("PUT", "/route", registration)
 
     def keep_alive(self, run: Run) -> None:
-        """Give a sign of life. Raises NotFoundError if the registry does not know of this run."""
-        self._done("POST", "/keepalive", run)
+        """Give a sign of life. Raises NotFoundError if the registry does not know of this run, and
+        RefusedError if it is of another kind.
+        """
+        self._done_by_ours("/keepalive", run)
 
     def deregister(self, run: Run) -> None:
         """Say goodbye for this run."""
@@ -110,15 +112,11 @@ class RegistryClient:
         NotFoundError if nobody has registered, or they do not agree, and RefusedError if the server
         speaks another version, or the registry is of another kind.
         """
-        status, answer, _ = self._ask("GET", "/ranks", None)
-        if status == 404:
-            raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
-                                    f"of pdproto's: start `pdproto serve` there")
-        return self._directory(self._answer(status, answer))
+        return self._directory(self._answer(*self._listed()))
 
     def look_up(self, question: Lookup) -> Directory:
         """The server and the ranks that are asked for. Raises what `look_up_all` raises."""
-        found = self._directory(self._done("POST", "/ranks", question))
+        found = self._directory(self._done_by_ours("/ranks", question))
         for rank in set(question.ranks) - found.addresses().keys():
             raise RemoteProtocolError(f"registry at {self.address}: its answer lacks {rank}")
         return found
@@ -168,6 +166,21 @@ class RegistryClient:
     def _done(self, method: str, path: str, body: Struct | None = None) -> bytes:
         sent = None if body is None else msgspec.json.encode(body)
         return self._answer(*self._ask(method, path, sent))
+
+    def _done_by_ours(self, path: str, body: Struct) -> bytes:
+        """The answer to a POST that only our registry understands."""
+        status, answer, exceed = self._ask("POST", path, msgspec.json.encode(body))
+        if status in (404, 405):
+            self._listed()
+        return self._answer(status, answer, exceed)
+
+    def _listed(self) -> _Answer:
+        """The answer to GET /ranks. Raises RefusedError where there is no such route."""
+        answer = self._ask("GET", "/ranks", None)
+        if answer[0] == 404:
+            raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
+                                    f"of pdproto's: start `pdproto serve` there")
+        return answer
 
     def _answer(self, status: int, answer: bytes, exceed: int | None = None) -> bytes:
         if status == 200:

@@ -28,7 +28,7 @@ Size = Annotated[int, Meta(ge=1, le=SIZE_MAX)]
 Place = Annotated[int, Meta(ge=0, lt=SIZE_MAX)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Word = Annotated[str, Meta(max_length=NAME_MAX)]
-Host = Annotated[str, Meta(min_length=1, max_length=253)]
+Host = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A[0-9A-Za-z_.:%-]+\Z")]
 B = TypeVar("B", bound=Struct)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import Final
 
+from pdproto.engine.contract import EngineError
 from pdproto.net.decode import DecodeNode
 from pdproto.net.node import Node
 from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
@@ -133,6 +134,7 @@ class SinkPlane:
     ) -> None:
         self.name, self.fabric, self.leases, self.at_once = name, fabric, leases, at_once
         self.lease_us = lease_us
+        self.refuses: Life | None = None  # as a system that is out of files does
         self.clean, self.fences = clean, fences
         self.asked: list[Writer] = []
         self._number = 0
@@ -145,6 +147,8 @@ class SinkPlane:
         self._wake = wake
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        if life == self.refuses:
+            raise EngineError("lease: no landing memory of 4096 bytes: Too many open files")
         if len(self._held) >= self.leases:
             return None
         begun = time.thread_time()

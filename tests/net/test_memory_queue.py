@@ -75,6 +75,29 @@ def test_requests_whose_pages_are_not_known_yet_wait_as_well() -> None:
         nodes.settled()
 
 
+def test_b7_memory_that_the_system_refuses_fails_the_request_and_nobody_else() -> None:
+    """It failed the turn of the loop, and the requests that were looked at in it were lost. One
+    waits before it, and one behind it.
+    """
+    with cluster(waits=SHORT, decode={"leases": 0}) as nodes:
+        (decode,) = nodes.decodes
+        opened = [(nodes.senders(room)[0], published(nodes.receivers(room))[0])
+                  for room in range(3)]
+        until(lambda: decode.metrics.read()["num_decode_memory_queue_reqs"] == 3)
+        nodes.landing.refuses = opened[1][1].life
+        until(polls(opened[1], KVPoll.FAILED))
+        why = "lease: no landing memory of 4096 bytes: Too many open files"
+        assert [one.failure for one in opened[1]] == [f"d0: {why}", why]
+        nodes.landing.leases = 2
+        for sender, receiver in (opened[0], opened[2]):
+            hand_over(sender)
+            until(polls([sender, receiver], KVPoll.SUCCESS))
+        for _, receiver in opened:
+            receiver.close()
+        nodes.settled()
+        assert decode.turn_errors == 0
+
+
 @pytest.mark.parametrize("side", ["prefill", "decode"])
 def test_a_request_that_reached_one_server_only_is_timed(side: str) -> None:
     """Also while another waits for memory."""

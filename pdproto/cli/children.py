@@ -1,0 +1,56 @@
+"""Processes that a verb starts: Ctrl-C and SIGTERM are for the verb, which then ends them all."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+ENDING: Final = signal.SIGINT, signal.SIGTERM
+
+
+def start(process: BaseProcess) -> None:
+    """Start it without Ctrl-C, which a terminal sends to the whole group of processes: the child
+    would print a traceback, whatever it does at that time. Nor does a signal end the parent while
+    the child reads from it what to do. SIGTERM ends the child as soon as its body has begun.
+    """
+    resource_tracker.ensure_running()  # `start` would, and unblock the signals again
+    noted: list[int] = []
+    # The child inherits the mask. It does not keep a signal from the parent, whose other threads
+    # (NumPy's) take it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    handlers = {number: signal.signal(number, lambda number, _: noted.append(number))
+                for number in ENDING}
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if noted:
+        raise KeyboardInterrupt
+
+
+def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
+    """The life of such a process. It ends without a word when the parent does, whom it serves."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    try:
+        body(*arguments)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        os._exit(1)  # there is nobody to give anything back to, and threads of its still run
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM ends the verb as Ctrl-C does: what it has started and made goes with it."""
+    before = signal.signal(signal.SIGTERM, _as_ctrl_c)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _as_ctrl_c(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,60 @@
+"""`pdproto handoff` and `pdproto soak` that are ended before their time: quietly, and tidily."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+PATIENCE_S = 60.0
+FAR_TOO_MANY = "1000000"
+DRILLS = {"handoff": ("--requests", FAR_TOO_MANY), "soak": ("--seconds", FAR_TOO_MANY)}
+
+
+def ranks_of(drill: psutil.Process) -> list[psutil.Process]:
+    """The processes that it has started, but for Python's own."""
+    return [child for child in drill.children(recursive=True)
+            if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize("verb", DRILLS)
+@pytest.mark.parametrize(("when", "how"), [
+    ("starting", "Ctrl-C"), ("starting", "SIGTERM"),
+    ("running", "Ctrl-C"), ("running", "SIGTERM"), ("running", "SIGKILL")])
+def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(
+    tmp_path: Path, verb: str, when: str, how: str
+) -> None:
+    """Ctrl-C goes to all processes of the terminal, SIGTERM and SIGKILL to the drill alone."""
+    folder, errors = tmp_path / "temporary", tmp_path / "errors"
+    folder.mkdir()
+    with errors.open("wb") as log, subprocess.Popen(
+        [sys.executable, "-m", "pdproto.cli.main", verb, "--quiet", *DRILLS[verb]],
+        stdout=log, stderr=log, start_new_session=True, env=os.environ | {"TMPDIR": str(folder)},
+    ) as drill:
+        try:
+            seen = psutil.Process(drill.pid)
+            deadline = time.monotonic() + PATIENCE_S
+            while len(ranks_of(seen)) < 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(5.0 if when == "running" else 0.0)
+            ranks = ranks_of(seen)
+            assert len(ranks) >= 3
+            if how == "Ctrl-C":
+                os.killpg(drill.pid, signal.SIGINT)
+            else:
+                drill.send_signal(getattr(signal, how))
+            status = drill.wait(PATIENCE_S)
+            _, alive = psutil.wait_procs(ranks, PATIENCE_S)
+            assert alive == []
+        finally:
+            drill.kill()
+    said = errors.read_text()
+    if how == "SIGKILL":
+        assert "Traceback" not in said
+        return
+    assert (status, said) == (3, "pdproto: interrupted before the answer was complete\n")
+    assert list(folder.iterdir()) == []
