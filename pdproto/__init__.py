@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pdproto.net.aio import HandoffFailedError, until
     from pdproto.net.decode import DecodeNode
     from pdproto.net.direct import DirectDecodeNode, DirectPages
+    from pdproto.net.operator_port import OperatorPort
     from pdproto.net.pages import SinkPages, SourcePages
     from pdproto.net.prefill import PrefillNode
     from pdproto.net.receiver import Receiver
@@ -30,6 +31,7 @@ _HOMES: Final = {
     "KVPoll": "spec.handoff.poll",
     "Link": "net.shell",
     "LocalProtocolError": "runtime.errors",
+    "OperatorPort": "net.operator_port",
     "PrefillNode": "net.prefill",
     "ProtocolError": "runtime.errors",
     "Receiver": "net.receiver",
@@ -45,9 +47,9 @@ _HOMES: Final = {
 
 __all__ = [
     "Curve", "DecodeNode", "DirectDecodeNode", "DirectPages", "HandoffFailedError", "KVPoll",
-    "Link", "LocalProtocolError", "PrefillNode", "ProtocolError", "Receiver", "RegistryClient",
-    "RegistryServer", "RemoteProtocolError", "Sender", "SinkPages", "SourcePages", "Trace",
-    "__version__", "until",
+    "Link", "LocalProtocolError", "OperatorPort", "PrefillNode", "ProtocolError", "Receiver",
+    "RegistryClient", "RegistryServer", "RemoteProtocolError", "Sender", "SinkPages", "SourcePages",
+    "Trace", "__version__", "until",
 ]  # fmt: skip
 
 

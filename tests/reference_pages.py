@@ -86,8 +86,13 @@ def _prose(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def metrics_page() -> str:
-    """Every metric of a node, a group, optimistic prefill and the registry."""
+def collected() -> list[Metric]:
+    """Every metric of every part, each with its samples."""
+    return [metric for _, metrics in _parts() for metric in metrics]
+
+
+def _parts() -> list[tuple[str, list[Metric]]]:
+    """The metrics of a node, a group, optimistic prefill and the registry."""
     with ExitStack() as opened:
         pools = [np.zeros((2, 1, 1, 8), np.uint16)]
         prefill = PrefillNode("p", SourcePages(pools, open_source("shm")))
@@ -96,14 +101,20 @@ def metrics_page() -> str:
         for node in (prefill, decode, group):
             opened.enter_context(closing(node))
         optimistic = OptimisticPrefill(Settings(slots=1, seats=1))
-        parts = [
-            ("Of a prefill node", prefill.metrics.collect()),
-            ("Of a decode node", decode.metrics.collect()),
-            ("Of a rank of a group", group.metrics.collect()),
-            ("Of optimistic prefill", optimistic.metrics.collect()),
-            ("Of the registry", RegistryApp(Registry()).collect()),
+        registry = RegistryApp(Registry())
+        registry.answers["GET", "/health", 503] += 1
+        return [
+            ("Of a prefill node", list(prefill.metrics.collect())),
+            ("Of a decode node", list(decode.metrics.collect())),
+            ("Of a rank of a group", list(group.metrics.collect())),
+            ("Of optimistic prefill", list(optimistic.metrics.collect())),
+            ("Of the registry", list(registry.collect())),
         ]
-        told = "".join(f"\n## {title}\n\n{_metrics(metrics)}" for title, metrics in parts)
+
+
+def metrics_page() -> str:
+    """Every metric."""
+    told = "".join(f"\n## {title}\n\n{_metrics(metrics)}" for title, metrics in _parts())
     common = "".join(f"| `{name}` | counter | {about} |\n" for name, about in COUNTERS.items())
     return (
         f"# Metrics\n\n{GENERATED}\n`node.metrics.text()` writes them in the format of Prometheus, "

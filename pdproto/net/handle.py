@@ -49,9 +49,9 @@ class Handle:
     All that has no underscore, and is no method, is the loop's to write and anybody's to read.
     """
 
-    __slots__ = ("_node", "began", "blame", "ended", "endpoint", "landed_bytes", "landed_chunks",
-                 "on_released", "opened", "reason", "released", "repeats", "settled", "stage",
-                 "stands", "watchers")
+    __slots__ = ("_node", "began", "blame", "ended", "endpoint", "entered", "landed_bytes",
+                 "landed_chunks", "on_released", "opened", "reason", "released", "repeats",
+                 "settled", "stage", "stands", "watchers")
 
     def __init__(self, node: "Node", endpoint: Endpoint, stage: State) -> None:
         self._node = node
@@ -61,7 +61,7 @@ class Handle:
         self.released = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
-        self.opened = monotonic()
+        self.opened = self.entered = monotonic()  # the latter: its stage
         self.began = self.ended = 0.0
         self.landed_bytes = self.landed_chunks = self.repeats = 0
         self.stage = stage

@@ -101,7 +101,7 @@ class Node(Shell):
             (side.stage, stage): partial(self._enter, stage) for stage in side.stages}
         self.reactions[side.stage, side.succeeded] = self._succeed
         self.reactions[side.stage, side.failed] = self._fail
-        self._side: Final = side
+        self.side: Final = side
         self._plane: Final = plane
         self.bytes_of: Final[Callable[..., int]] = (
             plane.bytes_of if isinstance(plane, Weighing) else lambda *_: 0)
@@ -290,17 +290,17 @@ class Node(Shell):
         owner, stages = endpoint.owner, self._stages
         stages[owner.stage] -= 1
         stages[stage] += 1
-        owner.stage = stage
+        owner.stage, owner.entered = stage, self._now
 
     def _succeed(self, endpoint: Endpoint, indices: Indices) -> None:
-        self._enter(self._side.succeeded, endpoint, indices)
+        self._enter(self.side.succeeded, endpoint, indices)
         owner = endpoint.owner
         owner.ended = monotonic()
         self.metrics.add("handoffs_succeeded")
         self.metrics.add("transfer_seconds", self._now - owner.began)
 
     def _fail(self, endpoint: Endpoint, indices: Indices) -> None:
-        owner, side, before = endpoint.owner, self._side, endpoint.owner.stage
+        owner, side, before = endpoint.owner, self.side, endpoint.owner.stage
         self._enter(side.failed, endpoint, indices)
         owner.ended = monotonic()
         owner.reason = owner.blame or "failed"
@@ -318,7 +318,7 @@ class Node(Shell):
                 "generation": life.generation}
 
     def _describe(self) -> None:
-        metrics, side = self.metrics, self._side
+        metrics, side = self.metrics, self.side
         for name, about, stages in side.queues:
             metrics.gauge(name, about, partial(self._count, stages))
         for stage in side.stages:
@@ -368,8 +368,8 @@ class Node(Shell):
         automaton, state = endpoint.automaton, step.state
         plan = Plan((*frames, *((r, indices) for r, indices in found if r is not None),
                      *self.besides(automaton, state)),
-                    automaton.read(self._side.polls, state),
-                    automaton.read(self._side.settled, state), automaton.armed(state))
+                    automaton.read(self.side.polls, state),
+                    automaton.read(self.side.settled, state), automaton.armed(state))
         self._plans[step] = plan
         return plan
 

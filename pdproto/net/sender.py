@@ -42,7 +42,7 @@ class Sender(Handle):
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
         self.stage, self.stands, self.ended = early.stage, early.stands, early.ended
-        self.settled, self.misfit = early.settled, early.misfit
+        self.settled, self.misfit, self.entered = early.settled, early.misfit, early.entered
 
     def done(self, life: Life) -> Done:
         """What tells a sink that all has been written."""

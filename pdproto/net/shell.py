@@ -81,13 +81,22 @@ class Shell(Caller):
 
     def health(self) -> str | None:
         """Why no hand-over can go on here; None while some can (L11). For any thread."""
+        standing = self.standing()
+        if standing is not None:
+            return standing
+        apart = cut_off(list(self.peers.values()), monotonic())
+        return None if apart is None else f"node {self.name}: {apart}"
+
+    def standing(self) -> str | None:
+        """Why this node does nothing any more, whatever its peers do; None while its loop turns.
+        For any thread.
+        """
         if self._closing:
             return f"node {self.name} is closed"
         still_s = monotonic() - self._turned
         if still_s > max(STANDS_STILL_S, 3 * self.link.sign_of_life_s):
             return f"node {self.name}: its loop has stood still for {still_s:.0f} s"
-        apart = cut_off(list(self.peers.values()), monotonic())
-        return None if apart is None else f"node {self.name}: {apart}"
+        return None
 
     def close(self) -> None:
         """Stop the loop and give everything back. It may be called twice."""

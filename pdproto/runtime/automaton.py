@@ -326,12 +326,13 @@ class Automaton:
         for family in self._at_once:
             if family.may.holds(state):
                 for local in family.locals:
-                    if self._moves_on(local, state):
+                    if self.moves_on(local, state):
                         return local
         return None
 
     @staticmethod
-    def _moves_on(local: LocalRow, state: int) -> bool:
+    def moves_on(local: LocalRow, state: int) -> bool:
+        """Whether the row fires here, and does something."""
         return local.action.guard.holds(state) and (
             bool(local.sent) or local.action.apply(state) != state
         )

@@ -1,0 +1,172 @@
+"""Show nodes as they are now: health, queues, leases, fences and rates, and what is stuck longest.
+
+Each node is named by the address of its operator's port. Exit status: 0 after `--once` or Ctrl-C,
+1 if `--once` finds a node that is not ready or does not answer.
+"""
+
+import argparse
+import http.client
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any, Final
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from pdproto.cli.options import UsageError, console, whole_number
+from pdproto.engine.hosts import split
+from pdproto.net.open_handoffs import OpenHandoff, OpenHandoffs
+
+TIMEOUT_S: Final = 3.0
+ANSWER_BYTES_MAX: Final = 16 << 20
+STUCK_S: Final = 1.0  # in one state, before a hand-over is listed
+QUEUED: Final = ("num_decode_memory_queue_reqs", "num_prefill_bootstrap_queue_reqs")
+FENCES: Final = ("engine_pending_fences",)
+LEASES: Final = ("num_decode_leases", "num_prefill_writes")
+RATES: Final = ("handoffs_succeeded_total", "transfer_failed_reqs_total",
+                "bootstrap_failed_reqs_total", "transfer_bytes_total")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto top`."""
+    parser.add_argument("nodes", nargs="+", metavar="HOST:PORT",
+                        help="the operator's ports of the nodes")
+    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS",
+                        help="between two looks (default: 1)")
+    parser.add_argument("--stuck", type=whole_number, default=5, metavar="N",
+                        help="list so many hand-overs of a node that are longest in their state "
+                             "(default: 5)")
+    parser.add_argument("--once", action="store_true", help="look once, and end")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a node has found. problem: why it is not ready, or does not answer."""
+
+    address: str
+    at: float
+    problem: str
+    numbers: Mapping[str, float]
+    told: OpenHandoffs | None
+
+    def sum(self, names: Sequence[str]) -> float:
+        return sum(self.numbers.get(name, 0.0) for name in names)
+
+    def rate(self, name: str, before: "Look | None") -> float | None:
+        """A second, since the look before; None if there is none."""
+        if before is None or name not in self.numbers or name not in before.numbers:
+            return None
+        return max(0.0, self.numbers[name] - before.numbers[name]) / (self.at - before.at)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look until it is interrupted; returns the exit status."""
+    if arguments.every <= 0:
+        raise UsageError("--every: want more than 0 seconds")
+    for address in arguments.nodes:
+        try:
+            split(address)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+    looks = [look(address, arguments.stuck) for address in arguments.nodes]
+    if arguments.once:
+        with console() as out:
+            out.print(shown(looks, {}))
+        return 1 if any(one.problem for one in looks) else 0
+    try:
+        with Live(shown(looks, {}), auto_refresh=False) as live:
+            while True:
+                sleep(arguments.every)
+                before = {one.address: one for one in looks}
+                looks = [look(address, arguments.stuck) for address in arguments.nodes]
+                live.update(shown(looks, before), refresh=True)
+    except KeyboardInterrupt:
+        return 0
+
+
+def look(address: str, stuck: int) -> Look:
+    """Ask a node how it is."""
+    at = monotonic()
+    try:
+        _, metrics = _get(address, "/metrics")
+        _, handoffs = _get(address, f"/debug/handoffs?limit={stuck}")
+        told = msgspec.json.decode(handoffs, type=OpenHandoffs)
+        return Look(address, at, told.problem, _numbers(metrics.decode()), told)
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError, ValueError) as error:
+        return Look(address, at, f"no answer: {error}", {}, None)
+
+
+def _get(address: str, path: str) -> tuple[int, bytes]:
+    host, port = split(address)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read(ANSWER_BYTES_MAX)
+        if answer.status != 200:
+            raise ValueError(f"{path} answers {answer.status}: is it a node's operator's port?")
+        return answer.status, body
+    finally:
+        connection.close()
+
+
+def _numbers(text: str) -> dict[str, float]:
+    """By the name of a sample; those of one name, with whatever labels, added up."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def shown(looks: Sequence[Look], before: Mapping[str, Look]) -> Group:
+    """The table of the nodes, and that of what is stuck."""
+    nodes = Table(title=None)
+    for column in ("node", "side", "ready", "open", "queued", "leases", "fences", "done/s",
+                   "failed/s", "MB/s"):
+        nodes.add_column(column, justify="left" if column in ("node", "side") else "right")
+    for one in looks:
+        nodes.add_row(*_row(one, before.get(one.address)))
+    parts: list[Any] = [nodes]
+    parts += [f"{one.address}: {one.problem}" for one in looks if one.problem]
+    stuck = Table("node", "room", "state", "for", "waits for", "ends by", title=None)
+    for one in looks:
+        for cells in _stuck(one):
+            stuck.add_row(*cells)
+    return Group(*parts, *([stuck] if stuck.row_count else []))
+
+
+def _row(one: Look, before: Look | None) -> tuple[str, ...]:
+    if one.told is None:
+        return one.address, "", "no", *[""] * 7
+    done, *failed, moved = (one.rate(name, before) for name in RATES)
+    known = [rate for rate in failed if rate is not None]
+    return (one.told.node, one.told.side, "no" if one.problem else "yes", f"{one.told.open:,}",
+            f"{one.sum(QUEUED):,.0f}", f"{one.sum(LEASES):,.0f}", f"{one.sum(FENCES):,.0f}",
+            _per_second(done), _per_second(sum(known) if known else None),
+            _per_second(None if moved is None else moved / 1e6))
+
+
+def _per_second(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.1f}"
+
+
+def _stuck(one: Look) -> Iterator[tuple[str, ...]]:
+    if one.told is None:
+        return
+    for handoff in one.told.handoffs:
+        if handoff.for_s >= STUCK_S:
+            yield (one.told.node, str(handoff.room), handoff.state, f"{handoff.for_s:,.0f} s",
+                   "; ".join(f"{wait.who}: {wait.what}" + (f" ({wait.trouble})" if wait.trouble
+                                                           else "")
+                             for wait in handoff.waits_for), _ends(handoff))
+
+
+def _ends(handoff: OpenHandoff) -> str:
+    """The clock that would end it, if one runs."""
+    ending = [clock for clock in handoff.clocks if "fails" in clock.leads_to]
+    return ", ".join(f"{clock.name} in {clock.in_s:,.0f} s" for clock in ending) or "no clock"

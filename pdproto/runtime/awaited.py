@@ -1,0 +1,93 @@
+"""What one end of a hand-over waits for, read off its table: nobody keeps a list beside it.
+
+A row that a message, a call or a device would let fire in this state, and that does something, is
+awaited: a row that leads to failure would end the hand-over, any other moves it on. What another
+machine is to write, because the value that a shared variable has now may become one that only that
+machine writes, is awaited of that machine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pdproto.ground.layout import Indices
+from pdproto.runtime.automaton import Automaton
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.spec.language.formula import Value
+from pdproto.spec.language.machine import Call, Completion, Row
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message, Sent, Variable
+
+APPLICATION = "its application"
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """what: the message, the call, or the variable. peer: the index of the peer that sends it, or
+    of whom it is; None if of nobody. of: who else brings it about, in words. row: that then fires,
+    if one does at once; why: as the table says. fails: the row ends the hand-over with failure.
+    """
+
+    what: str
+    peer: int | None
+    of: str
+    row: str
+    why: str
+    fails: bool
+
+
+def awaited(endpoint: Endpoint, failed: Value) -> tuple[Awaited, ...]:
+    """What this end waits for, each once, in the order of the table. failed: the value of the
+    table's state variable of an end that has failed. For any thread.
+    """
+    automaton, state = endpoint.automaton, endpoint.state
+    found = [*_triggers(automaton, state, failed), *_devices(automaton, state)]
+    return tuple(dict.fromkeys(found))
+
+
+def _triggers(automaton: Automaton, state: int, failed: Value) -> Iterator[Awaited]:
+    for row in automaton.table.rows:
+        if row.kind != "row" or not isinstance(row.on, Sent | Call | Completion):
+            continue
+        variables = automaton.table.parameters(row)
+        for local in automaton.rows.instances(row):
+            indices = dict(zip(variables, local.parameters, strict=True))
+            if automaton.moves_on(local, state | _carried(automaton, row, indices)):
+                yield _of(row, indices, fails=row.to is failed)
+
+
+def _carried(automaton: Automaton, row: Row, indices: dict[Sort, int]) -> int:
+    """The bits that the message of the row brings along: all that its sender may say."""
+    bits = 0
+    if isinstance(row.on, Sent) and isinstance(row.on.symbol, Message):
+        sender = indices[row.on.arguments[0]]
+        for symbol, cell in automaton.layout.fields:
+            if symbol in row.on.symbol.carries and cell[0] == sender:
+                bits |= automaton.bits(symbol, cell)
+    return bits
+
+
+def _of(row: Row, indices: dict[Sort, int], *, fails: bool) -> Awaited:
+    if isinstance(row.on, Sent):
+        sender = indices[row.on.arguments[0]]
+        return Awaited(row.on.symbol.name, sender, "", row.name, row.why, fails)
+    assert isinstance(row.on, Call | Completion)  # noqa: S101 - see the caller
+    of = APPLICATION if isinstance(row.on, Call) else "its engine"
+    return Awaited(row.on.name, None, of, row.name, row.why, fails)
+
+
+def _devices(automaton: Automaton, state: int) -> Iterator[Awaited]:
+    for (symbol, indices), value in automaton.layout.decode(state).items():
+        if not isinstance(symbol, Variable) or symbol.engine is None or not symbol.engine_writes:
+            continue
+        if value == symbol.values[0] or value in symbol.engine_writes:
+            continue
+        allowed = symbol.values if symbol.edges is None else symbol.edges.get(value, ())
+        if set(allowed) & set(symbol.engine_writes):
+            peer = _peer(symbol, indices)
+            yield Awaited(symbol.name, peer, f"its {symbol.engine.name}", "", "", fails=False)
+
+
+def _peer(symbol: Variable, indices: Indices) -> int | None:
+    """The index of the other end that a cell is about: the first that is not the machine's own."""
+    own = len(symbol.owner.sorts)
+    return indices[own] if len(indices) > own else None
