@@ -1,0 +1,77 @@
+"""What an operator's questions cost: python -m tests.bench.bench_operator
+
+A pair of nodes with 10,000 open hand-overs; each question of the port is asked over HTTP, and
+other hand-overs go on meanwhile, with and without a question every 0.1 s.
+"""
+
+import http.client
+import threading
+import time
+from statistics import quantiles
+
+from pdproto.net.operator_port import OperatorPort
+from pdproto.spec.handoff.poll import KVPoll
+from tests.net.planes import Cluster, cluster, polls, published, until
+
+OPEN, ASKED, MEASURED = 10_000, 30, 400
+
+
+def get(port: OperatorPort, path: str) -> float:
+    """Milliseconds until the answer is here."""
+    began = time.perf_counter()
+    connection = http.client.HTTPConnection(port.host, port.port, timeout=30.0)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    assert answer.status == 200, path
+    return (time.perf_counter() - began) * 1e3
+
+
+def handed_over(nodes: Cluster, room: int) -> float:
+    """Milliseconds from opening both ends of a hand-over to Success at both."""
+    began = time.perf_counter()
+    (sender,), (receiver,) = nodes.senders(room), published(nodes.receivers(room))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([1, 2, 3])
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+    took = (time.perf_counter() - began) * 1e3
+    receiver.close()
+    return took
+
+
+def p99(of: list[float]) -> float:
+    return quantiles(of, n=100)[98]
+
+
+def main() -> None:
+    """Print a line for each question, and the hand-overs' p99 with and without them."""
+    with cluster() as nodes:
+        (prefill,), (decode,) = nodes.prefills, nodes.decodes
+        for room in range(OPEN):
+            nodes.receivers(room)
+        until(lambda: len(prefill.lives) == OPEN)
+        with OperatorPort(decode) as port:
+            for path in ("/metrics", "/ready", "/debug/handoffs", "/debug/handoffs?room=7"):
+                took = sorted(get(port, path) for _ in range(ASKED))
+                print(f"{path}: median {took[ASKED // 2]:.1f} ms, slowest {took[-1]:.1f} ms")
+            for asking in (False, True, False, True):
+                ending = threading.Event()
+
+                def ask(ending: threading.Event = ending) -> None:
+                    while not ending.wait(0.1):
+                        get(port, "/metrics")
+
+                thread = threading.Thread(target=ask)
+                if asking:
+                    thread.start()
+                took = [handed_over(nodes, OPEN + n) for n in range(MEASURED)]
+                ending.set()
+                if asking:
+                    thread.join()
+                print(f"hand-overs {'with' if asking else 'without'} questions: "
+                      f"p50 {sorted(took)[MEASURED // 2]:.1f} ms, p99 {p99(took):.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
