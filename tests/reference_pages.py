@@ -18,6 +18,7 @@ from prometheus_client.core import Metric
 from pdproto import DecodeNode, Link, PrefillNode, SinkPages, SourcePages
 from pdproto.check.load import BUILT_IN, load
 from pdproto.cli.main import VERBS, parser_for
+from pdproto.net import settings as of_node
 from pdproto.net.engines import open_sink, open_source
 from pdproto.net.group import Group
 from pdproto.net.metrics import COUNTERS
@@ -148,6 +149,17 @@ def link() -> str:
     return f"| field of `Link` | default |\n|---|---|\n{rows}"
 
 
+def settings() -> str:
+    """Every setting of a node but the waits, as a table."""
+    usual = of_node.Settings()
+    rows = "".join(
+        f"| `{name}` | `{of_node.variable(name)}` "
+        f"| {of_node.written(getattr(usual, name)) or 'none'} "
+        f"| {about.told}{': ' + ', '.join(about.choices) if about.choices else ''} |\n"
+        for name, about in of_node.NAMES.items() if not name.startswith(of_node.WAIT))
+    return f"| setting | in the environment | default | meaning |\n|---|---|---|---|\n{rows}"
+
+
 def tables() -> str:
     """A line for each documented system."""
     return "".join(f"* [{name}](../tables/{name}.md): {_first(load(name).about)}\n"
@@ -162,6 +174,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {"cli.md": cli_page, "metrics.md
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("settings.md", "waits"): waits,
     ("settings.md", "link"): link,
+    ("settings.md", "settings"): settings,
     ("tables.md", "tables"): tables,
 }
 

@@ -24,6 +24,7 @@ VERBS: Final = {
     "study": "measure between real processes what a feature buys, beside the simulator",
     "trace": "replay traces of real runs against the tables",
     "top": "show nodes as they are now: queues, leases, rates, and what is stuck",
+    "settings": "print the settings of a node, and where each comes from",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "prove": "prove the properties of a system for all sizes",
     "lint": "find holes, ambiguities and leftovers in the tables of a system",

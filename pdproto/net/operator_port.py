@@ -9,6 +9,8 @@
 It only tells. Whoever reaches it learns names, addresses, rooms and rates, and no KV cache.
 """
 
+import logging
+import sys
 from asyncio import to_thread
 from typing import Final
 
@@ -16,9 +18,14 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from pdproto.engine.hosts import split
 from pdproto.net.http_server import HttpServer
+from pdproto.net.json_logs import log_as_json
 from pdproto.net.node import Node
 from pdproto.net.open_handoffs import SHOWN_MAX, open_handoffs
+from pdproto.net.settings import Settings
+
+log = logging.getLogger("pdproto.net")
 
 LIMIT: Final = 100  # hand-overs that are described, unless another number is asked for
 
@@ -59,6 +66,23 @@ class OperatorPort(HttpServer):
         room = _number(request, "room", (1 << 63) - 1)
         told = await to_thread(open_handoffs, self._node, LIMIT if limit is None else limit, room)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+
+
+def operated(node: Node, settings: Settings, index: int = 0) -> OperatorPort | None:
+    """The operator's port that the settings ask for, which serves; None if they ask for none.
+
+    index: of the rank among those that share the settings: each takes a port of its own. Has the
+    log written as they say, too. Raises OSError if the port cannot be had.
+    """
+    if settings.log == "json":
+        log_as_json(sys.stderr)
+    if not settings.operator:
+        return None
+    host, port = split(settings.operator)
+    serving = OperatorPort(node, host, port + index if port else 0)
+    serving.start()
+    log.info("node %s: operator's port at http://%s", node.name, serving.address)
+    return serving
 
 
 def _verdict(problem: str | None) -> web.Response:

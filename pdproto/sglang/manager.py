@@ -30,12 +30,14 @@ from pdproto.items.shares import Place, share_for
 from pdproto.net.decode import DecodeNode
 from pdproto.net.direct import DirectDecodeNode
 from pdproto.net.disown import disown
-from pdproto.net.engines import ENGINES, open_sink, open_source
+from pdproto.net.engines import open_sink, open_source
 from pdproto.net.incarnation import new_incarnation
-from pdproto.net.link import Link, place_of, tcp_at
+from pdproto.net.link import place_of
+from pdproto.net.operator_port import operated
 from pdproto.net.prefill import PrefillNode
 from pdproto.net.registry_client import Registrar
 from pdproto.net.registry_wire import Registration
+from pdproto.net.settings import Settings, load
 from pdproto.runtime.wire import VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.plugin import note_named_ranks
@@ -45,9 +47,6 @@ from pdproto.sglang.routing import Rooms
 from pdproto.sglang.turns import Turns
 
 log = logging.getLogger("pdproto.sglang")
-
-ENGINE: Final = "PDPROTO_ENGINE"  # which engine moves the bytes, by its name in net/engines.py
-DIRECT: Final = "PDPROTO_DIRECT"  # 0: always through landing memory
 
 
 class PdprotoKVManager(BaseKVManager):
@@ -91,18 +90,25 @@ class PdprotoKVManager(BaseKVManager):
         self.place: Final = Place(parallel.attn_tp_size, parallel.attn_tp_rank)
         self._registrar: Registrar | None = None
         self._queries: ThreadPoolExecutor | None = None
-        self._host: Final = get_local_ip_auto()
-        silent_s = settings.silent_s(_environment, _is_set, Link().silent_s)
-        self._link: Final = Link(tcp_at(self._host), silent_s=silent_s)
-        self._waits: Final = settings.waits(_environment)
-        engine = os.environ.get(ENGINE, "tcp")
-        if engine not in ENGINES:
-            raise ValueError(f"{ENGINE}={engine}: want one of {', '.join(ENGINES)}")
+        self.settings: Final = load(os.environ, defaults=settings.defaults(
+            _environment, _is_set, get_local_ip_auto()))
+        log.info("%s", self.settings.told())
+        self._host: Final = self.settings.host
+        self._link: Final = self.settings.link()
+        self._waits: Final = self.settings.waits
+        engine = self.settings.engine
         if is_prefill:
             self._begin_prefill(SourceItems(components, self.place,
                                             open_source(engine, self._host)))
         else:
             self._begin_decode(components, open_sink(engine, self._host))
+        self._operated: Final = operated(self.node, self.settings, self._index)
+
+    @property
+    def _index(self) -> int:
+        """Of this rank among those of its server."""
+        stage = self.kv_args.pp_rank * self.parallel.dp_size + (self.kv_args.system_dp_rank or 0)
+        return int(stage * self.parallel.tp_size + self.parallel.tp_rank)
 
     def _model(self) -> Model:
         """SGLang's decode.py puts neither heads nor layers into its KVArgs: there they come from
@@ -135,7 +141,7 @@ class PdprotoKVManager(BaseKVManager):
             log.info("%s has no effect on decode: the registry says where rooms are published",
                      settings.FORCE_QUERY)
             envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(False)
-        is_direct = _is_direct(components, self.place, engine)
+        is_direct = _is_direct(components, self.place, engine, self.settings)
         parallel, incarnation = self.parallel, new_incarnation()
         if parallel.attn_tp_size > 1:
             incarnation = parallel.world_group.broadcast_object(incarnation, src=0)
@@ -205,16 +211,20 @@ class PdprotoKVManager(BaseKVManager):
             self.rooms.close()
         if self._queries is not None:
             self._queries.shutdown(cancel_futures=True)
+        if self._operated is not None:
+            self._operated.stop()
         self.node.close()
         if self.statuses is not None:
             self.statuses.close()
 
 
-def _is_direct(components: Sequence[Component], place: Place, engine: SinkEngine) -> bool:
+def _is_direct(
+    components: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
+) -> bool:
     """Whether sources write straight into the KV cache: where the engine can keep them out of it,
     and it lies in large pieces, unless somebody has forbidden it.
     """
-    return (engine.target_scope is Scope.PAGE and os.environ.get(DIRECT, "1") != "0"
+    return (asked.direct and engine.target_scope is Scope.PAGE
             and places_of(share_for(components, place, place)) is not None)
 
 

@@ -40,6 +40,10 @@ def handed_over(nodes: Cluster, room: int) -> float:
     return took
 
 
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the result
+
+
 def p99(of: list[float]) -> float:
     return quantiles(of, n=100)[98]
 
@@ -54,7 +58,7 @@ def main() -> None:
         with OperatorPort(decode) as port:
             for path in ("/metrics", "/ready", "/debug/handoffs", "/debug/handoffs?room=7"):
                 took = sorted(get(port, path) for _ in range(ASKED))
-                print(f"{path}: median {took[ASKED // 2]:.1f} ms, slowest {took[-1]:.1f} ms")
+                say(f"{path}: median {took[ASKED // 2]:.1f} ms, slowest {took[-1]:.1f} ms")
             for asking in (False, True, False, True):
                 ending = threading.Event()
 
@@ -69,8 +73,8 @@ def main() -> None:
                 ending.set()
                 if asking:
                     thread.join()
-                print(f"hand-overs {'with' if asking else 'without'} questions: "
-                      f"p50 {sorted(took)[MEASURED // 2]:.1f} ms, p99 {p99(took):.1f} ms")
+                say(f"hand-overs {'with' if asking else 'without'} questions: "
+                    f"p50 {sorted(took)[MEASURED // 2]:.1f} ms, p99 {p99(took):.1f} ms")
 
 
 if __name__ == "__main__":

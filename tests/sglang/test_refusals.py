@@ -1,5 +1,6 @@
 """What the backend does not do is refused when SGLang starts, in one line."""
 
+import os
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from pdproto.items.components import Component
 from pdproto.items.shares import Place
 from pdproto.net.engines import open_sink
 from pdproto.net.registry_wire import Rank
+from pdproto.net.settings import load
 from pdproto.sglang import manager
 from pdproto.sglang.prefills import Prefills
 
@@ -75,12 +77,12 @@ def test_sources_write_in_place_where_the_engine_can_fence_pages_and_nobody_forb
     monkeypatch: pytest.MonkeyPatch, engine: str, asked: str | None, item_bytes: int, direct: bool
 ) -> None:
     kv = Component("kv", (np.zeros((4, item_bytes), np.uint8),), (0,))
-    monkeypatch.delenv(manager.DIRECT, raising=False)
+    monkeypatch.delenv("PDPROTO_DIRECT", raising=False)
     if asked is not None:
-        monkeypatch.setenv(manager.DIRECT, asked)
+        monkeypatch.setenv("PDPROTO_DIRECT", asked)
     sink = open_sink(engine)
     try:
-        assert manager._is_direct([kv], Place(1, 0), sink) is direct
+        assert manager._is_direct([kv], Place(1, 0), sink, load(os.environ)) is direct
     finally:
         sink.close()
 
