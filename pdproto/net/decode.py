@@ -16,11 +16,12 @@ from typing import Final
 from pdproto.ground.layout import Indices
 from pdproto.net.handle import room_number
 from pdproto.net.memory_queue import MemoryQueue
-from pdproto.net.node import Node, Side
+from pdproto.net.node import Node
 from pdproto.net.plane import Idle, SinkPlane, Verified
 from pdproto.net.pool import Pool
 from pdproto.net.receiver import Receiver
 from pdproto.net.shell import Link, Peer
+from pdproto.net.sides import DECODE
 from pdproto.net.uses import mixed
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
@@ -40,22 +41,13 @@ from pdproto.runtime.wire import (
     Publish,
 )
 from pdproto.spec.handoff import ends
-from pdproto.spec.handoff.ends import Claim, Receiving
-from pdproto.spec.handoff.poll import RECEIVING_POLL, SINK_IS_OVER, KVPoll
+from pdproto.spec.handoff.ends import Claim
+from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.net")
 
 OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames that a sink takes
-SIDE: Final = Side(
-    "decode", ends.receiving, Receiving, succeeded=Receiving.SUCCESS, failed=Receiving.FAILED,
-    under_way=(Receiving.WAITING, Receiving.TRANSFERRING), polls=RECEIVING_POLL,
-    settled=RECEIVING_POLL, queues=(
-        ("num_decode_prealloc_queue_reqs", "Receivers without memory",
-         (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
-        ("num_decode_transfer_queue_reqs", "Receivers that wait for bytes",
-         (Receiving.WAITING, Receiving.TRANSFERRING)),
-    ))
 
 
 class DecodeNode(Node):
@@ -73,7 +65,7 @@ class DecodeNode(Node):
         role: SinkRole = SINK_ROLE,
         pool: Pool | None = None,
     ) -> None:
-        super().__init__(name, link or Link(), side=SIDE, plane=plane, incarnation=incarnation,
+        super().__init__(name, link or Link(), side=DECODE, plane=plane, incarnation=incarnation,
                          waits=waits, trace=trace)
         self.role: Final = role
         self.plane: Final = plane
@@ -117,6 +109,7 @@ class DecodeNode(Node):
         sinks: Sequence[str] = (),
         generation: int | None = None,
         on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None,
     ) -> Receiver:
@@ -124,7 +117,7 @@ class DecodeNode(Node):
 
         sinks: all ranks of this group that the same sources feed (default: this one). pages, slot:
         as `Receiver.publish` takes them. generation: the life's number, where the ranks of a group
-        must agree on it: each once, ascending. on_released: called when its pages are free again.
+        must agree on it: each once, ascending. on_released, watcher: see `Handle.watch`.
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
@@ -133,7 +126,7 @@ class DecodeNode(Node):
                 generation = self._generation
             life = Life(room_number(room), self.incarnation, generation)
             receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
-            receiver.on_released = on_released
+            receiver.watch(on_released, watcher)
             if pages is not None:
                 receiver.hold(pages, slot)
             self._generation = max(self._generation, generation + 1)

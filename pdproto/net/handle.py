@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from operator import index
 from time import monotonic
-from typing import TYPE_CHECKING, Final, SupportsIndex
+from typing import TYPE_CHECKING, Final, Self, SupportsIndex
 
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import REASON_MAX, ROOM_MAX
@@ -67,6 +68,13 @@ class Handle:
         self.stage = stage
         self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers
         self.settled = KVPoll.BOOTSTRAPPING  # the same, but no end before the pages are free
+
+    def watch(
+        self, on_released: Callable[[], None] | None, watcher: Callable[[Self], None] | None
+    ) -> None:
+        """Have these called in the loop: when its pages are free again, and after each step."""
+        self.on_released = on_released
+        self.watchers = () if watcher is None else (partial(watcher, self),)
 
     def poll(self) -> KVPoll:
         """Where the hand-over stands. Asking changes nothing."""

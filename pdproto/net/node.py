@@ -264,14 +264,14 @@ class Node(Shell):
 
     def let_go(self, endpoint: Endpoint) -> None:
         """No peer speaks of this end any more, and its application has its pages back: keep nothing
-        of it from the end of this turn on. What is still asked of it changes nothing, say the
-        tables. So nothing is left to collect: what nobody else holds is free at once.
+        of it from the end of this turn on. What is still asked of it changes nothing (the tables).
         """
         self._forgotten.append(endpoint)
 
     def _let_all_go(self) -> None:
         for endpoint in self._forgotten:
-            endpoint.owner.on_released, endpoint.owner = None, self._nobody
+            owner = endpoint.owner
+            owner.on_released, owner.watchers, endpoint.owner = None, (), self._nobody
             if self._over is not None:
                 self._over(endpoint)
         self._forgotten.clear()

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.net.adrift import Adrift, AdriftWrites
@@ -20,7 +20,7 @@ from pdproto.net.handle import room_number
 from pdproto.net.memory import NEVER, Memory
 from pdproto.net.node import Node, Reaction
 from pdproto.net.plane import Outcome, SourcePlane
-from pdproto.net.sender import ByRoom, Sender, gave_up, refusal
+from pdproto.net.sender import ByRoom, Sender, Written, gave_up, refusal
 from pdproto.net.shell import Link, Peer
 from pdproto.net.sides import PREFILL
 from pdproto.net.uses import Uses
@@ -28,7 +28,6 @@ from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
-from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
     Abort,
@@ -55,19 +54,11 @@ EARLY_MAX: Final = 1 << 17  # lives whose request has not come; a sink introduce
 OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 
 
-class Written(NamedTuple):
-    """A write that was posted and has not ended. sink: its index. bytes: 0 if the plane is silent.
-    """
-
-    endpoint: SendingEndpoint
-    sink: int
-    chunk: int
-    bytes: int
-
-
 class PrefillNode(Node):
     """See the rules above. plane: how bytes move. waits: seconds by name of timer.
 
+    refuses: asked in the loop about a room that a sink comes for and that nobody has opened: why
+    nobody will, or None if somebody may. A sink that is refused fails at once, for that reason.
     role: the tables to run, if not those of the hand-over.
     """
 
@@ -79,12 +70,14 @@ class PrefillNode(Node):
         link: Link | None = None,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
+        refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
         super().__init__(name, link or Link(), side=PREFILL, plane=plane, incarnation=None,
                          waits=waits, trace=trace)
         self.role: Final = role
         self.plane: Final = plane
+        self._refuses: Final = refuses
         self._uses: Final = Uses()
         self._unbound: Final = ByRoom()
         self._early: Final = ByRoom()
@@ -118,10 +111,13 @@ class PrefillNode(Node):
 
     # For the application
 
-    def open(self, room: int, on_released: Callable[[], None] | None = None) -> Sender:
-        """A sender for a room. on_released: called in the loop when its pages are free again."""
+    def open(
+        self, room: int, on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Sender], None] | None = None,
+    ) -> Sender:
+        """A sender for a room. on_released, watcher: see `Handle.watch`."""
         sender = Sender(self, room_number(room))
-        sender.on_released = on_released
+        sender.watch(on_released, watcher)
         self.ask(lambda: self._open(sender))
         return sender
 
@@ -219,6 +215,9 @@ class PrefillNode(Node):
             sender = Sender(self, life.room)
             self._early.add(sender)
             self.enrol(sender)
+            why = self._refuses(life.room)
+            if why is not None:
+                self.open(life.room).abort(why)  # decode is told, and need not wait for a clock
         sender.endpoint.life = life
         self._memory.add(life, sender.endpoint)
         return sender.endpoint

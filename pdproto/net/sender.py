@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pdproto.net.handle import ENDED, Handle
 from pdproto.net.lane import Lane
@@ -95,6 +95,16 @@ class Sender(Handle):
 
     def __repr__(self) -> str:
         return f"<Sender of room {self.room}: {self.endpoint!r}>"
+
+
+class Written(NamedTuple):
+    """A write that was posted and has not ended. sink: its index. bytes: 0 if the plane is silent.
+    """
+
+    endpoint: SendingEndpoint
+    sink: int
+    chunk: int
+    bytes: int
 
 
 class ByRoom:

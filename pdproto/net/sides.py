@@ -1,11 +1,11 @@
-"""What tells a prefill node from others: its states, its polls and its queues."""
+"""What tells the two kinds of node apart: their states, their polls and their queues."""
 
 from typing import Final
 
 from pdproto.net.node import Side
 from pdproto.spec.handoff import ends
-from pdproto.spec.handoff.ends import Sending
-from pdproto.spec.handoff.poll import SENDING_POLL, SENDING_SETTLED
+from pdproto.spec.handoff.ends import Receiving, Sending
+from pdproto.spec.handoff.poll import RECEIVING_POLL, SENDING_POLL, SENDING_SETTLED
 
 PREFILL: Final = Side(
     "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,
@@ -15,4 +15,13 @@ PREFILL: Final = Side(
          (Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
         ("num_prefill_inflight_queue_reqs", "Senders whose bytes are under way",
          (Sending.TRANSFERRING,)),
+    ))
+DECODE: Final = Side(
+    "decode", ends.receiving, Receiving, succeeded=Receiving.SUCCESS, failed=Receiving.FAILED,
+    under_way=(Receiving.WAITING, Receiving.TRANSFERRING), polls=RECEIVING_POLL,
+    settled=RECEIVING_POLL, queues=(
+        ("num_decode_prealloc_queue_reqs", "Receivers without memory",
+         (Receiving.UNKNOWN, Receiving.BOOTSTRAPPING)),
+        ("num_decode_transfer_queue_reqs", "Receivers that wait for bytes",
+         (Receiving.WAITING, Receiving.TRANSFERRING)),
     ))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
+from pdproto.items.pieces import pieces
 from pdproto.items.plane import placement_in
 from pdproto.net.registry_lives import RoomLife
 from pdproto.net.sender import Sender
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
 
 ENDED: Final = (KVPoll.FAILED, KVPoll.SUCCESS)
-PIECES_MAX: Final = 4
-PIECE_BYTES_MIN: Final = 2 << 20
-
-
-def _pieces(items: list[int], item_bytes: int) -> list[list[int]]:
-    """What is sent in one go, in parts: the next is packed while one is on its way.
-
-    They are few, since each costs turns of the loop at both ends.
-    """
-    count = max(1, min(PIECES_MAX, len(items) * item_bytes // PIECE_BYTES_MIN))
-    length = max(1, -(-len(items) // count))
-    return [items[first:first + length] for first in range(0, len(items), length)] or [items]
 
 
 class Absent:
@@ -110,9 +99,9 @@ class PdprotoKVSender(BaseKVSender):
         self._sent += len(kv_indices)
         is_last = self._sent >= self._pages
         numbering, sizes = self.kv_mgr.source_plane.numbering, self.kv_mgr.item_bytes
-        chunks = [numbering.numbers(0, kv_indices)]
+        chunks: list[Sequence[int]] = [numbering.numbers(0, kv_indices)]
         if is_first and is_last:
-            chunks = _pieces(chunks[0], sizes[0])
+            chunks = pieces(chunks[0], sizes[0])
         if is_last:
             chunks = [*filter(None, (*chunks, *numbering.chunks(state_indices)))] or [[]]
         for place, items in enumerate(chunks, 1):

@@ -246,6 +246,7 @@ class Cluster:
         self, sources: int = 1, sinks: int = 1, *, link: Link | None = None,
         waits: Mapping[str, float] | None = None, prefill: Mapping[str, int] | None = None,
         decode: Mapping[str, int] | None = None,
+        refuses: Callable[[int], str | None] = lambda _: None,
     ) -> None:
         self.fabric = Fabric()
         self.link = replace(link or Link(sign_of_life_s=0.05), bind=f"tcp://{OWN_HOST}:0")
@@ -255,7 +256,8 @@ class Cluster:
         for number in range(sources):
             name = f"p{number}"
             plane = SourcePlane(name, self.fabric, **(prefill or {}))  # type: ignore[arg-type]
-            self.prefills.append(PrefillNode(name, plane, link=self.link, waits=self.waits))
+            self.prefills.append(
+                PrefillNode(name, plane, link=self.link, waits=self.waits, refuses=refuses))
         for number in range(sinks):
             self.decodes.append(self.decode(f"d{number}", 17, **(decode or {})))
 

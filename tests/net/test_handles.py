@@ -213,3 +213,37 @@ def test_in_the_asyncio_form(pair: Cluster) -> None:
             await aio.until(again, SUCCESS)
 
     asyncio.run(main())
+
+
+def test_a_watcher_sends_when_the_sink_has_come(pair: Cluster) -> None:
+    """Nobody polls: the step that the publication causes is what the watcher is called after."""
+    seen: list[KVPoll] = []
+
+    def watch(sender: Sender) -> None:
+        if sender.poll() is WAITING and WAITING not in seen:
+            sender.send([1, 2, 3])
+        seen.append(sender.poll())
+
+    sender = pair.prefills[0].open(7, watcher=watch)
+    until(lambda: seen)
+    assert WAITING not in seen
+    (receiver,) = published(pair.receivers(7))
+    until(polls([sender, receiver], SUCCESS))
+    receiver.close()
+    assert seen[-1] is SUCCESS
+
+
+def test_a_sink_of_a_room_that_nobody_will_open_fails_at_once() -> None:
+    """And another room is waited for: its request may still come."""
+    with cluster(refuses=lambda room: "room 7 is over" if room == 7 else None) as nodes:
+        (late,), (early,) = nodes.receivers(7), nodes.receivers(8)
+        until(polls([late], FAILED))
+        assert late.failure == "p0: room 7 is over"
+        assert early.poll() is KVPoll.BOOTSTRAPPING
+        (sender,) = nodes.senders(8)
+        published([early])
+        until(polls([sender], WAITING))
+        sender.send([1, 2, 3])
+        until(polls([sender, early], SUCCESS))
+        early.close()
+        nodes.settled()
