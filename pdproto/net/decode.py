@@ -390,4 +390,4 @@ class DecodeNode(Node):
             self._free_pages(endpoint.owner)
 
     def open_ends(self) -> Iterable[Receiver]:
-        return [endpoint.owner for endpoint in self.lives.values()]
+        return [endpoint.owner for endpoint in list(self.lives.values())]

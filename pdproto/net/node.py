@@ -192,7 +192,7 @@ class Node(Shell):
                 self.give_up(owner, CLOSED)
 
     def open_ends(self) -> Iterable[Any]:
-        """The senders or receivers that the application has opened, and that may not have ended."""
+        """The ends that the application has opened, and that may not be over. For any thread."""
         raise NotImplementedError
 
     def give_up(self, owner: Any, reason: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pdproto.net.handle import ENDED
+from pdproto.net.handle import ENDED, Handle
 from pdproto.net.node import Node
 from pdproto.net.peer import Peer
 from pdproto.runtime.awaited import Awaited, awaited
@@ -73,9 +73,9 @@ def open_handoffs(node: Node, most: int = 100, room: int | None = None) -> OpenH
     """The longest in their state first. most: so many are described. room: of this room only. For
     any thread but the loop's.
     """
-    now = monotonic()
     owners = [owner for owner in _owners(node) if room is None or _room(owner) == room]
     owners.sort(key=lambda owner: float(owner.entered))
+    now = monotonic()
     told = tuple(_told(node, owner, now) for owner in owners[:min(most, SHOWN_MAX)])
     return OpenHandoffs(node.name, node.side.name, node.health() or "", len(owners), told)
 
@@ -87,17 +87,14 @@ def _owners(node: Node) -> list[Any]:
         node.ask(lambda: box.put(_collected(node)))
         return box.get(timeout=LOOP_S)
     except (Empty, LocalProtocolError):
-        return [endpoint.owner for endpoint in list(node.lives.values())
-                if _is_open(endpoint.owner)]
+        return _collected(node)
 
 
 def _collected(node: Node) -> list[Any]:
-    ends = [*(endpoint.owner for endpoint in node.lives.values()), *node.open_ends()]
-    return [owner for owner in {id(owner): owner for owner in ends}.values() if _is_open(owner)]
-
-
-def _is_open(owner: Any) -> bool:
-    return owner.poll() not in ENDED or not owner.released
+    """Also for another thread: the end of a life that is forgotten meanwhile has no owner left."""
+    ends = [*(endpoint.owner for endpoint in list(node.lives.values())), *node.open_ends()]
+    return [owner for owner in {id(owner): owner for owner in ends}.values()
+            if isinstance(owner, Handle) and (owner.poll() not in ENDED or not owner.released)]
 
 
 def _room(owner: Any) -> int:
@@ -110,14 +107,19 @@ def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
     return OpenHandoff(
         room=_room(owner), incarnation=None if life is None else life.incarnation,
         generation=None if life is None else life.generation, state=owner.stage.name.lower(),
-        for_s=round(now - owner.entered, 3), open_s=round(now - owner.opened, 3),
+        for_s=_seconds(now - owner.entered), open_s=_seconds(now - owner.opened),
         repeats=owner.repeats + endpoint.repeats,
         waits_for=_named(node, endpoint.peers, [one for one in waiting if not one.fails], now),
         fails_on=_named(node, endpoint.peers, [one for one in waiting if one.fails], now),
-        clocks=tuple(Clock(name, round(deadline - now, 3), WAITS[name].leads_to)
+        clocks=tuple(Clock(name, _seconds(deadline - now), WAITS[name].leads_to)
                      for name, deadline in sorted(endpoint.armed.copy().items(),
                                                   key=lambda item: float(item[1]))),
         memory=endpoint.automaton.words(endpoint.state), blame=owner.blame)
+
+
+def _seconds(seconds: float) -> float:
+    """To the millisecond. What the loop is about to do is due now, and not before now."""
+    return round(max(0.0, seconds), 3)
 
 
 def _named(

@@ -380,9 +380,9 @@ class PrefillNode(Node):
         self._memory.settle(endpoint.life)
 
     def open_ends(self) -> Iterable[Sender]:
-        known = [endpoint.owner for endpoint in self.lives.values()]
+        known = [endpoint.owner for endpoint in list(self.lives.values())]
         return [sender for sender in (*known, *self._unbound)
-                if sender.stage is not Sending.UNKNOWN]
+                if isinstance(sender, Sender) and sender.stage is not Sending.UNKNOWN]
 
     def _unbind(self) -> None:
         """Drop what failed before the other side had come, when nobody can still come.

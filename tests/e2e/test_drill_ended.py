@@ -18,7 +18,15 @@ DRILLS = {"handoff": ("--requests", FAR_TOO_MANY), "soak": ("--seconds", FAR_TOO
 def ranks_of(drill: psutil.Process) -> list[psutil.Process]:
     """The processes that it has started, but for Python's own."""
     return [child for child in drill.children(recursive=True)
-            if "resource_tracker" not in " ".join(child.cmdline())]
+            if "resource_tracker" not in " ".join(command_of(child))]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Empty for one that has just ended: the soak kills its ranks."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []
 
 
 @pytest.mark.parametrize("verb", DRILLS)

@@ -1,14 +1,24 @@
 """`pdproto top`: what an operator sees of two nodes and of one that does not answer."""
 
+import re
 import socket
 import time
+from typing import Final
 
 import pytest
 
+from pdproto.cli import top
 from pdproto.cli.main import main
 from pdproto.cli.top import Look, look, shown
 from pdproto.net.operator_port import OperatorPort
 from tests.net.planes import cluster, published, until
+
+PATIENCE_S: Final = 30.0  # a busy machine is no node that does not answer
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "TIMEOUT_S", PATIENCE_S)
 
 
 def test_it_shows_what_is_stuck_and_for_whom_it_waits(
@@ -28,8 +38,9 @@ def test_it_shows_what_is_stuck_and_for_whom_it_waits(
             told = capsys.readouterr().out
             assert f"{second.address}: node d0: hand-overs want landing memory" in told
             (line,) = (line for line in told.splitlines() if "its pool: memory" in line)
-            for part in ("d0", "7", "bootstrapping", "1 s", "no clock"):
+            for part in ("d0", "7", "bootstrapping", "no clock"):
                 assert part in line
+            assert re.search(r" [1-9]\d* s ", line)
 
 
 def test_a_node_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,8 +68,6 @@ def test_what_is_no_address_is_refused(
 
 def test_every_metric_that_it_reads_is_one_of_a_node() -> None:
     """A name that no node has would show as zero for ever."""
-    from pdproto.cli import top  # noqa: PLC0415 - its lists
-
     with cluster() as nodes:
         names: set[str] = set()
         for node in nodes.nodes:
