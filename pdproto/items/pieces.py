@@ -1,4 +1,4 @@
-"""What is sent in one go, in parts: the next is packed while one is on its way."""
+"""Cuts the items of one call into parts: the next is packed while one is on its way."""
 
 from collections.abc import Sequence
 from typing import Final

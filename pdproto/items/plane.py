@@ -42,13 +42,11 @@ SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096
 COMPONENTS_MAX: Final = 64
 Rank = Annotated[int, Meta(ge=0, lt=4_096)]
-Items = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a sink publishes to a source. prefix: tokens that decode has cached already. splits: see
     splits_of in shares.py; of another model a lease may be too short for the header that says so.
-    skips: of each component, the first items that are not wanted; () if all are.
     """
 
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
@@ -56,7 +54,6 @@ class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     rank: Rank
     prefix: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
     splits: Annotated[tuple[tuple[int, int], ...], Meta(max_length=COMPONENTS_MAX)] = ()
-    skips: Annotated[tuple[Items, ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
     @property
     def place(self) -> Place:
@@ -155,7 +152,7 @@ class SinkItems(SinkPages):
         self._share: Final = lru_cache(SHARES_KEPT)(
             lambda header: share_of(components, place, header))
         self._known: Final[dict[str, Share]] = {}  # by source, once it has written
-        self._had: Final[dict[Life, tuple[int, Sequence[int]]]] = {}  # prefix, skips
+        self._prefixes: Final[dict[Life, int]] = {}
         self._coverage: Final[dict[Life, Coverage]] = {}
         self._counting: Final = Lock()
         self._copies: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
@@ -163,14 +160,12 @@ class SinkItems(SinkPages):
     def layout_for(self, _source: str) -> None:
         """See SourceItems."""
 
-    def expect(self, life: Life, prefix: int, skips: Sequence[int] = ()) -> None:
-        """Say how many tokens decode has, and of each component how many items it does not want
-        for that: before the life is published, and until `forget`.
-        """
-        self._had[life] = prefix, skips
+    def expect(self, life: Life, prefix: int) -> None:
+        """Say how many tokens decode has: before the life is published, and until `forget`."""
+        self._prefixes[life] = prefix
 
     def forget(self, life: Life) -> None:
-        self._had.pop(life, None)
+        self._prefixes.pop(life, None)
 
     def presume(self, source: str) -> None:
         """Say that this source has all that this rank has, as far as the registry knows. Here it is
@@ -182,10 +177,9 @@ class SinkItems(SinkPages):
         if addresses is None:
             return None
         self._coverage[life] = Coverage(len(addresses))
-        place, (prefix, skips) = self._place, self._had.get(life, (0, ()))
+        place, prefix = self._place, self._prefixes.get(life, 0)
         return {source: msgspec.msgpack.encode(
-                    Placement(address, place.size, place.rank, prefix, self._splits,
-                              tuple(skips)))
+                    Placement(address, place.size, place.rank, prefix, self._splits))
                 for source, address in addresses.items()}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:

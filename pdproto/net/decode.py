@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.net.handle import room_number
+from pdproto.net.handle import handles_of, room_number
 from pdproto.net.memory_queue import MemoryQueue
 from pdproto.net.node import Node
 from pdproto.net.plane import Idle, SinkPlane, Verified
@@ -390,4 +390,4 @@ class DecodeNode(Node):
             self._free_pages(endpoint.owner)
 
     def open_ends(self) -> Iterable[Receiver]:
-        return [endpoint.owner for endpoint in list(self.lives.values())]
+        return handles_of(self.lives)

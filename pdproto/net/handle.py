@@ -1,14 +1,14 @@
 """What a scheduler holds of a hand-over, at either end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import index
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.wire import REASON_MAX, ROOM_MAX
+from pdproto.runtime.wire import REASON_MAX, ROOM_MAX, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
 
@@ -100,3 +100,11 @@ class Handle:
 
     def _give_up(self, reason: str) -> None:
         self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))
+
+
+def handles_of(lives: Mapping[Life, Endpoint]) -> list[Any]:
+    """The senders or receivers of these lives. For any thread: a life that the loop forgets
+    meanwhile has none any more, and is left out.
+    """
+    owners = [endpoint.owner for endpoint in list(lives.values())]
+    return [owner for owner in owners if isinstance(owner, Handle)]

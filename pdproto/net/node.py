@@ -264,7 +264,7 @@ class Node(Shell):
 
     def let_go(self, endpoint: Endpoint) -> None:
         """No peer speaks of this end any more, and its application has its pages back: keep nothing
-        of it from the end of this turn on. What is still asked of it changes nothing (the tables).
+        of it after this turn. By the tables, a late call or message about it changes nothing.
         """
         self._forgotten.append(endpoint)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pdproto.net.handle import ENDED, Handle
+from pdproto.net.handle import ENDED, handles_of
 from pdproto.net.node import Node
 from pdproto.net.peer import Peer
 from pdproto.runtime.awaited import Awaited, awaited
@@ -91,10 +91,10 @@ def _owners(node: Node) -> list[Any]:
 
 
 def _collected(node: Node) -> list[Any]:
-    """Also for another thread: the end of a life that is forgotten meanwhile has no owner left."""
-    ends = [*(endpoint.owner for endpoint in list(node.lives.values())), *node.open_ends()]
+    """All ends that are not over. For any thread."""
+    ends = [*handles_of(node.lives), *node.open_ends()]
     return [owner for owner in {id(owner): owner for owner in ends}.values()
-            if isinstance(owner, Handle) and (owner.poll() not in ENDED or not owner.released)]
+            if owner.poll() not in ENDED or not owner.released]
 
 
 def _room(owner: Any) -> int:
@@ -118,7 +118,7 @@ def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
 
 
 def _seconds(seconds: float) -> float:
-    """To the millisecond. What the loop is about to do is due now, and not before now."""
+    """Rounded to milliseconds; 0 for a clock that the loop has yet to see end."""
     return round(max(0.0, seconds), 3)
 
 

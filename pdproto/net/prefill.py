@@ -16,7 +16,7 @@ from typing import Final
 from pdproto.ground.layout import Indices
 from pdproto.net.adrift import Adrift, AdriftWrites
 from pdproto.net.fit import misfit
-from pdproto.net.handle import room_number
+from pdproto.net.handle import handles_of, room_number
 from pdproto.net.memory import NEVER, Memory
 from pdproto.net.node import Node, Reaction
 from pdproto.net.plane import Outcome, SourcePlane
@@ -380,9 +380,8 @@ class PrefillNode(Node):
         self._memory.settle(endpoint.life)
 
     def open_ends(self) -> Iterable[Sender]:
-        known = [endpoint.owner for endpoint in list(self.lives.values())]
-        return [sender for sender in (*known, *self._unbound)
-                if isinstance(sender, Sender) and sender.stage is not Sending.UNKNOWN]
+        return [sender for sender in (*handles_of(self.lives), *self._unbound)
+                if sender.stage is not Sending.UNKNOWN]
 
     def _unbind(self) -> None:
         """Drop what failed before the other side had come, when nobody can still come.

@@ -1,4 +1,4 @@
-"""What tells the two kinds of node apart: their states, their polls and their queues."""
+"""The two kinds of node: their states, their polls and their queues."""
 
 from typing import Final
 

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -72,14 +72,24 @@ def test_closing_what_has_ended_gives_back_and_changes_no_answer(pair: Cluster) 
     assert sender.failure is receiver.failure is None
 
 
-@pytest.mark.parametrize("outcome", [SUCCESS, FAILED])
-def test_what_is_over_is_free_without_a_collection(pair: Cluster, outcome: KVPoll) -> None:
+def free_without_a_collection(pair: Cluster, hand_over: Callable[[], None]) -> None:
     """A server stops for a collection, and its heap is large: nothing is left for one to find."""
     def alive() -> int:
         # Of its type, and not by `isinstance`: that makes some objects of other libraries speak.
         return sum(type(one) in (Sender, Receiver) and one._node in pair.nodes
                    for one in gc.get_objects())
 
+    gc.collect()  # of what earlier tests have left, which is nobody's here
+    gc.disable()
+    try:
+        hand_over()
+        until(lambda: alive() == 0)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("outcome", [SUCCESS, FAILED])
+def test_what_is_over_is_free_without_a_collection(pair: Cluster, outcome: KVPoll) -> None:
     def hand_over() -> None:
         sender, receiver = opened(pair)
         if outcome is SUCCESS:
@@ -90,13 +100,7 @@ def test_what_is_over_is_free_without_a_collection(pair: Cluster, outcome: KVPol
         receiver.close()
         until(lambda: sender.released and receiver.released)
 
-    gc.collect()  # of what earlier tests have left, which is nobody's here
-    gc.disable()
-    try:
-        hand_over()
-        until(lambda: alive() == 0)
-    finally:
-        gc.enable()
+    free_without_a_collection(pair, hand_over)
 
 
 def test_a_sender_that_has_ended_can_be_closed_after_its_node() -> None:
@@ -213,6 +217,27 @@ def test_in_the_asyncio_form(pair: Cluster) -> None:
             await aio.until(again, SUCCESS)
 
     asyncio.run(main())
+
+
+def test_what_was_watched_is_free_without_a_collection(pair: Cluster) -> None:
+    """A watcher refers to its hand-over, and the hand-over to its watcher."""
+    stood: list[KVPoll] = []
+
+    def watch(end: Sender | Receiver) -> None:
+        stood.append(end.poll())
+
+    def hand_over() -> None:
+        (prefill,), (decode,) = pair.prefills, pair.decodes
+        sender = prefill.open(7, watcher=watch)
+        receiver = decode.open(7, {"p0": prefill.endpoint}, watcher=watch, pages=[0, 1, 2], slot=0)
+        until(polls([sender], WAITING))
+        sender.send([1, 2, 3])
+        until(polls([sender, receiver], SUCCESS))
+        receiver.close()
+        until(lambda: sender.released and receiver.released)
+
+    free_without_a_collection(pair, hand_over)
+    assert stood.count(SUCCESS) >= 2
 
 
 def test_a_watcher_sends_when_the_sink_has_come(pair: Cluster) -> None:

@@ -177,8 +177,8 @@ def standing_still(node: Node) -> Iterator[None]:
 
 
 def test_a_loop_that_stands_still_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its hand-overs are told all the same: that is when they are asked for. Of those of
-    prefill, decode has called for one, and not for the other.
+    """Its hand-overs are told all the same, also the one of room 8, which decode has not called
+    for.
     """
     monkeypatch.setattr(shell, "STANDS_STILL_S", 0.5)
     with both() as (nodes, prefill, decode):
