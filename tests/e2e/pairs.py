@@ -19,6 +19,7 @@ from pdproto.net.receiver import Receiver
 from pdproto.net.sender import Sender
 from pdproto.runtime.trace import Trace
 from pdproto.spec.handoff.poll import KVPoll
+from tests.work import assert_no_slow_turn, clock_counts_work
 
 PATIENCE_S: Final = 30.0
 PAGES: Final = 64
@@ -98,7 +99,7 @@ class Ends:
                               if name.startswith("num_")))
         for node in self.nodes:
             assert node.turn_errors == node.mistakes == 0
-            assert node.watchdog.slow == 0, f"{node.name}: {node.watchdog.longest_s * 1e3:.1f} ms"
+            assert_no_slow_turn(node.name, node.watchdog)
             assert len(node.lives) == 0
 
 
@@ -109,10 +110,11 @@ def ends(
     of_sources: Mapping[str, float] | None = None,
 ) -> Iterator[Ends]:
     """waits: of all nodes. of_sources: of the prefill nodes, where they differ."""
-    nodes = Ends(sources, waits or {}, of_sources or {})
-    try:
-        yield nodes
-        nodes.settled()
-    finally:
-        for node in nodes.nodes:
-            node.close()
+    with clock_counts_work():
+        nodes = Ends(sources, waits or {}, of_sources or {})
+        try:
+            yield nodes
+            nodes.settled()
+        finally:
+            for node in nodes.nodes:
+                node.close()

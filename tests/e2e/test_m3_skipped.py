@@ -23,6 +23,7 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import until
 from tests.e2e.test_real_engines import needs
+from tests.work import assert_no_slow_turn, clock_counts_work
 
 CHUNKS: Final = 16
 CHUNK_BYTES: Final = 4 << 20  # a page each
@@ -69,14 +70,15 @@ class Nodes:
 
 @contextmanager
 def nodes(engine: str, sinks: int = 1) -> Iterator[Nodes]:
-    given = Nodes(engine, sinks)
-    try:
-        yield given
-        for node in given.nodes:
-            assert node.watchdog.slow == 0, f"{node.name}: {node.watchdog.longest_s * 1e3:.1f} ms"
-    finally:
-        for node in given.nodes:
-            node.close()
+    with clock_counts_work():
+        given = Nodes(engine, sinks)
+        try:
+            yield given
+            for node in given.nodes:
+                assert_no_slow_turn(node.name, node.watchdog)
+        finally:
+            for node in given.nodes:
+                node.close()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -1,6 +1,6 @@
 """Any number of chunks, and many sinks: a node serves the others meanwhile, and its trace replays.
 
-No turn of a loop may take over 10 ms of processor time: see `Ends.settled`.
+No turn of a loop may do more than its share of work: see tests/work.py.
 """
 
 from pathlib import Path
@@ -17,6 +17,7 @@ from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
 from tests.net.planes import cluster, polls, published
+from tests.work import assert_no_slow_turn, clock_counts_work
 
 
 def hand_over(nodes: Ends, room: int, chunks: int) -> None:
@@ -51,7 +52,7 @@ def test_a_hand_over_in_64_chunks_replays_with_the_numbers_of_all(tmp_path: Path
 
 
 def test_a_hand_over_in_as_many_chunks_as_there_may_be() -> None:
-    with cluster() as nodes:
+    with clock_counts_work(), cluster() as nodes:
         (receiver,) = published(nodes.receivers(1, generation=0), CHUNKS_MAX)
         (sender,) = nodes.senders(1)
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
@@ -60,7 +61,8 @@ def test_a_hand_over_in_as_many_chunks_as_there_may_be() -> None:
         until(polls([sender, receiver], KVPoll.SUCCESS))
         receiver.close()
         nodes.settled()
-        assert {node.name: node.watchdog.slow for node in nodes.nodes} == {"p0": 0, "d0": 0}
+        for node in nodes.nodes:
+            assert_no_slow_turn(node.name, node.watchdog)
 
 
 def test_a_frame_that_names_many_sinks_holds_up_nobody() -> None:
