@@ -4,45 +4,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pdproto.net.aio import HandoffFailedError, until
-    from pdproto.net.decode import DecodeNode
-    from pdproto.net.direct import DirectDecodeNode, DirectPages
-    from pdproto.net.operator_port import OperatorPort
-    from pdproto.net.pages import SinkPages, SourcePages
-    from pdproto.net.prefill import PrefillNode
-    from pdproto.net.receiver import Receiver
-    from pdproto.net.registry_app import RegistryServer
-    from pdproto.net.registry_client import RegistryClient
-    from pdproto.net.sender import Sender
-    from pdproto.net.shell import Curve, Link
+    from pdproto.node.decode import DecodeNode
+    from pdproto.node.prefill import PrefillNode
+    from pdproto.node.receiver import Receiver
+    from pdproto.node.sender import Sender
+    from pdproto.pages.direct import DirectDecodeNode, DirectPages
+    from pdproto.pages.staged import SinkPages, SourcePages
+    from pdproto.registry.app import RegistryServer
+    from pdproto.registry.client import RegistryClient
     from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
     from pdproto.runtime.trace import Trace
     from pdproto.spec.handoff.poll import KVPoll
+    from pdproto.transport.aio import HandoffFailedError, until
+    from pdproto.transport.event_loop import Curve, Link
+    from pdproto.transport.operator_port import OperatorPort
 
 __version__: Final = "0.1.0"
 
 # Imported when they are asked for: whoever only checks tables needs no sockets.
 _HOMES: Final = {
-    "Curve": "net.shell",
-    "DecodeNode": "net.decode",
-    "DirectDecodeNode": "net.direct",
-    "DirectPages": "net.direct",
-    "HandoffFailedError": "net.aio",
+    "Curve": "transport.event_loop",
+    "DecodeNode": "node.decode",
+    "DirectDecodeNode": "pages.direct",
+    "DirectPages": "pages.direct",
+    "HandoffFailedError": "transport.aio",
     "KVPoll": "spec.handoff.poll",
-    "Link": "net.shell",
+    "Link": "transport.event_loop",
     "LocalProtocolError": "runtime.errors",
-    "OperatorPort": "net.operator_port",
-    "PrefillNode": "net.prefill",
+    "OperatorPort": "transport.operator_port",
+    "PrefillNode": "node.prefill",
     "ProtocolError": "runtime.errors",
-    "Receiver": "net.receiver",
-    "RegistryClient": "net.registry_client",
-    "RegistryServer": "net.registry_app",
+    "Receiver": "node.receiver",
+    "RegistryClient": "registry.client",
+    "RegistryServer": "registry.app",
     "RemoteProtocolError": "runtime.errors",
-    "Sender": "net.sender",
-    "SinkPages": "net.pages",
-    "SourcePages": "net.pages",
+    "Sender": "node.sender",
+    "SinkPages": "pages.staged",
+    "SourcePages": "pages.staged",
     "Trace": "runtime.trace",
-    "until": "net.aio",
+    "until": "transport.aio",
 }
 
 __all__ = [

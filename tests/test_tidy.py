@@ -22,8 +22,9 @@ LONG_FUNCTIONS = {
 # Who may look at the world outside: everything else gets it as an argument.
 IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
-    "pdproto/cli/", "pdproto/check/", "pdproto/engine/", "pdproto/items/", "pdproto/net/",
-    "pdproto/sglang/", "pdproto/vllm/", "kernels/", "examples/", "tests/",
+    "pdproto/cli/", "pdproto/check/", "pdproto/engine/", "pdproto/group/", "pdproto/items/",
+    "pdproto/node/", "pdproto/pages/", "pdproto/registry/", "pdproto/sglang/", "pdproto/transport/",
+    "pdproto/vllm/", "kernels/", "examples/", "tests/",
 )
 
 
@@ -109,7 +110,8 @@ def test_arrows_go_one_way(path: Path) -> None:
 
 
 # Folders of pdproto/ that servers import.
-RUNS = ("ground", "runtime", "engine", "net", "items", "sglang", "vllm")
+RUNS = ("ground", "runtime", "engine", "node", "transport", "pages", "registry", "group", "items",
+        "sglang", "vllm")
 
 
 @pytest.mark.parametrize(

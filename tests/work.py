@@ -1,8 +1,8 @@
 """A clock that counts work, for tests that bound what a loop does in one turn.
 
-A loop's watchdog (net/watchdog.py) ends a part of a turn, and reports a long turn, by its clock.
-With this clock it does both by the number of functions that the loop's thread has called. That
-number depends on the program alone, neither on the machine nor on its load.
+The watchdog of a loop (transport/watchdog.py) ends a part of a turn, and reports a long turn, by
+its clock. With this clock it does both by the number of functions that the loop's thread has
+called. That number depends on the program alone, neither on the machine nor on its load.
 """
 
 import threading
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.net import watchdog
+from pdproto.transport import watchdog
 
 CALL_S: Final = 2e-7  # so a turn is slow after 50,000 calls, and a part of it over after 10,000
 

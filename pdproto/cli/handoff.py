@@ -20,7 +20,7 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_numb
 from pdproto.cli.progress import Reporter
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
-from pdproto.net.engines import ENGINES, require, require_page_fence
+from pdproto.pages.engines import ENGINES, require, require_page_fence
 
 # Shorter than a server's: nobody here is slow for a good reason.
 WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}

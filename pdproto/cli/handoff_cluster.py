@@ -17,7 +17,7 @@ from pdproto.cli.handoff_load import Load, Topology
 from pdproto.cli.handoff_rank import GoOn, Hold, Rank, Reached, Report
 from pdproto.cli.handoff_ranks import decode_rank, prefill_rank, registry
 from pdproto.engine.hosts import LOOPBACK
-from pdproto.net.incarnation import new_incarnation
+from pdproto.transport.incarnation import new_incarnation
 
 REGISTRY: Final = "registry"
 START_S: Final = 60.0

@@ -9,14 +9,14 @@ from time import monotonic, sleep
 from typing import Final, TypeAlias
 
 from pdproto.cli.handoff_load import Topology
-from pdproto.net.incarnation import new_incarnation
-from pdproto.net.link import place_of, tcp_at
-from pdproto.net.registry_client import Registrar
-from pdproto.net.registry_finder import Finder
-from pdproto.net.registry_wire import Address, Rank, Registration
+from pdproto.node.link import place_of, tcp_at
+from pdproto.registry.client import Registrar
+from pdproto.registry.finder import Finder
+from pdproto.registry.wire import Address, Rank, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.incarnation import new_incarnation
 
 Endpoints: TypeAlias = Mapping[str, str]  # where each rank listens, by name
 

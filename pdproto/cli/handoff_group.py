@@ -16,10 +16,10 @@ from typing import Final
 
 from pdproto.cli.handoff_load import Request
 from pdproto.cli.handoff_rank import POLL_S, Work
-from pdproto.net.group import Group
-from pdproto.net.group_entry import Submitted
-from pdproto.net.group_rank import Arrival, Decision
-from pdproto.net.sender import Sender
+from pdproto.group.entry import Submitted
+from pdproto.group.group import Group
+from pdproto.group.rank import Arrival, Decision
+from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.group import Verdict

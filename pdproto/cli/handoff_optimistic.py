@@ -14,10 +14,10 @@ import numpy as np
 
 from pdproto.cli.handoff_load import Request
 from pdproto.cli.handoff_rank import POLL_S, Work
-from pdproto.net.optimistic import OptimisticPrefill
-from pdproto.net.optimistic_record import Order, Ordered, Settings
-from pdproto.net.optimistic_record import Request as Running
-from pdproto.net.sender import Sender
+from pdproto.node.optimistic import OptimisticPrefill
+from pdproto.node.optimistic_record import Order, Ordered, Settings
+from pdproto.node.optimistic_record import Request as Running
+from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
 from pdproto.engine.hosts import LOOPBACK
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.sender import Sender
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace
 
 POLL_S: Final = 0.0005  # between two looks of a scheduler

@@ -26,21 +26,21 @@ from pdproto.cli.handoff_optimistic import OptimisticSenders
 from pdproto.cli.handoff_rank import Pool, Rank, Report, Work
 from pdproto.cli.handoff_receivers import Receivers
 from pdproto.cli.handoff_senders import Senders
-from pdproto.net.decode import DecodeNode
-from pdproto.net.direct import DirectDecodeNode, DirectPages
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.group import Group
-from pdproto.net.link import tcp_at
-from pdproto.net.metrics import Metrics
-from pdproto.net.node import Node
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.shell import Link
+from pdproto.group.group import Group
+from pdproto.node.decode import DecodeNode
+from pdproto.node.link import tcp_at
+from pdproto.node.metrics import Metrics
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.direct import DirectDecodeNode, DirectPages
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.registry.app import RegistryServer
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import agreement, optimistic
 from pdproto.spec.handoff import registry as registry_tables
+from pdproto.transport.event_loop import Link
 
 REPORT_S: Final = 0.2
 START_S: Final = 60.0

@@ -16,8 +16,8 @@ import numpy as np
 from pdproto.cli.handoff_directory import Directory, Endpoints
 from pdproto.cli.handoff_load import Pages, Request
 from pdproto.cli.handoff_rank import POLL_S, GoOn, Hold, Pool, Rank, Reached, Report
-from pdproto.net.decode import DecodeNode
-from pdproto.net.receiver import Receiver
+from pdproto.node.decode import DecodeNode
+from pdproto.node.receiver import Receiver
 from pdproto.spec.handoff.poll import KVPoll
 
 NOT_SERVED: Final = "no prefill server was up to take it"

@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 from pdproto.cli.handoff_load import Request
 from pdproto.cli.handoff_rank import POLL_S, Work
-from pdproto.net.sender import Sender
+from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 
 

@@ -11,8 +11,8 @@ from io import FileIO
 from pathlib import Path
 
 from pdproto.cli.options import UsageError
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_rooms import Limits
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.rooms import Limits
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import dp_rank, registry
 

@@ -9,7 +9,7 @@ import os
 from rich.table import Table
 
 from pdproto.cli.options import UsageError, console
-from pdproto.net.settings import SettingsError, load, variable
+from pdproto.transport.settings import SettingsError, load, variable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

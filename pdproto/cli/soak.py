@@ -24,7 +24,7 @@ from pdproto.cli.soak_chaos import Chaos
 from pdproto.cli.soak_cluster import Cluster, ProcessLostError
 from pdproto.cli.soak_report import Result, page, show
 from pdproto.engine.contract import EngineError
-from pdproto.net.engines import ENGINES, require
+from pdproto.pages.engines import ENGINES, require
 
 ROUND_S: Final = 20.0  # of faults, between two rests
 REST_S: Final = 60.0  # in which everything has to come to rest, on a busy machine

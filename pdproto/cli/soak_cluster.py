@@ -32,8 +32,8 @@ from pdproto.cli.soak_rank import (
     prefill,
     registry,
 )
-from pdproto.net.registry_client import NotFoundError, RegistryClient, UnreachableError
-from pdproto.net.registry_wire import RefusedError
+from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
+from pdproto.registry.wire import RefusedError
 
 START_S: Final = 60.0
 END_S: Final = 30.0

@@ -25,17 +25,17 @@ import numpy as np
 from pdproto.cli.handoff_directory import registrar
 from pdproto.cli.handoff_load import Load, Pages, Request, Topology
 from pdproto.cli.handoff_rank import Pool
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.node import Node
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.sender import Sender
-from pdproto.net.shell import Link
+from pdproto.node.decode import DecodeNode
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.registry.app import RegistryServer
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy
+from pdproto.transport.event_loop import Link
 
 Pipe: TypeAlias = "Connection[Any, Any]"
 

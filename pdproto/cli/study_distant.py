@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.node import Node
-from pdproto.net.plane import SinkPlane, SourcePlane
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.shell import Peer
+from pdproto.node.data_path import SinkPlane, SourcePlane
+from pdproto.node.decode import DecodeNode
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
 from pdproto.runtime.wire import Batch
+from pdproto.transport.event_loop import Peer
 
 
 @dataclass(slots=True)

@@ -28,10 +28,10 @@ from pdproto.cli.handoff_rank import Pool, Rank, Report, Work
 from pdproto.cli.study_distant import DistantDecode, DistantPrefill
 from pdproto.cli.study_plan import PAGES, SLOTS
 from pdproto.cli.study_rooms import RANKS, PublishedRooms, Routing, SoughtRooms
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.optimistic_record import Ordered, Settings
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.receiver import Receiver
+from pdproto.node.optimistic_record import Ordered, Settings
+from pdproto.node.receiver import Receiver
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.sim.chance import Stream
 from pdproto.sim.plan import Request
 from pdproto.sim.study import Setting

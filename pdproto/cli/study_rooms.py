@@ -8,9 +8,9 @@ before it opens a hand-over. Both wait for the registry's answer on their schedu
 from dataclasses import dataclass
 from typing import Final
 
-from pdproto.net.registry_client import RegistryClient
-from pdproto.net.registry_lives import DecodeRooms, PrefillRooms, RoomLife, post
-from pdproto.net.registry_wire import Registration
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.lives import DecodeRooms, PrefillRooms, RoomLife, post
+from pdproto.registry.wire import Registration
 
 RANKS: Final = 2
 GENERATION: Final = 1  # no room is used twice

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from pdproto.cli.options import UsageError, console, whole_number
 from pdproto.engine.hosts import split
-from pdproto.net.open_handoffs import OpenHandoff, OpenHandoffs
+from pdproto.transport.open_handoffs import OpenHandoff, OpenHandoffs
 
 TIMEOUT_S: Final = 3.0
 ANSWER_BYTES_MAX: Final = 16 << 20

@@ -35,7 +35,7 @@ from pdproto.items.plane import (
     key_of_share,
 )
 from pdproto.items.shares import Place, Share
-from pdproto.net.direct import InPlace
+from pdproto.pages.direct import InPlace
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 

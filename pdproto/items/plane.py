@@ -33,8 +33,8 @@ from pdproto.items.shares import (
     share_of,
     splits_of,
 )
-from pdproto.net.pages import Job, SinkPages, SourcePages, Staged
-from pdproto.net.plane import Idle, Posted
+from pdproto.node.data_path import Idle, Posted
+from pdproto.pages.staged import Job, SinkPages, SourcePages, Staged
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 
@@ -74,7 +74,7 @@ def key_of_share(life: Life, share: Share) -> int:
 
 
 class SourceItems(SourcePages):
-    """A prefill rank's plane; see net/pages.py. place: in its tensor parallelism."""
+    """A prefill rank's plane; see pages/staged.py. place: in its tensor parallelism."""
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SourceEngine
@@ -136,7 +136,7 @@ class Coverage:
 
 
 class SinkItems(SinkPages):
-    """A decode rank's plane; see net/pages.py. place: in its tensor parallelism."""
+    """A decode rank's plane; see pages/staged.py. place: in its tensor parallelism."""
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SinkEngine

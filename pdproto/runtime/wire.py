@@ -111,7 +111,7 @@ class Expecting(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
 class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
     """chunks: how many pages each carries, in order. metadata: the request's metadata row. digest:
     of the row and the life, see `row_digest`. use: which request of the room it is, see
-    net/uses.py.
+    node/uses.py.
     """
 
     message = ends.done

@@ -27,17 +27,13 @@ from pdproto.items.components import Component
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.plane import SinkItems, SourceItems
 from pdproto.items.shares import Place, share_for
-from pdproto.net.decode import DecodeNode
-from pdproto.net.direct import DirectDecodeNode
-from pdproto.net.disown import disown
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.incarnation import new_incarnation
-from pdproto.net.link import place_of
-from pdproto.net.operator_port import operated
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.registry_client import Registrar
-from pdproto.net.registry_wire import Registration
-from pdproto.net.settings import Settings, load
+from pdproto.node.decode import DecodeNode
+from pdproto.node.link import place_of
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.direct import DirectDecodeNode
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.registry.client import Registrar
+from pdproto.registry.wire import Registration
 from pdproto.runtime.wire import VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.plugin import note_named_ranks
@@ -45,6 +41,10 @@ from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_compon
 from pdproto.sglang.prefills import Prefills
 from pdproto.sglang.routing import Rooms
 from pdproto.sglang.turns import Turns
+from pdproto.transport.disown import disown
+from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.operator_port import operated
+from pdproto.transport.settings import Settings, load
 
 log = logging.getLogger("pdproto.sglang")
 

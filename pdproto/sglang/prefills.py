@@ -13,14 +13,14 @@ from typing import Any, Final
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
 from pdproto.items.shares import Place
-from pdproto.net.link import tcp_at
-from pdproto.net.registry_client import (
+from pdproto.node.link import tcp_at
+from pdproto.registry.client import (
     Directory,
     NotFoundError,
     RegistryClient,
     UnreachableError,
 )
-from pdproto.net.registry_wire import Rank, RefusedError
+from pdproto.registry.wire import Rank, RefusedError
 from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger("pdproto.sglang")

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Final
 
-from pdproto.net.link import tcp_at
-from pdproto.net.registry_client import NotFoundError, RegistryClient, UnreachableError
-from pdproto.net.registry_lives import Outcome, PrefillRooms, RoomLife, Sent
-from pdproto.net.registry_wire import Address, Rank, RefusedError, Registration
+from pdproto.node.link import tcp_at
+from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
+from pdproto.registry.lives import Outcome, PrefillRooms, RoomLife, Sent
+from pdproto.registry.wire import Address, Rank, RefusedError, Registration
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.sglang.settings import FORCE_QUERY
 from pdproto.spec.handoff import routing

@@ -15,8 +15,8 @@ from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.items.pieces import pieces
 from pdproto.items.plane import placement_in
-from pdproto.net.registry_lives import RoomLife
-from pdproto.net.sender import Sender
+from pdproto.node.sender import Sender
+from pdproto.registry.lives import RoomLife
 from pdproto.sglang.routing import UNKNOWN
 from pdproto.spec.handoff.poll import KVPoll
 

@@ -3,8 +3,8 @@
 from sglang.srt.disaggregation.base.conn import BaseKVBootstrapServer
 from sglang.srt.environ import envs
 
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_rooms import Limits
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.rooms import Limits
 
 
 class PdprotoKVBootstrapServer(BaseKVBootstrapServer):

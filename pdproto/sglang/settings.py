@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from pdproto.net.link import SIGNS_MISSED
-from pdproto.net.settings import Settings
+from pdproto.node.link import SIGNS_MISSED
+from pdproto.transport.settings import Settings
 
 NOT_OURS: Final = "it is of another backend of SGLang's"
 DIGESTS: Final = "every hand-over is verified by digests already"
@@ -189,7 +189,7 @@ def silent_s(environment: Read, is_set: Callable[[str], bool], default: float) -
 
 
 def defaults(environment: Read, is_set: Callable[[str], bool], host: str) -> Mapping[str, Any]:
-    """What SGLang's settings say of ours, by our names (net/settings.py). host: its own address."""
+    """Our settings (transport/settings.py) as SGLang's own ones set them. host: its own address."""
     silent = silent_s(environment, is_set, Settings().silent_s)
     return {"host": host, "silent_s": silent,
             "sign_of_life_s": min(Settings().sign_of_life_s, silent / (2 * SIGNS_MISSED)),

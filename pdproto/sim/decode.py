@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pdproto.net.receiver import Receiver
+from pdproto.node.receiver import Receiver
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.fabric import COMPLETE, Blame, Pages, SimulatedSink
 from pdproto.sim.host import Host, SimulatedDecode

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
+from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
 from pdproto.runtime.wire import Life
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Stream

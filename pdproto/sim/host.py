@@ -11,15 +11,15 @@ from typing import Any, Final, Protocol, cast
 
 import zmq
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.plane import SinkPlane, SourcePlane
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.shell import Link, Peer, Shell
+from pdproto.node.data_path import SinkPlane, SourcePlane
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.role import SinkRole, SourceRole
 from pdproto.runtime.trace import Trace
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.network import Network
+from pdproto.transport.event_loop import Link, Peer, Shell
 
 BOOTED_S: Final = 1_000.0  # what every clock says when a run begins, as of a machine that is up
 

@@ -1,6 +1,6 @@
 """A simulated prefill server whose scheduler runs requests before their bootstrap has ended.
 
-The scheduler is the one that engines use (net/optimistic.py), which runs the tables of the
+The scheduler is the one that engines use (node/optimistic.py), which runs the tables of the
 attempts. Here it is given a device, which computes one chunk at a time in the order of the orders,
 and turns: after whatever may have changed something.
 """
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.net.optimistic import OptimisticPrefill
-from pdproto.net.optimistic_record import Order, Ordered, Settings
-from pdproto.net.optimistic_record import Request as Running
-from pdproto.net.sender import Sender
+from pdproto.node.optimistic import OptimisticPrefill
+from pdproto.node.optimistic_record import Order, Ordered, Settings
+from pdproto.node.optimistic_record import Request as Running
+from pdproto.node.sender import Sender
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import Request, Shape

@@ -86,7 +86,7 @@ class Shape:
 
     rate: requests a second that come, over all servers. pages, slots: of each server's pool;
     landings: chunks of landing memory of each decode rank. writes: under way at each prefill rank.
-    retries: with a number, prefill servers run net/optimistic.py, which may run a request so often
+    retries: with a number, prefill servers run node/optimistic.py, which may run a request so often
     again before its bootstrap (0: never before it), and has `seats`. waits: as the nodes take them.
     """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pdproto.net.sender import Sender
+from pdproto.node.sender import Sender
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import Request, Shape

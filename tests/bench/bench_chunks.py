@@ -20,11 +20,11 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.handle import ENDED
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
+from pdproto.node.decode import DecodeNode
+from pdproto.node.handle import ENDED
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 
 COUNTS: Final = (8, 64, 512, 4_096)

@@ -29,10 +29,10 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.plane import Fenced, Idle, Outcome, Posted, Verified
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.sender import Sender
+from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 

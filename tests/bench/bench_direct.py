@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.net.direct import DirectPages
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.plane import Outcome, Verified
+from pdproto.node.data_path import Outcome, Verified
+from pdproto.pages.direct import DirectPages
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.wire import Life
 
 ROUNDS: Final = 7

@@ -41,7 +41,7 @@ from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.net.engines import require
+from pdproto.pages.engines import require
 
 ROUNDS: Final = 15
 CHUNK_BYTES: Final = 4 << 20

@@ -16,7 +16,7 @@ from statistics import median, quantiles
 from time import perf_counter, sleep
 from typing import Final
 
-from tests.net.groups import Ranks, ranks
+from tests.group.groups import Ranks, ranks
 
 REQUESTS: Final = 400
 ROUNDS: Final = 3

@@ -19,12 +19,12 @@ from typing import Final
 
 import psutil
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
-from pdproto.net.shell import Link
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.event_loop import Link
 from tests.bench.bench_control import NoBytes
 
 HANDOVERS: Final = 100_000

@@ -9,9 +9,9 @@ import threading
 import time
 from statistics import quantiles
 
-from pdproto.net.operator_port import OperatorPort
 from pdproto.spec.handoff.poll import KVPoll
-from tests.net.planes import Cluster, cluster, polls, published, until
+from pdproto.transport.operator_port import OperatorPort
+from tests.node.planes import Cluster, cluster, polls, published, until
 
 OPEN, ASKED, MEASURED = 10_000, 30, 400
 

@@ -14,10 +14,10 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_client import RegistryClient
-from pdproto.net.registry_lives import DecodeRooms, PrefillRooms, post
-from pdproto.net.registry_wire import Registration
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.lives import DecodeRooms, PrefillRooms, post
+from pdproto.registry.wire import Registration
 from pdproto.runtime.store import AnyMessage, Shared
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.roles import Life

@@ -22,9 +22,9 @@ import numpy as np
 
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
-from pdproto.net.decode import DecodeNode
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.ends import Receiving, d, h, lease

@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.node import Node
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.node.decode import DecodeNode
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.spec.handoff.poll import KVPoll
 from tests.work import assert_no_slow_turn, clock_counts_work

@@ -20,18 +20,18 @@ from pdproto.engine.page_target import PageTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpLine, TcpSource
-from pdproto.net import pages as packing
-from pdproto.net.decode import DecodeNode
-from pdproto.net.direct import DirectDecodeNode, DirectPages
-from pdproto.net.pages import SourcePages
-from pdproto.net.prefill import PrefillNode
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages import staged as packing
+from pdproto.pages.direct import DirectDecodeNode, DirectPages
+from pdproto.pages.staged import SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.drill import Drill, handoff
 from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
 from tests.engine.engines import write
-from tests.net.planes import polls
+from tests.node.planes import polls
 
 FAILED, SUCCESS, WAITING = KVPoll.FAILED, KVPoll.SUCCESS, KVPoll.WAITING_FOR_INPUT
 TABLES = "pdproto.spec.handoff.direct:IN_PLACE"

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import pytest
 
 from pdproto.cli.handoff_directory import Directory, wait_for
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_client import RegistryClient
-from pdproto.net.registry_wire import Registration
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import Registration
 from pdproto.runtime.wire import VERSION
-from tests.net.test_registry_trace import NEVER_SILENT
+from tests.registry.test_trace import NEVER_SILENT
 
 PATIENCE_S = 30.0
 FIRST, SECOND = "prefill-0-0-0", "prefill-1-0-0"

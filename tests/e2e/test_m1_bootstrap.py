@@ -2,14 +2,14 @@
 
 import socket
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_source
-from pdproto.net.link import Link
-from pdproto.net.pages import SourcePages
-from pdproto.net.prefill import PrefillNode
+from pdproto.node.decode import DecodeNode
+from pdproto.node.link import Link
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.engines import open_source
+from pdproto.pages.staged import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import NEVER, ends, layers, until
-from tests.net.planes import OWN_HOST, has_spoken
+from tests.node.planes import OWN_HOST, has_spoken
 
 NOT_LONG = {"bootstrap_timeout": 0.5}
 LONG = {"bootstrap_timeout": 60.0}

@@ -13,7 +13,7 @@ from pdproto.cli import study_query
 from pdproto.cli.main import main
 from pdproto.cli.study_lanes import Measured, measure
 from pdproto.cli.study_rooms import PublishedRooms, Routing, SoughtRooms
-from pdproto.net.registry_app import RegistryServer
+from pdproto.registry.app import RegistryServer
 from pdproto.sim.study import percentile
 
 REQUESTS = 10

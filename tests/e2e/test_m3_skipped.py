@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, SourceCounts
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.node import Node
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.plane import Outcome
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.sender import Sender
+from pdproto.node.data_path import Outcome
+from pdproto.node.decode import DecodeNode
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.sender import Sender
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import until

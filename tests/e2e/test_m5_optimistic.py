@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
-from pdproto.net.optimistic import OptimisticPrefill
-from pdproto.net.optimistic_record import Faults, Ordered, Settings
-from pdproto.net.sender import Sender
+from pdproto.node.optimistic import OptimisticPrefill
+from pdproto.node.optimistic_record import Faults, Ordered, Settings
+from pdproto.node.sender import Sender
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.drill import Drill
-from tests.net.planes import cluster, polls, published, until
-from tests.net.prefills import Toy
+from tests.node.planes import cluster, polls, published, until
+from tests.node.prefills import Toy
 
 PREFILL = "prefill-0-0-0"
 REQUESTS, RETRIES, FORCED = 60, 2, 0.3

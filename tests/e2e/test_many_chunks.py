@@ -12,11 +12,11 @@ import zmq
 from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
-from pdproto.net import prefill
+from pdproto.node import prefill
 from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
-from tests.net.planes import cluster, polls, published
+from tests.node.planes import cluster, polls, published
 from tests.work import assert_no_slow_turn, clock_counts_work
 
 

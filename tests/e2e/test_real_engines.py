@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from pdproto.engine.contract import SinkEngine, SourceEngine
-from pdproto.net.decode import DecodeNode
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import ENGINES, MISSING, until
 from tests.engine.obedient import Fault, ObedientSink, ObedientSource

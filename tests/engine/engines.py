@@ -26,7 +26,7 @@ from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.net.engines import require
+from pdproto.pages.engines import require
 
 WAIT_SECONDS: Final = 20
 SENT_BYTES: Final = 100_000  # before the process stops inside a segment

@@ -16,16 +16,16 @@ import msgspec
 import psutil
 import pytest
 
-from pdproto.net.node import Node
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.node.node import Node
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
 from pdproto.runtime import wire
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from tests.fuzz.frames import HERE, STRANGER, chance, frame, frame_of
-from tests.net.planes import Cluster, cluster, polls, published, until
-from tests.net.test_faults import foreigner
+from tests.node.planes import Cluster, cluster, polls, published, until
 from tests.property.profiles import NIGHTLY
+from tests.transport.test_faults import foreigner
 
 DECODED: Final = 1_000_000 if NIGHTLY else 6_000
 SENT: Final = 500_000 if NIGHTLY else 3_000  # to each kind of node
@@ -79,7 +79,7 @@ def told(node: Node) -> tuple[object, ...]:
 @pytest.mark.parametrize("side", ["prefill", "decode"])
 def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture) -> None:
     """Every frame is dropped and counted, and a hand-over that is under way goes on."""
-    caplog.set_level(logging.CRITICAL, "pdproto.net")
+    caplog.set_level(logging.CRITICAL, "pdproto")
     with cluster() as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
@@ -107,7 +107,7 @@ def test_a_peer_that_says_anything_harms_nobody_else(
     side: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its frames are well-formed, and about any lives in any order: its own, and others'."""
-    caplog.set_level(logging.CRITICAL, "pdproto.net")
+    caplog.set_level(logging.CRITICAL, "pdproto")
     with cluster() as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.link import Link, tcp_at
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
+from pdproto.node.decode import DecodeNode
+from pdproto.node.link import Link, tcp_at
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from tests.hosts.namespaces import Host
 

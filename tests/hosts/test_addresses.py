@@ -9,10 +9,10 @@ import pytest
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import is_elsewhere, route_to
 from pdproto.engine.tcp_sink import TcpSink
-from pdproto.net.link import Link, tcp_at
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_client import RegistryClient
-from pdproto.net.registry_wire import RefusedError, Registration
+from pdproto.node.link import Link, tcp_at
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import RefusedError, Registration
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from tests.hosts.namespaces import Host, hosts

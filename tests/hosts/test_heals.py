@@ -15,8 +15,8 @@ import pytest
 from pdproto.engine.contract import Result
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.net.link import place_of
-from pdproto.net.node import Node
+from pdproto.node.link import place_of
+from pdproto.node.node import Node
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import until
 from tests.hosts.namespaces import hosts

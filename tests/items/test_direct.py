@@ -13,8 +13,8 @@ from pdproto.items.components import Numbering
 from pdproto.items.direct import DirectItems, ItemTarget
 from pdproto.items.plane import SinkItems
 from pdproto.items.shares import Share, share_for
-from pdproto.net.direct import DirectDecodeNode
-from pdproto.net.receiver import Receiver
+from pdproto.node.receiver import Receiver
+from pdproto.pages.direct import DirectDecodeNode
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_plane import ALONE, LAYERS, ROW, Pair, components, until

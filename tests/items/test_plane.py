@@ -15,10 +15,10 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component, Heads
 from pdproto.items.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
 from pdproto.items.shares import Place, everything, splits_of
-from pdproto.net.decode import DecodeNode
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 
 from pdproto.cli.handoff_rank import Pool
 from pdproto.engine.contract import Address, Buffer, Outcome, Result, SourceCounts, SourceEngine
-from pdproto.net.decode import DecodeNode
-from pdproto.net.engines import open_sink, open_source
-from pdproto.net.node import Node
-from pdproto.net.pages import SinkPages, SourcePages
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
-from pdproto.net.shell import Link
+from pdproto.node.decode import DecodeNode
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.trace import Trace
@@ -37,7 +36,8 @@ from pdproto.sim.picture import Recording
 from pdproto.sim.plan import Request
 from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
-from tests.net.planes import ENDED
+from pdproto.transport.event_loop import Link
+from tests.node.planes import ENDED
 from tests.property.network import Network
 
 LAYERS, PAGES, PAGE_BYTES = 2, 24, 256

@@ -33,8 +33,8 @@ from rich.console import Console
 
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, Kind, Verdict
-from pdproto.net.receiver import Receiver
-from pdproto.net.sender import Sender
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
 from pdproto.sim.defects import base_of, roles_of, runnable
 from pdproto.sim.outcome import SHIPPED, Roles
 from pdproto.sim.picture import trace_of
@@ -45,7 +45,7 @@ from pdproto.spec.language.machine import Call
 from pdproto.testing.machine import REPORTS, RUN, Report
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
 from tests.leftovers import held
-from tests.net.planes import until
+from tests.node.planes import until
 from tests.property.network import Network, network
 from tests.property.nodes import DRAIN_S, Eyes, HandOver, Nodes
 from tests.property.profiles import runs

@@ -10,12 +10,12 @@ from typing import Final
 import pytest
 import zmq
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.shell import Link
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy, split
-from tests.net.planes import Fabric, SinkPlane, SourcePlane, polls, until
+from pdproto.transport.event_loop import Link
+from tests.node.planes import Fabric, SinkPlane, SourcePlane, polls, until
 from tests.property.network import Network, network
 
 WAIT_MS: Final = 10_000

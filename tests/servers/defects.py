@@ -61,7 +61,7 @@ def abort_lost() -> None:
 
 def loss_unnoticed() -> None:
     """A decode node does not notice that its peer has gone."""
-    from pdproto.net.decode import DecodeNode
+    from pdproto.node.decode import DecodeNode
 
     _wrap(DecodeNode, "on_lost", lambda *_: None)
 
@@ -145,7 +145,7 @@ def misfit_unnoticed() -> None:
 
 def waits_for_ever() -> None:
     """Neither side gives up waiting for the other."""
-    from pdproto.net.timers import Timers
+    from pdproto.node.timers import Timers
 
     def due(old: Any, self: Any, now: float) -> Any:
         return (one for one in old(self, now) if not one[0].endswith("_timeout"))
@@ -170,7 +170,7 @@ def queue_timed() -> None:
 
 def decode_waited_for() -> None:
     """Prefill does not notice that decode has gone, and waits for ever."""
-    from pdproto.net.prefill import PrefillNode
+    from pdproto.node.prefill import PrefillNode
 
     _wrap(PrefillNode, "on_lost", lambda *_: None)
     waits_for_ever()
@@ -178,7 +178,7 @@ def decode_waited_for() -> None:
 
 def registers_once() -> None:
     """A rank does not register again with a registry that has forgotten it."""
-    from pdproto.net.registry_client import Registrar
+    from pdproto.registry.client import Registrar
 
     def turn(old: Any, self: Any) -> Any:
         return None if self.recorded.is_set() else old(self)
@@ -188,7 +188,7 @@ def registers_once() -> None:
 
 def port_ignored() -> None:
     """The registry's port is taken, and prefill goes on without a registry."""
-    from pdproto.net.registry_app import RegistryServer
+    from pdproto.registry.app import RegistryServer
 
     def start(old: Any, self: Any) -> None:
         try:

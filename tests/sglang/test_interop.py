@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_client import RegistryClient
-from pdproto.net.registry_wire import RefusedError, Registration
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import RefusedError, Registration
 from tests.skips import SGLANG
 
 conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=SGLANG)

@@ -17,7 +17,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
-from pdproto.net.receiver import Receiver
+from pdproto.node.receiver import Receiver
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.turns import Turns

@@ -16,11 +16,11 @@ from sglang.srt.arg_groups.fields.disagg import Disagg
 
 from pdproto.items.components import Component
 from pdproto.items.shares import Place
-from pdproto.net.engines import open_sink
-from pdproto.net.registry_wire import Rank
-from pdproto.net.settings import load
+from pdproto.pages.engines import open_sink
+from pdproto.registry.wire import Rank
 from pdproto.sglang import manager
 from pdproto.sglang.prefills import Prefills
+from pdproto.transport.settings import load
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **asked: Any) -> str:

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from pdproto.net.disown import disown
-from pdproto.net.registry_app import RegistryServer
-from pdproto.net.registry_client import RegistryClient
-from pdproto.net.registry_wire import Registration
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import Registration
 from pdproto.sglang.routing import UNKNOWN, Rooms
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.disown import disown
 from tests.items.test_plane import Pair, until
 
 RANKS = 2

@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 
-from pdproto.net.decode import DecodeNode
-from pdproto.net.memory import Memory
-from pdproto.net.prefill import PrefillNode
-from pdproto.net.receiver import Receiver
-from pdproto.net.shell import Peer
+from pdproto.node.decode import DecodeNode
+from pdproto.node.memory import Memory
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
 from pdproto.sim.fabric import WRITE
 from pdproto.sim.outcome import DRAINED, STEADY, Outcome
 from pdproto.sim.plan import Fault, Kind, Plan, Request, Shape
+from pdproto.transport.event_loop import Peer
 from tests.sim.runs import ran
 
 

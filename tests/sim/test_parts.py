@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.net.plane import Outcome as Ended
+from pdproto.node.data_path import Outcome as Ended
 from pdproto.runtime.wire import Life
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Stream

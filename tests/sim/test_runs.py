@@ -12,7 +12,7 @@ import pytest
 from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
-from pdproto.net.handle import Handle
+from pdproto.node.handle import Handle
 from pdproto.sim.cluster import Cluster, simulate
 from pdproto.sim.outcome import Outcome
 from pdproto.sim.plan import Kind, Shape, planned

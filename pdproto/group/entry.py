@@ -1,0 +1,300 @@
+"""The entry's part in its group: it asks every rank, decides, numbers, and answers the client.
+
+Rule 1: the table of the entry decides (spec/handoff/group.py, ENTRY). Here decisions are proposed:
+        the next number, a slot that is free, a rank that has failed. The guard of the row disposes.
+Rule 2: requests that lack only a slot get one in the order in which they came to lack it.
+Rule 3: a request is forgotten when it is answered and all ranks have said that they closed it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final
+
+from pdproto.group.waits import Waits, rows_on_timers
+from pdproto.node.metrics import Metrics
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.runtime.wire import (
+    REASON_MAX,
+    Admit,
+    AnyVote,
+    Drop,
+    Fail,
+    GroupFrame,
+    Life,
+    Release,
+    Request,
+)
+from pdproto.spec.handoff import group as tables
+from pdproto.spec.handoff import roles
+from pdproto.spec.handoff.group import ENTRY, Course
+from pdproto.spec.language.machine import Row
+
+# What cannot go on is decided first: no rank runs a request in vain.
+PROPOSALS: Final = ("decide_fail", "decide_admit", "decide_release", "decide_drop")
+TIMERS: Final = rows_on_timers(ENTRY)
+ANOTHER_SLOT: Final = None  # a slot that does not exist, and so is never taken
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client is told, once. status: of HTTP, 200 or 500."""
+
+    status: int
+    reason: str = ""
+
+    @property
+    def served(self) -> bool:
+        return self.status == 200
+
+
+@dataclass(slots=True, eq=False)
+class Submitted:
+    """A request as its submitter holds it. answer: None until the group has decided.
+
+    on_answer: called once, in the loop, when there is one; without it `Group.answers` returns it.
+    """
+
+    life: Life
+    payload: bytes
+    on_answer: Callable[["Submitted"], None] | None = None
+    answer: Answer | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Open:
+    """What the entry keeps of a request beside the table. reason: of the first rank that failed."""
+
+    submitted: Submitted
+    course: Course = Course.NEW
+    numbers: list[int] = field(default_factory=list)
+    slot: int | None = None
+    reason: str = ""
+    confirmed: int = 0
+
+    @property
+    def life(self) -> Life:
+        return self.submitted.life
+
+
+Writer = Callable[[Open, tuple[Any, ...]], GroupFrame]
+# By message: the frame, from what is kept of the request and the message's arguments.
+WRITERS: Final[Mapping[AnyMessage, Writer]] = {
+    tables.request: lambda o, _: Request(o.life, o.submitted.payload),
+    tables.admit: lambda o, arguments: Admit(o.life, arguments[1], arguments[3]),
+    tables.fail: lambda o, arguments: Fail(o.life, arguments[1], o.reason),
+    tables.release: lambda o, arguments: Release(o.life, arguments[1]),
+    tables.drop: lambda o, arguments: Drop(o.life, arguments[1], o.reason),
+}
+
+
+class EntryPart:
+    """See the rules above. say: to a rank, by its index. slots: how many requests run at once."""
+
+    def __init__(
+        self,
+        ranks: Collection[int],
+        slots: int,
+        *,
+        say: Callable[[int, GroupFrame], None],
+        waits: Waits,
+        metrics: Metrics,
+        trace: SharedTrace | None = None,
+    ) -> None:
+        self.answers: Final[deque[Submitted]] = deque()
+        self.floor = 0  # every life below this generation is over for all ranks
+        self._ranks: Final = tuple(ranks)
+        self._say: Final = say
+        self._waits: Final = waits
+        self._metrics: Final = metrics
+        self._machine: Final = shared(ENTRY, (), {tables.Rank: self._ranks}, trace=trace)
+        self._open: Final[dict[int, Open]] = {}  # by generation, in ascending order
+        self._generation = 0
+        self._number = 0
+        self._slots: Final = slots
+        self._free: Final = deque(range(slots))
+        self._lacking: Final[dict[int, Open]] = {}
+        self._unanswered = 0
+        self._describe()
+
+    # What the application asks
+
+    def submit(self, submitted: Submitted, now: float) -> None:
+        life = submitted.life
+        self._generation = life.generation + 1
+        opened = Open(submitted)
+        try:
+            step = self._machine.call("submit", life)
+        except LocalProtocolError:
+            self._answer(opened, Answer(500, "the group has ended"))
+            return
+        self._open[life.generation] = opened
+        self._unanswered += 1
+        self._follow(opened, step, now)
+
+    def abort(self, submitted: Submitted, reason: str, now: float) -> None:
+        """Void for a request that has been decided: its ranks end what they run."""
+        opened = self._open.get(submitted.life.generation)
+        if opened is None or not self._machine.enabled("abort", n=self._number, h=opened.life):
+            return
+        opened.reason = opened.reason or reason[:REASON_MAX]
+        step = self._machine.call("abort", opened.life, choose={"n": self._number})
+        self._follow(opened, step, now)
+        self._give_slots(now)
+
+    # What a rank says
+
+    def hear(self, rank: int, frame: AnyVote, now: float) -> None:
+        """A vote. Raises RemoteProtocolError for one about what nobody has submitted."""
+        generation = frame.life.generation
+        opened = self._open.get(generation)
+        if opened is None and generation < self._generation:
+            self._metrics.add("stale_frames")
+            return
+        if opened is None or opened.life != frame.life:
+            raise RemoteProtocolError(f"{frame.life} has not been submitted")
+        if frame.reason and not opened.reason:
+            opened.reason = f"rank {rank}: {frame.reason}"[:REASON_MAX]
+        step = self._machine.receive(frame.message, rank, frame.life)
+        self._follow(opened, step, now)
+        self._propose(opened, now)
+        self._give_slots(now)
+        if opened.confirmed == len(self._ranks):
+            self._forget(opened)
+
+    def lose(self, rank: int, why: str) -> None:
+        """A rank is gone, and with it the group: whoever waits for an answer gets it."""
+        self._machine.receive(tables.lost, rank)
+        for opened in list(self._open.values()):
+            opened.reason = opened.reason or f"rank {rank} is gone: {why}"[:REASON_MAX]
+            step = self._machine.fire("answer_lost", h=opened.life)
+            if step is not None:
+                self._follow(opened, step, 0.0)
+            self._waits.follow(opened.life, (), 0.0)
+        self._open.clear()
+        self._lacking.clear()
+        self._free.extend(set(range(self._slots)) - set(self._free))
+
+    # What the clock says
+
+    def serve(self, now: float) -> None:
+        """Let the waits end that are due."""
+        for name, life in self._waits.due(now):
+            opened = self._open[life.generation]
+            for row in TIMERS[name]:
+                for parameters in self._choices(row, opened):
+                    step = self._machine.fire(row.name, **parameters)
+                    if step is not None:
+                        self._follow(opened, step, now)
+            self._arm(opened, now)
+
+    @property
+    def next(self) -> float | None:
+        return self._waits.next()
+
+    # How it is decided
+
+    def _propose(self, opened: Open, now: float) -> None:
+        while any(self._decided(row, opened, now) for row in PROPOSALS):
+            pass
+
+    def _decided(self, row: str, opened: Open, now: float) -> bool:
+        parameters: dict[str, Any] = {"n": self._number, "h": opened.life}
+        if row == "decide_admit":
+            parameters["m"] = self._free[0] if self._free else ANOTHER_SLOT
+            if not self._free and self._machine.enabled(row, **parameters):
+                self._lacking[opened.life.generation] = opened
+                return False
+        elif row != "decide_fail":
+            parameters["m"] = opened.slot
+        step = self._machine.fire(row, **parameters)
+        if step is not None:
+            self._follow(opened, step, now)
+        return step is not None
+
+    def _give_slots(self, now: float) -> None:
+        while self._free and self._lacking:
+            generation = next(iter(self._lacking))
+            self._propose(self._lacking.pop(generation), now)
+
+    def _choices(self, row: Row, opened: Open) -> Iterator[dict[str, Any]]:
+        """Every choice of the parameters of a row on a timer."""
+        slots = () if opened.slot is None else (opened.slot,)
+        among = {"k": self._ranks, "n": opened.numbers, "h": (opened.life,), "m": slots}
+        names = [variable.name for variable in row.choose]
+        for chosen in product(*(among[name] for name in names)):
+            yield dict(zip(names, chosen, strict=True))
+
+    # What follows
+
+    def _follow(self, opened: Open, step: Step, now: float) -> None:
+        entered: Course | None = None
+        for symbol, key, value in step.changed:
+            if key is None:
+                continue
+            if symbol is tables.numbered:
+                self._number += 1
+                opened.numbers.append(key[0])
+            elif symbol is tables.granted:
+                opened.slot = key[1]
+            elif symbol is tables.taken:
+                self._free.popleft() if value else self._free.append(key[0])
+            elif symbol is tables.confirmed:
+                opened.confirmed += 1
+            elif isinstance(value, Course):
+                entered = value
+        for message, arguments in step.sent:
+            self._say(arguments[0], WRITERS[message](opened, arguments))
+        if entered is not None:
+            self._enter(opened, entered)
+            self._arm(opened, now, further=True)
+
+    def _enter(self, opened: Open, course: Course) -> None:
+        opened.course = course
+        self._lacking.pop(opened.life.generation, None)
+        if course is Course.SERVED:
+            self._answer(opened, Answer(200))
+        elif course is Course.REFUSED:
+            self._answer(opened, Answer(500, opened.reason))
+        if course in (Course.SERVED, Course.REFUSED):
+            self._unanswered -= 1
+
+    def _answer(self, opened: Open, answer: Answer) -> None:
+        submitted = opened.submitted
+        submitted.answer = answer
+        if submitted.on_answer is None:
+            self.answers.append(submitted)
+        else:
+            submitted.on_answer(submitted)
+
+    def _forget(self, opened: Open) -> None:
+        self._machine.forget(roles.Life, opened.life)
+        self._waits.follow(opened.life, (), 0.0)
+        del self._open[opened.life.generation]
+        self.floor = next(iter(self._open), self._generation)
+
+    def _arm(self, opened: Open, now: float, *, further: bool = False) -> None:
+        """Run the timers of which some row could fire. A row stays enabled until a change of the
+        course, or until all ranks have confirmed, so that nothing else starts one.
+        """
+        names = [name for name, rows in TIMERS.items() if any(
+            self._machine.enabled(row.name, **parameters)
+            for row in rows for parameters in self._choices(row, opened))]
+        self._waits.follow(opened.life, names, now, further=further)
+
+    def _describe(self) -> None:
+        for name, about, read in (
+            ("num_group_unanswered_reqs", "Requests whose client waits for an answer",
+             lambda: self._unanswered),
+            ("num_group_unconfirmed_reqs", "Requests that not every rank has closed",
+             lambda: len(self._open)),
+            ("num_group_slots_taken", "Metadata slots that admitted requests hold",
+             lambda: self._slots - len(self._free)),
+        ):
+            self._metrics.gauge(name, about, read)
+
+    def __repr__(self) -> str:
+        return repr(self._machine)

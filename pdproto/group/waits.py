@@ -1,0 +1,102 @@
+"""The waits of a group's requests: which timer runs for which of them, and what its rows are.
+
+All waits of one name last equally long, or have been doubled a few times: each such length is a
+queue, and none is ever sorted.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from pdproto.node.timers import DOUBLINGS_MAX, Timers
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.machine import Row, Table, Timer
+
+
+def rows_on_timers(table: Table) -> Mapping[str, tuple[Row, ...]]:
+    """The rows of a table that a clock fires, by the name of the timer."""
+    on: dict[str, tuple[Row, ...]] = {}
+    for row in table.rows:
+        if isinstance(row.on, Timer):
+            on[row.on.name] = (*on.get(row.on.name, ()), row)
+    return on
+
+
+class Waits:
+    """Deadlines by timer and request. Cancelled ones stay until they would have been due.
+
+    A repeat that is in vain makes the next one wait twice as long, up to a limit, until the request
+    has come a step further. seconds: by name of timer, in place of the defaults in
+    spec/handoff/timers.py; those of a repeat are of its first wait.
+    Raises ValueError for a name that no timer has.
+    """
+
+    def __init__(self, names: Collection[str], seconds: Mapping[str, float] | None) -> None:
+        known = Timers(seconds).seconds
+        self.seconds: Final = {name: known[name] for name in names}
+        # By how often the wait has been doubled, so that each queue is in the order of time.
+        self._queues: Final[dict[str, tuple[deque[tuple[float, Life]], ...]]] = {
+            name: tuple(deque() for _ in range(1 + DOUBLINGS_MAX * WAITS[name].again))
+            for name in names}
+        self._armed: Final[dict[Life, dict[str, float]]] = {}
+        self._repeats: Final[dict[Life, int]] = {}
+
+    def follow(
+        self, life: Life, names: Collection[str], now: float, *, further: bool = False
+    ) -> None:
+        """Run these timers for the request, and no others. Those that run already go on.
+
+        further: the request has come a step further, so its repeats begin anew.
+        """
+        armed = self._armed.pop(life, {})
+        if further or not names:
+            self._repeats.pop(life, None)
+        armed = {name: deadline for name, deadline in armed.items()
+                 if name in names and not (further and WAITS[name].again)}
+        for name in names:
+            if name not in armed:
+                armed[name] = self._begin(name, life, now)
+        if armed:
+            self._armed[life] = armed
+
+    def due(self, now: float) -> Iterator[tuple[str, Life]]:
+        """The waits that have ended; each is started again by `follow` alone."""
+        for name, queues in self._queues.items():
+            for queue in queues:
+                for _ in range(len(queue)):
+                    if queue[0][0] > now:
+                        break
+                    deadline, life = queue.popleft()
+                    armed = self._armed.get(life, {})
+                    if armed.get(name) == deadline:
+                        del armed[name]
+                        if WAITS[name].again:
+                            self._repeats[life] = self._repeats.get(life, 0) + 1
+                        yield name, life
+
+    def hasten(self, now: float) -> None:
+        """End all repeats now, as if none had been in vain: what was said last may be lost."""
+        self._repeats.clear()
+        for life, armed in self._armed.items():
+            for name in armed:
+                if WAITS[name].again:
+                    armed[name] = now
+                    self._queues[name][0].appendleft((now, life))
+
+    def next(self) -> float | None:
+        """When the first wait ends, or something before that."""
+        return min((queue[0][0] for queues in self._queues.values() for queue in queues if queue),
+                   default=None)
+
+    def __len__(self) -> int:
+        """How many requests wait for something."""
+        return sum(bool(armed) for armed in self._armed.values())
+
+    def _begin(self, name: str, life: Life, now: float) -> float:
+        doublings = 0
+        if WAITS[name].again:
+            doublings = min(self._repeats.get(life, 0), DOUBLINGS_MAX)
+        deadline = now + self.seconds[name] * (1 << doublings)
+        self._queues[name][doublings].append((deadline, life))
+        return deadline

@@ -1,1 +1,0 @@
-"""The only threads and sockets: the ZeroMQ shell, the HTTP registry, and the nodes on them."""

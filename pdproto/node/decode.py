@@ -1,0 +1,393 @@
+"""A decode rank's node: it opens receivers, leases memory to their sources, and commits the pages.
+
+Rule 1: the tables of the sink and of its pool decide (spec/handoff/sink.py). Here their events are
+        made, and what their steps ask for is done.
+Rule 2: that a source says *done* becomes an event only after what it wrote has been copied into
+        the pages and its digest compared, so that the table finds the content it asks about.
+Rule 3: pages and landing memory go back when no copy from the one into the other is under way.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Final
+
+from pdproto.ground.layout import Indices
+from pdproto.node.data_path import Idle, SinkPlane, Verified
+from pdproto.node.handle import handles_of, room_number
+from pdproto.node.memory_queue import MemoryQueue
+from pdproto.node.node import Node
+from pdproto.node.pool import Pool
+from pdproto.node.receiver import Receiver
+from pdproto.node.sides import DECODE
+from pdproto.node.uses import mixed
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.role import SINK_ROLE, SinkRole
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import (
+    Abort,
+    AbortAck,
+    AnyFrame,
+    Batch,
+    Done,
+    Drained,
+    Expecting,
+    Failed,
+    Introduce,
+    Life,
+    Publish,
+)
+from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.ends import Claim
+from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
+from pdproto.spec.language.symbols import State
+from pdproto.transport.event_loop import Link, Peer
+
+log = logging.getLogger("pdproto.node")
+
+OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames that a sink takes
+
+
+class DecodeNode(Node):
+    """See the rules above. incarnation: one for all ranks of a group (default: one of its own)."""
+
+    def __init__(
+        self,
+        name: str,
+        plane: SinkPlane,
+        *,
+        link: Link | None = None,
+        incarnation: int | None = None,
+        waits: Mapping[str, float] | None = None,
+        trace: Trace | None = None,
+        role: SinkRole = SINK_ROLE,
+        pool: Pool | None = None,
+    ) -> None:
+        super().__init__(name, link or Link(), side=DECODE, plane=plane, incarnation=incarnation,
+                         waits=waits, trace=trace)
+        self.role: Final = role
+        self.plane: Final = plane
+        self._opening: Final = Lock()
+        self._generation = 0  # the next, of any thread that opens
+        self._open: Final[set[int]] = set()  # generations
+        self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
+        self._floor = 0  # below it all are over
+        self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
+        self._wanting: Final = MemoryQueue(self.metrics)
+        self._starved = False  # somebody wants memory, and nobody has any to give back
+        self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
+        self._pool: Final = pool or Pool()
+        self._granted: Final[set[Life]] = set()
+        self._leased: Final[dict[Life, float]] = {}
+        self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
+        self._settling: Final[dict[Life, Receiver]] = {}
+        self.metrics.gauge("num_decode_leases", "Lives that landing memory is leased to",
+                           lambda: len(self._leased))
+        self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
+                           lambda: len(self._pool.pages))
+        self.writers.update({
+            ends.introduce: lambda e, i: Introduce(self.life(e), e.owner.sinks, *self.of(e, i)),
+            ends.publish: self._publish,
+            ends.abort: self._abort,
+        })
+        self.reactions.update({
+            (ends.claim, Claim.FENCING): self._fence,
+            (ends.lease, False): self._release_lease,
+            (ends.page, False): self._release_pages,
+        })
+        self.begin(role)
+
+    # For the application
+
+    def open(
+        self,
+        room: int,
+        sources: Mapping[str, str],
+        *,
+        sinks: Sequence[str] = (),
+        generation: int | None = None,
+        on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Receiver], None] | None = None,
+        pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        slot: int | None = None,
+    ) -> Receiver:
+        """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
+
+        sinks: all ranks of this group that the same sources feed (default: this one). pages, slot:
+        as `Receiver.publish` takes them. generation: the life's number, where the ranks of a group
+        must agree on it: each once, ascending. on_released, watcher: see `Handle.watch`.
+        """
+        if not sources:
+            raise ValueError(f"room {room}: a hand-over needs a source")
+        with self._opening:  # lives begin in the order of their numbers, whoever opens them
+            if generation is None:
+                generation = self._generation
+            life = Life(room_number(room), self.incarnation, generation)
+            receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
+            receiver.watch(on_released, watcher)
+            if pages is not None:
+                receiver.hold(pages, slot)
+            self._generation = max(self._generation, generation + 1)
+            self.ask(lambda: self._begin(receiver, sources, placed=pages is not None))
+        return receiver
+
+    def health(self) -> str | None:
+        """As of any node; and a decode node needs landing memory, leased or to be had."""
+        if self._starved:
+            return (f"node {self.name}: hand-overs want landing memory, none holds any, and there "
+                    f"is none to be had: fenced writers may still reach it")
+        return super().health()
+
+    # In the loop: what the application asks
+
+    def _begin(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
+        self.metrics.add("handoffs_opened")
+        endpoint, life = receiver.endpoint, receiver.life
+        self._open.add(life.generation)
+        self._begun.append(life.generation)
+        self.lives[life] = endpoint
+        self.enrol(receiver)
+        nowhere, why_not = dict[str, str](), ""
+        for name, where in sources.items():
+            try:  # first: whoever had this name elsewhere is lost by that
+                why_not = self.connect(name, where).barred or why_not
+            except RemoteProtocolError as error:
+                nowhere[name] = str(error)
+            self._of_peer.setdefault(name, {})[life] = endpoint
+        self.take(endpoint, endpoint.automaton.call("open_receiver"))
+        for name, why in nowhere.items():
+            self._bereave(endpoint, name, why)
+        if why_not:
+            self.give_up(receiver, why_not)
+        elif placed:
+            self.want_memory(receiver)
+
+    def want_memory(self, receiver: Receiver) -> None:
+        """Queue for landing memory; the request has pages now.
+
+        Every source says first in which incarnation it runs. Of one that has not, a restart would
+        pass unnoticed, and its successor's DRAINED would be taken for the end of its writes.
+        """
+        for name in receiver.endpoint.peers:
+            if not self._has_spoken(name):
+                self._unmet.setdefault(name, []).append(receiver)
+                return
+        self._wanting.add(receiver, self._now)
+
+    def _has_spoken(self, source: str) -> bool:
+        return bool(source in self.peers and self.peers[source].incarnation)
+
+    def give_up(self, receiver: Receiver, reason: str) -> None:
+        receiver.blame = reason
+        self.take(receiver.endpoint, receiver.endpoint.automaton.call("abort_receiver"))
+
+    def finish(self, receiver: Receiver) -> None:
+        self.take(receiver.endpoint, receiver.endpoint.automaton.call("finish"))
+
+    # In the loop: what sources say
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        for receiver in self._unmet.pop(peer.name, ()):
+            self.want_memory(receiver)
+        super().on_batch(peer, batch)
+
+    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        if not isinstance(frame, OF_SOURCES):
+            raise RemoteProtocolError(f"{frame.message} is no message of a source")
+        life = frame.life
+        endpoint = self.lives.get(life)
+        if endpoint is None:
+            self.metrics.add("stale_frames")
+            return
+        if peer.name not in endpoint.peers:
+            raise RemoteProtocolError(f"{peer.name} is no source of it")
+        if endpoint.value(ends.gone, (endpoint.peers.index(peer.name), 0, 0)):
+            # Another process than the life was begun with: what that one's adapter may still write
+            # it cannot know, so its DRAINED must not end a lease.
+            self.metrics.add("stale_frames")
+            return
+        receiver: Receiver = endpoint.owner
+        if isinstance(frame, Failed):
+            receiver.blame = f"{peer.name}: {frame.reason}"
+        elif isinstance(frame, Done) and self._must_verify(receiver, peer.name):
+            self._verify(receiver, peer.name, frame)
+            return
+        self._hear(endpoint, frame, peer.name)
+
+    def _hear(self, endpoint: Endpoint, frame: AnyFrame, source: str) -> None:
+        index = endpoint.peers.index(source)
+        self.take(endpoint, endpoint.automaton.message(frame.message, (index, 0, 0)))
+        self._conclude(endpoint)
+
+    def _must_verify(self, receiver: Receiver, source: str) -> bool:
+        index = receiver.endpoint.peers.index(source)
+        return (receiver.endpoint.value(ends.claim, (0, 0, index)) is Claim.OUT
+                and receiver.poll() in (KVPoll.WAITING_FOR_INPUT, KVPoll.TRANSFERRING))
+
+    def _verify(self, receiver: Receiver, source: str, done: Done) -> None:
+        """Have what the source wrote copied and compared; then its *done* is heard (rule 2)."""
+        if source in receiver.unverified:
+            return
+        receiver.unverified[source] = done
+        pages = receiver.pages_of(source)
+        problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
+        if not problem:
+            receiver.uses[source] = done.use
+            self.plane.verify(receiver.life, source, done.chunks, pages)
+            return
+        del receiver.unverified[source]
+        receiver.blame = f"{source} {problem}"
+        self._hear(receiver.endpoint, done, source)
+
+    def on_device(self) -> None:
+        for report in self.plane.reports():
+            if isinstance(report, Idle):
+                self._free_pages(self._settling.pop(report.life))
+            elif isinstance(report, Verified):
+                self._verified(self.lives[report.life].owner, report)
+            else:
+                self._fenced(self.lives.get(report.life), report.source)
+            if self.is_late():
+                return
+
+    def _verified(self, receiver: Receiver, report: Verified) -> None:
+        endpoint, source = receiver.endpoint, report.source
+        done = receiver.unverified.pop(source)
+        receiver.metadata[source] = done.metadata
+        if report.clean:
+            receiver.landed_chunks += len(done.chunks)
+            receiver.landed_bytes += self.bytes_of(source, done.chunks, receiver.pages_of(source))
+            index = endpoint.peers.index(source)
+            self.take(endpoint, endpoint.automaton.device(
+                (ends.content, (0, 0, 0, index, 0), True)))
+        elif report.life not in self._settling:  # else it has failed, and nothing was compared
+            self.metrics.add("spoilt_chunks")
+            receiver.blame = report.reason or f"the digest of what {source} wrote does not agree"
+        self._hear(endpoint, done, source)
+
+    def _fenced(self, endpoint: Endpoint | None, source: str) -> None:
+        self.metrics.add("fences_done")
+        if endpoint is None:
+            return  # its source has answered while the fence was being put up, and all was over
+        place = 0, 0, endpoint.peers.index(source)
+        if endpoint.value(ends.claim, place) is Claim.FENCING:
+            self.take(endpoint, endpoint.automaton.device((ends.claim, place, Claim.FENCED)))
+        self._conclude(endpoint)
+
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """The detector: what depends on this peer hears of it at once."""
+        self.metrics.add("lost_peers")
+        self._unmet.pop(peer.name, None)  # they fail
+        for endpoint in list(self._of_peer.get(peer.name, {}).values()):
+            self._bereave(endpoint, peer.name, why)
+
+    def _bereave(self, endpoint: Endpoint, source: str, why: str) -> None:
+        """Have a life know that one of its sources is gone."""
+        endpoint.owner.blame = f"lost connection to {source}: {why}"
+        index = endpoint.peers.index(source)
+        self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
+
+    def on_returned(self, peer: Peer) -> None:
+        """What was under way to it may be lost, and so may what it said: ask again at once."""
+        for endpoint in list(self._of_peer.get(peer.name, {}).values()):
+            for name in self._timers.hasten(endpoint):
+                self.take(endpoint, endpoint.automaton.timer(name))
+
+    def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        if name != "heartbeat":
+            silent = [peer for peer in endpoint.peers if not self._has_spoken(peer)]
+            of = f"; nothing was heard of {', '.join(silent)}" if silent else ""
+            endpoint.owner.blame = self.blame(name) + of
+
+    # In the loop: what the steps ask for
+
+    def on_room(self) -> None:
+        is_waiting = self._wanting.serve(self._grant, lambda: self.watchdog.has_time)
+        self._starved = is_waiting and not self._leased
+
+    def wants_room(self) -> bool:
+        return self._wanting.was_cut
+
+    def _grant(self, receiver: Receiver) -> bool:
+        """Have the pool grant memory to the request at hand. Returns whether it is settled."""
+        life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
+        try:
+            addresses = self.plane.lease(life, receiver.pages or {})
+        except ValueError as error:
+            self.give_up(receiver, str(error))
+            return True
+        if addresses is None:
+            return False
+        granted = self._pool.grant(life, pages, receiver.slot)
+        if not granted:
+            self.plane.release(life)
+            self.give_up(receiver, self._pool.blame(pages, receiver.slot))
+            return True
+        self._granted.add(life)
+        self._leased[life] = receiver.began = self._now
+        self._addresses[life] = addresses
+        self.take(endpoint, endpoint.automaton.device(*granted))
+        return True
+
+    def _publish(self, endpoint: Endpoint, index: int) -> Publish:
+        life, receiver = self.life(endpoint), endpoint.owner
+        source = endpoint.peers[index]
+        return Publish(life, self._addresses[life][source], len(receiver.pages[source]),
+                       receiver.sinks, *self.of(endpoint, index))
+
+    def _abort(self, endpoint: Endpoint, index: int) -> Abort:
+        self.metrics.add("aborts_sent")
+        return Abort(self.life(endpoint), self.why(endpoint), self.of(endpoint, index)[0])
+
+    def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
+        self.metrics.add("fences_started")
+        log.info("node %s: %s is kept out of the memory of %s", self.name,
+                 endpoint.peers[indices[2]], endpoint.life, extra=self.fields(endpoint.life))
+        self.plane.fence(self.life(endpoint), endpoint.peers[indices[2]])
+
+    def _release_lease(self, endpoint: Endpoint, _: Indices) -> None:
+        life = self.life(endpoint)
+        self.metrics.add("held_chunk_seconds", self._now - self._leased.pop(life))
+        self.plane.release(life)
+
+    def _release_pages(self, endpoint: Endpoint, _: Indices) -> None:
+        life, receiver = self.life(endpoint), endpoint.owner
+        self._pool.free_slot(receiver.slot)
+        self._settling[life] = receiver
+        self.plane.settle(life)
+
+    def _free_pages(self, receiver: Receiver) -> None:
+        if receiver.life in self._granted:
+            self._granted.remove(receiver.life)
+            self._pool.free_pages(receiver.every_page)
+        receiver.tell_released()
+        if receiver.life in self.lives:
+            self._conclude(receiver.endpoint)
+        else:
+            self.let_go(receiver.endpoint)
+
+    def _conclude(self, endpoint: Endpoint) -> None:
+        """Drop a life that the table is done with; the floor rises when the oldest is dropped."""
+        life = self.life(endpoint)
+        if (endpoint.owner.unverified or life in self._settling or life not in self.lives
+                or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
+            return
+        self.forget(endpoint)
+        self._open.remove(life.generation)
+        while self._begun and self._begun[0] not in self._open:
+            self._floor = self._begun.popleft() + 1
+        self._addresses.pop(life, None)
+        for source in endpoint.peers:
+            del self._of_peer[source][life]
+
+    def floor(self) -> int:
+        return self._floor
+
+    def on_failed(self, endpoint: Endpoint, _: State) -> None:
+        if endpoint.owner.life not in self._granted:
+            self._free_pages(endpoint.owner)
+
+    def open_ends(self) -> Iterable[Receiver]:
+        return handles_of(self.lives)

@@ -1,0 +1,400 @@
+"""What both kinds of node share: endpoints that take events, and what follows from their steps."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+from pdproto.ground.layout import Indices
+from pdproto.node.data_path import Measured, Plane, Weighing
+from pdproto.node.fit import barred, layout_for
+from pdproto.node.handle import ENDED
+from pdproto.node.metrics import Metrics
+from pdproto.node.timers import Timers
+from pdproto.runtime.automaton import Automaton, Event, Step
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.local_rows import AnyMessage
+from pdproto.runtime.role import Role
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Layout, Life
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.formula import Formula, Value
+from pdproto.spec.language.symbols import State, Symbol
+from pdproto.transport.event_loop import Link, Peer, Shell
+
+log = logging.getLogger("pdproto.node")
+
+Reaction: TypeAlias = Callable[[Endpoint, Indices], None]
+Writer: TypeAlias = Callable[[Endpoint, int], AnyFrame]
+
+PLANS_MAX: Final = 1 << 16  # kept; then they are made anew
+CLOSED: Final = "the node has been closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What tells the two kinds of node apart. stage: the state of an end, one of `stages`.
+
+    under_way: stages in which bytes may be on their way, so that a failure is one of the transfer.
+    polls, settled: what `Handle.poll` and `Handle.settled` say.
+    queues: gauges over ends in some stages, with what each is about.
+    """
+
+    name: str
+    stage: Symbol
+    stages: type[State]
+    succeeded: State
+    failed: State
+    under_way: tuple[State, ...]
+    polls: Sequence[tuple[Formula, KVPoll]]
+    settled: Sequence[tuple[Formula, KVPoll]]
+    queues: tuple[tuple[str, str, tuple[State, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows from a step, looked up once: reactions, frames to peers before all others; what
+    a poll answers when that is done, and `Handle.settled`; and the timers that run then.
+    """
+
+    reactions: tuple[tuple[Reaction, Indices], ...]
+    stands: KVPoll
+    settled: KVPoll
+    armed: tuple[str, ...]
+
+
+class _Nobody:
+    """Owner of an end that is over: nobody reads its status."""
+
+    stands = settled = KVPoll.BOOTSTRAPPING
+    watchers: Final = ()
+
+
+class Node(Shell):
+    """A shell with endpoints. What a step sends, changes and arms is acted upon here, by name.
+
+    Two tables say how the words of the tables meet the world: `writers`, which frame a message to
+    the i-th peer becomes, and `reactions`, what is done when a variable gets a value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        link: Link,
+        *,
+        side: Side,
+        plane: Plane,
+        incarnation: int | None,
+        waits: Mapping[str, float] | None,
+        trace: Trace | None,
+    ) -> None:
+        timers = Timers(waits)
+        super().__init__(name, link, incarnation)
+        self.metrics: Final = Metrics({"node": name, "side": side.name})
+        self.lives: Final[dict[Life, Endpoint]] = {}
+        self.writers: Final[dict[AnyMessage, Writer]] = {}
+        self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {
+            (side.stage, stage): partial(self._enter, stage) for stage in side.stages}
+        self.reactions[side.stage, side.succeeded] = self._succeed
+        self.reactions[side.stage, side.failed] = self._fail
+        self.side: Final = side
+        self._plane: Final = plane
+        self.bytes_of: Final[Callable[..., int]] = (
+            plane.bytes_of if isinstance(plane, Weighing) else lambda *_: 0)
+        self._nobody: Final = _Nobody()
+        self._forgotten: Final[list[Endpoint]] = []  # in this turn
+        self._plans: Final[dict[Step, Plan]] = {}
+        self._timers: Final = timers
+        self._write: Final = None if trace is None else trace.write
+        self._over: Final = None if trace is None else trace.over
+        self._now = monotonic()
+        self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
+        self._describe()
+
+    def begin(self, role: Role) -> None:
+        """Serve from now on, by these tables."""
+        role.prepare()
+        self._plane.attach(self.wake)
+        self.start()
+
+    def take(self, endpoint: Endpoint, event: Event) -> Step:
+        """Let the event happen to the endpoint, and do what follows from it."""
+        step = endpoint.take(event)
+        if self._write is not None:
+            self._write(endpoint, event, step)
+        plan = self._plans.get(step) or self._planned(endpoint, step)
+        for reaction, indices in plan.reactions:
+            reaction(endpoint, indices)
+        owner = endpoint.owner
+        owner.stands = plan.stands
+        owner.settled = plan.settled
+        if plan.armed is not endpoint.timers:
+            self._timers.follow(endpoint, plan.armed, self._now)
+        for watcher in owner.watchers:
+            watcher()
+        return step
+
+    def on_malformed(self, _who: str) -> None:
+        self.metrics.add("malformed_frames")
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        for frame in batch.frames:
+            try:
+                self.on_frame(peer, frame)
+            except RemoteProtocolError as error:
+                self.metrics.add("refused_frames")
+                log.warning("node %s: dropped a message of %s about %s: %s", self.name, peer.name,
+                            frame.life, error,
+                            extra={**self.fields(frame.life), "peer": peer.name})
+        self.on_floor(peer, batch.floor)
+
+    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        """A peer's message. Raises RemoteProtocolError for one that it may not send."""
+        raise NotImplementedError
+
+    def on_floor(self, peer: Peer, floor: int) -> None:
+        """The peer is done with every life of its incarnation below this generation."""
+
+    def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        """Before a wait ends that fails the hand-over: note what to blame."""
+
+    def on_turn(self, now: float) -> float | None:
+        self._now, watchdog = now, self.watchdog
+        watchdog.part("what devices report")
+        self.on_device()
+        watchdog.part("waits that end")
+        for name, endpoint in self._timers.due(now):
+            if WAITS[name].again:
+                endpoint.owner.repeats += 1
+            elif name != "heartbeat":  # who has noticed has noted what to blame
+                self.on_timer(name, endpoint)
+            self.take(endpoint, endpoint.automaton.timer(name))
+            if not watchdog.has_time:
+                break
+        watchdog.part("what has waited for room")
+        self.on_room()
+        watchdog.part("what devices report")
+        self._again = False  # what has been reported until now is collected at once
+        self.on_device()
+        self._again = self._again or self.wants_room()
+        if self._forgotten:
+            self._let_all_go()
+        return self._timers.next()
+
+    def on_end(self) -> None:
+        """Whoever still waits here is told, and the other side with it."""
+        for owner in self.open_ends():
+            if owner.poll() not in ENDED:
+                self.give_up(owner, CLOSED)
+
+    def open_ends(self) -> Iterable[Any]:
+        """The ends that the application has opened, and that may not be over. For any thread."""
+        raise NotImplementedError
+
+    def give_up(self, owner: Any, reason: str) -> None:
+        """Have the table end this hand-over, as the application asks."""
+        raise NotImplementedError
+
+    def part_with(self, owner: Any, reason: str) -> None:
+        """The application is done with a hand-over, whether or not that has ended."""
+        if owner.poll() in ENDED:
+            self.finish(owner)
+        else:
+            self.give_up(owner, reason)
+
+    def finish(self, owner: Any) -> None:
+        """The application is done with a hand-over that has ended."""
+
+    def besides(
+        self, _automaton: Automaton, _state: int
+    ) -> Sequence[tuple[Reaction, Indices]]:
+        """What is done after every step to this state, whatever has changed."""
+        return ()
+
+    def on_failed(self, endpoint: Endpoint, before: State) -> None:
+        """A hand-over has failed. before: its stage until now."""
+
+    def on_device(self) -> None:
+        """Collect what the data plane has to report."""
+
+    def is_late(self) -> bool:
+        """Whether to leave the rest to another turn, which comes at once."""
+        late = not self.watchdog.has_time
+        if late:
+            self.wake()
+        return late
+
+    def wants_room(self) -> bool:
+        """Whether something that waited for room may begin now."""
+        return False
+
+    def on_room(self) -> None:
+        """Begin what has waited for room in the data plane."""
+
+    def declare_gone(self, name: str) -> None:
+        """Say that the process is no more which a peer of that name has run until now.
+
+        A node itself knows only that a peer is silent, and that proves nothing: memory that it may
+        still reach waits for its successor. Whoever has waited for the end of the process, or has
+        taken its power away, knows. Said of a process that runs on, this breaks S1 and S8.
+        """
+        self.ask(lambda: self._bury(name))
+
+    def _bury(self, name: str) -> None:
+        peer = self.peers.get(name)
+        if peer is None:
+            raise LocalProtocolError(f"{name} has been declared gone, and was never known here")
+        if peer.ended:
+            return
+        peer.ended = True
+        if peer.lost:
+            self.on_ended(peer)
+        else:
+            self._lose(peer, "it has been declared gone")
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Drop a life that no peer speaks of any more."""
+        del self.lives[self.life(endpoint)]
+        if endpoint.owner.released:
+            self.let_go(endpoint)
+
+    def let_go(self, endpoint: Endpoint) -> None:
+        """No peer speaks of this end any more, and its application has its pages back: keep nothing
+        of it after this turn. By the tables, a late call or message about it changes nothing.
+        """
+        self._forgotten.append(endpoint)
+
+    def _let_all_go(self) -> None:
+        for endpoint in self._forgotten:
+            owner = endpoint.owner
+            owner.on_released, owner.watchers, endpoint.owner = None, (), self._nobody
+            if self._over is not None:
+                self._over(endpoint)
+        self._forgotten.clear()
+
+    # Where the ends of this node stand, and what is said of it
+
+    def enrol(self, owner: Any) -> None:
+        """Count a new end, in its first stage."""
+        self._stages[owner.stage] += 1
+
+    def strike(self, owner: Any) -> None:
+        """Count it no longer: it is forgotten before it has ended."""
+        self._stages[owner.stage] -= 1
+
+    def _enter(self, stage: State, endpoint: Endpoint, _: Indices) -> None:
+        owner, stages = endpoint.owner, self._stages
+        stages[owner.stage] -= 1
+        stages[stage] += 1
+        owner.stage, owner.entered = stage, self._now
+
+    def _succeed(self, endpoint: Endpoint, indices: Indices) -> None:
+        self._enter(self.side.succeeded, endpoint, indices)
+        owner = endpoint.owner
+        owner.ended = monotonic()
+        self.metrics.add("handoffs_succeeded")
+        self.metrics.add("transfer_seconds", self._now - owner.began)
+
+    def _fail(self, endpoint: Endpoint, indices: Indices) -> None:
+        owner, side, before = endpoint.owner, self.side, endpoint.owner.stage
+        self._enter(side.failed, endpoint, indices)
+        owner.ended = monotonic()
+        owner.reason = owner.blame or "failed"
+        transferring = before in side.under_way
+        self.metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
+        log.info("node %s: room %d has failed: %s", self.name, owner.room, owner.reason,
+                 extra=self.fields(endpoint.life, owner.room))
+        self.on_failed(endpoint, before)
+
+    def fields(self, life: Life | None, room: int | None = None) -> dict[str, Any]:
+        """What a line of the log is about, for whoever reads logs by their fields."""
+        if life is None:
+            return {"rank": self.name, "room": room}
+        return {"rank": self.name, "room": life.room, "incarnation": life.incarnation,
+                "generation": life.generation}
+
+    def _describe(self) -> None:
+        metrics, side = self.metrics, self.side
+        for name, about, stages in side.queues:
+            metrics.gauge(name, about, partial(self._count, stages))
+        for stage in side.stages:
+            if stage.name not in ("SUCCESS", "FAILED", "GONE"):
+                metrics.gauge("num_handoffs", "Hand-overs that have not ended, by state",
+                              partial(self._count, (stage,)), state=stage.name.lower())
+        metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
+                        lambda: self.dropped_frames)
+        metrics.counter("refused_calls", "Calls of the application that the tables do not allow",
+                        lambda: self.mistakes)
+        self.watchdog.measure(metrics)
+        metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
+                        lambda: self.turn_errors)
+        metrics.counter("redials", "Connections made again since nothing came through to the peer",
+                        lambda: self.redials)
+        metrics.gauge("unheard_peers", "Peers to or from which nothing comes through",
+                      lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
+                                  if not peer.lost))
+        metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
+                      lambda: float(self.health() is None))
+        if isinstance(self._plane, Measured):
+            self._plane.measure(metrics)
+
+    def _count(self, stages: tuple[State, ...]) -> int:
+        return sum(self._stages[stage] for stage in stages)
+
+    def on_close(self) -> None:
+        self._plane.close()
+
+    def blame(self, timer: str) -> str:
+        """What is said of a hand-over that a timer fails."""
+        return f"{timer} after {self._timers.seconds[timer]:g} s"
+
+    @staticmethod
+    def why(endpoint: Endpoint) -> str:
+        """Why the hand-over fails, as it is told to the other side."""
+        reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
+        return reason[:REASON_MAX]
+
+    def _planned(self, endpoint: Endpoint, step: Step) -> Plan:
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        frames = [(partial(self._send, self.writers[message]), indices)
+                  for message, indices in step.sent]
+        found = ((self.reactions.get((symbol, value)), indices)
+                 for symbol, indices, value in step.changed)
+        automaton, state = endpoint.automaton, step.state
+        plan = Plan((*frames, *((r, indices) for r, indices in found if r is not None),
+                     *self.besides(automaton, state)),
+                    automaton.read(self.side.polls, state),
+                    automaton.read(self.side.settled, state), automaton.armed(state))
+        self._plans[step] = plan
+        return plan
+
+    def _send(self, writer: Writer, endpoint: Endpoint, indices: Indices) -> None:
+        index = indices[2]  # a life names its other end in the last place of what it sends
+        peer = self.peers.get(endpoint.peers[index])
+        if peer is not None and not peer.lost:
+            self.say(peer, writer(endpoint, index))
+
+    def of(self, endpoint: Endpoint, index: int) -> tuple[str, Layout | None]:
+        """Where the i-th peer of an end is told to call this node, and how the pages lie here that
+        it reads or writes.
+        """
+        peer = self.peers[endpoint.peers[index]]
+        return peer.ours, layout_for(self._plane, peer.name)
+
+    def connect(self, name: str, endpoint: str) -> Peer:
+        """See Shell.connect; a new peer is one that the data plane may not reach."""
+        known = self.peers.get(name)
+        peer = super().connect(name, endpoint)
+        if peer is not known:
+            peer.barred = barred(self._plane, endpoint)
+        return peer
+
+    def life(self, endpoint: Endpoint) -> Life:
+        if endpoint.life is None:
+            raise LocalProtocolError(f"{endpoint!r} has nobody to speak to")
+        return endpoint.life

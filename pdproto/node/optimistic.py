@@ -1,0 +1,396 @@
+"""Prefill that begins before its bootstrap, as a scheduler of a prefill server drives it.
+
+    prefill = OptimisticPrefill(Settings(slots=64, seats=32, retries=3))
+    request = prefill.create_sender("r1", [node.open(room)], chunks=4, now=now)
+    while serving:
+        prefill.turn(now)                      # polls, reserves slots, finalizes, makes room
+        while prefill.start(now): ...          # the next requests, as long as there are seats
+        for order in prefill.orders(): ...     # COMPUTE, SEND, DROP, END
+        prefill.chunk_done(request, now)       # when the device has computed what was launched
+
+Rule 1: the table of the source decides (spec/handoff/attempts.py, PREFILL). Here rows are
+        proposed, with a slot, a seat or a request that wants one; the row's guard disposes.
+Rule 2: nothing about a request is proposed while the device computes a chunk of it. The table
+        counts two chunks: the last, and all before it as one.
+Rule 3: a request ends when its KV is neither written nor read any more: when its last launched
+        chunk has been computed, and every sender that was given something has released it.
+Rule 4: it is the group that is decided for. A request has a sender on each rank, and stands where
+        the least of them stands; the orders are carried out on all ranks.
+
+One thread at a time; no clock and no I/O: `now` comes from the caller, in seconds.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from pdproto.node.metrics import Metrics
+from pdproto.node.optimistic_record import (
+    Bootstrap,
+    Faults,
+    HitRate,
+    Order,
+    Ordered,
+    Request,
+    Settings,
+    Times,
+)
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.sample import retry_is_forced
+from pdproto.runtime.store import Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.spec.handoff import attempts as tables
+from pdproto.spec.handoff import roles
+from pdproto.spec.handoff.attempts import (
+    ACTIVE,
+    ENDED,
+    FOR_A_SEAT,
+    PREFILL,
+    QUEUED,
+    Forward,
+    Stage,
+)
+from pdproto.spec.handoff.poll import KVPoll
+
+_GAUGES: Final = (
+    ("num_optimistic_queue_reqs", "Requests that wait for a slot", QUEUED),
+    ("num_optimistic_waiting_reqs", "Requests that wait for a seat", FOR_A_SEAT),
+    ("num_optimistic_running_reqs", "Requests whose forward is computed", (Stage.RUNNING,)),
+    ("num_optimistic_parked_reqs", "Requests whose KV waits for the sink", (Stage.PARKED,)),
+    ("num_optimistic_sending_reqs", "Requests whose KV is under way", (Stage.SENDING,)),
+)
+
+
+class OptimisticPrefill:
+    """See the rules above. faults: bootstraps that are to fail, by rank."""
+
+    def __init__(self, settings: Settings, *, faults: Faults | None = None,
+                 trace: SharedTrace | None = None) -> None:
+        self.settings: Final = settings
+        self.faults: Final = faults or Faults()
+        self.hit_rate: Final = HitRate()
+        self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
+        self._requests: Final[dict[int, Request]] = {}
+        self._machine: Final = shared(
+            PREFILL, (),
+            {roles.Slot: range(settings.slots), tables.Seat: range(settings.seats),
+             roles.Attempt: range(settings.attempts)},
+            {tables.sampled: self._sampled}, trace=trace)
+        self._number = 0
+        self._at: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
+        self._ready: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
+        self._slots: Final = deque(range(settings.slots))
+        self._seats: Final = deque(range(settings.seats))
+        self._failing: Final[dict[Request, None]] = {}
+        self._waiting: Final[deque[Request]] = deque()  # by the end of their bootstrap's time
+        self._orders: Final[deque[Ordered]] = deque()
+        self._now = 0.0
+        self._describe()
+
+    # Step by step: sender, slot, destination
+
+    def create_sender(
+        self, request_id: str, senders: Sequence[Bootstrap], *, chunks: int, now: float,
+        retracted: bool = False,
+    ) -> Request:
+        """Take a request up. senders: one of each prefill rank. chunks: of its forward pass.
+
+        retracted: it has run before, and was taken back for lack of memory; such a request is not
+        run before its bootstrap. Raises ValueError without senders or chunks.
+        """
+        if not senders or chunks < 1:
+            raise ValueError(f"{request_id}: want a sender at least, and a chunk; got "
+                             f"{len(senders)} and {chunks}")
+        self._now = now
+        request = Request(request_id, self._number, tuple(senders), chunks, retracted, Times(now))
+        self._number += 1
+        self._requests[request.key] = request
+        self._follow(request, self._machine.call("submit", request.key))
+        self._waiting.append(request)
+        return request
+
+    def ensure_metadata_buffer(self, request: Request) -> bool:
+        """Reserve a slot for the request, if it has none and may have one. Whether it has one."""
+        if request.slot is not None or not self._slots:
+            return request.slot is not None
+        slot = self._slots[0]
+        if not self._fire("reserve", request, m=slot) and not request.retracted:
+            self._fire("reserve_early", request, m=slot)
+        return request.slot is not None
+
+    def finalize_bootstrap(self, request: Request) -> bool:
+        """Bind the pass to its destination, if that is there. Whether it is bound."""
+        if not request.finalized and not request.computing:
+            self._fire("finalize", request)
+        return request.finalized
+
+    # What the scheduler says
+
+    def turn(self, now: float) -> None:
+        """Poll every request, give up what is overdue, and decide what can be decided."""
+        self._now = now
+        for stage in ACTIVE:
+            for request in list(self._at[stage]):
+                self._poll(request)
+        while self._waiting and self._is_over(self._waiting[0]):
+            self._waiting.popleft()
+        self._settle()
+
+    def start(self, now: float) -> Request | None:
+        """Give the next request a seat, and order its first chunk. None if none can start."""
+        self._now = now
+        for stage, row in ((Stage.HEAD, "start_again"), (Stage.WAITING, "start")):
+            request = next(iter(self._at[stage]), None)
+            if request is None or not self._seats:
+                continue
+            if self._fire(row, request, s=self._seats[0]):
+                request.passes += 1
+                request.times.started = now
+                self._begin(request)
+                return request
+        return None
+
+    def chunk_done(self, request: Request, now: float) -> None:
+        """The device has computed the chunk that was ordered.
+
+        Raises LocalProtocolError if none was.
+        """
+        if not request.computing:
+            raise LocalProtocolError(f"{request.id}: no chunk of it is being computed")
+        self._now = now
+        request.computing = False
+        if request.chunk == request.chunks - 1:
+            self._complete(request, "last_chunk")
+            request.times.computed = now
+        elif request.chunk == 0:
+            self._complete(request, "first_chunk")
+        request.chunk += 1
+        self._poll(request)
+        self._go_on(request)
+        self._settle()
+
+    def abort(self, request: Request, reason: str = "aborted by prefill") -> None:
+        """Give the request up. It ends with FAILED, unless it has ended already."""
+        if request.stage not in ENDED:
+            request.reason = request.reason or reason
+            self._follow(request, self._machine.call("abort_prefill", request.key))
+            self._settle()
+
+    def count_tokens(self, request: Request, *, input_tokens: int, hit_tokens: int) -> None:
+        """Of the pass that has just started: its tokens, and those found in the prefix cache."""
+        self.hit_rate.add(request, input_tokens, hit_tokens)
+
+    def orders(self) -> list[Ordered]:
+        """What is to be done now, in this order; each once."""
+        ordered = list(self._orders)
+        self._orders.clear()
+        return ordered
+
+    # How it goes on
+
+    def _poll(self, request: Request) -> None:
+        """Let the table know what the senders say."""
+        if request.stage in ENDED:
+            return
+        word = request.poll()
+        if word is KVPoll.FAILED:
+            told = (sender.failure for sender in request.senders)
+            request.reason = request.reason or next((why for why in told if why), "failed")
+            self._follow(request, self._machine.receive(tables.abort, request.key))
+        elif word is KVPoll.SUCCESS and request.stage is Stage.SENDING:
+            self._complete(request, "landed")
+        elif word > KVPoll.BOOTSTRAPPING and not request.ready:
+            struck = [rank for rank in range(len(request.senders)) if self.faults.strikes(rank)]
+            if struck:
+                self.abort(request, f"rank {struck[0]}: a fault injected for a test")
+                return
+            self._follow(request, self._machine.receive(tables.publish, request.key))
+
+    def _begin(self, request: Request) -> None:
+        """Order the first chunk. Where it is the last as well, all before it are computed."""
+        if request.chunks == 1:
+            self._complete(request, "first_chunk")
+            self._poll(request)
+            self._go_on(request)
+        else:
+            self._compute(request)
+
+    def _go_on(self, request: Request) -> None:
+        """After a chunk: send, if there is somebody to send to; then the next chunk, or its end."""
+        if request.stage is not Stage.RUNNING:
+            return
+        self.finalize_bootstrap(request)
+        if self._machine.value(tables.forward, request.key) is Forward.WHOLE:
+            if not self._send(request) and self._fire("park", request):
+                _ = self._fire("force_retry", request) or self._fire("force_fall_back", request)
+        elif request.finalized or not self._yield(request):
+            if request.finalized and request.chunk > request.sent:
+                self._hand_over(request, last=False)
+            self._launch(request)
+
+    def _launch(self, request: Request) -> None:
+        """The next chunk. What lets the last one go speaks for those before it as well."""
+        if request.chunk == request.chunks - 1:
+            if self._fire("launch_last", request):
+                self._compute(request)
+        elif self._machine.enabled("launch_last", h=request.key):
+            self._compute(request)
+
+    def _send(self, request: Request) -> bool:
+        if self._fire("send", request):
+            self._hand_over(request, last=True)
+            return True
+        return False
+
+    def _settle(self) -> None:
+        """Propose whatever may have become possible, until nothing is."""
+        while any([self._release(), self._reserve(), self._attach(), self._make_room()]):
+            pass
+
+    def _release(self) -> bool:
+        """Take back what failed requests hold."""
+        ended = [request for request in self._failing if self._end(request)]
+        for request in ended:
+            del self._failing[request]
+        return bool(ended)
+
+    def _reserve(self) -> bool:
+        """Slots: first for requests that could go on, then for those that begin early."""
+        if not self._slots:
+            return False
+        queues = [self._ready[stage] for stage in QUEUED]
+        if self.settings.attempts:
+            queues.append(self._at[Stage.QUEUED])
+        reserved = False
+        for request in [request for queue in queues for request in queue]:
+            if not self._slots:
+                break
+            reserved |= request.slot is None and self.ensure_metadata_buffer(request)
+        return reserved
+
+    def _attach(self) -> bool:
+        """Send what is parked and has its destination now."""
+        parked = list(self._ready[Stage.PARKED])
+        sent = [request for request in parked
+                if self.finalize_bootstrap(request) and self._send(request)]
+        return bool(sent)
+
+    def _make_room(self) -> bool:
+        """Have one that is parked yield its place to one that could go on."""
+        return any(self._yield(request) for request in list(self._at[Stage.PARKED]))
+
+    def _yield(self, request: Request) -> bool:
+        """Propose that the request yields to one that has its bootstrap, if there is one."""
+        stages = (*FOR_A_SEAT, *QUEUED)
+        wanting = [next(iter(ready)).key for s in stages if (ready := self._ready[s])]
+        return bool(wanting) and (self._fire("run_again", request, k=wanting)
+                                  or self._fire("fall_back", request, k=wanting))
+
+    def _is_over(self, request: Request) -> bool:
+        """Whether the wait for the request's bootstrap has ended, one way or the other."""
+        if request.ready or request.stage in ENDED:
+            return True
+        limit = self.settings.bootstrap_timeout_s
+        if self._now < request.times.submitted + limit:
+            return False
+        request.reason = request.reason or f"bootstrap_timeout after {limit:g} s"
+        return self._fire("give_up_waiting", request)
+
+    # What follows
+
+    def _fire(self, row: str, request: Request, **parameters: object) -> bool:
+        step = self._machine.fire(row, h=request.key, **parameters)
+        if step is not None:
+            self._follow(request, step)
+        return step is not None
+
+    def _complete(self, request: Request, completion: str) -> None:
+        self._follow(request, self._machine.call(completion, request.key))
+
+    def _follow(self, request: Request, step: Step) -> None:
+        for symbol, key, value in step.changed:
+            if key is None:
+                continue
+            if symbol is tables.slot:
+                request.slot = key[1] if value else None
+                self._slots.remove(key[1]) if value else self._slots.append(key[1])
+            elif symbol is tables.seat:
+                request.seat = key[1] if value else None
+                self._seats.remove(key[1]) if value else self._seats.append(key[1])
+            elif symbol is tables.link:
+                request.finalized = True
+            elif symbol is tables.ready:
+                request.ready = True
+                self._ready[request.stage][request] = None
+            elif isinstance(value, Stage):
+                self._enter(request, value)
+        for _ in step.sent:
+            for sender in request.senders:
+                sender.abort(request.reason)
+
+    def _enter(self, request: Request, stage: Stage) -> None:
+        self._at[request.stage].pop(request, None)
+        self._ready[request.stage].pop(request, None)
+        request.stage = stage
+        self._at[stage][request] = None
+        if request.ready:
+            self._ready[stage][request] = None
+        if stage in (Stage.HEAD, Stage.DEFERRED):
+            self._drop(request)
+        elif stage in ENDED:
+            request.times.ended = self._now
+            self.metrics.add("handoffs_succeeded" if stage is Stage.SUCCESS
+                             else "transfer_failed_reqs" if request.sent
+                             else "bootstrap_failed_reqs")
+            self._failing[request] = None
+
+    def _drop(self, request: Request) -> None:
+        """The pass is forgotten: the request begins anew, at its first chunk."""
+        request.chunk = 0
+        request.prefill_retry_count += 1
+        request.times.started = request.times.computed = None
+        self.metrics.add("prefill_retries")
+        self._orders.append(Ordered(Order.DROP, request))
+
+    def _compute(self, request: Request) -> None:
+        request.computing = True
+        self._orders.append(Ordered(Order.COMPUTE, request, chunk=request.chunk))
+
+    def _hand_over(self, request: Request, *, last: bool) -> None:
+        chunks = range(request.sent, request.chunk)
+        request.sent = request.chunk
+        self._orders.append(Ordered(Order.SEND, request, chunks=chunks, last=last))
+
+    def _end(self, request: Request) -> bool:
+        """Whether the request has ended, and holds nothing any more (rule 3)."""
+        if request.computing or (request.sent and not all(s.released for s in request.senders)):
+            return False
+        self._fire("release", request)
+        if request.slot is not None or request.seat is not None:
+            return False
+        del self._at[request.stage][request], self._requests[request.key]
+        self._ready[request.stage].pop(request, None)
+        self._machine.forget(roles.Life, request.key)
+        self._orders.append(Ordered(Order.END, request))
+        return True
+
+    def _sampled(self, key: int) -> bool:
+        """Whether a test sees the request run again. All ranks find the same (M5.5)."""
+        request = self._requests[key]
+        return (not request.retracted and self.settings.attempts > 0
+                and retry_is_forced(request.id, self.settings.force_retry_probability))
+
+    def _describe(self) -> None:
+        for name, about, stages in _GAUGES:
+            self.metrics.gauge(name, about, partial(self._count, stages))
+        self.metrics.gauge("num_optimistic_slots_taken", "Metadata slots that requests hold",
+                           lambda: self.settings.slots - len(self._slots))
+        self.metrics.gauge("num_optimistic_seats_taken", "Seats that requests hold",
+                           lambda: self.settings.seats - len(self._seats))
+
+    def _count(self, stages: tuple[Stage, ...]) -> int:
+        return sum(len(self._at[stage]) for stage in stages)
+
+    def __repr__(self) -> str:
+        return f"<OptimisticPrefill {self._machine!r}>"

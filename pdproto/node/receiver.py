@@ -1,0 +1,96 @@
+"""What a decode rank's scheduler holds of a hand-over."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pdproto.node.handle import Handle
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, SINKS_MAX, Done, Life
+from pdproto.spec.handoff.ends import Receiving
+
+if TYPE_CHECKING:
+    from pdproto.node.decode import DecodeNode
+
+
+class Receiver(Handle):
+    """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
+
+    __slots__ = ("every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
+                 "unverified", "uses")
+
+    _node: "DecodeNode"
+
+    def __init__(
+        self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
+    ) -> None:
+        if len(sinks) > SINKS_MAX:
+            raise ValueError(f"{life}: {len(sinks)} sinks of a source; {SINKS_MAX} is the limit")
+        endpoint = Endpoint(node.role.of(sources=len(sources)), life, sources, self)
+        super().__init__(node, endpoint, Receiving.UNKNOWN)
+        self.sinks: Final = sinks
+        self.life: Final = life
+        self.pages: dict[str, tuple[int, ...]] | None = None
+        self.every_page: frozenset[int] = frozenset()  # for whichever source
+        self.slot: int | None = None
+        self.queued = 0.0  # since when it waits for landing memory
+        self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
+        self.unverified: dict[str, Done] = {}
+        self.uses: dict[str, int] = {}  # by source, of the room
+
+    @property
+    def room(self) -> int:
+        return self.life.room
+
+    def pages_of(self, source: str) -> tuple[int, ...]:
+        """Those that this source fills, in its order; none before they have been published."""
+        return (self.pages or {}).get(source, ())
+
+    def publish(
+        self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None = None
+    ) -> None:
+        """Give the hand-over its memory: pages of the pool, and a slot for the metadata row, where
+        the application keeps rows in slots: no two hand-overs have one at a time.
+
+        pages: for each source those that it fills, in its order; or one list for all. They belong
+        to the hand-over until `released`: after a failure as soon as nothing is copied into them,
+        after Success when it is closed. Raises LocalProtocolError for a second call. Where the
+        pages are known from the first, `DecodeNode.open` takes them, which saves a message.
+        """
+        self.hold(pages, slot)
+        self._node.ask(lambda: self._node.want_memory(self))
+
+    def hold(
+        self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None
+    ) -> None:
+        """Note its memory, and tell nobody. Raises as `publish` does."""
+        if self.pages is not None:
+            raise LocalProtocolError(f"{self.life} has its pages")
+        sources = self.endpoint.peers
+        of = pages if isinstance(pages, Mapping) else dict.fromkeys(sources, pages)
+        if of.keys() != set(sources):
+            raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
+        every_page: frozenset[int] = frozenset()
+        for source, numbers in of.items():
+            once = frozenset(numbers)
+            if len(numbers) > PAGES_MAX or len(once) != len(numbers):
+                raise LocalProtocolError(f"{self.life}, {source}: want at most {PAGES_MAX:,} "
+                                         f"pages, each once")
+            every_page |= once
+        self.pages = {source: tuple(numbers) for source, numbers in of.items()}
+        self.every_page = every_page
+        self.slot = slot
+
+    def abort(self, reason: str = "aborted by decode") -> None:
+        """Give the hand-over up. It ends with FAILED, unless it has ended already."""
+        self._give_up(reason)
+
+    def close(self, reason: str = "closed by decode") -> None:
+        """The scheduler is done with it: the answer has been generated, and the pages of a
+        hand-over that succeeded are free. What has not ended is given up, for this reason. A second
+        call does nothing.
+        """
+        self._node.ask(lambda: self._node.part_with(self, reason[:REASON_MAX]))
+
+    def __repr__(self) -> str:
+        return f"<Receiver of {self.life}: {self.endpoint!r}>"

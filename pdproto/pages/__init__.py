@@ -1,0 +1,1 @@
+"""Data paths: pages of KV caches that an engine moves."""

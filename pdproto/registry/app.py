@@ -1,0 +1,226 @@
+"""The registry as an HTTP server in a thread of its own: routes, metrics, health.
+
+    PUT /route              a rank registers             DELETE /route, POST /keepalive     (ours)
+    GET /route              one rank, or the server      GET /ranks, POST /ranks            (ours)
+    POST /register_dp_rank  a room's rank                POST /retire_dp_rank               (ours)
+    POST /query_dp_ranks    which ranks run rooms        POST /withdraw_dp_ranks            (ours)
+    GET /health             200 only if the server can be served from here; else 503 and why
+    GET /metrics            for Prometheus
+
+It only translates: what is decided is decided in registry.py, by the tables.
+Any request has an answer. What is wrong with it is named, and counted by route and status.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from pdproto.engine.hosts import is_elsewhere, is_loopback
+from pdproto.registry.registry import Registry
+from pdproto.registry.rooms import Limits
+from pdproto.registry.wire import (
+    BODY_BYTES_MAX,
+    EXCEED,
+    Lookup,
+    Rank,
+    RefusedError,
+    Registration,
+    Room,
+    Rooms,
+    Run,
+    read,
+)
+from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.transport.http_server import HttpServer
+
+TICK_S: Final = 1.0
+BODY_S: Final = 10.0  # for the body of a request
+CLIENT_GONE: Final = 499  # the client has left before it had said all: nobody reads the status
+COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
+OK: Final = "OK"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RegistryApp:
+    """The routes over one registry, and what an operator sees of it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry: Final = registry
+        self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # method, route, status
+        self._metrics: Final = CollectorRegistry()
+        self._metrics.register(self)
+        self.app: Final = web.Application(
+            client_max_size=BODY_BYTES_MAX, middlewares=[self._count]
+        )
+        self.app.add_routes([
+            web.put("/route", self._register),
+            web.delete("/route", self._deregister),
+            web.get("/route", self._route, allow_head=False),
+            web.get("/ranks", self._ranks, allow_head=False),
+            web.post("/ranks", self._look_up),
+            web.post("/keepalive", self._keep_alive),
+            web.post("/register_dp_rank", self._publish),
+            web.post("/retire_dp_rank", self._retire),
+            web.post("/query_dp_ranks", self._query),
+            web.post("/withdraw_dp_ranks", self._withdraw),
+            web.get("/health", self._health),
+            web.get("/metrics", self._show_metrics),
+        ])
+
+    def collect(self) -> Iterator[Metric]:
+        """What GET /metrics shows."""
+        requests = CounterMetricFamily(
+            "pdproto_registry_requests", "Requests by route and status",
+            labels=["method", "route", "status"],
+        )
+        for (method, route, status), count in sorted(self.answers.items()):
+            requests.add_metric([method, route, str(status)], count)
+        yield requests
+        rows = CounterMetricFamily(
+            "pdproto_registry_rows", "Rows of the tables that have fired", labels=["row"]
+        )
+        by_row: Counter[str] = Counter()
+        for (_, row), count in self.registry.rows.items():
+            by_row[row] += count
+        for row, count in sorted(by_row.items()):
+            rows.add_metric([row], count)
+        yield rows
+        for name, told, value in (
+            ("ranks", "Ranks that are registered", self.registry.present_ranks),
+            ("rooms", "Lives of rooms that are kept", self.registry.open_rooms),
+            ("ready", "Whether every rank is there, and they agree", int(self.registry.ready)),
+        ):
+            yield GaugeMetricFamily(f"pdproto_registry_{name}", told, value)
+
+    @web.middleware
+    async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn a refusal into an answer, and count every answer."""
+        resource = request.match_info.route.resource
+        route = "none" if resource is None else resource.canonical
+        status = 500
+        try:
+            await _received(request)
+            response = await handler(request)
+            status = response.status
+        except RefusedError as refusal:
+            status = refusal.status
+            headers = None if refusal.exceed is None else {EXCEED: str(refusal.exceed)}
+            response = web.Response(status=status, text=refusal.reason, headers=headers)
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        except ConnectionError:
+            status = CLIENT_GONE
+            response = web.Response(status=status)
+        finally:
+            self.answers[request.method if resource else "any", route, status] += 1
+        return response
+
+    async def _register(self, request: web.Request) -> web.Response:
+        registration = read(await request.read(), Registration)
+        caller = request.remote or ""
+        if is_loopback(registration.rank_ip) and is_elsewhere(caller):
+            raise RefusedError(400, f"rank_ip: {registration.rank_ip} is for callers on its own "
+                                    f"host, and the registry is called from {caller}")
+        self.registry.register(registration, monotonic())
+        return web.Response(text=OK)
+
+    async def _deregister(self, request: web.Request) -> web.Response:
+        self.registry.deregister(read(await request.read(), Run))
+        return web.Response(text=OK)
+
+    async def _keep_alive(self, request: web.Request) -> web.Response:
+        self.registry.keep_alive(read(await request.read(), Run), monotonic())
+        return web.Response(text=OK)
+
+    async def _route(self, request: web.Request) -> web.Response:
+        places = []
+        for name in COORDINATES:
+            text = request.query.get(name)
+            if text is None:
+                raise RefusedError(400, f"{name} is missing from the query")
+            try:
+                places.append(int(text[:20]))
+            except ValueError:
+                raise RefusedError(400, f"{name}: {text[:40]!r} is no number") from None
+        if places == [-1, -1, -1, -1]:
+            return _json(self.registry.info())
+        return _json(self.registry.look_up(Rank(*places)))
+
+    async def _ranks(self, _: web.Request) -> web.Response:
+        return _json(self.registry.directory())
+
+    async def _look_up(self, request: web.Request) -> web.Response:
+        return _json(self.registry.directory(read(await request.read(), Lookup)))
+
+    async def _publish(self, request: web.Request) -> web.Response:
+        room = read(await request.read(), Room)
+        self.registry.rooms.publish(room, monotonic())
+        return web.Response(text=OK)
+
+    async def _retire(self, request: web.Request) -> web.Response:
+        room = read(await request.read(), Room)
+        self.registry.rooms.retire(room, monotonic())
+        return web.Response(text=OK)
+
+    async def _query(self, request: web.Request) -> web.Response:
+        rooms = read(await request.read(), Rooms)
+        answer = self.registry.rooms.query(rooms, monotonic())
+        return _json(answer if rooms.full else answer.dp_ranks)
+
+    async def _withdraw(self, request: web.Request) -> web.Response:
+        self.registry.rooms.withdraw(read(await request.read(), Rooms))
+        return web.Response(text=OK)
+
+    async def _health(self, _: web.Request) -> web.Response:
+        if self.registry.ready:
+            return web.Response(text=OK)
+        return web.Response(status=503, text=self.registry.missing())
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        text = generate_latest(self._metrics)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+async def _received(request: web.Request) -> None:
+    """Have the body read, for as long as a client may take. Raises RefusedError (408)."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            await request.read()
+    except TimeoutError:
+        raise RefusedError(408, f"the body has not come within {BODY_S:g} s") from None
+
+
+def _json(answer: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+
+class RegistryServer(HttpServer):
+    """Serves one registry at an address, in a thread with an event loop of its own.
+
+        with RegistryServer("127.0.0.1", 0) as server:
+            print(server.host, server.port)
+
+    host: an address or a name; 0.0.0.0 takes calls at every IPv4 address of this host, and :: at
+    the IPv6 ones as well. Port 0 takes a free one. traces: see `Registry`. `start` raises OSError
+    with the address if it cannot be had.
+    """
+
+    def __init__(
+        self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
+        traces: Mapping[str, SharedTrace] | None = None,
+    ) -> None:
+        registry = Registry(limits, traces)
+        limits = registry.limits
+        self.app: Final = RegistryApp(registry)
+        super().__init__("registry", self.app.app, host, port,
+                         tick=lambda: registry.tick(monotonic()),
+                         pause_s=min(TICK_S, limits.silent_s / 4, limits.room_s / 4))

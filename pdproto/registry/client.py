@@ -1,0 +1,352 @@
+"""What nodes say to the registry over HTTP: register and stay registered, look up, list rooms.
+
+Calls block for at most `timeout_s`: they belong into a thread of their own, never into a loop that
+serves hand-overs. A client is for one thread at a time.
+"""
+
+import http.client
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from pdproto.engine.hosts import is_elsewhere, is_loopback, split
+from pdproto.registry.wire import (
+    EXCEED,
+    Address,
+    FullAnswer,
+    Located,
+    Lookup,
+    Rank,
+    RefusedError,
+    Registration,
+    Room,
+    Rooms,
+    Run,
+    Topology,
+)
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff import bootstrap
+from pdproto.spec.handoff import registry as tables
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.incarnation import new_incarnation
+
+log = logging.getLogger("pdproto.registry")
+
+TIMEOUT_S: Final = 5.0
+RETRY_S_MAX: Final = 10.0
+ANSWER_BYTES_MAX: Final = 64 << 20
+T = TypeVar("T")
+_Answer: TypeAlias = tuple[int, bytes, int | None]  # status, body, the number to exceed
+
+
+class NotFoundError(Exception):
+    """The registry answers, and what was looked for is not there: a rank is missing, for one."""
+
+
+class MissingError(NotFoundError):
+    """The registry has looked for the ranks of a server, and one is missing."""
+
+
+class UnreachableError(Exception):
+    """The registry does not answer, or not in time."""
+
+
+class ServerInfo(Topology, frozen=True, kw_only=True):
+    """What decode needs to know of a prefill server. follow_bootstrap_room: rooms keep to room
+    modulo ranks, and are not published; otherwise the registry is asked about each.
+    """
+
+    follow_bootstrap_room: bool
+
+
+class Directory(Struct, frozen=True):
+    """A prefill server with all its ranks. Half a list of addresses is never given out."""
+
+    server: ServerInfo
+    ranks: tuple[Located, ...]
+
+    def addresses(self) -> Mapping[Rank, Address]:
+        return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
+
+
+class RegistryClient:
+    """Speaks to the registry at "host:port". Raises UnreachableError when nobody answers there,
+    RefusedError with the registry's reason, and RemoteProtocolError for an answer that is none.
+    """
+
+    def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
+        try:
+            self._host, port = split(address)
+        except ValueError as error:
+            raise ValueError(f"registry address {error}") from None
+        self.address: Final = address
+        self._connection: Final = http.client.HTTPConnection(self._host, port, timeout=timeout_s)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def register(self, registration: Registration) -> None:
+        """Record this run of a rank, or note again that it is there."""
+        self._done("PUT", "/route", registration)
+
+    def keep_alive(self, run: Run) -> None:
+        """Give a sign of life. Raises NotFoundError if the registry does not know of this run, and
+        RefusedError if it is of another kind.
+        """
+        self._done_by_ours("/keepalive", run)
+
+    def deregister(self, run: Run) -> None:
+        """Say goodbye for this run."""
+        self._done("DELETE", "/route", run)
+
+    def look_up_all(self) -> Directory:
+        """The server and all its ranks. Raises MissingError, with the reason, if any is missing,
+        NotFoundError if nobody has registered, or they do not agree, and RefusedError if the server
+        speaks another version, or the registry is of another kind.
+        """
+        return self._directory(self._answer(*self._listed()))
+
+    def look_up(self, question: Lookup) -> Directory:
+        """The server and the ranks that are asked for. Raises what `look_up_all` raises."""
+        found = self._directory(self._done_by_ours("/ranks", question))
+        for rank in set(question.ranks) - found.addresses().keys():
+            raise RemoteProtocolError(f"registry at {self.address}: its answer lacks {rank}")
+        return found
+
+    def _directory(self, answer: bytes) -> Directory:
+        found = self._read(answer, Directory)
+        theirs = found.server.version
+        if theirs is not None and theirs != VERSION:
+            raise RefusedError(
+                409, f"version: the prefill server speaks {theirs}, and this node {VERSION}"
+            )
+        for rank, address in found.addresses().items():
+            if is_loopback(address.rank_ip) and is_elsewhere(self._host):
+                raise RefusedError(
+                    409, f"registry at {self.address}: {rank} has registered {address.rank_ip}, "
+                         f"which only its own host can call: start it on another address")
+        return found
+
+    def register_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
+        """Publish which data-parallel rank runs a room."""
+        self._done("POST", "/register_dp_rank", Room(room, dp_rank, generation))
+
+    def retire_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
+        """Say that the rank is done with the room."""
+        self._done("POST", "/retire_dp_rank", Room(room, dp_rank, generation))
+
+    def query_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> FullAnswer:
+        """Which data-parallel ranks run these rooms, in one request; the unknown are left out."""
+        asked = Rooms(tuple(rooms), tuple(generations), full=True)
+        return self._read(self._done("POST", "/query_dp_ranks", asked), FullAnswer)
+
+    def withdraw_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> None:
+        """Nobody waits for these rooms any longer."""
+        self._done("POST", "/withdraw_dp_ranks", Rooms(tuple(rooms), tuple(generations)))
+
+    def health(self) -> None:
+        """Raises NotFoundError, with the reason, if the registry is up and a rank is missing."""
+        self._done("GET", "/health")
+
+    def _read(self, body: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            problem = f"registry at {self.address}: its answer is no {kind.__name__}: {error}"
+            raise RemoteProtocolError(problem) from None
+
+    def _done(self, method: str, path: str, body: Struct | None = None) -> bytes:
+        sent = None if body is None else msgspec.json.encode(body)
+        return self._answer(*self._ask(method, path, sent))
+
+    def _done_by_ours(self, path: str, body: Struct) -> bytes:
+        """The answer to a POST that only our registry understands."""
+        status, answer, exceed = self._ask("POST", path, msgspec.json.encode(body))
+        if status in (404, 405):
+            self._listed()
+        return self._answer(status, answer, exceed)
+
+    def _listed(self) -> _Answer:
+        """The answer to GET /ranks. Raises RefusedError where there is no such route."""
+        answer = self._ask("GET", "/ranks", None)
+        if answer[0] == 404:
+            raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
+                                    f"of pdproto's: start `pdproto serve` there")
+        return answer
+
+    def _answer(self, status: int, answer: bytes, exceed: int | None = None) -> bytes:
+        if status == 200:
+            return answer
+        reason = answer[:1_000].decode(errors="replace")
+        if status in (404, 425, 503):
+            kind = MissingError if status == 503 else NotFoundError
+            raise kind(f"registry at {self.address}: {reason}")
+        raise RefusedError(status, f"registry at {self.address}: {reason}", exceed)
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> _Answer:
+        fresh = self._connection.sock is None
+        try:
+            return self._exchange(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            if fresh or isinstance(error, TimeoutError):
+                raise UnreachableError(f"registry at {self.address}: {error!r}") from None
+        # The connection was kept from before, and may have been closed since: asking twice is
+        # harmless, for whatever is asked here may arrive twice.
+        try:
+            return self._exchange(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise UnreachableError(f"registry at {self.address}: {error!r}") from None
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> _Answer:
+        headers = {"Content-Type": "application/json"} if body else {}
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        answer = response.read(ANSWER_BYTES_MAX + 1)
+        if len(answer) > ANSWER_BYTES_MAX:
+            raise http.client.HTTPException(f"an answer of over {ANSWER_BYTES_MAX:,} bytes")
+        if response.length:
+            raise http.client.HTTPException(f"an answer that lacks {response.length:,} bytes")
+        exceed = response.getheader(EXCEED, "")
+        return response.status, answer, int(exceed) if exceed[:20].isdecimal() else None
+
+
+class Registrar:
+    """Keeps a rank registered, from a thread of its own: until recorded, then by signs of life.
+
+    The rows of the source decide (SOURCE in spec/handoff/registry.py); here their messages are
+    requests, and the answers their messages. A registry that does not know of a run that it has
+    recorded is another one than before, for it has restarted: with it the rows begin anew. A run
+    that is told that its number counts no more goes on under a greater one: `registration` is then
+    another, and nobody else is concerned. `refused` is why the registry does not take this run, if
+    it does not: another version or configuration, or another run that is registered in its place.
+    on_refused is told each reason. trace: is told of every row that fires.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        registration: Registration,
+        *,
+        sign_of_life_s: float = WAITS["sign_of_life"].seconds,
+        retry_s: float = WAITS["not_recorded"].seconds,
+        on_refused: Callable[[str], None] | None = None,
+        trace: SharedTrace | None = None,
+    ) -> None:
+        if registration.incarnation is None:
+            raise ValueError("registration: a run that stays registered has an incarnation")
+        self.registration = registration
+        self.recorded: Final = threading.Event()
+        self.refused: str | None = None
+        self._client: Final = RegistryClient(address)
+        self._sign_of_life_s: Final = sign_of_life_s
+        self._retry_s: Final = retry_s
+        self._on_refused: Final = on_refused
+        self._trace: Final = trace
+        self._machine = self._begun("start")
+        self._stopping: Final = threading.Event()
+        self._thread: Final = threading.Thread(
+            target=self._loop, name="pdproto-registrar", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to register; `recorded` is set when the registry has it."""
+        self._thread.start()
+
+    def stop(self, *, goodbye: bool = True) -> None:
+        """End, and strike this run out if the registry can be reached. It may be called twice."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        try:
+            if goodbye and self._thread.ident is not None:
+                self._say(self._machine.call("stop"))
+        except (NotFoundError, RefusedError, UnreachableError) as error:
+            log.info("no goodbye: %s", error)
+        finally:
+            self._client.close()
+
+    @property
+    def _run(self) -> Run:
+        return Run(*self.registration.rank, self.registration.incarnation or 0)
+
+    @property
+    def _self(self) -> tuple[Rank, tuple[int, Rank]]:
+        run = self._run
+        return run.rank, (run.incarnation, run.rank)
+
+    def _begun(self, row: str) -> Shared:
+        """The machine of this run, which has not registered. row: of the operator's, begins it."""
+        machine = shared(tables.SOURCE, self._self, trace=self._trace)
+        source, number = self._self
+        machine.befall(tables.OPERATOR, row, p=source, e=number, g=number)
+        return machine
+
+    def _renew(self, exceed: int) -> None:
+        """Go on under a number that is greater than this one: the registry has told it to."""
+        source, number = self._self
+        self._machine.receive(bootstrap.outdated, source, number, (exceed, source))
+        self.recorded.clear()
+        self.registration = msgspec.structs.replace(
+            self.registration, incarnation=max(new_incarnation(), exceed + 1))
+        self._machine = self._begun("come_back")
+
+    def _loop(self) -> None:
+        retry_s = self._retry_s
+        while not self._stopping.is_set():
+            began = monotonic()
+            try:
+                self._turn()
+                wait, retry_s = self._sign_of_life_s, self._retry_s
+            except NotFoundError:
+                wait = 0.0 if self.recorded.is_set() else retry_s
+                self.recorded.clear()
+                self._machine = self._begun("start")
+            except (UnreachableError, RefusedError) as error:
+                if isinstance(error, RefusedError) and error.exceed is not None:
+                    log.warning("%s", error)
+                    self._renew(error.exceed)
+                    wait = 0.0
+                else:
+                    self._note(error)
+                    wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
+            self._stopping.wait(max(0.0, wait - (monotonic() - began)))
+
+    def _turn(self) -> None:
+        """Register, or show again that this run is there, by the row that says so."""
+        fire = self._machine.fire
+        if fire("show_sign_of_life") is not None:
+            self._client.keep_alive(self._run)
+            return
+        step = fire("enroll") or fire("enroll_again")
+        if step is not None:
+            self._say(step)
+            self.refused = None
+            self._machine.receive(bootstrap.recorded, *self._self)
+            self.recorded.set()
+
+    def _say(self, step: Step) -> None:
+        """Bring to the registry what is for it; who else is told of a goodbye asks the registry."""
+        for message, _ in step.sent:
+            if message is bootstrap.register:
+                self._client.register(self.registration)
+            elif message is bootstrap.goodbye:
+                self._client.deregister(self._run)
+
+    def _note(self, error: Exception) -> None:
+        log.warning("%s", error)
+        if isinstance(error, RefusedError) and self.refused != error.reason:
+            self.refused = error.reason
+            if self._on_refused is not None:
+                self._on_refused(error.reason)

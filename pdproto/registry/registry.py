@@ -1,0 +1,314 @@
+"""The registry: who is where, and which data-parallel rank runs a room.
+
+Two machines decide, each by its table: who is registered (spec/handoff/registry.py) and which rooms
+are listed (rooms.py). Here requests become their messages, and answers their effects;
+times become the news that a rank is silent. There is no socket here, and time comes in.
+
+A registration names a run of a process. Whoever gives no incarnation (SGLang's own clients) has one
+made up: the same for as long as its address is the same. It promises no signs of life, so it is
+never found silent.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+from pdproto.registry.rooms import Fired, Limits, RoomBook, fired, taken
+from pdproto.registry.wire import (
+    Address,
+    Located,
+    Lookup,
+    Rank,
+    RefusedError,
+    Registration,
+    Run,
+    Topology,
+)
+from pdproto.runtime.store import Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.spec.handoff import bootstrap, dp_rank, registry
+from pdproto.spec.handoff.roles import Incarnation, Source
+
+log = logging.getLogger("pdproto.registry")
+
+OURS: Final = ("version", "capabilities")  # of a Topology; SGLang has no such fields
+EARLY_MAX: Final = 8  # goodbyes of runs that never registered, kept for one rank
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What the registry knows of a run of a rank beside its entry in the table."""
+
+    address: Address
+    heard: float
+    promised: bool  # signs of life
+
+
+class Server:
+    """One prefill server, as its first rank described it."""
+
+    def __init__(
+        self, topology: Topology, limits: Limits, rows: Fired, traces: Mapping[str, SharedTrace]
+    ) -> None:
+        every = [
+            Rank(*place) for place in product(
+                range(topology.dp_size), range(topology.attn_cp_size),
+                range(topology.attn_tp_size), range(topology.pp_size),
+            )
+        ]
+        self.topology = topology
+        self.ranks: Final = shared(registry.REGISTRY, (), {Source: every},
+                                   trace=traces.get(registry.SYSTEM.name))
+        self.rooms: Final = RoomBook(topology.dp_size, limits, rows,
+                                     traces.get(dp_rank.SYSTEM.name))
+        self.runs: Final[dict[Rank, dict[int, Recorded]]] = {rank: {} for rank in every}
+        self.early: Final[dict[Rank, deque[int]]] = {rank: deque() for rank in every}
+        self.refused: Final[dict[Rank, str]] = {}  # why, of those that have not come again
+
+    def is_current(self, rank: Rank, number: int) -> bool:
+        """Whether the registry counts on this run. Its number comes first in the table's element,
+        for the order of runs is that of their numbers.
+        """
+        entry = self.ranks.value(bootstrap.entry, rank, (number, rank))
+        return entry is bootstrap.Entry.CURRENT
+
+    def number(self, request: Registration) -> int:
+        """The incarnation of the run: as it says, or else a new one if its address is new."""
+        if request.incarnation is not None:
+            return request.incarnation
+        runs = self.runs[request.rank]
+        here = request.rank_ip, request.rank_port
+        for number, run in runs.items():
+            same = (run.address.rank_ip, run.address.rank_port) == here
+            if same and self.is_current(request.rank, number):
+                return number
+        return max(runs, default=0) + 1
+
+    def silent(self, now: float, silent_s: float) -> Iterator[tuple[Rank, int]]:
+        """The runs that have promised signs of life, and have given none for so long."""
+        for rank, runs in self.runs.items():
+            for number, run in runs.items():
+                is_silent = run.promised and now - run.heard > silent_s
+                if is_silent and self.is_current(rank, number):
+                    yield rank, number
+
+    def forget_before(self, rank: Rank, number: int) -> None:
+        """Forget the earlier runs of a rank: a later one is current, and keeps them out."""
+        earlier = [*(other for other in self.runs[rank] if other != number), *self.early[rank]]
+        for other in earlier:
+            self.runs[rank].pop(other, None)
+            self.ranks.forget(Incarnation, (other, rank))
+        self.early[rank].clear()
+
+
+class Registry:
+    """The registry of one prefill server. All times are seconds of one clock that only goes on.
+
+    traces: by the name of a system, who is told of the rows of its machine that fire.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, traces: Mapping[str, SharedTrace] | None = None
+    ) -> None:
+        self.limits: Final = limits or Limits()
+        self._traces: Final = traces or {}
+        self.rows: Final[Fired] = Counter()
+        self._server: Server | None = None
+
+    def register(self, request: Registration, now: float) -> None:
+        """Record a rank. Raises RefusedError: what it says does not fit what is known."""
+        request.check()
+        server, rank = self._server_for(request), request.rank
+        number = server.number(request)
+        self._record(server, rank, number)
+        server.rooms.enroll(rank.dp, publishes=request.publishes)
+        server.refused.pop(rank, None)
+        server.topology = server.topology.completed(request.topology)
+        server.forget_before(rank, number)
+        address = Address(request.rank_ip, request.rank_port, number, request.name)
+        server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
+        fired(server.ranks, self.rows, "complete")
+
+    def _record(self, server: Server, rank: Rank, number: int) -> None:
+        """Give the table a registration. Raises RefusedError if the run does not count."""
+        step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
+        if not any(message is bootstrap.recorded for message, _ in step.sent):
+            raise self._refusal(step, rank, number)
+
+    @staticmethod
+    def _refusal(step: Step, rank: Rank, number: int) -> RefusedError:
+        """The answer to a run whose number does not count, by the row that has answered it."""
+        for message, about in step.sent:
+            if message is bootstrap.outdated:
+                _, _, (exceed, _) = about
+                return RefusedError(409, f"incarnation: {number} of {rank} counts no more: "
+                                         f"register under one above {exceed}", exceed)
+        return RefusedError(409, f"incarnation: {number} of {rank} does not count while another "
+                                 f"run of it is registered")
+
+    def keep_alive(self, request: Run, now: float) -> None:
+        """Note a sign of life: a registration that repeats nothing. Raises RefusedError if this run
+        has not registered here (404), or if it has been struck out (409).
+        """
+        server, rank, number = self._known(request.rank), request.rank, request.incarnation
+        if number not in server.runs[rank]:
+            raise RefusedError(404, f"incarnation: {number} of {rank} is not recorded")
+        self._record(server, rank, number)
+        server.runs[rank][number].heard = now
+
+    def deregister(self, request: Run) -> None:
+        """Strike a run out. Raises RefusedError for a rank that this server does not have."""
+        server, rank = self._known(request.rank), request.rank
+        if request.incarnation < max(server.runs[rank], default=0):
+            return  # out and forgotten since a later run registered: its name must not come again
+        taken(server.ranks, self.rows, bootstrap.goodbye, rank, (request.incarnation, rank))
+        early = server.early[rank]
+        if request.incarnation not in server.runs[rank] and request.incarnation not in early:
+            early.append(request.incarnation)
+            if len(early) > EARLY_MAX:
+                server.ranks.forget(Incarnation, (early.popleft(), rank))
+
+    def look_up(self, rank: Rank) -> Address:
+        """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
+        address = self._looked_up(self._known(rank), rank, None)
+        if address is None:
+            raise RefusedError(503, self.missing())
+        return address
+
+    def _looked_up(self, server: Server, rank: Rank, question: Lookup | None) -> Address | None:
+        sink, handover = (None, None) if question is None else (question.sink, question.handover)
+        step = taken(server.ranks, self.rows, bootstrap.lookup, sink, handover, rank)
+        for message, arguments in step.sent:
+            if message is bootstrap.located:
+                number, _ = arguments[3]
+                return server.runs[rank][number].address
+        return None
+
+    def info(self) -> dict[str, Any]:
+        """What decode wants to know of the server, in SGLang's fields and no others, for its client
+        takes no others. Raises RefusedError (503) until the server is ready.
+        """
+        server = self._server
+        if server is None or not self.ready:
+            raise RefusedError(503, self.missing())
+        topology = server.topology
+        shown = {name: getattr(topology, name) for name in topology.__struct_fields__}
+        return {
+            **{name: value for name, value in shown.items() if name not in OURS},
+            "follow_bootstrap_room": server.rooms.keeps_rule,
+        }
+
+    def directory(self, question: Lookup | None = None) -> dict[str, Any]:
+        """The server, and where its ranks are: all, or those that are asked for. Raises
+        RefusedError: 503 if any rank of the server is missing, 404 if one that is asked for is none
+        of it, 425 if nobody has registered.
+        """
+        server = self._server
+        if server is None:
+            raise RefusedError(425, self.missing())
+        asked = dict.fromkeys(server.runs if question is None else question.ranks)
+        for rank in asked.keys() - server.runs.keys():
+            raise RefusedError(404, f"there is no {rank}")
+        found = {rank: self._looked_up(server, rank, question) for rank in asked}
+        ranks = [Located(*rank, address) for rank, address in found.items() if address is not None]
+        if len(ranks) < len(found):
+            raise RefusedError(503, self.missing())
+        ours = {name: getattr(server.topology, name) for name in OURS}
+        return {"server": {**self.info(), **ours}, "ranks": ranks}
+
+    @property
+    def rooms(self) -> RoomBook:
+        """The rooms of the server. Raises RefusedError (503) before any rank has registered."""
+        return self._known_server().rooms
+
+    @property
+    def ready(self) -> bool:
+        """Every rank is here, and they agree on whether rooms are published."""
+        server = self._server
+        return (
+            server is not None
+            and server.ranks.value(bootstrap.ready) is bootstrap.Ready.READY
+            and server.rooms.keeps_rule is not None
+        )
+
+    def missing(self) -> str:
+        """Why the registry is not ready."""
+        server = self._server
+        if server is None:
+            return "no rank has registered"
+        away = [rank for rank in server.runs if not server.ranks.value(bootstrap.present, rank)]
+        if not away:
+            return "ready"
+        first = next((rank for rank in away if rank in server.refused), away[0])
+        why = f", which was refused: {server.refused[first]}" if first in server.refused else ""
+        return f"{len(away):,} of {len(server.runs):,} ranks are missing, {first} first{why}"
+
+    def tick(self, now: float) -> None:
+        """Strike out who has been silent, and end what nobody has ended."""
+        server = self._server
+        if server is None:
+            return
+        for rank, number in list(server.silent(now, self.limits.silent_s)):
+            log.warning("%s has given no sign of life: struck out", rank)
+            element = (number, rank)
+            taken(server.ranks, self.rows, bootstrap.unheard, rank, element)
+            fired(server.ranks, self.rows, "expire", p=rank, e=element)
+        server.rooms.end_old(now)
+
+    @property
+    def open_rooms(self) -> int:
+        """Lives of rooms that are kept."""
+        return 0 if self._server is None else len(self._server.rooms)
+
+    @property
+    def present_ranks(self) -> int:
+        server = self._server
+        if server is None:
+            return 0
+        return sum(server.ranks.value(bootstrap.present, rank) is True for rank in server.runs)
+
+    def _server_for(self, request: Registration) -> Server:
+        """The server that the rank belongs to; a new one if there is none, or nobody is left of it.
+        """
+        server, topology = self._server, request.topology
+        if server is None:
+            server = self._server = Server(topology, self.limits, self.rows, self._traces)
+        field = server.topology.at_odds(topology)
+        is_at_odds = server.rooms.is_at_odds(publishes=request.publishes)
+        if (field is not None or is_at_odds) and not self.present_ranks:
+            server = self._server = Server(topology, self.limits, self.rows, self._traces)
+        elif field is not None:
+            ours, theirs = getattr(server.topology, field), getattr(topology, field)
+            raise RefusedError(
+                409 if field in OURS else 400,
+                f"{field}: {request.rank} says {theirs!r}, and the ranks before it {ours!r}",
+            )
+        elif is_at_odds:
+            raise self._at_odds(server, request)
+        return server
+
+    @staticmethod
+    def _at_odds(server: Server, request: Registration) -> RefusedError:
+        """The answer to a rank that publishes its rooms where those before it do not, or the other
+        way round.
+        """
+        server.rooms.enroll(request.rank.dp, publishes=request.publishes)
+        said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"
+        reason = (f"force_query: {request.rank} says {said}, and the ranks before it publish "
+                  f"{'no rooms' if request.publishes else 'their rooms'}: set it alike on all")
+        server.refused[request.rank] = reason
+        return RefusedError(409, reason)
+
+    def _known_server(self) -> Server:
+        if self._server is None:
+            raise RefusedError(503, self.missing())
+        return self._server
+
+    def _known(self, rank: Rank) -> Server:
+        server = self._known_server()
+        if rank not in server.runs:
+            raise RefusedError(404, f"there is no {rank}")
+        return server

@@ -1,0 +1,191 @@
+"""Which data-parallel rank runs a room: what the registry knows of one server's rooms.
+
+The table decides (REGISTRY in spec/handoff/dp_rank.py). Rule 1: an answer, once given, is given
+again: over HTTP it is asked for until it arrives, and by more than one rank. Rule 2: a client that
+neither retires its rooms nor withdraws its questions (SGLang's) is spoken for after `room_s`, so
+that the table ends what it has begun, and it can be forgotten.
+"""
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pdproto.registry.wire import FullAnswer, RefusedError, Room, Rooms
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.store import AnyMessage, Shared, Step
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.spec.handoff import dp_rank, routing
+from pdproto.spec.handoff.roles import Life
+from pdproto.spec.handoff.timers import WAITS
+
+# A life of a room: its number, its generation if the client says one, else which that we counted.
+RoomLife: TypeAlias = tuple[int, int | None, int]
+Fired: TypeAlias = Counter[tuple[str, str]]  # (machine, row): how often
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """silent_s: without a sign of life after which a rank is struck out. room_s: how long a room or
+    a question is kept that nobody ends. rooms_max: open lives of rooms; more are refused.
+    """
+
+    silent_s: float = WAITS["no_sign_of_life"].seconds
+    room_s: float = 240.0
+    rooms_max: int = 1_000_000
+
+
+def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> Step:
+    """Give a machine a message. Raises RefusedError for what only a faulty client sends."""
+    try:
+        step = machine.receive(message, *arguments)
+    except RemoteProtocolError as error:
+        raise RefusedError(400, str(error)) from None
+    rows[machine.table.machine.name, step.row] += 1
+    if step.kind == "reject":
+        raise RefusedError(400, f"{message}{arguments!r}: {step.row}")
+    return step
+
+
+def fired(machine: Shared, rows: Fired, row: str, **parameters: Any) -> Step | None:
+    """Let a row fire that no message triggers; None if its guard does not hold."""
+    step = machine.fire(row, **parameters)
+    if step is not None:
+        rows[machine.table.machine.name, step.row] += 1
+    return step
+
+
+class RoomBook:
+    """The rooms of one prefill server.
+
+    keeps_rule: rooms keep to room modulo ranks; None until all data-parallel ranks have been heard.
+    """
+
+    def __init__(
+        self, dp_size: int, limits: Limits, rows: Fired, trace: SharedTrace | None = None
+    ) -> None:
+        self.limits: Final = limits
+        self.keeps_rule: bool | None = None
+        self._groups: Final = range(dp_size)
+        self._rows: Final = rows
+        self._machine: Final = shared(dp_rank.REGISTRY, (), {routing.Group: self._groups},
+                                      trace=trace)
+        self._answers: Final[dict[RoomLife, int | None]] = {}  # None: the room is gone
+        self._counted: Final[dict[int, int]] = {}  # lives without a generation, by room
+        self._ages: Final[deque[tuple[float, RoomLife]]] = deque()
+        self._open: Final[set[RoomLife]] = set()
+
+    def __len__(self) -> int:
+        """How many lives are kept."""
+        return len(self._open)
+
+    def is_at_odds(self, *, publishes: bool) -> bool:
+        """Whether a rank that publishes its rooms, or does not, differs from those before it."""
+        theirs = routing.Mode.RULE if publishes else routing.Mode.PUBLISHED
+        return self._machine.value(routing.mode) is theirs
+
+    def enroll(self, group: int, *, publishes: bool) -> None:
+        """Hear whether a data-parallel rank publishes its rooms. Of one that is at odds with those
+        before it nothing is kept.
+        """
+        message = routing.enroll_published if publishes else routing.enroll_rule
+        self._take(message, group)
+        for row in ("open_by_rule", "open_by_list"):
+            step = fired(self._machine, self._rows, row)
+            sent = [] if step is None else [one for one, _ in step.sent]
+            if routing.keeps_rule in sent or routing.keeps_list in sent:
+                self.keeps_rule = routing.keeps_rule in sent
+
+    def publish(self, request: Room, now: float) -> None:
+        """List a room. Raises RefusedError for no such rank, and if too many rooms are open."""
+        self._check(request)
+        life = self._life(request.bootstrap_room, request.generation)
+        if request.generation is None and self._is_another(life, request.dp_rank):
+            self._counted[request.bootstrap_room] = life[2] + 1
+            life = self._life(request.bootstrap_room, None)
+        self._begin(life, now)
+        self._take(routing.publish, life, request.dp_rank)
+
+    def retire(self, request: Room, now: float) -> None:
+        """Strike a room out. Raises RefusedError if there is no such rank."""
+        self._check(request)
+        life = self._life(request.bootstrap_room, request.generation)
+        self._begin(life, now)
+        self._take(routing.retire, life, request.dp_rank)
+
+    def query(self, request: Rooms, now: float) -> FullAnswer:
+        """Which ranks run the rooms. Those that are not known yet are kept, and left out."""
+        found: dict[int, int] = {}
+        gone: list[int] = []
+        for room, generation in request.lives():
+            life = self._life(room, generation)
+            self._begin(life, now)
+            self._take(routing.query, life)
+            if life in self._answers:
+                rank = self._answers[life]
+                if rank is None:
+                    gone.append(room)
+                else:
+                    found[room] = rank
+        return FullAnswer(found, tuple(gone))
+
+    def withdraw(self, request: Rooms) -> None:
+        """Nobody waits for these rooms any longer."""
+        for room, generation in request.lives():
+            life = self._life(room, generation)
+            if life in self._open:
+                self._take(routing.withdraw, life)
+
+    def end_old(self, now: float) -> None:
+        """End and forget what has been kept for long enough."""
+        while self._ages and self._ages[0][0] + self.limits.room_s <= now:
+            self._end(self._ages.popleft()[1])
+
+    def _take(self, message: AnyMessage, *arguments: Any) -> Step:
+        step = taken(self._machine, self._rows, message, *arguments)
+        for sent, about in step.sent:
+            if sent is routing.answer:
+                self._answers[about[0]] = about[1]
+            elif sent is routing.gone:
+                self._answers[about[0]] = None
+        return step
+
+    def _check(self, request: Room) -> None:
+        if request.dp_rank not in self._groups:
+            last = self._groups[-1]
+            raise RefusedError(400, f"dp_rank: {request.dp_rank} is none of 0 to {last}")
+
+    def _life(self, room: int, generation: int | None) -> RoomLife:
+        counted = self._counted.get(room, 0) if generation is None else 0
+        return room, generation, counted
+
+    def _begin(self, life: RoomLife, now: float) -> None:
+        if life not in self._open:
+            if len(self._open) >= self.limits.rooms_max:
+                raise RefusedError(503, f"{len(self._open):,} rooms are open: no more are taken")
+            self._open.add(life)
+            self._ages.append((now, life))
+
+    def _end(self, life: RoomLife) -> None:
+        """Say what the clients of this life have not said, and forget it (rule 2)."""
+        for group in self._groups:
+            if self._machine.value(routing.entry, life, group) is routing.Entry.KNOWN:
+                self._take(routing.retire, life, group)
+        if self._machine.value(routing.question, life) is routing.Question.PENDING:
+            self._take(routing.withdraw, life)
+        self._machine.forget(Life, life)
+        self._answers.pop(life, None)
+        self._open.discard(life)
+        room, generation, number = life
+        if generation is None and self._counted.get(room) == number:
+            del self._counted[room]
+
+    def _is_another(self, life: RoomLife, group: int) -> bool:
+        """Whether a publication without a generation must be of another life of the room."""
+        entries = {
+            other: self._machine.value(routing.entry, life, other)
+            for other in self._groups
+        }
+        elsewhere = any(
+            entry is routing.Entry.KNOWN for other, entry in entries.items() if other != group
+        )
+        return elsewhere or entries.get(group) is routing.Entry.OVER

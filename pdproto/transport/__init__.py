@@ -1,0 +1,1 @@
+"""The event loop of a node, with its thread, sockets and clock; and the ports for operators."""

@@ -1,0 +1,48 @@
+"""The asyncio form of a hand-over: the same senders and receivers, awaited.
+
+    sender = prefill.open(room)
+    await until(sender, KVPoll.WAITING_FOR_INPUT)
+    sender.send(pages)
+    await until(sender, KVPoll.SUCCESS)        # raises HandoffFailed with the reason
+    sender.close()
+
+What a sender or a receiver can do besides returns at once, and is called as it stands: `send`,
+`publish`, `poll`, `abort`, `close`, `failure`, `metrics`.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from pdproto.node.handle import Handle
+from pdproto.spec.handoff.poll import KVPoll
+
+
+class HandoffFailedError(Exception):
+    """The hand-over has failed; the message is the reason, from whichever side it comes."""
+
+
+async def until(handoff: Handle, *wanted: KVPoll) -> KVPoll:
+    """Wait until a poll answers one of these, and return it.
+
+    Raises HandoffFailedError when the hand-over fails and FAILED is not wanted. Any number of tasks
+    may wait for one hand-over. Cancelling a wait leaves the hand-over alone.
+    """
+    loop = asyncio.get_running_loop()
+    stepped = asyncio.Event()
+
+    def watcher() -> None:
+        with suppress(RuntimeError):  # the loop of the task that waits has been closed
+            loop.call_soon_threadsafe(stepped.set)
+
+    handoff.watchers = (*handoff.watchers, watcher)
+    try:
+        while True:
+            answer = handoff.poll()
+            if answer in wanted:
+                return answer
+            if answer is KVPoll.FAILED:
+                raise HandoffFailedError(handoff.failure or "failed")
+            await stepped.wait()
+            stepped.clear()
+    finally:
+        handoff.watchers = tuple(one for one in handoff.watchers if one is not watcher)

@@ -1,0 +1,149 @@
+"""Which hand-overs of a node are open, since when, in which state, for whom each waits, and what
+would end it: what GET /debug/handoffs answers.
+"""
+
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, Final
+
+from msgspec import Struct
+
+from pdproto.node.handle import ENDED, handles_of
+from pdproto.node.node import Node
+from pdproto.node.peer import Peer
+from pdproto.runtime.awaited import Awaited, awaited
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.spec.handoff.timers import WAITS
+
+SHOWN_MAX: Final = 1_000
+LOOP_S: Final = 1.0  # that the loop may take to answer; then it is looked at from outside
+
+
+class WaitsFor(Struct, frozen=True):
+    """who: a peer by its name, or a part of this process. what: the message, call or report.
+    trouble: why it may not come, if that is known.
+    """
+
+    who: str
+    what: str
+    row: str
+    why: str
+    trouble: str
+
+
+class Clock(Struct, frozen=True):
+    """A wait that runs. in_s: until it ends."""
+
+    name: str
+    in_s: float
+    leads_to: str
+
+
+class OpenHandoff(Struct, frozen=True):
+    """One end of a hand-over. for_s: in this state; open_s: since it was opened. repeats: waits
+    that were in vain. memory: every variable of the table that has not its first value.
+    """
+
+    room: int
+    incarnation: int | None
+    generation: int | None
+    state: str
+    for_s: float
+    open_s: float
+    repeats: int
+    waits_for: tuple[WaitsFor, ...]
+    fails_on: tuple[WaitsFor, ...]
+    clocks: tuple[Clock, ...]
+    memory: str
+    blame: str
+
+
+class OpenHandoffs(Struct, frozen=True):
+    """open: how many there are. handoffs: those that have been longest in their state."""
+
+    node: str
+    side: str
+    problem: str
+    open: int
+    handoffs: tuple[OpenHandoff, ...]
+
+
+def open_handoffs(node: Node, most: int = 100, room: int | None = None) -> OpenHandoffs:
+    """The longest in their state first. most: so many are described. room: of this room only. For
+    any thread but the loop's.
+    """
+    owners = [owner for owner in _owners(node) if room is None or _room(owner) == room]
+    owners.sort(key=lambda owner: float(owner.entered))
+    now = monotonic()
+    told = tuple(_told(node, owner, now) for owner in owners[:min(most, SHOWN_MAX)])
+    return OpenHandoffs(node.name, node.side.name, node.health() or "", len(owners), told)
+
+
+def _owners(node: Node) -> list[Any]:
+    """All ends that are not over, as the loop sees them, or from outside if it stands still."""
+    box: SimpleQueue[list[Any]] = SimpleQueue()
+    try:
+        node.ask(lambda: box.put(_collected(node)))
+        return box.get(timeout=LOOP_S)
+    except (Empty, LocalProtocolError):
+        return _collected(node)
+
+
+def _collected(node: Node) -> list[Any]:
+    """All ends that are not over. For any thread."""
+    ends = [*handles_of(node.lives), *node.open_ends()]
+    return [owner for owner in {id(owner): owner for owner in ends}.values()
+            if owner.poll() not in ENDED or not owner.released]
+
+
+def _room(owner: Any) -> int:
+    return int(owner.room)
+
+
+def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
+    endpoint, life = owner.endpoint, owner.endpoint.life
+    waiting = awaited(endpoint, node.side.failed)
+    return OpenHandoff(
+        room=_room(owner), incarnation=None if life is None else life.incarnation,
+        generation=None if life is None else life.generation, state=owner.stage.name.lower(),
+        for_s=_seconds(now - owner.entered), open_s=_seconds(now - owner.opened),
+        repeats=owner.repeats + endpoint.repeats,
+        waits_for=_named(node, endpoint.peers, [one for one in waiting if not one.fails], now),
+        fails_on=_named(node, endpoint.peers, [one for one in waiting if one.fails], now),
+        clocks=tuple(Clock(name, _seconds(deadline - now), WAITS[name].leads_to)
+                     for name, deadline in sorted(endpoint.armed.copy().items(),
+                                                  key=lambda item: float(item[1]))),
+        memory=endpoint.automaton.words(endpoint.state), blame=owner.blame)
+
+
+def _seconds(seconds: float) -> float:
+    """Rounded to milliseconds; 0 for a clock that the loop has yet to see end."""
+    return round(max(0.0, seconds), 3)
+
+
+def _named(
+    node: Node, peers: Sequence[str], waiting: Sequence[Awaited], now: float
+) -> tuple[WaitsFor, ...]:
+    return tuple(WaitsFor(*_who(peers, one), one.row, one.why, _trouble(
+        node, peers, one, now)) for one in waiting)
+
+
+def _who(peers: Sequence[str], one: Awaited) -> tuple[str, str]:
+    other = "a peer that has not called yet"
+    if one.peer is not None and one.peer < len(peers):
+        other = peers[one.peer]
+    if not one.of:
+        return other, one.what
+    return one.of, one.what if one.peer is None else f"{one.what}, for {other}"
+
+
+def _trouble(node: Node, peers: Sequence[str], one: Awaited, now: float) -> str:
+    if one.of or one.peer is None or one.peer >= len(peers):
+        return ""
+    peer: Peer | None = node.peers.get(peers[one.peer])
+    if peer is None or not peer.incarnation:
+        return "nothing was ever heard of it"
+    if peer.lost:
+        return "its process has ended" if peer.ended else "it is lost: silent, or not to be reached"
+    return peer.trouble(now)

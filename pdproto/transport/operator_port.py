@@ -1,0 +1,99 @@
+"""A port for whoever operates a node: HTTP, off unless somebody opens it.
+
+    GET /metrics            for Prometheus
+    GET /health             200 while the node's loop turns; else 503 and why: restart the process
+    GET /ready              200 while hand-overs can go on here; else 503 and why: send it nothing
+    GET /debug/handoffs     which hand-overs are open, for whom each waits, and what would end it
+                            (?limit=100, ?room=7)
+
+It only tells. Whoever reaches it learns names, addresses, rooms and rates, and no KV cache.
+"""
+
+import logging
+import sys
+from asyncio import to_thread
+from typing import Final
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from pdproto.engine.hosts import split
+from pdproto.node.node import Node
+from pdproto.transport.http_server import HttpServer
+from pdproto.transport.json_logs import log_as_json
+from pdproto.transport.open_handoffs import SHOWN_MAX, open_handoffs
+from pdproto.transport.settings import Settings
+
+log = logging.getLogger("pdproto.transport")
+
+LIMIT: Final = 100  # hand-overs that are described, unless another number is asked for
+
+
+class OperatorPort(HttpServer):
+    """Serves what one node tells.
+
+        with OperatorPort(node, "127.0.0.1", 9400):
+            ...
+
+    Port 0 takes a free one. `start` raises OSError with the address if it cannot be had.
+    """
+
+    def __init__(self, node: Node, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._node: Final = node
+        app = web.Application()
+        app.add_routes([
+            web.get("/metrics", self._metrics),
+            web.get("/health", self._health),
+            web.get("/ready", self._ready),
+            web.get("/debug/handoffs", self._handoffs),
+        ])
+        super().__init__(f"operator's port of {node.name}", app, host, port)
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        text = await to_thread(self._node.metrics.text)
+        return web.Response(body=text.encode(),
+                            headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return _verdict(self._node.standing())
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return _verdict(self._node.health())
+
+    async def _handoffs(self, request: web.Request) -> web.Response:
+        limit = _number(request, "limit", SHOWN_MAX)
+        room = _number(request, "room", (1 << 63) - 1)
+        told = await to_thread(open_handoffs, self._node, LIMIT if limit is None else limit, room)
+        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+
+
+def operated(node: Node, settings: Settings, index: int = 0) -> OperatorPort | None:
+    """The operator's port that the settings ask for, which serves; None if they ask for none.
+
+    index: of the rank among those that share the settings: each takes a port of its own. Has the
+    log written as they say, too. Raises OSError if the port cannot be had.
+    """
+    if settings.log == "json":
+        log_as_json(sys.stderr)
+    if not settings.operator:
+        return None
+    host, port = split(settings.operator)
+    serving = OperatorPort(node, host, port + index if port else 0)
+    serving.start()
+    log.info("node %s: operator's port at http://%s", node.name, serving.address)
+    return serving
+
+
+def _verdict(problem: str | None) -> web.Response:
+    return web.Response(text="OK") if problem is None else web.Response(status=503, text=problem)
+
+
+def _number(request: web.Request, name: str, most: int) -> int | None:
+    """A number of the query, if it is there."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or len(text) > 20 or int(text) > most:
+        raise web.HTTPBadRequest(text=f"{name}: {text[:40]!r}: want a number from 0 to {most:,}")
+    return int(text)

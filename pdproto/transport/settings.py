@@ -1,0 +1,241 @@
+"""The settings of a node and of what it stands on, in one typed object.
+
+Each has one name, written in three ways: `silent_s = 2.0` in a file (TOML), `PDPROTO_SILENT_S=2.0`
+in the environment, `--set silent_s=2.0` on a command line. A wait (spec/handoff/timers.py) is
+`waits.no_drain`: `no_drain = 2.0` below `[waits]` in the file, `PDPROTO_WAITS_NO_DRAIN` in the
+environment. The command line goes before the environment, and that before the file.
+
+Rule: what is unknown, malformed or contradictory is refused before anything starts, with the name
+as it was written and what to write instead.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from math import inf, isnan
+from pathlib import Path
+from typing import Any, Final
+
+from pdproto.engine.contract import EngineError
+from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard, split
+from pdproto.node.link import SIGNS_MISSED, Link, tcp_at
+from pdproto.pages.engines import ENGINES, require_page_fence
+from pdproto.spec.handoff.timers import WAITS
+
+PREFIX: Final = "PDPROTO_"
+FILE: Final = "PDPROTO_SETTINGS"  # the settings file, in the environment
+# Variables of the same prefix that are none of a node's: they trace SGLang's own managers.
+OTHERS: Final = frozenset({FILE, "PDPROTO_PEER_TRACE", "PDPROTO_PEER_BACKEND"})
+WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+SERVER: Final = "the server's"  # where a value comes from that the caller gives as a default
+NEAR: Final = 0.6  # how alike a mistyped name is to the one that was meant
+
+
+class SettingsError(ValueError):
+    """A setting that is refused: one line that says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a setting means, for people. choices: the values there are; empty for any."""
+
+    told: str
+    choices: tuple[str, ...] = ()
+
+
+def _about(default: Any, told: str, *choices: str) -> Any:
+    return field(default=default, metadata={"about": About(told, choices)})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See above. given: where each that is not the default comes from, by its name."""
+
+    engine: str = _about("tcp", "which engine moves the bytes", *sorted(ENGINES))
+    direct: bool = _about(True, "write straight into pages where the engine can fence them")
+    host: str = _about("", "the address of this host at which peers call; empty: the server's own")
+    advertise: str = _about("", "the endpoint that peers are told to call, if it is another")
+    sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")
+    silent_s: float = _about(5.0, "how long a peer may say nothing before it counts as gone")
+    grace_s: float = _about(0.5, "how long an ended connection may take to come back")
+    operator: str = _about("", "host:port of the operator's port; empty: none is open")
+    log: str = _about("text", "how the log is written", "text", "json")
+    waits: Mapping[str, float] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise SettingsError(problem)
+
+    def link(self) -> Link:
+        """How a node talks by these settings."""
+        return Link(tcp_at(self.host or LOOPBACK), sign_of_life_s=self.sign_of_life_s,
+                    silent_s=self.silent_s, grace_s=self.grace_s, advertise=self.advertise or None)
+
+    def wait(self, name: str) -> float:
+        """Seconds of a wait."""
+        return self.waits.get(name, WAITS[name].seconds)
+
+    def rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Every setting: its name, its value, where that comes from, and its meaning."""
+        for name, told in NAMES.items():
+            wait = name.removeprefix(WAIT)
+            value = self.wait(wait) if name.startswith(WAIT) else getattr(self, name)
+            yield name, written(value), self.given.get(name, "default"), told.told
+
+    def told(self) -> str:
+        """One line: what is not the default, and where it comes from."""
+        said = [f"{name}={value} ({source})" for name, value, source, _ in self.rows()
+                if source != "default"]
+        return f"settings: {', '.join(said)}" if said else "settings: all are the defaults"
+
+    def _problems(self) -> Iterator[str]:
+        for name, seconds in (("sign_of_life_s", self.sign_of_life_s), ("silent_s", self.silent_s),
+                              ("grace_s", self.grace_s),
+                              *((WAIT + name, self.wait(name)) for name in self.waits)):
+            if isnan(seconds) or seconds < 0 or (seconds == 0 and name != f"{WAIT}heartbeat"):
+                yield self._says(name, f"{seconds:g}", "want more than 0 seconds")
+        least = SIGNS_MISSED * self.sign_of_life_s
+        if self.silent_s <= least:
+            yield self._says("silent_s", f"{self.silent_s:g}",
+                             f"a peer would be lost before it has missed {SIGNS_MISSED:g} signs of "
+                             f"life: want more than {least:g}, or a smaller sign_of_life_s")
+        for again, ends in (("no_news", "bootstrap_timeout"), ("no_bytes", "transfer_timeout")):
+            ours = any(self.given.get(WAIT + name, SERVER) != SERVER for name in (again, ends))
+            if ours and self.wait(again) >= self.wait(ends):
+                name = WAIT + (again if again in self.waits else ends)
+                yield self._says(name, f"{self.wait(name.removeprefix(WAIT)):g}",
+                                 f"nothing would ever be said again: {again} "
+                                 f"({self.wait(again):g} s) must be less than {ends} "
+                                 f"({self.wait(ends):g} s)")
+        if self.host and (is_wildcard(self.host) or address_of(self.host) is None):
+            yield self._says("host", self.host, "want an address of this host that peers can call, "
+                                                "such as 10.0.0.5 or fd00::5")
+        if self.direct and "direct" in self.given:
+            try:
+                require_page_fence(self.engine)
+            except EngineError as error:
+                yield self._says("direct", "1", f"{error}; or set direct=0")
+        if self.operator:
+            try:
+                split(self.operator)
+            except ValueError as error:
+                yield self._says("operator", self.operator, str(error))
+
+    def _says(self, name: str, value: str, problem: str) -> str:
+        source = self.given.get(name)
+        return f"{name}={value}{f' ({source})' if source else ''}: {problem}"
+
+
+WAIT: Final = "waits."
+NAMES: Final[Mapping[str, About]] = {
+    **{each.name: each.metadata["about"] for each in fields(Settings) if each.metadata},
+    **{WAIT + name: About(f"seconds, after which {wait.leads_to}") for name, wait in WAITS.items()},
+}
+
+
+def written(value: object) -> str:
+    """A value as it is written in the environment and on a command line."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def variable(name: str) -> str:
+    """The environment's form of a name."""
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def load(
+    environment: Mapping[str, str], sets: Sequence[str] = (), file: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings of a process. environment: of the process. sets: `name=value` of its command
+    line. file: the settings file (default: that which the environment names, if it names one).
+    defaults: in place of ours, by name: of the server that it is part of.
+
+    Raises SettingsError.
+    """
+    values: dict[str, Any] = dict(defaults or {})
+    given = dict.fromkeys(values, SERVER)
+    path = file or environment.get(FILE)
+    for name, value, source in (*_of_file(path), *_of_environment(environment), *_of_line(sets)):
+        values[name], given[name] = value, source
+    waits = {name.removeprefix(WAIT): values.pop(name)
+             for name in list(values) if name.startswith(WAIT)}
+    return Settings(**values, waits=waits, given=given)
+
+
+def _of_file(path: str | None) -> Iterator[tuple[str, Any, str]]:
+    if path is None:
+        return
+    try:
+        found = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: no TOML: {error}") from None
+    waits = found.pop("waits", {})
+    if not isinstance(waits, dict):
+        raise SettingsError(f"{path}: waits: want a table, [waits]")
+    for name, value in (*found.items(), *((WAIT + name, value) for name, value in waits.items())):
+        _known(name, name, path)
+        yield name, _typed(name, value, path), path
+
+
+def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
+    by_variable = {variable(name): name for name in NAMES}
+    for each in sorted(environment):
+        if each.startswith(PREFIX) and each not in OTHERS:
+            if each not in by_variable:
+                _refuse(each, (*by_variable, *OTHERS), "the environment")
+            name = by_variable[each]
+            yield name, _typed(name, environment[each], each), each
+
+
+def _of_line(sets: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
+    for each in sets:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {each}: want name=value")
+        _known(name, name, "--set")
+        yield name, _typed(name, value, "--set"), "--set"
+
+
+def _known(name: str, wrote: str, source: str) -> None:
+    if name not in NAMES:
+        _refuse(wrote, tuple(NAMES), source)
+
+
+def _refuse(wrote: str, names: Sequence[str], source: str) -> None:
+    near = get_close_matches(wrote, names, n=1, cutoff=NEAR)
+    meant = f"did you mean {near[0]}?" if near else "`pdproto settings` lists them"
+    raise SettingsError(f"{source}: there is no setting {wrote}: {meant}")
+
+
+def _typed(name: str, value: Any, source: str) -> Any:
+    """The value in the type of the setting."""
+    kind = float if name.startswith(WAIT) else _KINDS[name]
+    about = NAMES[name]
+    where = f"{name}={value!r} ({source})"
+    if kind is bool:
+        told = value if isinstance(value, bool) else WORDS.get(str(value).lower())
+        if told is None:
+            raise SettingsError(f"{where}: want 1 or 0")
+        return told
+    if kind is float:
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            return inf if value == "inf" else float(value)
+        except (TypeError, ValueError):
+            raise SettingsError(f"{where}: want seconds, a number") from None
+    if not isinstance(value, str):
+        raise SettingsError(f"{where}: want text")
+    if about.choices and value not in about.choices:
+        raise SettingsError(f"{where}: want one of {', '.join(about.choices)}")
+    return value
+
+
+_KINDS: Final = {each.name: each.type for each in fields(Settings) if each.metadata}

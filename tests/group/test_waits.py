@@ -1,0 +1,134 @@
+"""What a group repeats, it repeats ever more seldom, and at once when a connection is back."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_server
+
+import msgspec
+
+from pdproto.group.group import Group
+from pdproto.group.waits import Waits
+from pdproto.node.timers import DOUBLINGS_MAX
+from pdproto.runtime.wire import Life
+from pdproto.transport.event_loop import Link
+from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
+from tests.node.planes import OWN_HOST
+from tests.transport.proxy import Proxy, proxy
+
+LIFE, OTHER = Life(7, 1, 0), Life(8, 1, 1)
+NAMES = ("no_votes", "no_confirmation", "transfer_timeout")
+
+
+def run(waits: Waits, until: float, *names: str) -> list[tuple[float, str]]:
+    """All that comes due for LIFE, when each wait that ends begins again."""
+    ended: list[tuple[float, str]] = []
+    while (due := waits.next()) is not None and due <= until:
+        for name, life in waits.due(due):
+            assert life == LIFE
+            waits.follow(life, names, due)
+            ended.append((due, name))
+    return ended
+
+
+def test_a_repeat_in_vain_waits_twice_as_long() -> None:
+    waits = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
+    waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
+    ended = run(waits, 69.0, "no_votes", "transfer_timeout")
+    assert [due for due, _ in ended] == [1, 3, 7, 15, 31, 47, 63]
+    assert {name for _, name in ended} == {"no_votes"}
+    assert 2 ** DOUBLINGS_MAX == 47 - 31
+    assert (70.0, "transfer_timeout") in run(waits, 70.0, "no_votes")
+    assert len(waits) == 1
+
+
+def test_a_step_further_makes_repeats_prompt_again_and_leaves_the_others() -> None:
+    waits = Waits(NAMES, {"no_votes": 1.0, "no_confirmation": 1.0, "transfer_timeout": 70.0})
+    waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
+    assert len(run(waits, 10.0, "no_votes", "transfer_timeout")) == 3
+    names = ("no_votes", "no_confirmation", "transfer_timeout")
+    waits.follow(LIFE, names, 10.0, further=True)
+    assert run(waits, 11.0, *names) == [(11.0, "no_votes"), (11.0, "no_confirmation")]
+    assert (70.0, "transfer_timeout") in run(waits, 70.0, *names)
+
+
+def test_who_waits_for_nothing_is_not_kept() -> None:
+    waits = Waits(NAMES, {"no_votes": 1.0})
+    waits.follow(LIFE, ("no_votes",), 0.0)
+    assert len(run(waits, 3.0, "no_votes")) == 2
+    waits.follow(LIFE, (), 3.0)
+    assert (run(waits, 90.0), len(waits)) == ([], 0)
+    waits.follow(LIFE, ("no_votes",), 100.0)
+    assert run(waits, 101.0) == [(101.0, "no_votes")]
+
+
+def test_what_is_hastened_is_due_at_once_and_once() -> None:
+    waits = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
+    waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
+    assert len(run(waits, 7.0, "no_votes", "transfer_timeout")) == 3
+    waits.hasten(8.0)
+    waits.hasten(8.5)
+    assert list(waits.due(8.25)) == []
+    assert list(waits.due(8.5)) == [("no_votes", LIFE)]
+    waits.follow(LIFE, ("no_votes", "transfer_timeout"), 8.5)
+    ended = run(waits, 11.0, "no_votes", "transfer_timeout")
+    assert ended == [(10.5, "no_votes")], "as if one had been in vain"
+
+
+def test_the_entry_asks_a_rank_that_does_not_vote_ever_more_seldom(tmp_path: Path) -> None:
+    """Both ranks after 0.02 s, then twice, four times ... 16 times as long; and not every 0.02 s.
+    """
+    with ranks(tmp_path, 2, waits={"no_votes": 0.02}) as group:
+        group.schedulers[1].holds.add(7)
+        began = time.monotonic()
+        request = group.submit(7)
+        group.until(lambda: time.monotonic() > began + 1.0)
+        group.schedulers[1].holds.clear()
+        group.schedulers[1].vote(request.life)
+        group.until_answered(request)
+        lasted = time.monotonic() - began
+        group.until_idle()
+    repeated = (tmp_path / "rank-0.jsonl").read_text().count('"row":"submit_again"')
+    assert 0 < repeated / 2 <= DOUBLINGS_MAX + 1 + lasted / (0.02 * 2 ** DOUBLINGS_MAX)
+
+
+@contextmanager
+def apart(link: Link) -> Iterator[tuple[Ranks, Proxy]]:
+    """Two ranks. What the second says to the first, the entry, goes through a proxy."""
+    with create_server((OWN_HOST, 0)) as one, create_server((OWN_HOST, 0)) as another:
+        free = [f"tcp://{OWN_HOST}:{taken.getsockname()[1]}" for taken in (one, another)]
+    with proxy(free[0]) as between:
+        seen = ({0: free[0], 1: free[1]}, {0: between.endpoint, 1: free[1]})
+        groups = [Group("apart", endpoints, me=me, slots=4, stop=lambda _: True, link=link,
+                        waits=NEVER) for me, endpoints in enumerate(seen)]
+        try:
+            yield Ranks([Scheduler(group) for group in groups]), between
+        finally:
+            for group in groups:
+                group.close()
+
+
+def test_what_was_lost_with_a_connection_is_said_again_when_it_is_back() -> None:
+    """And not when some wait ends: here none ever does."""
+    with apart(Link(sign_of_life_s=LINK.sign_of_life_s, silent_s=600.0, grace_s=600.0)) as (
+        group, between
+    ):
+        second = group.schedulers[1]
+        group.until_answered(group.submit(6))
+        group.until_idle()
+        second.holds.add(7)
+        request = group.submit(7)
+        group.until(lambda: request.life in second.queue)
+        between.swallows = True
+        second.holds.clear()
+        second.vote(request.life)
+        group.until(lambda: msgspec.msgpack.encode(request.life) in between.swallowed)
+        made = between.made
+        between.cut()
+        group.until(lambda: between.made > made)
+        assert request.answer is None
+        between.swallows = False
+        between.cut()
+        group.until_answered(request)
+        group.until_idle()

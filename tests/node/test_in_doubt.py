@@ -1,0 +1,226 @@
+"""Writes that an engine has given up on: pages come back at once, and what may still land is known.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pdproto.node.data_path import Outcome
+from pdproto.node.in_doubt import Adrift, AdriftWrites
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport import event_loop as shell
+from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.transport.test_killed import closing, settled, suspend, victim
+from tests.transport.victim import PAGES, dying_sink, pools, sink, source
+
+
+def has_begun(prefill: PrefillNode) -> bool:
+    """Whether some bytes of a write have left."""
+    engine = prefill.plane.engine  # type: ignore[attr-defined]  # TcpSource
+    return any(posted.begun for line in list(engine._lines.values())
+               for posted in list(line.open.values()))
+
+
+def waits(nodes: Cluster, receiver: Receiver) -> bool:
+    """Whether the sink still waits until its source has drained."""
+    return receiver.life in nodes.decodes[0].lives
+
+
+@contextmanager
+def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
+    """A prefill node whose sink was killed (SIGKILL) in the middle of a write over TCP, and its
+    sender, which has its pages back.
+    """
+    prefill = source("tcp", pools(1))
+    with closing(prefill):
+        sender = prefill.open(7)
+        with victim(dying_sink, "tcp", prefill.endpoint) as (process, pipe):
+            assert pipe.recv() == "published"
+            until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+            suspend(process)
+            sender.send(range(PAGES))
+            # No more than sockets hold can leave, so that what has begun stays under way.
+            until(lambda: has_begun(prefill))
+            assert not sender.released
+            os.kill(process.pid, signal.SIGKILL)
+            until(polls([sender], KVPoll.FAILED))
+        until(lambda: prefill.lost_peers() == ("d0",))
+        until(lambda: sender.released)
+        yield prefill, sender
+        settled(prefill)
+        assert prefill.adrift() == ()
+
+
+def test_pages_come_back_though_nobody_knows_what_lands() -> None:
+    """What is adrift is seen, nothing but knowledge ends it, and no hand-over waits for that."""
+    with bereaved() as (prefill, sender):
+        (adrift,) = prefill.adrift()
+        assert (adrift.sink, adrift.life.room, len(adrift.writes)) == ("d0", 7, 1)
+        numbers = prefill.metrics.read()
+        assert numbers["num_prefill_adrift_writes"] == numbers["num_prefill_writes"] == 1
+        assert numbers["prefill_adrift_seconds"] > 0
+        assert "the engine gave up writing to d0: 127.0.0.1:" in (sender.failure or "")
+        assert prefill.health() is None
+        with cluster(sources=0) as nodes:
+            other = nodes.decode("d1", 18)
+            with closing(other):
+                (receiver,) = published([other.open(8, {"p0": prefill.endpoint})], PAGES)
+                until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
+                receiver.abort()
+                until(lambda: not other.lives)
+        assert prefill.adrift() == (adrift,)
+        assert adrift.life in prefill.lives, "it must not say of it that nothing lands any more"
+        prefill.declare_gone("d0")
+
+
+def test_a_successor_whose_predecessor_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node remembers only so many peers, and knows a successor by its incarnation all the same.
+    """
+    monkeypatch.setattr(shell, "PEERS_MAX", 2)
+    with bereaved() as (prefill, _), cluster(sources=0, sinks=0) as nodes:
+        others = [nodes.decode(f"d{number}", 17 + number) for number in (1, 2)]
+        for number, other in enumerate(others, 1):
+            with closing(other):
+                other.open(number, {"p0": prefill.endpoint})
+                until(lambda name=other.name: name in prefill.peers)  # type: ignore[misc]
+                if number == 1:
+                    others[1].open(9, {"p0": prefill.endpoint})
+                    until(lambda: "d2" in prefill.peers)
+        assert "d0" not in prefill.peers
+        assert prefill.adrift()
+        successor = sink("tcp", pools())
+        with closing(successor):
+            again = successor.open(8, {"p0": prefill.endpoint})
+            until(lambda: not prefill.adrift())
+            again.abort()
+            until(polls([again], KVPoll.FAILED))
+
+
+def test_an_engine_that_finds_out_after_all() -> None:
+    with cluster(prefill={"at_once": False}) as nodes:
+        (prefill,), (sender,), (receiver,) = (
+            nodes.prefills, nodes.senders(7), published(nodes.receivers(7)))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2], last=False)
+        sender.send([3])
+        until(lambda: len(nodes.writing.under_way) == 2)
+        nodes.writing.end(Outcome.ERROR)
+        until(polls([sender, receiver], KVPoll.FAILED))
+        until(lambda: [len(adrift.writes) for adrift in prefill.adrift()] == [2])
+        until(lambda: sender.released)
+        (adrift,) = prefill.adrift()
+        assert (adrift.sink, adrift.life) == ("d0", receiver.life)
+        nodes.writing.end(most=1)
+        until(lambda: len(prefill.adrift()[0].writes) == 1)
+        assert prefill.adrift()[0].since == adrift.since
+        assert waits(nodes, receiver), "who still writes has not drained"
+        nodes.writing.end()
+        nodes.settled()
+        assert prefill.adrift() == ()
+
+
+def test_an_error_of_a_hand_over_that_has_failed_already() -> None:
+    """Of two writes one may be given up, and the pages wait for the other."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2], last=False)
+        sender.send([3])
+        until(lambda: len(nodes.writing.under_way) == 2)
+        receiver.abort("not wanted any more")
+        until(polls([sender], KVPoll.FAILED))
+        nodes.writing.end(Outcome.ERROR, most=1)
+        until(lambda: nodes.prefills[0].metrics.read()["num_prefill_adrift_writes"] == 1)
+        assert not sender.released, "the engine reads the pages of the other"
+        nodes.writing.end(Outcome.ERROR, most=1)
+        until(lambda: sender.released)
+        assert sender.failure == "d0: not wanted any more"
+        assert waits(nodes, receiver)
+        nodes.writing.end()
+        nodes.settled()
+
+
+def test_who_is_declared_gone_is_lost_at_once() -> None:
+    """A supervisor knows of a death before any connection has ended. A source is fenced then."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        (prefill,), (decode,) = nodes.prefills, nodes.decodes
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1])
+        until(lambda: nodes.writing.under_way)
+        decode.declare_gone("p0")
+        until(polls([receiver], KVPoll.FAILED))
+        assert receiver.failure == "lost connection to p0: it has been declared gone"
+        until(lambda: nodes.landing.asked == [(receiver.life, "p0")])
+        assert decode.metrics.read()["lost_peers"] == 1
+        decode.declare_gone("p0")
+        nodes.writing.end()
+        until(polls([sender], KVPoll.FAILED))
+        assert prefill.mistakes == decode.mistakes == 0
+
+
+def test_a_write_to_a_sink_that_has_ended_is_not_adrift() -> None:
+    """It has said so itself, and what the engine gives up on after that can land no more."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        (prefill,), (sender,) = nodes.prefills, nodes.senders(7)
+        published(nodes.receivers(7))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1])
+        until(lambda: nodes.writing.under_way)
+        nodes.decodes[0].close()
+        until(lambda: prefill.lost_peers() == ("d0",))
+        nodes.writing.end(Outcome.ERROR)
+        until(lambda: sender.released)
+        assert sender.failure == "d0: the node has been closed"
+        assert prefill.adrift() == ()
+
+
+def test_nobody_is_declared_gone_who_was_never_there() -> None:
+    with cluster() as nodes:
+        nodes.prefills[0].declare_gone("d9")
+        until(lambda: nodes.prefills[0].mistakes == 1)
+
+
+def test_who_reads_while_a_write_ends_finds_the_others() -> None:
+    """Another thread may read between any two steps: here, while the writes are compared."""
+    adrift, read, life = AdriftWrites(), list[tuple[int, ...]](), Life(7, 1, 3)
+
+    class Read(int):
+        def __ne__(self, other: object) -> bool:
+            read.extend(one.writes for one in adrift.all())
+            return int(self) != other
+
+    for write in (Read(1), Read(2)):
+        adrift.add("d0", life, write, 10.0)
+    adrift.drop("d0", life, 2)
+    assert read == [(1, 2), (1, 2)]
+    assert adrift.all() == (Adrift("d0", life, (1,), 10.0),)
+
+
+def test_what_is_adrift_by_life_and_sink() -> None:
+    """A sink that is done with some lives ends the wait for those, and for no others."""
+    adrift = AdriftWrites()
+    old, new, foreign = Life(7, 1, 3), Life(8, 1, 4), Life(9, 2, 0)
+    adrift.add("d0", old, 1, 10.0)
+    adrift.add("d0", new, 2, 11.0)
+    adrift.add("d1", old, 3, 12.0)
+    adrift.add("d0", foreign, 4, 13.0)
+    adrift.add("d0", old, 5, 14.0)
+    assert adrift.all()[0] == Adrift("d0", old, (1, 5), 10.0)
+    assert (adrift.count(), len(adrift), adrift.longest_s(15.0)) == (5, 4, 5.0)
+    assert adrift.incarnations("d0") == {1, 2}
+    assert adrift.take("d0", 1, 4) == (1, 5)
+    assert adrift.take("d0", 1, 4) == ()
+    adrift.drop("d0", old, 1)
+    adrift.drop("d0", new, 9)
+    assert [one.writes for one in adrift.all()] == [(2,), (3,), (4,)]
+    adrift.drop("d0", new, 2)
+    assert (adrift.take("d1", 1, 4), adrift.take("d0", 2, 1)) == ((3,), (4,))
+    assert adrift.longest_s(15.0) == 0.0

@@ -1,0 +1,125 @@
+"""What an engine says of a write that failed is what both sides and the log say of the hand-over.
+"""
+
+import logging
+import os
+import signal
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from pdproto.engine.contract import Address, EngineError, Lease
+from pdproto.node.data_path import Outcome
+from pdproto.spec.handoff.poll import KVPoll
+from tests.engine.engines import BUILT_IN
+from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.transport.test_killed import closing, settled, victim
+from tests.transport.victim import PAGES, dying_sink, pools, sink, source
+
+SAID = "127.0.0.1:4: the cable is out"
+
+
+def fail(nodes: Cluster, outcome: Outcome) -> tuple[str | None, str | None]:
+    """A hand-over whose write ends like that, for a reason. Returns what both sides say."""
+    (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([1, 2, 3])
+    until(lambda: nodes.writing.under_way)
+    nodes.writing.end(outcome, SAID)
+    until(polls([sender, receiver], KVPoll.FAILED))
+    nodes.writing.end()
+    nodes.settled()
+    return sender.failure, receiver.failure
+
+
+@pytest.mark.parametrize(("outcome", "told"), [
+    (Outcome.ERROR, f"the engine gave up writing to d0: {SAID}"),
+    (Outcome.REFUSED, f"a write to d0 was refused: {SAID}"),
+])
+def test_what_the_engine_says_is_heard_on_both_sides(
+    outcome: Outcome, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "pdproto"), cluster(prefill={"at_once": False}) as nodes:
+        assert fail(nodes, outcome) == (told, f"p0: {told}")
+    assert f"node p0: room 7 has failed: {told}" in caplog.text
+    assert f"node d0: room 7 has failed: p0: {told}" in caplog.text
+
+
+def test_what_may_still_land_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """With the life, the sink, and what the engine said, also where a log is read by its fields."""
+    with cluster(prefill={"at_once": False}) as nodes:
+        fail(nodes, Outcome.ERROR)
+    (line,) = [record for record in caplog.records if "may still land" in record.getMessage()]
+    assert SAID in line.getMessage()
+    assert line.__dict__["room"] == 7
+
+
+@pytest.mark.parametrize("engine", BUILT_IN)
+def test_an_address_that_is_none(engine: str) -> None:
+    """A sink that publishes what its source's engine cannot read is told so."""
+    prefill = source(engine, pools(1))
+    with closing(prefill), cluster(sources=0) as nodes:
+        sender = prefill.open(7)
+        (receiver,) = published([nodes.decodes[0].open(7, {"p0": prefill.endpoint})], PAGES)
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send(range(PAGES))
+        until(polls([sender, receiver], KVPoll.FAILED))
+        assert (sender.failure or "").startswith("a write to d0 was refused: address: ")
+        assert receiver.failure == f"p0: {sender.failure}"
+        settled(prefill)
+
+
+@pytest.mark.parametrize("engine", BUILT_IN)
+def test_a_sink_that_is_gone_is_what_a_sender_says(engine: str) -> None:
+    """With where the engine has looked for it, and not only that something has failed."""
+    prefill = source(engine, pools(1))
+    with closing(prefill):
+        sender = prefill.open(7)
+        with victim(dying_sink, engine, prefill.endpoint) as (process, pipe):
+            assert pipe.recv() == "published"
+            until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+            os.kill(process.pid, signal.SIGKILL)
+        sender.send(range(PAGES))
+        until(polls([sender], KVPoll.FAILED))
+        where = Address.decode(sender.addresses[0]).endpoint
+        assert (sender.failure or "").startswith(f"a write to d0 was refused: {where}: ")
+        settled(prefill)
+
+
+@pytest.mark.parametrize("broken", ["chunk_views", "unpack_verified"])
+def test_a_kernel_that_raises_fails_the_hand_over(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With any exception: a device that is lost raises RuntimeError."""
+    def lost(*_: object) -> NoReturn:
+        raise RuntimeError("CUDA error: device lost")
+
+    monkeypatch.setattr(f"pdproto.pages.staged.{broken}", lost)
+    prefill, decode = source("tcp", pools(2)), sink("tcp", pools())
+    with closing(prefill), closing(decode):
+        sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
+        receiver.publish(range(PAGES))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send(range(PAGES))
+        until(polls([receiver], KVPoll.FAILED))
+        assert "RuntimeError('CUDA error: device lost')" in (receiver.failure or "")
+
+
+def test_what_cannot_be_read_fails_with_the_engine_s_reason() -> None:
+    """The sink's own engine, too, may be at fault: then the digest is not blamed."""
+    theirs, ours = pools(2), pools()
+    prefill, decode = source("shared-memory", theirs), sink("shared-memory", ours)
+
+    def unreadable(_: Lease) -> memoryview:
+        raise EngineError("the memory is not mapped")
+
+    with closing(prefill), closing(decode):
+        decode.plane.engine.view = unreadable  # type: ignore[attr-defined]
+        sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
+        receiver.publish(range(PAGES))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send(range(PAGES))
+        until(polls([receiver], KVPoll.FAILED))
+        assert receiver.failure == "what p0 wrote cannot be taken: the memory is not mapped"
+        assert not np.any(ours[0])

@@ -1,0 +1,79 @@
+"""Deadlines: which waits end when, and that what is in vain is repeated ever more seldom."""
+
+from pdproto.node.timers import DOUBLINGS_MAX, Timers
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.role import SINK_ROLE
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.timers import WAITS
+
+
+def follow(timers: Timers, endpoint: Endpoint, now: float) -> None:
+    """As a node does it after a step."""
+    timers.follow(endpoint, endpoint.automaton.armed(endpoint.state), now)
+
+
+def opened(timers: Timers, now: float = 0.0) -> Endpoint:
+    """A sink's end that has introduced itself."""
+    endpoint = Endpoint(SINK_ROLE.of(sources=1), Life(7, 1, 0), ("p0",), None)
+    endpoint.take(endpoint.automaton.call("open_receiver"))
+    follow(timers, endpoint, now)
+    return endpoint
+
+
+def run(timers: Timers, until: float) -> list[tuple[float, str]]:
+    """All that comes due, in its order, when each wait that ends is answered by its rows."""
+    ended: list[tuple[float, str]] = []
+    while (due := timers.next()) is not None and due <= until:
+        for name, endpoint in timers.due(due):
+            endpoint.take(endpoint.automaton.timer(name))
+            follow(timers, endpoint, due)
+            ended.append((due, name))
+    return ended
+
+
+def test_a_repeat_in_vain_waits_twice_as_long() -> None:
+    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    opened(timers)
+    ended = run(timers, 69.0)
+    assert [due for due, _ in ended] == [1, 3, 7, 15, 31, 47, 63]
+    assert {name for _, name in ended} == {"no_news"}
+    assert 2 ** DOUBLINGS_MAX == 47 - 31
+
+
+def test_other_waits_are_as_long_as_they_say() -> None:
+    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    endpoint = opened(timers)
+    assert (70.0, "bootstrap_timeout") in run(timers, 70.0)
+    assert endpoint.armed.keys() == {"no_answer"}, "it has failed, and asks its source to stop"
+
+
+def test_progress_makes_repeats_prompt_again() -> None:
+    """What an end waits for after its next step is asked for as soon as at first."""
+    timers = Timers({"no_news": 1.0, "no_answer": 0.5})
+    endpoint = opened(timers)
+    assert len(run(timers, 20.0)) == 4
+    endpoint.take(endpoint.automaton.call("abort_receiver"))
+    follow(timers, endpoint, 20.0)
+    assert [due for due, name in run(timers, 22.0) if name == "no_answer"] == [20.5, 21.5]
+
+
+def test_what_is_cancelled_is_not_kept() -> None:
+    """Of ten thousand that ended before their time only a few entries are left."""
+    timers = Timers({"no_news": 600.0, "bootstrap_timeout": 600.0})
+    for _ in range(10_000):
+        endpoint = opened(timers)
+        endpoint.take(endpoint.automaton.call("abort_receiver"))
+        endpoint.take(endpoint.automaton.message(ends.abort_ack, (0, 0, 0)))
+        follow(timers, endpoint, 0.0)
+        assert endpoint.armed == {}
+    kept = sum(len(queue) for queues in timers._queues.values() for queue in queues.values())
+    assert kept <= 6_000
+    assert timers.next() is None
+
+
+def test_every_repeat_is_bounded() -> None:
+    """The longest is told of in README: what was lost is said again within this time."""
+    longest = {name: wait.seconds * 2 ** DOUBLINGS_MAX
+               for name, wait in WAITS.items() if wait.again}
+    assert max(longest[name] for name in ("no_news", "no_bytes", "no_answer")) == 32.0

@@ -1,0 +1,81 @@
+"""Requests of one room that the ranks of a prefill server bind to different lives: never mixed.
+
+Two prefill ranks and a decode rank, real nodes; two requests of the room are under way at a time,
+as parallel samples of one prompt are.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from pdproto.node.peer import Peer
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.node.uses import Uses, mixed
+from pdproto.runtime.wire import AnyFrame, Introduce
+from pdproto.spec.handoff.poll import KVPoll
+from tests.node.planes import ENDED, Cluster, cluster, polls, published, until
+
+ROOM: Final = 7
+OFTEN: Final = {"no_news": 0.2}
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with cluster(2, waits=OFTEN) as found:
+        yield found
+
+
+def lose_first_introduction(nodes: Cluster, to: str) -> None:
+    """The life that is begun first introduces itself to that source in vain, once."""
+    (decode,) = nodes.decodes
+    say, lost = decode.say, list[AnyFrame]()
+
+    def lossy(peer: Peer, frame: AnyFrame) -> None:
+        if not lost and peer.name == to and isinstance(frame, Introduce):
+            lost.append(frame)
+        else:
+            say(peer, frame)
+
+    decode.say = lossy  # type: ignore[method-assign]
+
+
+def hand_over(nodes: Cluster, *, begun: int) -> tuple[list[Sender], list[Receiver]]:
+    """Two requests of the room, the second life when the first one is known to so many sources."""
+    senders = [*nodes.senders(ROOM), *nodes.senders(ROOM)]
+    first = published(nodes.receivers(ROOM))
+    until(lambda: sum(sender.endpoint.life is not None for sender in senders) == begun)
+    receivers = first + published(nodes.receivers(ROOM))
+    until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+    for sender in senders:
+        sender.send([1, 2, 3])
+    until(polls([*senders, *receivers], *ENDED))
+    return senders, receivers
+
+
+def test_two_requests_of_one_room_at_a_time_succeed(nodes: Cluster) -> None:
+    senders, receivers = hand_over(nodes, begun=2)
+    assert all(end.poll() is KVPoll.SUCCESS for end in (*senders, *receivers))
+    for receiver in receivers:
+        receiver.close()
+    nodes.settled()
+
+
+def test_ranks_that_bind_them_differently_fail_them(nodes: Cluster) -> None:
+    lose_first_introduction(nodes, "p1")
+    _, receivers = hand_over(nodes, begun=1)
+    for receiver in receivers:
+        assert receiver.poll() is KVPoll.FAILED
+        assert "bound different requests" in (receiver.failure or "")
+    nodes.settled()
+
+
+def test_a_room_is_counted_until_too_many_others_came() -> None:
+    uses = Uses(most=2)
+    assert [uses.next(room) for room in (1, 2, 1, 3, 1, 2)] == [0, 0, 1, 0, 2, 0]
+
+
+def test_uses_of_one_request_are_the_same() -> None:
+    assert mixed({}, 4) == mixed({"p0": 4}, 4) == ""
+    assert mixed({"p0": 4}, 5).startswith("has sent request 5 of the room, and p0 request 4")

@@ -1,0 +1,121 @@
+"""Pools that do not lie alike fail the request at both ends; and a damaged metadata row does."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.runtime import wire
+from pdproto.runtime.wire import Done, Life, row_digest
+from pdproto.spec.handoff.poll import KVPoll
+from tests.node.planes import ENDED, idle, until
+
+
+def pools(
+    count: int = 2, tokens: int = 16, heads: int = 2, dim: int = 8, kind: Any = np.uint16
+) -> list[Any]:
+    return [np.zeros((8, tokens, heads, dim), kind) for _ in range(count)]
+
+
+@pytest.fixture
+def nodes(request: pytest.FixtureRequest) -> Iterator[tuple[PrefillNode, DecodeNode]]:
+    theirs, ours = request.param
+    prefill = PrefillNode("p0", SourcePages(theirs, open_source("tcp")))
+    decode = DecodeNode("d0", SinkPages({"p0": ours}, open_sink("tcp")))
+    yield prefill, decode
+    prefill.close()
+    decode.close()
+
+
+MISFITS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    "dtype": ({}, {"kind": np.float16}, "of uint16 a page", "of float16 a page"),
+    "heads": ({"heads": 2, "dim": 4}, {"heads": 4, "dim": 2}, "2 heads x 8", "4 heads x 4"),
+    "page size": ({"tokens": 16}, {"tokens": 32}, "16 tokens", "32 tokens"),
+    "layers": ({"count": 2}, {"count": 4}, "has 2 pools", "d0 4 pools"),
+    "dim": ({"dim": 8}, {"dim": 16}, "x 16 bytes", "x 32 bytes"),
+}
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["sender first", "receiver first"])
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [((pools(**theirs), pools(**ours)), told) for theirs, ours, *told in MISFITS.values()],
+    ids=list(MISFITS), indirect=["nodes"])
+def test_pools_that_do_not_lie_alike_fail_the_request_at_both_ends(
+    nodes: tuple[PrefillNode, DecodeNode], told: list[str], early: bool
+) -> None:
+    prefill, decode = nodes
+    began = time.monotonic()
+    if not early:
+        sender = prefill.open(7)
+    receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
+    if early:
+        until(lambda: prefill.lives)
+        sender = prefill.open(7)
+    until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
+    assert time.monotonic() - began < 5  # no wait has ended it
+    for end in (sender, receiver):
+        assert end.poll() is KVPoll.FAILED
+        for part in ("pages do not fit: p0 has ", ", and d0 ", *told):
+            assert part in str(end.failure)
+    receiver.close()
+    until(lambda: idle(prefill) and idle(decode))
+
+
+@pytest.mark.parametrize("nodes", [
+    (pools(), pools()),
+    (pools(heads=2), [np.zeros((8, 16, 4, 8), np.uint16)[:, :, 2:] for _ in range(2)]),
+], ids=["alike", "a share of the heads"], indirect=True)
+def test_pools_that_lie_alike_pass(nodes: tuple[PrefillNode, DecodeNode]) -> None:
+    prefill, decode = nodes
+    sender = prefill.open(7)
+    receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
+    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+    sender.send([3, 4], metadata=b"a row")
+    until(lambda: receiver.poll() in ENDED)
+    assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
+    assert receiver.metadata == {"p0": b"a row"}
+    receiver.close()
+
+
+@pytest.mark.parametrize("nodes", [(pools(), pools())], ids=[""], indirect=True)
+@pytest.mark.parametrize("digest", [
+    lambda done: row_digest(done.life, b"another row"),
+    lambda done: row_digest(Life(done.life.room, done.life.incarnation, 99), done.metadata),
+    lambda _: b"",
+], ids=["damaged", "of another life", "none"])
+def test_a_metadata_row_that_is_not_the_one_that_was_sent_is_refused(
+    nodes: tuple[PrefillNode, DecodeNode], digest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the wire: what prefill says is taken apart there, and put together with another digest."""
+    prefill, decode = nodes
+    encode = wire._encoder.encode
+
+    def damaged(batch: wire.Batch) -> bytes:
+        frames = tuple(
+            Done(of.life, of.chunks, of.metadata, digest(of))
+            if isinstance(of, Done) else of for of in batch.frames)
+        return encode(wire.Batch(batch.version, batch.node, batch.incarnation, batch.floor, frames,
+                                 batch.gone, batch.unheard_ms))
+
+    class Damaging:
+        encode = staticmethod(damaged)
+
+    monkeypatch.setattr(wire, "_encoder", Damaging)
+    sender = prefill.open(7)
+    receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
+    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+    sender.send([3, 4], metadata=b"a row")
+    until(lambda: receiver.poll() in ENDED)
+    assert receiver.poll() is KVPoll.FAILED
+    assert receiver.failure == (
+        "p0 has sent a metadata row of 5 bytes, and its digest does not agree")
+    assert receiver.metadata == {}
+    receiver.close()
+    until(lambda: idle(prefill) and idle(decode))

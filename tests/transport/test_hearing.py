@@ -1,0 +1,86 @@
+"""A node hears that a peer does not hear it, and calls it again."""
+
+import threading
+import time
+from typing import Final
+
+import zmq
+
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.event_loop import Link
+from tests.node.planes import Cluster, cluster, has_spoken, polls, until
+
+LINK: Final = Link(sign_of_life_s=0.2, silent_s=3.0)
+
+
+def hand_over(nodes: Cluster, room: int) -> None:
+    senders, receivers = nodes.senders(room), nodes.receivers(room)
+    receivers[0].publish([1])
+    until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+    senders[0].send([1])
+    until(polls([*senders, *receivers], KVPoll.SUCCESS))
+    receivers[0].close()
+    until(lambda: not nodes.decodes[0].lives)
+
+
+def take_name(endpoint: str, name: str, seconds: float) -> None:
+    """Connect under a node's name, say nothing, and go."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as thief:
+        thief.setsockopt_string(zmq.IDENTITY, name)
+        thief.setsockopt(zmq.LINGER, 0)
+        thief.connect(endpoint)
+        time.sleep(seconds)
+
+
+def test_a_name_that_an_idle_connection_has_taken_comes_back() -> None:
+    with cluster(link=LINK) as nodes:
+        hand_over(nodes, 1)
+        prefill, decode = nodes.prefills[0], nodes.decodes[0]
+        take_name(decode.bound, prefill.name, 0.3)
+        began = time.monotonic()
+        until(lambda: decode.health() is not None)
+        assert str(decode.health()).startswith("node d0: nothing has come from p0 for ")
+        until(lambda: prefill.redials == 1)
+        until(lambda: decode.health() is None)
+        hand_over(nodes, 2)
+        assert time.monotonic() - began < LINK.silent_s  # so nobody was ever lost
+        assert decode.metrics.read().get("lost_peers", 0) == 0
+        until(lambda: prefill.health() is None)
+        nodes.settled()
+
+
+def test_a_hand_over_that_is_under_way_meanwhile_goes_on() -> None:
+    with cluster(link=LINK) as nodes:
+        hand_over(nodes, 1)
+        prefill, decode = nodes.prefills[0], nodes.decodes[0]
+        thread = threading.Thread(target=take_name, args=(decode.bound, prefill.name, 0.3))
+        thread.start()
+        time.sleep(0.2)
+        hand_over(nodes, 2)
+        thread.join()
+        assert prefill.redials == 1
+        nodes.settled()
+
+
+def test_a_node_says_that_it_is_not_heard() -> None:
+    with cluster(link=LINK) as nodes:
+        hand_over(nodes, 1)
+        prefill, decode = nodes.prefills[0], nodes.decodes[0]
+        prefill.ask(lambda: setattr(prefill.peers["d0"], "called", time.monotonic() + 1.5))
+        take_name(decode.bound, prefill.name, 0.3)
+        until(lambda: prefill.health() is not None)
+        assert "node p0: nothing comes through to d0, as it says, for " in str(prefill.health())
+        until(lambda: prefill.health() is None)
+        nodes.settled()
+
+
+def test_who_is_merely_idle_is_heard() -> None:
+    with cluster(2, 2, link=LINK) as nodes:
+        receivers = nodes.receivers(1)
+        until(lambda: all(has_spoken(d, p.name) for d in nodes.decodes for p in nodes.prefills))
+        time.sleep(1.0)
+        for node in nodes.nodes:
+            assert node.redials == 0
+            assert node.health() is None
+        for receiver in receivers:
+            receiver.abort()

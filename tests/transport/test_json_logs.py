@@ -1,0 +1,47 @@
+"""Logs as JSON: what a log pipeline reads of a hand-over that fails."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.json_logs import JsonFormatter, log_as_json
+from tests.node.planes import cluster, polls, until
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    """What is logged, while the test runs."""
+    ours, text = logging.getLogger("pdproto"), io.StringIO()
+    before = list(ours.handlers), ours.level, ours.propagate
+    log_as_json(text)
+    yield text
+    ours.handlers[:], ours.propagate = before[0], before[2]
+    ours.setLevel(before[1])
+
+
+def test_a_failure_is_one_object_with_its_hand_over(written: io.StringIO) -> None:
+    with cluster() as nodes:
+        (sender,), (receiver,) = nodes.senders(7), nodes.receivers(7)
+        receiver.abort("a \"line\"\nand another")
+        until(polls([sender, receiver], KVPoll.FAILED))
+        lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    (at_decode,) = (line for line in lines if line.get("rank") == "d0" and "room" in line)
+    assert at_decode.keys() == {
+        "time", "level", "logger", "message", "rank", "room", "incarnation", "generation"}
+    assert (at_decode["room"], at_decode["incarnation"], at_decode["generation"]) == (7, 17, 0)
+    assert at_decode["message"] == 'node d0: room 7 has failed: a "line"\nand another'
+    assert at_decode["time"].endswith("Z")
+
+
+def test_an_exception_is_a_field() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError as error:
+        record = logging.LogRecord("pdproto.node", logging.ERROR, "", 0, "failed", (),
+                                   (type(error), error, error.__traceback__))
+    told = json.loads(JsonFormatter().format(record))
+    assert told["exception"].endswith("ValueError: broken")

@@ -1,0 +1,140 @@
+"""A rank is killed in the middle of a write, over real engines: the other gives everything back."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import numpy as np
+import psutil
+import pytest
+
+from pdproto.node.node import Node
+from pdproto.spec.handoff.poll import KVPoll
+from tests.engine.engines import BUILT_IN
+from tests.leftovers import held
+from tests.node.planes import ENDED, idle, polls, until
+from tests.transport.victim import PAGES, dying_sink, dying_source, pools, sink, source
+
+HELD = ("engine_leases", "engine_leased_bytes", "engine_pending_fences", "engine_inflight_chunks",
+        "engine_inflight_bytes")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    with victim(print) as (process, _):  # what spawning opens once and keeps
+        process.terminate()
+    before = held()
+    yield
+    until(lambda: not held() - before, lambda: f"{held() - before} are left")
+
+
+@contextmanager
+def victim(
+    target: Callable[..., None], *arguments: str
+) -> Iterator[tuple[psutil.Process, Connection]]:
+    """A process that is dead in the end, whatever becomes of the test."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    place = 1 if arguments else 0
+    process = context.Process(
+        target=target, args=(*arguments[:place], theirs, *arguments[place:]), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield psutil.Process(process.pid), ours
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        ours.close()
+
+
+def suspend(process: psutil.Process) -> None:
+    """Stop it, and wait until it has: its other threads work for as long as the one that is told
+    has no turn.
+    """
+    process.suspend()
+    until(lambda: process.status() == psutil.STATUS_STOPPED)
+
+
+@contextmanager
+def closing(node: Node) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        node.close()
+
+
+def settled(node: Node) -> None:
+    """Wait until the node and its engine hold nothing."""
+    until(lambda: idle(node) and not any(node.metrics.read().get(name) for name in HELD),
+          lambda: str(node.metrics.read()))
+    assert node.metrics.read()["turn_errors"] == 0
+
+
+@pytest.mark.parametrize("engine", BUILT_IN)
+def test_a_source_is_killed_in_mid_write(engine: str) -> None:
+    """Its hand-over fails, its memory is fenced and free, no page is touched; a new one succeeds.
+    """
+    ours = pools()
+    decode = sink(engine, ours)
+    with closing(decode):
+        with victim(dying_source, engine) as (process, pipe):
+            receiver = decode.open(7, {"p0": pipe.recv()})
+            receiver.publish(range(PAGES))
+            until(lambda: process.status() == psutil.STATUS_STOPPED)
+            assert receiver.poll() is KVPoll.WAITING_FOR_INPUT
+            os.kill(process.pid, signal.SIGKILL)
+            until(polls([receiver], KVPoll.FAILED))
+        assert (receiver.failure or "").startswith("lost connection to p0: its connection has end")
+        until(lambda: receiver.released)
+        settled(decode)
+        numbers = decode.metrics.read()
+        assert numbers["fences_started"] == numbers["fences_done"] == numbers["engine_fences"] == 1
+        assert not ours[0].any()
+        theirs = pools(2)
+        successor = source(engine, theirs)
+        with closing(successor):
+            again, sender = decode.open(8, {"p0": successor.endpoint}), successor.open(8)
+            again.publish(range(PAGES))
+            until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+            sender.send(range(PAGES))
+            until(polls([again, sender], KVPoll.SUCCESS))
+            np.testing.assert_array_equal(ours[0], theirs[0])
+            again.close()
+            settled(decode)
+            settled(successor)
+            assert decode.metrics.read()["transfer_bytes"] >= theirs[0].nbytes
+            assert successor.metrics.read()["transfer_bytes"] >= theirs[0].nbytes
+
+
+@pytest.mark.parametrize("engine", BUILT_IN)
+def test_a_sink_is_killed_in_mid_write(engine: str) -> None:
+    """Its sender ends, the pages that the engine read are given back, and nothing is remembered."""
+    prefill = source(engine, pools(1))
+    with closing(prefill):
+        sender = prefill.open(7)
+        with victim(dying_sink, engine, prefill.endpoint) as (process, pipe):
+            assert pipe.recv() == "published"
+            until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+            suspend(process)
+            sender.send(range(PAGES))
+            until(polls([sender], KVPoll.TRANSFERRING, *ENDED))
+            if engine == "tcp":  # no more than sockets hold can have left: the rest is under way
+                until(lambda: prefill.metrics.read()["engine_inflight_bytes"])
+                assert sender.poll() is KVPoll.TRANSFERRING
+            os.kill(process.pid, signal.SIGKILL)
+            until(polls([sender], *ENDED))
+        until(lambda: prefill.metrics.read()["lost_peers"] == 1)
+        # A write of which nobody knows the end is over when the sink's successor has spoken.
+        successor = sink(engine, pools())
+        with closing(successor):
+            again = successor.open(8, {"p0": prefill.endpoint})
+            until(lambda: sender.released)
+            again.abort()
+            until(polls([again], KVPoll.FAILED))
+            settled(successor)
+        settled(prefill)

@@ -1,0 +1,226 @@
+"""What an operator asks of a node: is it there, can it serve, and what is stuck, where and why."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.timers import DOUBLINGS_MAX
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport import event_loop as shell
+from pdproto.transport.event_loop import Link
+from pdproto.transport.operator_port import OperatorPort
+from tests.node.planes import (
+    Cluster,
+    Fabric,
+    SourcePlane,
+    cluster,
+    has_spoken,
+    polls,
+    published,
+    until,
+)
+
+PATIENT: Final = Link(sign_of_life_s=30.0, silent_s=120.0, grace_s=120.0)  # loses nobody
+
+
+class Asking:
+    """An operator of one node."""
+
+    def __init__(self, port: OperatorPort) -> None:
+        self._port = port
+
+    def get(self, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self._port.host, self._port.port, timeout=30.0)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def handoffs(self, query: str = "") -> list[dict[str, Any]]:
+        status, text = self.get(f"/debug/handoffs{query}")
+        assert status == 200, text
+        told: list[dict[str, Any]] = json.loads(text)["handoffs"]
+        return told
+
+    def one(self) -> dict[str, Any]:
+        (told,) = self.handoffs()
+        return told
+
+
+@contextmanager
+def asked(node: Node) -> Iterator[Asking]:
+    with OperatorPort(node) as port:
+        yield Asking(port)
+
+
+@contextmanager
+def both(**options: Any) -> Iterator[tuple[Cluster, Asking, Asking]]:
+    """A pair of nodes, each with its port: prefill's and decode's."""
+    with cluster(**options) as nodes:
+        (prefill,), (decode,) = nodes.prefills, nodes.decodes
+        with asked(prefill) as of_prefill, asked(decode) as of_decode:
+            yield nodes, of_prefill, of_decode
+
+
+def whom(told: Mapping[str, Any], kind: str = "waits_for") -> set[tuple[str, str]]:
+    return {(one["who"], one["what"]) for one in told[kind]}
+
+
+def test_a_hand_over_says_at_each_step_for_whom_it_waits() -> None:
+    """From decode's request on, until both have succeeded. Nothing is asked of the nodes that their
+    tables do not say: a row that is dropped there is not waited for here.
+    """
+    with both(prefill={"at_once": 0}) as (nodes, prefill, decode):
+        (receiver,) = nodes.receivers(7)
+        until(prefill.handoffs)
+        told = prefill.one()
+        assert (told["room"], told["state"]) == (7, "unknown")
+        assert whom(told) == {("its application", "open_sender"), ("d0", "publish")}
+        told = decode.one()
+        assert told["state"] == "bootstrapping"
+        assert whom(told) == {("p0", "expecting"), ("its pool", "memory")}
+        assert whom(told, "fails_on") == {("its application", "abort_receiver"), ("p0", "failed")}
+        assert [one["name"] for one in told["clocks"]] == ["no_news", "bootstrap_timeout"]
+        for clock in told["clocks"]:
+            wait = WAITS[clock["name"]]
+            assert 0 <= clock["in_s"] <= wait.seconds * (1 << DOUBLINGS_MAX if wait.again else 1)
+            assert clock["leads_to"] == WAITS[clock["name"]].leads_to
+
+        (sender,) = nodes.senders(7)
+        until(lambda: ("p0", "expecting") not in whom(decode.one()))
+        assert whom(decode.one()) == {("its pool", "memory")}
+        assert ("d0", "publish") in whom(prefill.one())
+
+        published([receiver])
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        assert ("its application", "send") in whom(prefill.one())
+        assert whom(decode.one()) == {("p0", "done")}
+
+        sender.send([1, 2, 3])
+        until(lambda: prefill.one()["state"] == "transferring")
+        told = prefill.one()
+        assert whom(told) == {("its engine", "write, for d0")}
+        assert told["for_s"] < told["open_s"]
+
+        nodes.writing.end()
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        until(lambda: not prefill.handoffs())
+        receiver.close()
+        until(lambda: not decode.handoffs())
+
+
+def test_the_longest_in_their_state_come_first() -> None:
+    with both() as (nodes, prefill, _):
+        for room in (3, 1, 2):
+            nodes.senders(room)
+            time.sleep(0.02)
+        nodes.receivers(3)
+        until(lambda: [one["room"] for one in prefill.handoffs()] == [3, 1, 2])
+        ages = [one["for_s"] for one in prefill.handoffs()]
+        assert ages == sorted(ages, reverse=True)
+        assert [one["room"] for one in prefill.handoffs("?limit=1")] == [3]
+        assert [one["room"] for one in prefill.handoffs("?room=2")] == [2]
+        assert prefill.handoffs("?room=4") == []
+        assert json.loads(prefill.get("/debug/handoffs?limit=0")[1])["open"] == 3
+
+
+def test_what_is_wrong_with_the_peer_is_said() -> None:
+    with cluster(link=PATIENT, sinks=0) as nodes:
+        (prefill,) = nodes.prefills
+        decode = nodes.decode("d0", 17)
+        nodes.decodes.append(decode)
+        with asked(decode) as asking:
+            decode.open(7, {"p0": prefill.endpoint, "p1": "tcp://127.0.0.1:9"})
+            until(lambda: has_spoken(decode, "p0"))
+            troubles = {one["who"]: one["trouble"] for one in asking.one()["waits_for"]}
+            assert troubles["p1"] == "nothing was ever heard of it"
+            assert not troubles["p0"]
+
+
+def test_a_node_that_cannot_serve_is_alive_and_not_ready() -> None:
+    """To restart it would help nobody: it waits for memory."""
+    with both(decode={"leases": 0}) as (nodes, _, decode):
+        assert decode.get("/ready") == decode.get("/health") == (200, "OK")
+        nodes.senders(7)
+        published(nodes.receivers(7))
+        until(lambda: decode.get("/ready")[0] == 503)
+        assert "landing memory" in decode.get("/ready")[1]
+        assert decode.get("/health") == (200, "OK")
+
+
+@contextmanager
+def standing_still(node: Node) -> Iterator[None]:
+    """The loop of the node does nothing."""
+    still, over = threading.Event(), threading.Event()
+
+    def stand() -> None:
+        still.set()
+        over.wait()
+
+    node.ask(stand)
+    try:
+        assert still.wait(30.0)
+        yield
+    finally:
+        over.set()
+
+
+def test_a_loop_that_stands_still_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hand-overs are told all the same, also the one of room 8, which decode has not called
+    for.
+    """
+    monkeypatch.setattr(shell, "STANDS_STILL_S", 0.5)
+    with both() as (nodes, prefill, decode):
+        nodes.senders(7)
+        nodes.senders(8)
+        nodes.receivers(7)
+        until(lambda: ("d0", "publish") in {one for told in prefill.handoffs("?room=7")
+                                            for one in whom(told)})
+        assert told_while_still(nodes.prefills[0], prefill) == {
+            7: "bootstrapping", 8: "bootstrapping"}
+        assert told_while_still(nodes.decodes[0], decode) == {7: "bootstrapping"}
+
+
+def told_while_still(node: Node, asking: Asking) -> dict[int, str]:
+    """The state of each room, told while the loop does nothing, and is known to."""
+    with standing_still(node):
+        until(lambda: asking.get("/health")[0] == 503)
+        assert "its loop has stood still for" in asking.get("/health")[1]
+        return {one["room"]: one["state"] for one in asking.handoffs()}
+
+
+def test_a_node_that_is_closed_says_so() -> None:
+    node = PrefillNode("p0", SourcePlane("p0", Fabric()))
+    with asked(node) as asking:
+        node.close()
+        assert asking.get("/health") == asking.get("/ready") == (503, "node p0 is closed")
+        assert asking.handoffs() == []
+
+
+def test_every_metric_of_the_node_is_served() -> None:
+    with both() as (nodes, prefill, _):
+        status, text = prefill.get("/metrics")
+        assert status == 200
+        for name in nodes.prefills[0].metrics.read():
+            assert name.split("{")[0] in text
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/debug/handoffs?limit=all", 400), ("/debug/handoffs?limit=-1", 400),
+    ("/debug/handoffs?limit=1001", 400), ("/debug/handoffs?room=9223372036854775808", 400),
+    ("/debug/handoffs?room=%D9%A3", 200), ("/nothing", 404), ("/metrics/", 404),
+])
+def test_what_is_no_question_is_refused(path: str, status: int) -> None:
+    with both() as (_, prefill, __):
+        assert prefill.get(path)[0] == status

@@ -1,0 +1,78 @@
+"""`pdproto top`: what an operator sees of two nodes and of one that does not answer."""
+
+import re
+import socket
+import time
+from typing import Final
+
+import pytest
+
+from pdproto.cli import top
+from pdproto.cli.main import main
+from pdproto.cli.top import Look, look, shown
+from pdproto.transport.operator_port import OperatorPort
+from tests.node.planes import cluster, published, until
+
+PATIENCE_S: Final = 30.0  # a busy machine is no node that does not answer
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "TIMEOUT_S", PATIENCE_S)
+
+
+def test_it_shows_what_is_stuck_and_for_whom_it_waits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with cluster(decode={"leases": 0}) as nodes:
+        (prefill,), (decode,) = nodes.prefills, nodes.decodes
+        with OperatorPort(prefill) as first, OperatorPort(decode) as second:
+            assert main(["top", "--once", first.address, second.address]) == 0
+            assert "p0" in capsys.readouterr().out
+            nodes.senders(7)
+            published(nodes.receivers(7))
+            until(lambda: decode.health() is not None)
+            time.sleep(1.0)
+            assert main(["top", "--once", first.address, second.address]) == 1
+            told = capsys.readouterr().out
+            assert f"{second.address}: node d0: hand-overs want landing memory" in told
+            (line,) = (line for line in told.splitlines() if "its pool: memory" in line)
+            for part in ("d0", "7", "bootstrapping", "no clock"):
+                assert part in line
+            assert re.search(r" [1-9]\d* s ", line)
+
+
+def test_a_node_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        address = f"127.0.0.1:{port.getsockname()[1]}"
+    assert main(["top", "--once", address]) == 1
+    assert f"{address}: no answer: " in capsys.readouterr().out
+
+
+def test_rates_are_of_the_time_between_two_looks() -> None:
+    before = Look("a", 10.0, "", {"handoffs_succeeded_total": 100.0}, None)
+    now = Look("a", 12.0, "", {"handoffs_succeeded_total": 150.0}, None)
+    assert now.rate("handoffs_succeeded_total", before) == 25.0
+    assert now.rate("handoffs_succeeded_total", None) is None
+    assert now.rate("no_such_total", before) is None
+
+
+@pytest.mark.parametrize("wrong", [["nowhere"], ["127.0.0.1:1", "--every", "0"]])
+def test_what_is_no_address_is_refused(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", *wrong]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_metric_that_it_reads_is_one_of_a_node() -> None:
+    """A name that no node has would show as zero for ever."""
+    with cluster() as nodes:
+        names: set[str] = set()
+        for node in nodes.nodes:
+            with OperatorPort(node) as port:
+                names |= look(port.address, 1).numbers.keys()
+        read = {*top.QUEUED, *top.LEASES, *top.RATES}
+        assert read - names == {"transfer_bytes_total"}  # of an engine, and these planes have none
+        assert shown([], {}).renderables
