@@ -116,7 +116,7 @@ soak: $(CORE) ## real processes while everything goes wrong, for SECONDS=600; wr
 	  --commit $$(git rev-parse --short HEAD)
 
 docs: $(CORE) ## write docs/tables anew from the tables
-	@for system in $$($(BIN)/python -c 'from pdproto.check.load import BUILT_IN; print(*BUILT_IN)'); do \
+	@for system in $$($(BIN)/python -c 'from pdproto.spec.catalogue import SYSTEMS; print(*SYSTEMS)'); do \
 	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md || exit 1; done
 
 SITE := $(VENV)/.docs

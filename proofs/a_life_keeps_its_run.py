@@ -14,7 +14,7 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.bootstrap import Phase, d, e, f, h
 from pdproto.spec.handoff.complete_bootstrap import phase
 from pdproto.spec.language import DropClause, Formula, edited

@@ -17,7 +17,7 @@ a_life_keeps_its_run.py's.
 
 import pytest
 
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.complete_routing import RUN_HERE, addressed
 from pdproto.spec.handoff.routing import g, h
 from pdproto.spec.language import DropClause, Formula, edited

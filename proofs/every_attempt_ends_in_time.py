@@ -17,10 +17,10 @@ from dataclasses import replace
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.cli.prove import subject
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.optimistic import ONE_SIDED
 from pdproto.spec.language import LeadsTo, ReplaceProperties, edited
 from tests.handoff.exploring import without

@@ -16,8 +16,8 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.cli.prove import subject
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.bootstrap import Phase, d, h
 from pdproto.spec.handoff.complete_bootstrap import phase
 from pdproto.spec.handoff.source import UNREAD

@@ -15,7 +15,7 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.group import Stage, h, k, stage
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited

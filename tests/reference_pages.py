@@ -16,8 +16,8 @@ import numpy as np
 from prometheus_client.core import Metric
 
 from pdproto import DecodeNode, Link, PrefillNode, SinkPages, SourcePages
-from pdproto.check.load import BUILT_IN, load
 from pdproto.cli.main import VERBS, parser_for
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.group.group import Group
 from pdproto.node.metrics import COUNTERS
 from pdproto.node.optimistic import OptimisticPrefill

@@ -11,10 +11,10 @@ from pdproto.check import bmc
 from pdproto.check.bmc import TIMED_OUT, BoundedResult, Unrolled, bounded
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import program
-from pdproto.check.load import load
 from pdproto.check.result import Kind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.unrolling import Unrolling
+from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS

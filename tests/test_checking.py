@@ -6,8 +6,8 @@ import pytest
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import FIRST_VIOLATION, Limits
-from pdproto.check.load import load
 from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.cli.systems import load
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import (
     Always,

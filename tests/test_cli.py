@@ -15,11 +15,11 @@ import pytest
 
 from pdproto.check.checking import World
 from pdproto.check.explore import Progress
-from pdproto.check.load import BUILT_IN
 from pdproto.cli import check as check_verb
 from pdproto.cli.main import VERBS, entry_point, main, parser_for
 from pdproto.cli.options import write
 from pdproto.cli.progress import Reporter
+from pdproto.cli.systems import BUILT_IN
 from tests.report.page_reader import PageReader, read_xml
 
 EXAMPLES = [name for name, target in BUILT_IN.items() if ".examples." in target]

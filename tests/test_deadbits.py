@@ -2,8 +2,8 @@
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Reductions, program
-from pdproto.check.load import load
 from pdproto.check.questions import questions
+from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import cell_name
 from pdproto.spec.examples.two_phase_commit import Participant, commit, prepared

@@ -4,9 +4,9 @@ import pytest
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import explore
-from pdproto.check.load import load
 from pdproto.check.result import Finding, Verdict
 from pdproto.cli.main import main
+from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language import (
     Call,

@@ -22,7 +22,7 @@ BYTES_MAX = 8_192
 # Words in a sense of our own. One that no longer occurs in the code goes from here too.
 PRIVATE = (
     "adrift", "agenda", "befall", "bereave", "course", "dark", "debt", "duty", "enrol", "floor",
-    "hasten", "incarnation", "judge", "let_go", "life", "Measured", "owes", "pinned", "plane",
+    "hasten", "incarnation", "judge", "let_go", "life", "Measured", "owes", "plane",
     "ratchet", "scout", "seat", "shell", "stands", "story", "strike", "team", "turn",
     "undisturbed", "unheard", "unpaid", "Weighing",
 )  # fmt: skip
@@ -98,7 +98,7 @@ def test_what_the_architecture_names_is_there(path: str, name: str) -> None:
 
 def test_the_architecture_walks_every_path() -> None:
     walks = ("a message enters", "a row is taken", "a page is written", "a system is declared")
-    titles = [*(f"Where {walk}" for walk in walks), "Add a row", "Add a test"]
+    titles = [*(f"Where {walk}" for walk in walks), "Add a system", "Add a row", "Add a test"]
     assert re.findall(r"^## (.*)", ARCHITECTURE, re.MULTILINE) == ["Folders", *titles]
     for part in ARCHITECTURE.split("\n## ")[2:]:
         assert re.search(r"`[\w/]+\.py:[\w.]+`", part), part.splitlines()[0]

@@ -8,8 +8,9 @@ import pytest
 
 import tests.tiny
 from pdproto.check.lint import Remark, Severity, lint, small
-from pdproto.check.load import BUILT_IN, load
 from pdproto.cli.main import main
+from pdproto.cli.systems import load
+from pdproto.spec.catalogue import CATALOGUE, Purpose
 from pdproto.spec.examples import ring_election, two_phase_commit
 from pdproto.spec.language import (
     ANY,
@@ -135,12 +136,15 @@ def test_the_examples_are_free_of_errors_and_warnings(name: str) -> None:
     assert [remark for remark in found if remark.severity is not Severity.NOTE] == []
 
 
-@pytest.mark.parametrize("name", [name for name in BUILT_IN if name not in EXAMPLES])
+@pytest.mark.parametrize("name", [
+    entry.name for entry in CATALOGUE if entry.purpose in (Purpose.HANDOFF, Purpose.COMPARED)])
 def test_the_hand_over_is_free_of_errors(name: str) -> None:
     """Its warnings are races that are meant, and promises that only the explorer can see kept."""
     system = load(name)
-    found = lint(system, small(system))
-    assert [remark for remark in found if remark.severity is Severity.ERROR] == []
+    errors = {remark.rule for remark in lint(system, small(system))
+              if remark.severity is Severity.ERROR}
+    # A source may have forgotten a life or not, so that it has two answers on purpose.
+    assert errors == ({"determinism"} if name == "transfer-forgetful" else set())
 
 
 class TestTotality:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.load import BUILT_IN, LoadError, load
+from pdproto.check.load import LoadError
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import System
 

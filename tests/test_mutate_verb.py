@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.check.mutate import Judged, Trials, searches
 from pdproto.check.mutate_edits import Mutant
 from pdproto.cli import mutate as verb
 from pdproto.cli.main import main
-from pdproto.cli.suite import HANDOVER
+from pdproto.cli.systems import load
+from pdproto.spec.catalogue import HANDOFF
 
 SMALL: Final = '''"""A lamp that somebody may turn on, and that says so."""
 from pdproto.spec.language import (
@@ -144,7 +144,7 @@ def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
     parts = verb.handover()
     assert {part[0] for part in parts} >= {"registry", "dp-rank", "transfer", "agreement"}
     assert sorted(name for part in parts for name in part) == sorted(
-        set(HANDOVER) - verb.APART
+        set(HANDOFF) - verb.APART
     )
     assert all(name.startswith(part[0]) for part in parts for name in part)
     assert all(list(searches(load(name))) for part in parts for name in part)

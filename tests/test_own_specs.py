@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.lint import lint, small
-from pdproto.check.load import load
 from pdproto.check.mutate import searches, trials_of
 from pdproto.check.prove.suggest import suggest
 from pdproto.check.rigid import TopologyError, interpretations
 from pdproto.cli.main import main
+from pdproto.cli.systems import load
 from pdproto.spec.language import Configuration, Rigid, Sizes, System, Tuples
 from tests import own_specs
 from tests.own_specs import Process

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.load import BUILT_IN
 from pdproto.cli.main import main, parser_for
+from pdproto.cli.systems import BUILT_IN
 from pdproto.spec import language
 from pdproto.spec.bugs.catalogue import BUGS
 from tests.documents import ROOT, pages, read

@@ -11,12 +11,13 @@ import pytest
 
 from pdproto.check.checking import Settings
 from pdproto.check.explore import Limits, Monitor, Progress, silent
-from pdproto.check.load import BUILT_IN, load
 from pdproto.check.result import Verdict
 from pdproto.cli import suite, suite_report
 from pdproto.cli.main import main
-from pdproto.cli.suite import HANDOVER, Suite, Task, perform, run, tasks
+from pdproto.cli.suite import Suite, Task, perform, run, tasks
+from pdproto.cli.systems import load
 from pdproto.cli.team import WorkerError, shared_out
+from pdproto.spec.catalogue import HANDOFF
 from tests.report.page_reader import read_xml
 
 Output = pytest.CaptureFixture[str]
@@ -29,18 +30,11 @@ HOLDING = Task("two-phase-commit", "default", ALL)
 
 
 def suite_of(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(suite, "HANDOVER", names)
-
-
-def test_every_system_of_the_hand_over_is_in() -> None:
-    """But for the variants that are wrong: other ways to agree, and to end a lease."""
-    named = {name for name, target in BUILT_IN.items() if ".handoff." in target}
-    wrong = {"two-pass", "transfer-light", "transfer-timed", "transfer-deferred"}
-    assert set(HANDOVER) == named - wrong
+    monkeypatch.setattr("pdproto.cli.check.HANDOFF", names)
 
 
 def test_every_named_size_is_run_and_deep_ones_apart() -> None:
-    for name in HANDOVER:
+    for name in HANDOFF:
         sizes = set(load(name).configurations)
         plain, deep = ({task.configuration for task in tasks([name], ALL, deep=deep)}
                        for deep in (False, True))
@@ -50,7 +44,7 @@ def test_every_named_size_is_run_and_deep_ones_apart() -> None:
 
 
 def test_in_a_deep_run_no_fault_is_left_out() -> None:
-    for name in HANDOVER:
+    for name in HANDOFF:
         found = load(name).configurations
         run_deep = {task.configuration for task in tasks([name], ALL, deep=True)}
         assert {fault for size in found.values() for fault in size.faults} == {

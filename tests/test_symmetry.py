@@ -6,8 +6,8 @@ import pytest
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Reductions, explore
-from pdproto.check.load import load
 from pdproto.check.symmetry import symmetry
+from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.spec.examples import ring_election
 from pdproto.spec.examples.ring_election import Node, upward

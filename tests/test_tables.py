@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.diagrams import message_diagram, state_diagram
-from pdproto.check.load import BUILT_IN, load
 from pdproto.check.tables import document
 from pdproto.cli.main import main
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.examples import lock_server, ring_election, two_phase_commit
 from pdproto.spec.language import (
     Always,

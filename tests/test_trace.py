@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from tests.trace_alterations import Judge, alterations, golden
 from tests.trace_oracle import Oracle
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
 from pdproto.cli.main import main
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import DropRow, edited
 from tests.trace_alterations import GOLDEN, Line, golden, renumbered, write

@@ -1,4 +1,4 @@
-"""Find the system that a user means: a built-in name, `module:attribute` or `file.py:attribute`."""
+"""Find the system that a user means: a known name, `module:attribute` or `file.py:attribute`."""
 
 import importlib
 import importlib.util
@@ -15,60 +15,7 @@ from typing import Final
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import System
 
-BUILT_IN: Final[Mapping[str, str]] = {
-    "two-phase-commit": "pdproto.spec.examples.two_phase_commit:SYSTEM",
-    "lock-server": "pdproto.spec.examples.lock_server:SYSTEM",
-    "lock-server-broken": "pdproto.spec.examples.lock_server_broken:SYSTEM",
-    "ring-election": "pdproto.spec.examples.ring_election:SYSTEM",
-    "registry": "pdproto.spec.handoff.registry:SYSTEM",
-    "registry-prompt": "pdproto.spec.handoff.registry:PROMPT",
-    "registry-patient": "pdproto.spec.handoff.registry:PATIENT",
-    "dp-rank": "pdproto.spec.handoff.dp_rank:SYSTEM",
-    "dp-rank-prompt": "pdproto.spec.handoff.dp_rank:PROMPT",
-    "binding": "pdproto.spec.handoff.binding:SYSTEM",
-    "binding-lossy": "pdproto.spec.handoff.binding:LOSING",
-    "binding-patient": "pdproto.spec.handoff.binding:PATIENT",
-    "binding-prompt": "pdproto.spec.handoff.binding:PROMPT",
-    "binding-guarded": "pdproto.spec.handoff.binding:GUARDED",
-    "transfer": "pdproto.spec.handoff.transfer:SYSTEM",
-    "transfer-lossy": "pdproto.spec.handoff.transfer:LOSING",
-    "transfer-patient": "pdproto.spec.handoff.transfer:PATIENT",
-    "transfer-prompt": "pdproto.spec.handoff.transfer:PROMPT",
-    "transfer-restart": "pdproto.spec.handoff.transfer:RESTARTED",
-    "transfer-direct": "pdproto.spec.handoff.transfer:DIRECT",
-    "transfer-in-place": "pdproto.spec.handoff.direct:IN_PLACE",
-    "transfer-two-sinks": "pdproto.spec.handoff.transfer_two:TWO_SINKS",
-    "transfer-two-lives": "pdproto.spec.handoff.transfer_two:TWO_LIVES",
-    "transfer-queued": "pdproto.spec.handoff.transfer_two:QUEUED",
-    "transfer-calm": "pdproto.spec.handoff.transfer_calm:CALM",
-    "transfer-landed": "pdproto.spec.handoff.transfer_calm:LANDED",
-    "transfer-drained": "pdproto.spec.handoff.transfer_calm:DRAINED",
-    "transfer-light": "pdproto.spec.handoff.light:LIGHT",
-    "transfer-timed": "pdproto.spec.handoff.light:TIMED",
-    "transfer-deferred": "pdproto.spec.handoff.light:DEFERRED",
-    "agreement": "pdproto.spec.handoff.agreement:SYSTEM",
-    "agreement-lost": "pdproto.spec.handoff.agreement:LOST",
-    "agreement-once": "pdproto.spec.handoff.agreement:ONCE",
-    "agreement-prompt": "pdproto.spec.handoff.agreement:PROMPT",
-    "whole": "pdproto.spec.handoff.whole:SYSTEM",
-    "whole-pair": "pdproto.spec.handoff.whole:PAIR",
-    "complete": "pdproto.spec.handoff.complete:SYSTEM",
-    "complete-restart": "pdproto.spec.handoff.complete:RESTART",
-    "complete-bootstrap": "pdproto.spec.handoff.complete_bootstrap:SYSTEM",
-    "complete-routing": "pdproto.spec.handoff.complete_routing:SYSTEM",
-    "complete-attempts": "pdproto.spec.handoff.complete_attempts:SYSTEM",
-    "complete-contended": "pdproto.spec.handoff.complete_attempts:CONTENDED",
-    "two-pass": "pdproto.spec.handoff.two_pass:TWO_PASS",
-    "optimistic": "pdproto.spec.handoff.optimistic:SYSTEM",
-    "optimistic-lossy": "pdproto.spec.handoff.optimistic:LOSING",
-    "optimistic-patient": "pdproto.spec.handoff.optimistic:PATIENT",
-    "optimistic-one-sided": "pdproto.spec.handoff.optimistic:ONE_SIDED",
-    "optimistic-one-attempt": "pdproto.spec.handoff.optimistic:ONE_ATTEMPT",
-    "optimistic-keeping": "pdproto.spec.handoff.optimistic:KEEPING",
-    "optimistic-group": "pdproto.spec.handoff.optimistic_group:SYSTEM",
-    "decode-scheduler": "pdproto.spec.handoff.scheduler:SYSTEM",
-    "optimistic-crash": "pdproto.spec.handoff.optimistic_crash:CRASHING",
-}
+NO_NAMES: Final[Mapping[str, str]] = {}
 
 # Where the lines of an error are not the user's own: this package, Python and what is installed.
 LIBRARIES: Final = (
@@ -85,17 +32,22 @@ class LoadError(Exception):
     """The system cannot be found or its module cannot be imported."""
 
 
-def load(name: str) -> System:
-    """The system of that name. Raises LoadError, or SpecError if the spec itself is malformed."""
-    return load_with_module(name)[0]
+def load(name: str, known: Mapping[str, str] = NO_NAMES) -> System:
+    """The system of that name. known: by built-in name, its `module:attribute`.
+
+    Raises LoadError, or SpecError if the spec itself is malformed.
+    """
+    return load_with_module(name, known)[0]
 
 
-def load_with_module(name: str) -> tuple[System, ModuleType]:
+def load_with_module(
+    name: str, known: Mapping[str, str] = NO_NAMES
+) -> tuple[System, ModuleType]:
     """The system, and the module that it stands in. Raises as `load` does."""
-    target = BUILT_IN.get(name, name)
+    target = known.get(name, name)
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
-        raise LoadError(_unnamed(name))
+        raise LoadError(_unnamed(name, known))
     module = load_module(module_name)
     system = vars(module).get(attribute)
     if isinstance(system, System):
@@ -115,15 +67,14 @@ def perhaps(name: str, known: Iterable[str]) -> str:
     return f": perhaps {' or '.join(by_lower[other] for other in near)}?" if near else ""
 
 
-def _unnamed(name: str) -> str:
+def _unnamed(name: str, known: Mapping[str, str]) -> str:
     if Path(name).suffix == ".py":
         return f"{name!r} does not say which system: add its name in the file, {name}:SYSTEM"
-    near = perhaps(name, BUILT_IN)
+    near = perhaps(name, known)
     if near:
         return f"{name!r} is no built-in system{near}"
-    known = ", ".join(BUILT_IN)
     return (
-        f"{name!r} is no built-in system ({known}): "
+        f"{name!r} is no built-in system ({', '.join(known)}): "
         f"give `module:attribute` or `path/to/file.py:attribute`"
     )
 

@@ -18,7 +18,7 @@ from typing import Final
 from pdproto.check import native
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits
-from pdproto.check.load import load, perhaps
+from pdproto.check.load import perhaps
 from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.questions import names
 from pdproto.check.report.as_json import to_json
@@ -38,6 +38,8 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.progress import Reporter
+from pdproto.cli.systems import load
+from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.system import System
 
@@ -142,7 +144,7 @@ def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
         limits=replace(_limits(arguments), bytes_max=_bytes(arguments) // arguments.workers),
         keep_going=arguments.keep_going,
     )
-    wanted = suite.tasks(suite.HANDOVER, settings, deep=arguments.deep)
+    wanted = suite.tasks(HANDOFF, settings, deep=arguments.deep)
     found = suite.run(wanted, arguments.workers, reporter.show)
     seconds = monotonic() - began
     targets = _targets(arguments)

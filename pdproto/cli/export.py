@@ -7,7 +7,6 @@ The model of SPIN has the same states as ours, so that `states, stored` must equ
 import argparse
 from itertools import islice
 
-from pdproto.check.load import load
 from pdproto.check.promela import promela
 from pdproto.check.rigid import interpretations
 from pdproto.cli.options import (
@@ -18,6 +17,7 @@ from pdproto.cli.options import (
     configuration,
     write,
 )
+from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.system import Configuration, System
 

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from pdproto.check.lint import ELEMENTS, Remark, Severity, lint, small
-from pdproto.check.load import load_with_module
 from pdproto.check.rigid import TopologyError
 from pdproto.cli.options import (
     DEFAULT,
@@ -25,6 +24,7 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.prove_subject import with_proofs
+from pdproto.cli.systems import load_with_module
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import Configuration, System

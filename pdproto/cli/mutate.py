@@ -27,7 +27,6 @@ from rich.text import Text
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Monitor, silent
-from pdproto.check.load import load
 from pdproto.check.mutate import (
     BaseError,
     Judged,
@@ -43,8 +42,9 @@ from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Kind, Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.prove import subject
-from pdproto.cli.suite import HANDOVER
+from pdproto.cli.systems import load
 from pdproto.cli.team import shared_out
+from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
 
@@ -53,7 +53,7 @@ from pdproto.spec.language.system import System
 COMPOSED: Final = ("whole", "complete")
 APART: Final = frozenset({
     "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives",
-    *(name for name in HANDOVER if name.split("-")[0] in COMPOSED),
+    *(name for name in HANDOFF if name.split("-")[0] in COMPOSED),
 })
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {
@@ -168,7 +168,7 @@ def _families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 def handover() -> tuple[tuple[str, ...], ...]:
     """The systems of the hand-over: each part with its variants, which are named after it."""
     parts: dict[str, list[str]] = {}
-    for name in (name for name in HANDOVER if name not in APART):
+    for name in (name for name in HANDOFF if name not in APART):
         part = next((first for first in parts if name.startswith(f"{first}-")), name)
         parts.setdefault(part, []).append(name)
     return tuple(map(tuple, parts.values()))

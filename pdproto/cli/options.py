@@ -12,7 +12,8 @@ from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console
 
-from pdproto.check.load import BUILT_IN, perhaps
+from pdproto.check.load import perhaps
+from pdproto.cli.systems import BUILT_IN
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import Configuration, System
 

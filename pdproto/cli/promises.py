@@ -6,11 +6,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from pdproto.check.load import load
 from pdproto.check.questions import names
 from pdproto.cli.options import DEFAULT
-from pdproto.cli.suite import HANDOVER
-from pdproto.spec.handoff.pinned import PINNED
+from pdproto.cli.systems import load
+from pdproto.spec.catalogue import EXPECTED, HANDOFF
 from pdproto.spec.handoff.properties import LIVENESS, MISSION, SAFETY, Promise
 
 HEAD: Final = """# What the hand-over promises
@@ -46,7 +45,7 @@ def document() -> str:
 def checked_in() -> dict[str, list[str]]:
     """For each property the systems that have it, in their order."""
     systems: dict[str, list[str]] = {}
-    for system in HANDOVER:
+    for system in HANDOFF:
         for name in names(load(system)):
             systems.setdefault(name, []).append(system)
     return systems
@@ -64,7 +63,7 @@ def _row(promise: Promise, systems: Mapping[str, list[str]]) -> str:
 
 
 def _listed(systems: list[str]) -> str:
-    return "all systems" if systems == list(HANDOVER) else ", ".join(systems)
+    return "all systems" if systems == list(HANDOFF) else ", ".join(systems)
 
 
 def _command(promise: Promise, systems: Mapping[str, list[str]]) -> str:
@@ -73,7 +72,7 @@ def _command(promise: Promise, systems: Mapping[str, list[str]]) -> str:
     commands = []
     while left:
         # The system that says most of what is left; of equals the first.
-        system = max(HANDOVER, key=lambda s: sum(s in systems[name] for name in left))
+        system = max(HANDOFF, key=lambda s: sum(s in systems[name] for name in left))
         here = [name for name in left if system in systems[name]]
         deep = "" if DEFAULT in load(system).configurations else " --deep"
         commands.append(f"`pdproto check {system}{deep} --property {' '.join(here)}`")
@@ -84,16 +83,15 @@ def _command(promise: Promise, systems: Mapping[str, list[str]]) -> str:
 def _sizes() -> list[str]:
     lines = [
         "## At which sizes", "",
-        "States, enabled steps and depth are what each exploration comes to, pinned in",
-        "spec/handoff/pinned.py.", "",
+        "States, enabled steps and depth are the expected counts of spec/catalogue.py.", "",
         "| system | size | elements | faults | states | steps | depth |",
         "|---|---|---|---|---:|---:|---:|",
     ]  # fmt: skip
-    for name in HANDOVER:
+    for name in HANDOFF:
         for size, configuration in load(name).configurations.items():
             elements = " ".join(f"{s.__name__}={n}" for s, n in configuration.sizes.items())
             faults = ", ".join(configuration.faults) or "none"
-            pinned = PINNED.get((name, size))
-            counts = "not pinned | | " if pinned is None else " | ".join(f"{n:,}" for n in pinned)
+            expected = EXPECTED.get((name, size))
+            counts = " | ".join(f"{n:,}" for n in expected) if expected else "unknown | | "
             lines.append(f"| `{name}` | {size} | {elements} | {faults} | {counts} |")
     return lines

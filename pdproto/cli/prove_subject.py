@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
-from pdproto.check.load import LoadError, load_module, load_with_module, perhaps
+from pdproto.check.load import LoadError, load_module, perhaps
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.obligations import (
@@ -18,56 +18,13 @@ from pdproto.check.prove.obligations import (
 )
 from pdproto.check.prove.ranking import proved_under, ranking_obligations, spared
 from pdproto.cli.options import UsageError
+from pdproto.cli.systems import load_with_module
+from pdproto.spec.catalogue import SYSTEMS
 from pdproto.spec.language.formula import Formula, atoms
 from pdproto.spec.language.properties import Always, LeadsTo
 from pdproto.spec.language.ranking import Ranking, Ratchet, Undisturbed
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
-
-# By built-in name: the module with its LEMMAS, and perhaps what is ASSUMED of its rigid symbols.
-LEMMAS: Final[Mapping[str, str]] = {
-    "two-phase-commit": "pdproto.spec.lemmas.two_phase_commit_lemmas",
-    "lock-server": "pdproto.spec.lemmas.lock_server_lemmas",
-    "registry": "pdproto.spec.lemmas.registry_lemmas",
-    "dp-rank": "pdproto.spec.lemmas.dp_rank_lemmas",
-    **dict.fromkeys(
-        ("transfer", "transfer-lossy", "transfer-calm", "transfer-patient", "transfer-prompt",
-         "transfer-restart", "transfer-landed", "transfer-drained", "transfer-two-sinks",
-         "transfer-two-lives", "transfer-queued"),
-        "pdproto.spec.lemmas.transfer_lemmas"),
-    "transfer-in-place": "pdproto.spec.lemmas.direct_lemmas",
-    "transfer-direct": "pdproto.spec.lemmas.page_fence_lemmas",
-    **dict.fromkeys(
-        ("agreement", "agreement-lost", "agreement-once"), "pdproto.spec.lemmas.agreement_lemmas"),
-    "decode-scheduler": "pdproto.spec.lemmas.scheduler_lemmas",
-    **dict.fromkeys(
-        ("binding", "binding-lossy", "binding-patient", "binding-prompt"),
-        "pdproto.spec.lemmas.binding_lemmas"),
-    "binding-guarded": "pdproto.spec.lemmas.binding_guarded_lemmas",
-    **dict.fromkeys(("optimistic", "optimistic-crash"), "pdproto.spec.lemmas.optimistic_lemmas"),
-    **dict.fromkeys(
-        ("optimistic-lossy", "optimistic-patient", "optimistic-one-attempt",
-         "optimistic-one-sided"),
-        "pdproto.spec.lemmas.optimistic_safe_lemmas"),
-    **dict.fromkeys(("whole", "whole-pair"), "pdproto.spec.lemmas.whole_lemmas"),
-    "complete-bootstrap": "pdproto.spec.lemmas.complete_bootstrap_lemmas",
-    "complete-routing": "pdproto.spec.lemmas.complete_routing_lemmas",
-    **dict.fromkeys(
-        ("complete-attempts", "complete-contended"),
-        "pdproto.spec.lemmas.complete_attempts_lemmas"),
-    **dict.fromkeys(("complete", "complete-restart"), "pdproto.spec.lemmas.complete_lemmas"),
-}
-# By built-in name: the module with the RANKINGS of its leads_to, their RATCHETS, the LEMMAS that
-# nothing else rests on, and perhaps what it promises only UNDISTURBED.
-RANKINGS: Final[Mapping[str, str]] = {
-    "registry": "pdproto.spec.lemmas.registry_ranking",
-    "dp-rank": "pdproto.spec.lemmas.dp_rank_ranking",
-    "transfer": "pdproto.spec.lemmas.transfer_ranking",
-    "agreement": "pdproto.spec.lemmas.agreement_ranking",
-    "optimistic": "pdproto.spec.lemmas.optimistic_ranking",
-    "optimistic-lossy": "pdproto.spec.lemmas.optimistic_lossy_ranking",
-    "optimistic-patient": "pdproto.spec.lemmas.optimistic_patient_ranking",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +117,7 @@ class Subject:
 def subject(name: str, lemmas: str | None = None) -> Subject:
     """The system of that name, with its own lemmas and rankings or those of another module.
 
-    Its own are those of the built-in ones, and LEMMAS in the module that the system stands in.
+    Its own are those that the catalogue names, or LEMMAS in the module that the system stands in.
     lemmas: a module's name, or a path to a file. Raises UsageError for a module without LEMMAS, or
     with lemmas of something else than the system.
     """
@@ -169,11 +126,13 @@ def subject(name: str, lemmas: str | None = None) -> Subject:
 
 def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None) -> Subject:
     """What `subject` finds for a system that is loaded. home: the module that it stands in."""
+    entry = SYSTEMS.get(name)
     if lemmas is not None:
         proofs = ranked = _held(_other(lemmas, home), f"--lemmas {lemmas}")
-    elif name in LEMMAS:
-        proofs = _held(load_module(LEMMAS[name]), LEMMAS[name])
-        ranked = _held(load_module(RANKINGS[name]), RANKINGS[name]) if name in RANKINGS else {}
+    elif entry is not None and entry.lemmas:
+        proofs = _held(load_module(entry.lemma_module), entry.lemma_module)
+        ranked = _held(load_module(entry.ranking_module), entry.ranking_module) \
+            if entry.ranking else {}
     else:
         proofs = ranked = _own(system, home)
     assumed = proofs.get("ASSUMED", {})

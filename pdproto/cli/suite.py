@@ -11,31 +11,15 @@ from typing import Final
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits, Monitor, Progress
-from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.result import CheckResult, Verdict
 from pdproto.cli.options import DEFAULT
+from pdproto.cli.systems import load
 from pdproto.cli.team import shared_out
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.system import System
 
 DEEP: Final = "deep"
-# By the names of load.BUILT_IN.
-HANDOVER: Final = (
-    "registry", "registry-prompt", "registry-patient", "dp-rank", "dp-rank-prompt",
-    "binding", "binding-lossy", "binding-patient", "binding-prompt", "binding-guarded",
-    "transfer", "transfer-lossy", "transfer-patient", "transfer-prompt", "transfer-restart",
-    "transfer-direct", "transfer-in-place", "transfer-calm", "transfer-landed", "transfer-drained",
-    "transfer-two-sinks", "transfer-two-lives", "transfer-queued",
-    "agreement", "agreement-lost", "agreement-once", "agreement-prompt",
-    "optimistic", "optimistic-lossy", "optimistic-patient", "optimistic-one-sided",
-    "optimistic-one-attempt", "optimistic-keeping", "optimistic-group",
-    "optimistic-crash",
-    "decode-scheduler",
-    "whole", "whole-pair",
-    "complete", "complete-restart", "complete-bootstrap", "complete-routing", "complete-attempts",
-    "complete-contended",
-)  # fmt: skip
 STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first: late messages come early
 
 # A row of the tables, wherever it is used: its name, and where it is written.

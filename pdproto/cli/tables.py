@@ -5,9 +5,9 @@ Markdown with Mermaid diagrams, made from the tables alone: commit it, and compa
 
 import argparse
 
-from pdproto.check.load import load
 from pdproto.check.tables import document
 from pdproto.cli.options import STANDARD_OUTPUT, add_system, write
+from pdproto.cli.systems import load
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, Final
 
-from pdproto.check.load import load
 from pdproto.check.trace import Replay
 from pdproto.check.trace_instance import Tables
+from pdproto.cli.systems import load
 from tests.trace_alterations import Line, golden
 
 COPIES: Final = 1_000

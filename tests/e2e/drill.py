@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
 from pdproto.check.trace_verdict import Verified
+from pdproto.cli.systems import load
 
 
 def handoff(*options: str, seconds: float = 240.0) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from threading import Event
 import numpy as np
 import pytest
 
-from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.cli.systems import load
 from pdproto.engine.chunks import pack_pages
 from pdproto.engine.contract import Address, EngineError, Result
 from pdproto.engine.page_target import PageTarget

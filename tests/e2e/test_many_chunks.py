@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import zmq
 
-from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.cli.systems import load
 from pdproto.node import prefill
 from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll

@@ -4,10 +4,10 @@ from functools import cache
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.lint import Severity, lint, small
-from pdproto.check.load import load
 from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.cli.systems import load
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.pinned import Counts
+from pdproto.spec.catalogue import Counts
 from pdproto.spec.language import (
     Configuration,
     DropRow,

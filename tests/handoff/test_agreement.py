@@ -8,9 +8,9 @@ from pdproto.check.checking import Settings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.agreement import BUGS
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.catalogue import EXPECTED, Counts
 from pdproto.spec.handoff.agreement import LOST, PROMPT, SAFETY, SYSTEM, TWO_LIVES
 from pdproto.spec.handoff.group import Decision, Rank, closed, h, k
-from pdproto.spec.handoff.pinned import PINNED, Counts
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
 from pdproto.spec.language import Configuration, DropEffect, Fairness, System, edited
@@ -22,7 +22,7 @@ SAFE: Final = tuple(claim.name for claim in (*SAFETY, *TWO_LIVES))
 def test_three_ranks_are_safe() -> None:
     found = check(SYSTEM, SYSTEM.configurations["deep"], Settings(properties=SAFE, workers=2))
     assert failing(found) == []
-    assert counts(found) == PINNED[SYSTEM.name, "deep"]
+    assert counts(found) == EXPECTED[SYSTEM.name, "deep"]
 
 
 def test_every_row_fires() -> None:

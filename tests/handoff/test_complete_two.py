@@ -3,7 +3,7 @@
 import pytest
 
 from pdproto.check.checking import Settings, check
-from pdproto.spec.handoff.pinned import PINNED
+from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.transfer_two import TWO_LIVES, TWO_SINKS
 from pdproto.spec.language import DropRow, System, edited
 from tests.handoff.exploring import counts, explored, failing, name_of
@@ -15,7 +15,7 @@ def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
     found = explored(system.name, "deep")
     assert failing(found) == []
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
-    assert counts(found) == PINNED[system.name, "deep"]
+    assert counts(found) == EXPECTED[system.name, "deep"]
 
 
 @pytest.mark.parametrize(("name", "edit"), [

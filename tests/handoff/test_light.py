@@ -6,8 +6,8 @@ import pytest
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.result import Verdict
+from pdproto.spec.catalogue import Counts
 from pdproto.spec.handoff.light import DEFERRED, LIGHT, TIMED
-from pdproto.spec.handoff.pinned import Counts
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import DropRow, System, edited
 from tests.handoff.exploring import counts, judged

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.cli.main import main
 from pdproto.cli.promises import checked_in, document
+from pdproto.cli.systems import load
 from pdproto.spec.handoff.properties import PROMISES, Promise
 from pdproto.spec.language import Always, LeadsTo, OnRow, Sometimes
 

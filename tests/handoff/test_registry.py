@@ -9,9 +9,9 @@ from pdproto.check.result import Verdict
 from pdproto.spec.bugs import dp_rank as dp_rank_bugs
 from pdproto.spec.bugs import registry as registry_bugs
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import dp_rank, registry
 from pdproto.spec.handoff.bootstrap import Cache
-from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.handoff.routing import Group
 from pdproto.spec.language import (
@@ -41,12 +41,12 @@ def test_one_size_up_nothing_unsafe_is_reached() -> None:
     safety = tuple(claim.name for claim in REGISTRY.properties if claim.name not in live)
     found = check(REGISTRY, REGISTRY.configurations["deep"], Settings(properties=safety))
     assert found.verdict is Verdict.HOLDS
-    assert counts(found) == PINNED[REGISTRY.name, "deep"]
+    assert counts(found) == EXPECTED[REGISTRY.name, "deep"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
 def test_every_row_fires_somewhere(system: System) -> None:
-    runs = [explored(system.name, name) for known, name in PINNED
+    runs = [explored(system.name, name) for known, name in EXPECTED
             if known == system.name and name != "deep"]
     silent = [frozenset(run.rows_never_fired) for run in runs]
     assert frozenset.intersection(*silent) == frozenset()

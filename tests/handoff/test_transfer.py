@@ -9,9 +9,9 @@ from pdproto.check.checking import Settings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.transfer import BUGS
+from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.ends import Write, b, c, d, h, k, kv, lease, p, target, write
 from pdproto.spec.handoff.forgetting import FORGETFUL
-from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.source import QUIESCENT
@@ -35,7 +35,7 @@ def test_one_size_up_nothing_unsafe_is_reached() -> None:
     safety = tuple(one.name for one in SYSTEM.properties if not isinstance(one, LeadsTo))
     found = check(SYSTEM, SYSTEM.configurations["deep"], Settings(properties=safety))
     assert found.verdict is Verdict.HOLDS
-    assert counts(found) == PINNED[SYSTEM.name, "deep"]
+    assert counts(found) == EXPECTED[SYSTEM.name, "deep"]
     assert set(found.rows_never_fired) == {"send_more", "give_up_sending"}  # see "chunks"
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.result import CheckResult
+from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Course, Stage, course, k, stage
-from pdproto.spec.handoff.pinned import PINNED
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.handoff.whole import HOST, PAIR, SYSTEM
 from pdproto.spec.language import (
@@ -34,7 +34,7 @@ def judged(system: System, *properties: str) -> CheckResult:
 def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
     found = judged(SYSTEM)
     assert failing(found) == []
-    assert counts(found) == PINNED[SYSTEM.name, "default"]
+    assert counts(found) == EXPECTED[SYSTEM.name, "default"]
     # More chunks, a spoilt one, and a second rank to follow are in the parts, and in PAIR.
     assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
 
@@ -44,7 +44,7 @@ def test_two_ranks_hand_over_under_decisions() -> None:
     found = judged(PAIR)
     assert failing(found) == []
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
-    assert counts(found) == PINNED[PAIR.name, "deep"]
+    assert counts(found) == EXPECTED[PAIR.name, "deep"]
 
 
 def test_the_rows_are_those_of_the_parts() -> None:

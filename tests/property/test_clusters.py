@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from pdproto.check.checking import Settings, check
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Claim, claim, d, h, kv, p
 from pdproto.spec.handoff.sink import NO_CLAIM

@@ -27,7 +27,7 @@ def test_an_engine_conforms(engine: Callable[[], Adapter]) -> None:
 
 USER: Final = """
 from pdproto.testing.machine import Fuzzer, RUN
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.testing import conformance
 from hypothesis import settings
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Drain, abort, d, drain, h, p
 from pdproto.spec.language import DropEffect, DropRow, System, edited

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import Settings, prove
 from pdproto.check.prove.suggest import suggest
+from pdproto.cli.systems import load
 from pdproto.spec.language import Always
 
 LIMIT_S = 30.0

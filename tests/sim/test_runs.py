@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.cli.systems import load
 from pdproto.node.handle import Handle
 from pdproto.sim.cluster import Cluster, simulate
 from pdproto.sim.outcome import Outcome

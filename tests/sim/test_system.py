@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.load import load
+from pdproto.cli.systems import load
 from pdproto.sim.system import SimulatedSystem
 from pdproto.spec.bugs import registry as defects
 from pdproto.spec.bugs.bug import Bug

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.load import BUILT_IN, load
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.sim.system import SimulatedSystem
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.system import System

@@ -14,9 +14,9 @@ from time import monotonic
 import pytest
 import zmq
 
-from pdproto.check.load import load
 from pdproto.check.result import Verdict
 from pdproto.check.trace_story import verify
+from pdproto.cli.systems import load
 from pdproto.node.data_path import Outcome
 from pdproto.node.decode import DecodeNode
 from pdproto.node.node import Node

@@ -1,0 +1,318 @@
+"""Every system, one entry each: its name on the command line, and all that is kept beside it.
+
+To add a system, write its module and add an entry here. Then `make docs` writes its page,
+`docs/tables/NAME.md`. The rest is read from the system itself: its summary (`about`), its named
+sizes (`configurations`) and its properties. What the hand-over promises is named by property
+(spec/handoff/properties.py), so that a system keeps a promise by having the property.
+tests/handoff/test_catalogue.py refuses an entry that lacks a part, and a system without an entry.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+_SPEC: Final = "pdproto.spec."
+
+
+class Counts(NamedTuple):
+    """What an exploration to the end finds.
+
+    transitions: enabled ground rows, summed over all states. depth: steps to the farthest state.
+    """
+
+    states: int
+    transitions: int
+    depth: int
+
+
+class Purpose(StrEnum):
+    """What a system is there for."""
+
+    EXAMPLE = "an example of the language"
+    HANDOFF = "a part of the hand-over, which `pdproto check` explores"
+    COMPARED = "another way to do a part of the hand-over, or a smaller model of it"
+    PEER = "the protocol of another project, defects included"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One system.
+
+    at: its module below pdproto/spec, and the attribute. lemmas, ranking: the modules of
+    spec/lemmas that prove its safety and its liveness; empty if nothing is proved. expected: the
+    counts of each configuration, found with its own reductions and with every property watched.
+    Raises ValueError for an entry that cannot be right, whatever the system is.
+    """
+
+    name: str
+    at: str
+    purpose: Purpose = Purpose.HANDOFF
+    lemmas: str = ""
+    ranking: str = ""
+    expected: Mapping[str, Counts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name.replace("-", "").isalnum() or self.name != self.name.lower():
+            raise ValueError(f"{self.name!r}: a name is small letters and digits, with hyphens")
+        module, _, attribute = self.at.partition(":")
+        if not module or not attribute.isidentifier():
+            raise ValueError(f"{self.name}: at={self.at!r} is not of the form module:ATTRIBUTE")
+        if self.ranking and not self.lemmas:
+            raise ValueError(f"{self.name}: the ranking {self.ranking!r} needs lemmas to rest on")
+        if self.purpose is Purpose.HANDOFF and not self.expected:
+            raise ValueError(f"{self.name}: `expected` is missing: take the counts from `pdproto "
+                             f"check {self.target} --configuration NAME`, for each configuration")
+
+    @property
+    def target(self) -> str:
+        """`module:attribute`, as Python imports it."""
+        return f"{_SPEC}{self.at}"
+
+    @property
+    def lemma_module(self) -> str:
+        """The module with its LEMMAS; empty if there is none."""
+        return self.lemmas and f"{_SPEC}lemmas.{self.lemmas}"
+
+    @property
+    def ranking_module(self) -> str:
+        """The module with its RANKINGS; empty if there is none."""
+        return self.ranking and f"{_SPEC}lemmas.{self.ranking}"
+
+
+# In the order in which `pdproto check` prints them.
+CATALOGUE: Final = (
+    Entry("two-phase-commit", "examples.two_phase_commit:SYSTEM", Purpose.EXAMPLE,
+          lemmas="two_phase_commit_lemmas"),
+    Entry("lock-server", "examples.lock_server:SYSTEM", Purpose.EXAMPLE,
+          lemmas="lock_server_lemmas"),
+    Entry("lock-server-broken", "examples.lock_server_broken:SYSTEM", Purpose.EXAMPLE),
+    Entry("ring-election", "examples.ring_election:SYSTEM", Purpose.EXAMPLE),
+    Entry("registry", "handoff.registry:SYSTEM",
+          lemmas="registry_lemmas", ranking="registry_ranking", expected={
+        "default": Counts(81_322, 614_387, 33),
+        "restart": Counts(213_592, 1_693_484, 39),
+        "lossy": Counts(240_384, 2_009_992, 34),
+        "alarm": Counts(30_960, 230_468, 37),
+        "alarm-lossy": Counts(3_898, 29_342, 23),
+        "clocks": Counts(35_386, 236_160, 31),
+        "deep": Counts(523_594, 6_394_727, 42),
+    }),
+    Entry("registry-prompt", "handoff.registry:PROMPT", expected={
+        "default": Counts(30_470, 178_682, 32),
+        "outage": Counts(21_420, 85_156, 27),
+    }),
+    Entry("registry-patient", "handoff.registry:PATIENT", expected={
+        "default": Counts(43_240, 283_476, 32),
+    }),
+    Entry("dp-rank", "handoff.dp_rank:SYSTEM",
+          lemmas="dp_rank_lemmas", ranking="dp_rank_ranking", expected={
+        "default": Counts(686, 1_545, 18),
+        "two-rooms": Counts(125_168, 504_170, 31),
+        "alone": Counts(13_731, 62_466, 19),
+        "deep": Counts(709_843, 3_282_838, 33),
+    }),
+    Entry("dp-rank-prompt", "handoff.dp_rank:PROMPT", expected={
+        "default": Counts(174, 242, 17),
+        "two-rooms": Counts(9_080, 24_636, 29),
+    }),
+    Entry("binding", "handoff.binding:SYSTEM", lemmas="binding_lemmas", expected={
+        "default": Counts(464_934, 5_822_167, 28),
+        "sinks": Counts(246_686, 3_220_511, 25),
+        "leaders": Counts(79_069, 862_424, 24),
+        "deep": Counts(1_823_607, 24_644_364, 25),
+    }),
+    Entry("binding-lossy", "handoff.binding:LOSING", lemmas="binding_lemmas", expected={
+        "default": Counts(67_717, 646_567, 21),
+    }),
+    Entry("binding-patient", "handoff.binding:PATIENT", lemmas="binding_lemmas", expected={
+        "default": Counts(67_717, 560_341, 21),
+    }),
+    Entry("binding-prompt", "handoff.binding:PROMPT", lemmas="binding_lemmas", expected={
+        "default": Counts(118_196, 880_182, 26),
+    }),
+    Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
+        "default": Counts(14_479, 117_463, 18),
+    }),
+    Entry("transfer", "handoff.transfer:SYSTEM",
+          lemmas="transfer_lemmas", ranking="transfer_ranking", expected={
+        "default": Counts(170_527, 1_808_584, 32),
+        "sources": Counts(102_400, 1_179_492, 27),
+        "sinks": Counts(98_277, 1_053_530, 28),
+        "pairs": Counts(109_278, 1_187_316, 32),
+        "dummy": Counts(7_515, 56_871, 20),
+        "restart": Counts(230_223, 2_440_749, 32),
+        "stray": Counts(115_223, 1_120_246, 32),
+        "no-fence": Counts(105_336, 1_107_172, 32),
+        "chunks": Counts(173_367, 1_998_987, 33),
+        "deep": Counts(472_196, 5_341_451, 32),
+    }),
+    Entry("transfer-lossy", "handoff.transfer:LOSING", lemmas="transfer_lemmas", expected={
+        "default": Counts(9_168, 62_340, 20),
+        "chunks": Counts(21_008, 126_700, 23),
+    }),
+    Entry("transfer-patient", "handoff.transfer:PATIENT", lemmas="transfer_lemmas", expected={
+        "default": Counts(9_588, 61_733, 22),
+        "no-memory": Counts(650, 3_626, 13),
+        "deep": Counts(22_956, 147_181, 26),
+    }),
+    Entry("transfer-prompt", "handoff.transfer:PROMPT", lemmas="transfer_lemmas", expected={
+        "default": Counts(615, 2_805, 16),
+        "sources": Counts(94_593, 848_976, 27),
+        "sinks": Counts(9_865, 81_033, 26),
+        "no-memory": Counts(39, 128, 7),
+        "sink-crash": Counts(427, 1_871, 15),
+        "deep": Counts(168_592, 1_386_278, 32),
+    }),
+    Entry("transfer-restart", "handoff.transfer:RESTARTED", lemmas="transfer_lemmas", expected={
+        "default": Counts(20_769, 158_336, 32),
+        "deep": Counts(24_915, 202_353, 32),
+    }),
+    Entry("transfer-direct", "handoff.transfer:DIRECT", lemmas="page_fence_lemmas", expected={
+        "default": Counts(152_309, 1_642_329, 32),
+        "sources": Counts(91_808, 1_074_931, 27),
+        "deep": Counts(399_062, 4_653_995, 32),
+    }),
+    Entry("transfer-in-place", "handoff.direct:IN_PLACE", lemmas="direct_lemmas", expected={
+        "default": Counts(152_309, 1_642_329, 32),
+        "sources": Counts(91_808, 1_074_931, 27),
+        "deep": Counts(235_756, 2_511_329, 32),
+    }),
+    Entry("transfer-calm", "handoff.transfer_calm:CALM", lemmas="transfer_lemmas", expected={
+        "default": Counts(1_040, 6_055, 19),
+    }),
+    Entry("transfer-landed", "handoff.transfer_calm:LANDED", lemmas="transfer_lemmas", expected={
+        "default": Counts(185, 738, 14),
+    }),
+    Entry("transfer-drained", "handoff.transfer_calm:DRAINED", lemmas="transfer_lemmas", expected={
+        "default": Counts(237, 980, 15),
+    }),
+    Entry("transfer-two-sinks", "handoff.transfer_two:TWO_SINKS",
+          lemmas="transfer_lemmas", expected={
+        "deep": Counts(311_868, 3_373_192, 32),
+    }),
+    Entry("transfer-two-lives", "handoff.transfer_two:TWO_LIVES",
+          lemmas="transfer_lemmas", expected={
+        "deep": Counts(345_708, 3_275_567, 35),
+    }),
+    Entry("transfer-queued", "handoff.transfer_two:QUEUED", lemmas="transfer_lemmas", expected={
+        "default": Counts(123_579, 1_344_370, 32),
+        "deep": Counts(192_555, 1_917_161, 32),
+    }),
+    Entry("agreement", "handoff.agreement:SYSTEM",
+          lemmas="agreement_lemmas", ranking="agreement_ranking", expected={
+        "default": Counts(17_375, 197_323, 37),
+        "deep": Counts(99_682, 1_952_435, 48),
+        "two-slots": Counts(8_234, 106_674, 34),
+    }),
+    Entry("agreement-lost", "handoff.agreement:LOST", lemmas="agreement_lemmas", expected={
+        "default": Counts(7_644, 84_275, 28),
+        "deep": Counts(168_847, 2_231_345, 38),
+    }),
+    Entry("agreement-once", "handoff.agreement:ONCE", lemmas="agreement_lemmas", expected={
+        "default": Counts(7_071, 56_991, 22),
+        "deep": Counts(17_062, 120_145, 28),
+    }),
+    Entry("agreement-prompt", "handoff.agreement:PROMPT", expected={
+        "default": Counts(448, 1_720, 20),
+        "deep": Counts(2_733, 15_710, 28),
+    }),
+    Entry("optimistic", "handoff.optimistic:SYSTEM",
+          lemmas="optimistic_lemmas", ranking="optimistic_ranking", expected={
+        "default": Counts(43_705, 271_608, 41),
+        "slots": Counts(58_670, 381_998, 41),
+        "seats": Counts(43_705, 274_869, 41),
+        "deep": Counts(2_625_740, 21_877_739, 62),
+    }),
+    Entry("optimistic-lossy", "handoff.optimistic:LOSING",
+          lemmas="optimistic_safe_lemmas", ranking="optimistic_lossy_ranking", expected={
+        "default": Counts(532, 2_288, 21),
+        "deep": Counts(65_277, 484_764, 42),
+    }),
+    Entry("optimistic-patient", "handoff.optimistic:PATIENT",
+          lemmas="optimistic_safe_lemmas", ranking="optimistic_patient_ranking", expected={
+        "default": Counts(568, 2_153, 21),
+        "deep": Counts(78_325, 514_247, 42),
+    }),
+    Entry("optimistic-one-sided", "handoff.optimistic:ONE_SIDED",
+          lemmas="optimistic_safe_lemmas", expected={
+        "default": Counts(309, 1_108, 20),
+        "deep": Counts(24_114, 145_450, 40),
+    }),
+    Entry("optimistic-one-attempt", "handoff.optimistic:ONE_ATTEMPT",
+          lemmas="optimistic_safe_lemmas", expected={
+        "default": Counts(14_749, 98_088, 40),
+        "deep": Counts(488_376, 4_475_901, 60),
+    }),
+    Entry("optimistic-keeping", "handoff.optimistic:KEEPING", expected={
+        "default": Counts(16_483, 119_556, 40),
+        "deep": Counts(16_723, 121_588, 40),
+    }),
+    Entry("optimistic-group", "handoff.optimistic_group:SYSTEM", expected={
+        "default": Counts(61_764, 241_323, 37),
+        "deep": Counts(52_332, 289_337, 47),
+    }),
+    Entry("optimistic-crash", "handoff.optimistic_crash:CRASHING",
+          lemmas="optimistic_lemmas", expected={
+        "default": Counts(682, 3_107, 20),
+        "lives": Counts(44_658, 352_141, 40),
+        "deep": Counts(117_482, 884_001, 41),
+    }),
+    Entry("decode-scheduler", "handoff.scheduler:SYSTEM", lemmas="scheduler_lemmas", expected={
+        "default": Counts(72, 179, 9),
+        "two-lives": Counts(5_184, 25_776, 18),
+    }),
+    Entry("whole", "handoff.whole:SYSTEM", lemmas="whole_lemmas", expected={
+        "default": Counts(7_719, 58_160, 29),
+    }),
+    Entry("whole-pair", "handoff.whole:PAIR", lemmas="whole_lemmas", expected={
+        "deep": Counts(493_849, 7_544_364, 44),
+    }),
+    Entry("complete", "handoff.complete:SYSTEM", lemmas="complete_lemmas", expected={
+        "default": Counts(54_708, 433_524, 47),
+    }),
+    Entry("complete-restart", "handoff.complete:RESTART", lemmas="complete_lemmas", expected={
+        "deep": Counts(3_056_856, 29_398_530, 58),
+    }),
+    Entry("complete-bootstrap", "handoff.complete_bootstrap:SYSTEM",
+          lemmas="complete_bootstrap_lemmas", expected={
+        "default": Counts(246_946, 2_100_752, 44),
+        "deep": Counts(356_530, 2_985_340, 45),
+    }),
+    Entry("complete-routing", "handoff.complete_routing:SYSTEM",
+          lemmas="complete_routing_lemmas", expected={
+        "default": Counts(33_033, 237_196, 33),
+    }),
+    Entry("complete-attempts", "handoff.complete_attempts:SYSTEM",
+          lemmas="complete_attempts_lemmas", expected={
+        "default": Counts(13_762, 94_368, 30),
+        "one-attempt": Counts(8_478, 59_107, 30),
+        "deep": Counts(2_337_809, 25_667_963, 58),
+    }),
+    Entry("complete-contended", "handoff.complete_attempts:CONTENDED",
+          lemmas="complete_attempts_lemmas", expected={
+        "default": Counts(8_519, 35_484, 53),
+        "one-attempt": Counts(6_264, 26_618, 52),
+        "deep": Counts(122_208, 675_195, 80),
+    }),
+    Entry("transfer-light", "handoff.light:LIGHT", Purpose.COMPARED),
+    Entry("transfer-timed", "handoff.light:TIMED", Purpose.COMPARED),
+    Entry("transfer-deferred", "handoff.light:DEFERRED", Purpose.COMPARED),
+    Entry("two-pass", "handoff.two_pass:TWO_PASS", Purpose.COMPARED),
+    Entry("two-pass-local-drain", "handoff.two_pass:LOCAL_DRAIN", Purpose.COMPARED),
+    Entry("two-pass-no-second-look", "handoff.two_pass:NO_SECOND_LOOK", Purpose.COMPARED),
+    Entry("transfer-abort", "handoff.abort:SYSTEM", Purpose.COMPARED),
+    Entry("transfer-forgetful", "handoff.forgetting:FORGETFUL", Purpose.COMPARED),
+    Entry("transfer-forgetful-sinks", "handoff.forgetting_sinks:SINKS_FORGET", Purpose.COMPARED),
+    Entry("sglang", "peers.sglang:SYSTEM", Purpose.PEER),
+    Entry("sglang-once", "peers.sglang:ONCE", Purpose.PEER),
+    Entry("sglang-registry", "peers.sglang_registry:SYSTEM", Purpose.PEER),
+)
+
+SYSTEMS: Final[Mapping[str, Entry]] = {entry.name: entry for entry in CATALOGUE}
+HANDOFF: Final = tuple(entry.name for entry in CATALOGUE if entry.purpose is Purpose.HANDOFF)
+# By system and configuration.
+EXPECTED: Final[Mapping[tuple[str, str], Counts]] = {
+    (entry.name, configuration): counts
+    for entry in CATALOGUE for configuration, counts in entry.expected.items()
+}

@@ -1,0 +1,112 @@
+"""Every system of spec/ has one entry in the catalogue, with all that belongs to it."""
+
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.prove_subject import subject
+from pdproto.cli.systems import load
+from pdproto.spec.catalogue import CATALOGUE, EXPECTED, SYSTEMS, Counts, Entry, Purpose
+from pdproto.spec.language import LeadsTo, System
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "tables"
+
+
+def systems_of(module: str) -> Iterator[tuple[str, System]]:
+    """The public systems that stand in a module, imported ones included."""
+    for attribute, value in vars(importlib.import_module(f"pdproto.spec.{module}")).items():
+        if isinstance(value, System) and not attribute.startswith("_"):
+            yield f"{module}:{attribute}", value
+
+
+def modules() -> list[str]:
+    """Those with systems that somebody may check; a defect has its place in a list of defects."""
+    paths = [path.relative_to(ROOT / "spec") for path in (ROOT / "spec").rglob("*.py")]
+    names = [".".join(path.with_suffix("").parts) for path in sorted(paths)]
+    return [name for name in names if not re.match(r"bugs\.|language\.|peers\..*defects", name)]
+
+
+def missing(entry: Entry) -> list[str]:
+    """The parts that the entry lacks, each with what to do."""
+    system = load(entry.target)
+    found = []
+    if system.name != entry.name:
+        found.append(f"{entry.at} calls itself {system.name}")
+    if not system.about.endswith("."):
+        found.append("`about` of the system: say in one sentence what it is")
+    if not system.configurations:
+        found.append("`configurations` of the system: name at least one size")
+    if entry.purpose is Purpose.HANDOFF:
+        found += [f"`expected` lacks the configuration {name}" for name in system.configurations
+                  if name not in entry.expected]
+        found += [f"`expected` has {name}, which the system lacks" for name in entry.expected
+                  if name not in system.configurations]
+    if not (PAGES / f"{entry.name}.md").is_file():
+        found.append(f"docs/tables/{entry.name}.md: run `make docs`")
+    return found
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_nothing_is_missing(name: str) -> None:
+    assert missing(SYSTEMS[name]) == []
+
+
+def test_every_system_has_one_entry() -> None:
+    assert len(SYSTEMS) == len(CATALOGUE) == len({entry.at for entry in CATALOGUE})
+    known = {id(load(entry.target)) for entry in CATALOGUE}
+    assert len(known) == len(CATALOGUE)
+    assert [at for name in modules() for at, system in systems_of(name)
+            if id(system) not in known] == []
+
+
+@pytest.mark.parametrize(
+    "name", [entry.name for entry in CATALOGUE if entry.lemmas])
+def test_the_proofs_are_found(name: str) -> None:
+    """A ranking is of a `leads_to` that the system has."""
+    found = subject(name)
+    assert found.lemmas
+    promised = {claim.name for claim in found.system.properties if isinstance(claim, LeadsTo)}
+    assert {ranking.leads_to for ranking in found.every_ranking} <= promised
+    assert bool(found.every_ranking) == bool(SYSTEMS[name].ranking)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "Registry"}, "a name is small letters"),
+        ({"at": "handoff.registry"}, "not of the form module:ATTRIBUTE"),
+        ({"at": ":SYSTEM"}, "not of the form module:ATTRIBUTE"),
+        ({"lemmas": ""}, "registry: the ranking 'registry_ranking' needs lemmas"),
+        ({"expected": {}}, "registry: `expected` is missing: take the counts from `pdproto check "
+                           "pdproto.spec.handoff.registry:SYSTEM --configuration NAME`"),
+    ],
+    ids=str,
+)
+def test_a_malformed_entry_is_refused(change: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        replace(SYSTEMS["registry"], **change)  # type: ignore[arg-type]
+
+
+def test_each_missing_part_is_told() -> None:
+    """Of an entry whose system exists, and that is wrong in everything else."""
+    whole = SYSTEMS["registry"]
+    counts = Counts(1, 1, 1)
+    assert missing(replace(whole, name="another")) == [
+        "handoff.registry:SYSTEM calls itself registry",
+        "docs/tables/another.md: run `make docs`",
+    ]
+    assert missing(replace(whole, expected={"default": counts, "vast": counts})) == [
+        *(f"`expected` lacks the configuration {name}" for name in whole.expected
+          if name != "default"),
+        "`expected` has vast, which the system lacks",
+    ]
+
+
+def test_the_counts_are_by_system_and_configuration() -> None:
+    assert EXPECTED["registry", "default"] == SYSTEMS["registry"].expected["default"]
+    assert len(EXPECTED) == sum(len(entry.expected) for entry in CATALOGUE)
