@@ -1,13 +1,18 @@
 """Write the documentation of a spec: states by triggers, every row in words, diagrams, properties.
 
 Markdown with Mermaid diagrams, made from the tables alone: commit it, and compare it in your tests.
+The page of a system that is an edit of another one gives the differences, and links to NAME.md, the
+page of the other one.
 """
 
 import argparse
 
+from pdproto.check.difference import base_of
 from pdproto.check.tables import document
+from pdproto.check.variant_page import variant_document
 from pdproto.cli.options import STANDARD_OUTPUT, add_system, write
-from pdproto.cli.systems import load
+from pdproto.cli.systems import BUILT_IN, load_with_module
+from pdproto.spec.language.system import System
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,9 +21,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE|-", default=STANDARD_OUTPUT, help="where to (default: -)"
     )
+    parser.add_argument(
+        "--full", action="store_true", help="the whole system, also where it is an edit of another"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Document one system; returns the exit status."""
-    write(document(load(arguments.system)), arguments.output)
+    text = page(arguments.system, full=arguments.full)
+    write(text, arguments.output)
     return 0
+
+
+def page(name: str, *, full: bool = False) -> str:
+    """The page of a system: of a variant only the difference, unless it is to be full."""
+    system, module = load_with_module(name)
+    public = {
+        each.name
+        for attribute, each in vars(module).items()
+        if isinstance(each, System) and not attribute.startswith("_")
+    }
+    base = None if full else base_of(system, {*BUILT_IN, *public})
+    return document(system) if base is None else variant_document(system, base)

@@ -34,7 +34,7 @@ class System:
     formulas over the rigid symbols. configurations: by name; "default" is what `check` explores.
     like: a system of which this is an edit. The rows they share are not checked again, and this
     one's state is made of the other's variables and of those that its own rows speak of: not of
-    what some module has declared on the same machines since.
+    what some module has declared on the same machines since. It is kept as `base`.
     Raises SpecError for a malformed spec (wellformed.py).
     """
 
@@ -48,9 +48,11 @@ class System:
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
     like: InitVar["System | None"] = field(default=None, kw_only=True)
+    base: "System | None" = field(default=None, init=False, compare=False)
 
     def __post_init__(self, like: "System | None") -> None:
         if like is not None:
+            vars(self)["base"] = like
             vars(self)["variables"] = self._variables_like(like)
         check_system(self, like)
 
