@@ -307,6 +307,12 @@ CATALOGUE: Final = (
     Entry("sglang", "peers.sglang:SYSTEM", Purpose.PEER),
     Entry("sglang-once", "peers.sglang:ONCE", Purpose.PEER),
     Entry("sglang-registry", "peers.sglang_registry:SYSTEM", Purpose.PEER),
+    Entry("vllm-lease", "peers.vllm_lease:SYSTEM", Purpose.PEER),
+    Entry("vllm-lease-head-first", "peers.vllm_lease:HEAD_FIRST", Purpose.PEER),
+    Entry("vllm-lease-confirmed", "peers.vllm_lease_repaired:CONFIRMED", Purpose.PEER),
+    Entry("vllm-lease-consented", "peers.vllm_lease_repaired:CONSENTED", Purpose.PEER),
+    Entry("vllm-reports", "peers.vllm_reports:SYSTEM", Purpose.PEER),
+    Entry("vllm-reports-last-frees", "peers.vllm_reports:LAST_FREES", Purpose.PEER),
 )
 
 SYSTEMS: Final[Mapping[str, Entry]] = {entry.name: entry for entry in CATALOGUE}

@@ -25,7 +25,9 @@ from pdproto.node.optimistic_record import Settings
 from pdproto.pages.engines import open_sink, open_source
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry
+from pdproto.spec.bugs.designs import DESIGNS
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language import System
 from pdproto.transport import settings as of_node
 
 REFERENCE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -166,6 +168,21 @@ def tables() -> str:
                    for name in BUILT_IN)  # fmt: skip
 
 
+def designs() -> str:
+    """Every design of another system that the explorer refutes, as a table."""
+    rows = "".join(
+        f"| `{each.id}` | {_cell(each.source)} | {_cell(f'{each.symptom} {each.note}')} "
+        f"| {_cell(each.lacks)} | `{each.violates}`, {each.steps} steps "
+        f"| {', '.join(map(_page, each.repaired))} |\n"
+        for each in DESIGNS)
+    return (f"| defect | reported | what its users saw | what the design lacks | breaks "
+            f"| holds with a repair |\n|---|---|---|---|---|---|\n{rows}")
+
+
+def _page(system: System) -> str:
+    return f"[{system.name}](../tables/{system.name}.md)"
+
+
 def _first(text: str) -> str:
     return _cell(text).split(". ")[0].rstrip(".")
 
@@ -176,6 +193,7 @@ SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("settings.md", "link"): link,
     ("settings.md", "settings"): settings,
     ("tables.md", "tables"): tables,
+    ("designs.md", "designs"): designs,
 }
 
 

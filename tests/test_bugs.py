@@ -11,7 +11,7 @@ import pytest
 from pdproto.cli import bugs as verb
 from pdproto.cli.main import main
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.bugs.catalogue import EVERY
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.lock_server_broken import SYSTEM as LOCK_SERVER_BROKEN
@@ -26,22 +26,22 @@ MISSED: Final = Bug("none", "nowhere", "Nothing at all.", LOCK_SERVER, SMALL, "m
 
 
 def catalogue(monkeypatch: pytest.MonkeyPatch, *bugs: Bug) -> None:
-    monkeypatch.setattr(verb, "BUGS", bugs)
+    monkeypatch.setattr(verb, "EVERY", bugs)
 
 
 def test_a_defect_is_kept_once_in_a_system() -> None:
-    names = Counter((bug.id, bug.system.name) for bug in BUGS)
+    names = Counter((bug.id, bug.system.name) for bug in EVERY)
     assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_each_defect_says_what_its_users_saw() -> None:
-    for bug in BUGS:
+    for bug in EVERY:
         assert bug.source, bug.id
         assert bug.symptom.rstrip("."), bug.id
 
 
 def test_each_defect_names_a_property_that_its_system_has() -> None:
-    for bug in BUGS:
+    for bug in EVERY:
         declared = {claim.name for claim in bug.system.properties}
         derived = {f"{variable.name}_edges" for variable in bug.system.bounded_variables()}
         assert bug.violates in declared | derived | {"deadlock", "no_peer_is_at_fault"}, bug.id

@@ -1,4 +1,5 @@
-"""Let the explorer find every historical defect, each an edit of the tables, by its shortest trace.
+"""Let the explorer find every historical defect, by its shortest trace: edits of the tables,
+and tables that describe another system's design.
 
 With ID: draw that defect's trace, in every system that has the defect. Exit status: 0 if each
 defect violates the property that it is said to violate, 1 if one is not found, 2 if there is no
@@ -27,7 +28,7 @@ from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.progress import Reporter
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.bugs.catalogue import EVERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try the defects; returns the exit status."""
-    chosen = BUGS if arguments.id is None else _named(arguments.id, BUGS)
+    chosen = EVERY if arguments.id is None else _named(arguments.id, EVERY)
     trials: list[Trial] = []
     interrupted = False
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:

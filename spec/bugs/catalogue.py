@@ -1,4 +1,4 @@
-"""Every historical defect, in the order of the parts of the protocol that they break."""
+"""Every historical defect: those of our tables, by the parts that they break, and of others'."""
 
 from typing import Final
 
@@ -13,6 +13,7 @@ from pdproto.spec.bugs import (
     transfer,
 )
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.designs import DESIGNS
 
 BUGS: Final[tuple[Bug, ...]] = (
     *registry.BUGS,
@@ -24,3 +25,4 @@ BUGS: Final[tuple[Bug, ...]] = (
     *group_attempts.BUGS,
     *complete.BUGS,
 )
+EVERY: Final[tuple[Bug, ...]] = (*BUGS, *DESIGNS)

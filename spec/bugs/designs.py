@@ -1,0 +1,61 @@
+"""Designs of other systems that the explorer refutes, each described by tables of its own.
+
+An edit of our tables cannot say them: their hand-over has another shape. `repaired` is the design
+with a repair, which holds. What is said of a system is in the material that `source` names.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.language import System
+from pdproto.spec.peers import vllm_lease, vllm_lease_repaired, vllm_reports
+
+
+@dataclass(frozen=True, slots=True)
+class Design(Bug):
+    """A design that breaks a property.
+
+    lacks: what it would need, in a sentence. steps: the length of the shortest run that shows it.
+    repaired: systems that keep the property at the same sizes.
+    """
+
+    lacks: str = ""
+    steps: int = 0
+    repaired: tuple[System, ...] = ()
+
+
+def _design(
+    name: str, source: str, symptom: str, system: System, violates: str, steps: int,
+    lacks: str, *repaired: System, note: str = "",
+) -> Design:
+    return Design(name, source, symptom, system, system.configurations["default"], violates, note,
+                  lacks, steps, repaired)
+
+
+DESIGNS: Final[tuple[Design, ...]] = (
+    _design(
+        "vllm-late-read",
+        "vLLM #21570 (2025), open; #41383; seen with 0.27 and with 0.32.0",
+        "Decode read blocks after prefill's lease had ended, and answered with another request's "
+        "KV: HTTP 200, and a line in prefill's log.",
+        vllm_lease.SYSTEM, "a_load_that_succeeds_is_of_its_own_request", 8,
+        "An answer to the reader: a clock ends the lease, and the read cannot fail for it.",
+        vllm_lease_repaired.CONFIRMED, vllm_lease_repaired.CONSENTED),
+    _design(
+        "vllm-head-first", "vLLM #58222, #50789 (0.27.1); 0.32.0 sweeps every lease",
+        "Blocks whose lease had ended stayed allocated while an older lease was renewed.",
+        vllm_lease.HEAD_FIRST, "a_lease_that_is_due_ends_or_is_renewed", 8,
+        "A sweep of every lease: the order of ends is not the order of beginnings.",
+        vllm_lease.SYSTEM),
+    _design(
+        "vllm-double-report",
+        "vLLM #46240, #43226 (0.26 to 0.28, open); the same lines in 0.32.0",
+        "A client left while its KV was loaded and stored; EngineCore died, and all requests "
+        "with it.",
+        vllm_reports.SYSTEM, "the_engine_lives", 7,
+        "A count of what is pending: one flag stands for a load and a store.",
+        vllm_reports.LAST_FREES,
+        note="#56089 (a draft) keeps both, and holds. The first end frees the blocks under the "
+             "other transfer, too."),
+)
