@@ -23,9 +23,9 @@ LONG_FUNCTIONS = {
 # Who may look at the world outside: everything else gets it as an argument.
 IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
-    "pdproto/cli/", "pdproto/check/", "pdproto/engine/", "pdproto/group/", "pdproto/items/",
-    "pdproto/node/", "pdproto/pages/", "pdproto/registry/", "pdproto/sglang/", "pdproto/transport/",
-    "pdproto/vllm/", "kernels/", "examples/", "tests/",
+    "pdproto/bench/", "pdproto/cli/", "pdproto/check/", "pdproto/drill/", "pdproto/engine/",
+    "pdproto/group/", "pdproto/items/", "pdproto/node/", "pdproto/pages/", "pdproto/registry/",
+    "pdproto/sglang/", "pdproto/transport/", "pdproto/vllm/", "kernels/", "examples/", "tests/",
 )
 
 

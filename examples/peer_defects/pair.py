@@ -37,9 +37,9 @@ from sglang.srt.distributed.device_communicators import (  # noqa: E402
 from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
 
-from pdproto.sglang.peer import attach  # noqa: E402
-from pdproto.sglang.peer_ledger import word, wrap  # noqa: E402
-from pdproto.sglang.peer_registry import RegistryTrace  # noqa: E402
+from pdproto.sglang.peer_0_5_23.install import attach  # noqa: E402
+from pdproto.sglang.peer_0_5_23.ledger import word, wrap  # noqa: E402
+from pdproto.sglang.peer_0_5_23.registry import RegistryTrace  # noqa: E402
 
 HOST: Final = "127.0.0.1"
 LAYERS: Final = 2

@@ -14,7 +14,7 @@ from typing import Any, Final
 from examples.peer_defects.pair import Decode, Gate, Prefill, World, wait
 from examples.peer_defects.script import Script, Seen, play
 from examples.peer_defects.steps import fail, must, ready, writing
-from pdproto.sglang.peer_ledger import wrap
+from pdproto.sglang.peer_0_5_23.ledger import wrap
 
 ROOM: Final = 8
 

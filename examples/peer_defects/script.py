@@ -16,7 +16,7 @@ from typing import Final
 
 from examples.peer_defects.pair import World, leave
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.spec.language import System
 from pdproto.spec.peers.sglang import SYSTEM
 from pdproto.spec.peers.sglang_registry import SYSTEM as REGISTRY

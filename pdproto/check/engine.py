@@ -1,6 +1,7 @@
 """What a search engine offers: native/ is the fast one, portable.py the one that runs anywhere.
 
-Both visit the same states and report the same counts; test_engines.py holds them to that.
+Both visit the same states and report the same counts; tests/check/test_engines.py holds them to
+that.
 """
 
 from dataclasses import dataclass

@@ -37,29 +37,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 measured, 2 the device or a case that was asked for is not there."""
-    from pdproto.cli import bench_report  # noqa: PLC0415 - not for `pdproto --help`
+    from pdproto.bench import report  # noqa: PLC0415 - not for `pdproto --help`
 
     cuda = arguments.device != "cpu" and _cuda()
     if arguments.device == "cuda" and not cuda:
         return _refused("no CUDA device here for torch and Triton (pip install 'pdproto[kernels]')")
-    results = bench_report.Results()
+    results = report.Results()
     try:
         if cuda:
-            from pdproto.cli import bench_device  # noqa: PLC0415
+            from pdproto.bench import device  # noqa: PLC0415
 
-            units = _chosen(bench_device.units(quick=arguments.quick), arguments.cases)
-            bench_device.measure(units, results, minutes=arguments.minutes)
+            units = _chosen(device.units(quick=arguments.quick), arguments.cases)
+            device.measure(units, results, minutes=arguments.minutes)
         else:
-            from pdproto.cli import bench_host  # noqa: PLC0415
+            from pdproto.bench import host  # noqa: PLC0415
 
-            chosen = _chosen(bench_host.units(quick=arguments.quick), arguments.cases)
-            bench_host.measure(chosen, results)
+            chosen = _chosen(host.units(quick=arguments.quick), arguments.cases)
+            host.measure(chosen, results)
     except _NoCaseError as error:
         return _refused(str(error))
     finally:
         # What a run has found before it is stopped is worth as much as after.
         if results.rows or results.numbers:
-            bench_report.publish(
+            report.publish(
                 results,
                 json_file=arguments.json,
                 markdown_file=arguments.markdown,

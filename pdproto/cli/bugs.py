@@ -23,10 +23,10 @@ from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED
 from pdproto.check.load import perhaps
 from pdproto.check.report.as_json import to_json
+from pdproto.check.report.progress import Reporter
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
-from pdproto.cli.progress import Reporter
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import EVERY
 

@@ -15,18 +15,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from pdproto.check import native
+from pdproto.check import native, suite
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits
 from pdproto.check.load import perhaps
 from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.questions import names
+from pdproto.check.report import suite as suite_report
 from pdproto.check.report.as_json import to_json
+from pdproto.check.report.progress import Reporter
 from pdproto.check.report.terminal import render
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
-from pdproto.cli import promises, suite, suite_report
+from pdproto.cli import promises
 from pdproto.cli.options import (
-    DEFAULT,
     STANDARD_OUTPUT,
     UsageError,
     add_sizes,
@@ -37,11 +38,10 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.progress import Reporter
-from pdproto.cli.systems import load
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.properties import Fairness
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import DEFAULT, System
 
 GIB: Final = 1 << 30
 REPORTS: Final = {
@@ -144,7 +144,7 @@ def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
         limits=replace(_limits(arguments), bytes_max=_bytes(arguments) // arguments.workers),
         keep_going=arguments.keep_going,
     )
-    wanted = suite.tasks(HANDOFF, settings, deep=arguments.deep)
+    wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, settings, deep=arguments.deep)
     found = suite.run(wanted, arguments.workers, reporter.show)
     seconds = monotonic() - began
     targets = _targets(arguments)

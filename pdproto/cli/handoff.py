@@ -12,12 +12,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from pdproto.cli.children import ended_in_order
-from pdproto.cli.handoff_cluster import Cluster, RankDiedError
-from pdproto.cli.handoff_load import Load, Topology
-from pdproto.cli.handoff_verdict import Verdict
+from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
-from pdproto.cli.progress import Reporter
+from pdproto.drill.children import ended_in_order
+from pdproto.drill.handoff.cluster import Cluster, RankDiedError
+from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.verdict import Verdict
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
 from pdproto.pages.engines import ENGINES, require, require_page_fence

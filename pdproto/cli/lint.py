@@ -13,7 +13,6 @@ from typing import Any, Final
 from pdproto.check.lint import ELEMENTS, Remark, Severity, lint, small
 from pdproto.check.rigid import TopologyError
 from pdproto.cli.options import (
-    DEFAULT,
     STANDARD_OUTPUT,
     UsageError,
     add_element_counts,
@@ -23,11 +22,10 @@ from pdproto.cli.options import (
     standard_output,
     write,
 )
-from pdproto.cli.prove_subject import with_proofs
-from pdproto.cli.systems import load_with_module
+from pdproto.cli.systems import load_with_module, with_proofs
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.symbols import Sizes
-from pdproto.spec.language.system import Configuration, System
+from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 ELEMENTS_MAX: Final = 4  # of each sort: rules look at every choice of elements for every row
 

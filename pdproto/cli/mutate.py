@@ -27,7 +27,8 @@ from rich.text import Text
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Monitor, silent
-from pdproto.check.mutate import (
+from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.trials import (
     BaseError,
     Judged,
     Outcome,
@@ -37,13 +38,12 @@ from pdproto.check.mutate import (
     searches,
     trials_of,
 )
-from pdproto.check.mutate_edits import Mutant
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Kind, Verdict
+from pdproto.check.worker_pool import shared_out
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.prove import subject
 from pdproto.cli.systems import load
-from pdproto.cli.team import shared_out
 from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System

@@ -15,10 +15,9 @@ from rich.console import Console
 from pdproto.check.load import perhaps
 from pdproto.cli.systems import BUILT_IN
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.system import Configuration, System
+from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 STANDARD_OUTPUT: Final = "-"
-DEFAULT: Final = "default"  # the configuration
 SEVERAL: Final = ("--size", "--faults", "--property")  # options that take one value or more
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from pdproto.check.questions import names
-from pdproto.cli.options import DEFAULT
 from pdproto.cli.systems import load
 from pdproto.spec.catalogue import EXPECTED, HANDOFF
 from pdproto.spec.handoff.properties import LIVENESS, MISSION, SAFETY, Promise
+from pdproto.spec.language.system import DEFAULT
 
 HEAD: Final = """# What the hand-over promises
 

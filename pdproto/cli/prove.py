@@ -31,7 +31,10 @@ from pdproto.check.prove.proving import (
     decided_by,
     prove,
 )
+from pdproto.check.prove.subject import Subject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
+from pdproto.check.report.progress import Reporter
+from pdproto.check.report.proofs import exit_status, tell, to_json
 from pdproto.check.words import formula_text
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -43,9 +46,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.progress import Reporter
-from pdproto.cli.prove_report import exit_status, tell, to_json
-from pdproto.cli.prove_subject import Subject, subject
+from pdproto.cli.systems import subject
 from pdproto.spec.language.system import System
 
 __all__ = ["Subject", "configure", "run", "subject"]

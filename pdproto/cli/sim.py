@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final
 
 from rich.text import Text
 
+from pdproto.check.report.progress import Reporter
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult
 from pdproto.cli import sim_study
@@ -31,7 +32,6 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.progress import Reporter
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import roles_of, runnable
 from pdproto.sim.outcome import SHIPPED, Outcome, Roles

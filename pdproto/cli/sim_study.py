@@ -8,8 +8,8 @@ from random import Random
 from time import monotonic
 from typing import Final
 
+from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, standard_output, write
-from pdproto.cli.progress import Reporter
 from pdproto.sim import study
 from pdproto.sim.chart import chart
 from pdproto.sim.study import Pair, as_markdown, pairs

@@ -16,13 +16,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from pdproto.cli.children import ended_in_order
-from pdproto.cli.handoff_load import Load
+from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
-from pdproto.cli.progress import Reporter
-from pdproto.cli.soak_chaos import Chaos
-from pdproto.cli.soak_cluster import Cluster, ProcessLostError
-from pdproto.cli.soak_report import Result, page, show
+from pdproto.drill.children import ended_in_order
+from pdproto.drill.handoff.load import Load
+from pdproto.drill.soak.chaos import Chaos
+from pdproto.drill.soak.cluster import Cluster, ProcessLostError
+from pdproto.drill.soak.report import Result, page, show
 from pdproto.engine.contract import EngineError
 from pdproto.pages.engines import ENGINES, require
 

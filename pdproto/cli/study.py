@@ -19,8 +19,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
-from pdproto.cli import study_plan, study_query
-from pdproto.cli.handoff_cluster import RankDiedError
+from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
@@ -29,11 +28,12 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.progress import Reporter
-from pdproto.cli.study_chart import chart
-from pdproto.cli.study_lanes import LATE_S, measure
-from pdproto.cli.study_plan import Cell, planned, simulated
-from pdproto.cli.study_report import Row, StudyError, as_json, as_markdown, row
+from pdproto.drill.handoff.cluster import RankDiedError
+from pdproto.drill.study import plan, query
+from pdproto.drill.study.chart import chart
+from pdproto.drill.study.lanes import LATE_S, measure
+from pdproto.drill.study.plan import Cell, planned, simulated
+from pdproto.drill.study.report import Row, StudyError, as_json, as_markdown, row
 from pdproto.sim.study import Arm
 
 STUDIES: Final = ("optimistic", "force-query")
@@ -91,12 +91,12 @@ def _optimistic(arguments: argparse.Namespace, reporter: Reporter) -> tuple[str,
 
 
 def _force_query(arguments: argparse.Namespace, reporter: Reporter) -> tuple[str, Any]:
-    began, count = monotonic(), len(study_query.SETTINGS)
-    rows = study_query.rows(
+    began, count = monotonic(), len(query.SETTINGS)
+    rows = query.rows(
         arguments.seed, arguments.requests, arguments.again,
         lambda done: reporter.line(f"{done} of {count} settings measured", monotonic() - began))
-    return (study_query.as_markdown(rows),
-            study_query.as_json(rows, arguments.seed, arguments.requests))
+    return (query.as_markdown(rows),
+            query.as_json(rows, arguments.seed, arguments.requests))
 
 
 def _count(text: str) -> int:
@@ -104,9 +104,9 @@ def _count(text: str) -> int:
 
 
 def _cells(only: str | None) -> tuple[Cell, ...]:
-    found = tuple(cell for cell in study_plan.CELLS if only in (None, cell.varied))
+    found = tuple(cell for cell in plan.CELLS if only in (None, cell.varied))
     if not found:
-        names = ", ".join(dict.fromkeys(cell.varied for cell in study_plan.CELLS))
+        names = ", ".join(dict.fromkeys(cell.varied for cell in plan.CELLS))
         raise UsageError(f"--only {only}: nothing of that name is varied; give one of: {names}")
     return found
 

@@ -4,7 +4,9 @@ from types import ModuleType
 from typing import Final
 
 from pdproto.check import load as checker
-from pdproto.spec.catalogue import CATALOGUE
+from pdproto.check.prove import subject as prover
+from pdproto.check.prove.subject import Subject
+from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
 from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
@@ -21,3 +23,19 @@ def load(name: str) -> System:
 def load_with_module(name: str) -> tuple[System, ModuleType]:
     """The system, and the module that it stands in. Raises as `load` does."""
     return checker.load_with_module(name, BUILT_IN)
+
+
+def subject(name: str, lemmas: str | None = None) -> Subject:
+    """The system of that name with its lemmas and rankings. Raises as `with_proofs` does."""
+    return with_proofs(name, *load_with_module(name), lemmas)
+
+
+def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None) -> Subject:
+    """A loaded system with the lemmas and rankings of its entry in the catalogue, if it has one.
+
+    home: the module that it stands in. lemmas: a module's name or a path, in place of these.
+    Raises LoadError for lemmas that are not about the system.
+    """
+    entry = SYSTEMS.get(name)
+    own = ("", "") if entry is None else (entry.lemma_module, entry.ranking_module)
+    return prover.with_proofs(system, home, lemmas, own)

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import EXIT_STATUS, Verdict
-from pdproto.check.trace_story import to_json, to_result, verify
-from pdproto.check.trace_verdict import Nearest, Verified
+from pdproto.check.trace.verdict import Nearest, Verified
+from pdproto.check.trace.verify import to_json, to_result, verify
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, console, write
 from pdproto.cli.systems import load
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from .formula import Formula, atoms, bound_variables, free_variables
 from .machine import Machine, Row, Table
@@ -12,6 +12,8 @@ from .properties import Always, LeadsTo, OnRow, Property, Sometimes
 from .sorts import Sort
 from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system, symbols_of_edit
+
+DEFAULT: Final = "default"  # the configuration that a command takes if none is named
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 from typing import Final
 
 from pdproto.check.native import NativeEngine, available
-from tests.programs import TWO_PHASE_COMMIT_STATES, two_phase_commit
+from tests.check.programs import TWO_PHASE_COMMIT_STATES, two_phase_commit
 
 RUNS: Final = 3
 PARTICIPANTS: Final = 9

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, Final
 
-from pdproto.check.trace import Replay
-from pdproto.check.trace_instance import Tables
+from pdproto.check.trace.instance import Tables
+from pdproto.check.trace.replay import Replay
 from pdproto.cli.systems import load
-from tests.trace_alterations import Line, golden
+from tests.check.trace.alterations import Line, golden
 
 COPIES: Final = 1_000
 RUNS: Final = 3

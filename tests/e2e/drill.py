@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
-from pdproto.check.trace_verdict import Verified
+from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 
 

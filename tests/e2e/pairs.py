@@ -19,7 +19,7 @@ from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.spec.handoff.poll import KVPoll
-from tests.work import assert_no_slow_turn, clock_counts_work
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 PATIENCE_S: Final = 30.0
 PAGES: Final = 64

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.engine.chunks import pack_pages
 from pdproto.engine.contract import Address, EngineError, Result

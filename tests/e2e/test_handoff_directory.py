@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pdproto.cli.handoff_directory import Directory, wait_for
+from pdproto.drill.handoff.directory import Directory, wait_for
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration

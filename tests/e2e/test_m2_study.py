@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pdproto.cli import study_query
 from pdproto.cli.main import main
-from pdproto.cli.study_lanes import Measured, measure
-from pdproto.cli.study_rooms import PublishedRooms, Routing, SoughtRooms
+from pdproto.drill.study import query
+from pdproto.drill.study.lanes import Measured, measure
+from pdproto.drill.study.rooms import PublishedRooms, Routing, SoughtRooms
 from pdproto.registry.app import RegistryServer
 from pdproto.sim.study import percentile
 
@@ -28,8 +28,8 @@ def test_m2_4_the_rule_costs_no_call_and_a_forced_query_two_at_least(
         said.extend(measure(*arguments, **options))
         return said
 
-    monkeypatch.setattr(study_query, "SETTINGS", study_query.SETTINGS[1:])
-    monkeypatch.setattr(study_query, "measure", kept)
+    monkeypatch.setattr(query, "SETTINGS", query.SETTINGS[1:])
+    monkeypatch.setattr(query, "measure", kept)
     numbers = tmp_path / "study.json"
     assert main(["study", "force-query", "--quiet", "--requests", str(REQUESTS), "--json",
                  str(numbers)]) == 0

@@ -23,7 +23,7 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import until
 from tests.e2e.test_real_engines import needs
-from tests.work import assert_no_slow_turn, clock_counts_work
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 CHUNKS: Final = 16
 CHUNK_BYTES: Final = 4 << 20  # a page each

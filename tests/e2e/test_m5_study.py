@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from pdproto.cli import study, study_plan
+from pdproto.cli import study
 from pdproto.cli.main import main
-from pdproto.cli.study_lanes import Measured, measure
-from pdproto.cli.study_plan import BASE, Cell, arm, planned
+from pdproto.drill.study import plan
+from pdproto.drill.study.lanes import Measured, measure
+from pdproto.drill.study.plan import BASE, Cell, arm, planned
 from pdproto.sim.study import RETRIES
 
 REQUESTS, SEED = 12, 3
@@ -38,7 +39,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
         return said
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_plan, "CELLS", (Cell("handshake latency", "4 ms", SETTING),))
+        patch.setattr(plan, "CELLS", (Cell("handshake latency", "4 ms", SETTING),))
         patch.setattr(study, "measure", kept)
         assert main(["study", "optimistic", "--quiet", "--requests", str(REQUESTS),
                      "--seed", str(SEED), "--json", str(folder / "study.json"),
@@ -84,7 +85,7 @@ def test_a_process_that_dies_ends_the_study(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No seat at all is refused by the scheduler, in its own process."""
-    monkeypatch.setattr(study_plan, "CELLS", (Cell("load", "80%", replace(SETTING, seats=0)),))
+    monkeypatch.setattr(plan, "CELLS", (Cell("load", "80%", replace(SETTING, seats=0)),))
     assert main(["study", "optimistic", "--quiet", "--requests", "2"]) == 2
     assert "a process of the study has ended by itself" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
 """Any number of chunks, and many sinks: a node serves the others meanwhile, and its trace replays.
 
-No turn of a loop may do more than its share of work: see tests/work.py.
+No turn of a loop may do more than its share of work: see tests/node/work.py.
 """
 
 from pathlib import Path
@@ -10,14 +10,14 @@ import pytest
 import zmq
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node import prefill
 from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
 from tests.node.planes import cluster, polls, published
-from tests.work import assert_no_slow_turn, clock_counts_work
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 
 def hand_over(nodes: Ends, room: int, chunks: int) -> None:

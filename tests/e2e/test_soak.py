@@ -13,13 +13,13 @@ from unittest.mock import patch
 import pytest
 
 from pdproto.cli import soak
-from pdproto.cli.handoff_load import Load, Pages
-from pdproto.cli.handoff_rank import Pool
 from pdproto.cli.main import main
 from pdproto.cli.soak import load_of, soaked
-from pdproto.cli.soak_cluster import Books, Cluster, Member
-from pdproto.cli.soak_rank import Ended, Pipe, Place, Weather, decode, prefill
-from pdproto.cli.soak_report import Result, page
+from pdproto.drill.handoff.load import Load, Pages
+from pdproto.drill.handoff.rank import Pool
+from pdproto.drill.soak.cluster import Books, Cluster, Member
+from pdproto.drill.soak.rank import Ended, Pipe, Place, Weather, decode, prefill
+from pdproto.drill.soak.report import Result, page
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engine.engines import ENGINES, Engine, Pair, until
-from tests.leftovers import mapped, opened
+from tests.node.leftovers import mapped, opened
 
 
 @pytest.fixture(params=sorted(ENGINES))

@@ -6,7 +6,7 @@ import pytest
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import Copy, SharedSource
 from tests.engine.engines import until
-from tests.leftovers import opened
+from tests.node.leftovers import opened
 
 BYTES = 1 << 20
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pdproto.check.result import Verdict as Outcome
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.group.entry import Submitted
 from pdproto.group.group import Group
 from pdproto.group.rank import Decision

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
-from pdproto.check.trace_verdict import Verified
+from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verify import verify
 from pdproto.group.group import Group
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.agreement import SYSTEM

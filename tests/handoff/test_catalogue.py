@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.cli.prove_subject import subject
-from pdproto.cli.systems import load
+from pdproto.cli.systems import load, subject
 from pdproto.spec.catalogue import CATALOGUE, EXPECTED, SYSTEMS, Counts, Entry, Purpose
 from pdproto.spec.language import LeadsTo, System
 

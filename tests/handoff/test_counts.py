@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.cli.suite import DEEP
+from pdproto.check.suite import DEEP
 from pdproto.spec.catalogue import EXPECTED
 from tests.handoff.exploring import counts, explored, failing
 

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from pdproto.cli.handoff import WAITS
-from pdproto.cli.handoff_cluster import Cluster
-from pdproto.cli.handoff_load import Load, Topology
-from pdproto.cli.handoff_verdict import Verdict
+from pdproto.drill.handoff.cluster import Cluster
+from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.verdict import Verdict
 from tests.engine.engines import MISSING
 from tests.hosts.namespaces import Host, hosts
 from tests.hosts.wire import Wire

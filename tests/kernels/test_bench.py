@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.cli import bench, bench_host
-from pdproto.cli.bench_cases import CASES, MORE, SMALL, Case, Listing, Operation
-from pdproto.cli.bench_driver import Kernels, LeftOutError, Runtime, index_option
-from pdproto.cli.bench_report import Results, Row, markdown
+from pdproto.bench import host
+from pdproto.bench.cases import CASES, MORE, SMALL, Case, Listing, Operation
+from pdproto.bench.driver import Kernels, LeftOutError, Runtime, index_option
+from pdproto.bench.report import Results, Row, markdown
+from pdproto.cli import bench
 from pdproto.kernels.plan import HeadRange, Scale
 from tests.kernels import cuda_host
 from tests.skips import NO_GPU
@@ -29,9 +30,9 @@ def _parsed(*arguments: str) -> argparse.Namespace:
 def test_the_cpu_run_prints_and_writes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench_host, "CASES", (("tiny", 2, 8, 4, 64, 3, 0.7),))
-    monkeypatch.setattr(bench_host, "ROUNDS", 1)
-    monkeypatch.setattr(bench_host, "SMALL", ((2, 4, 64, 2),))
+    monkeypatch.setattr(host, "CASES", (("tiny", 2, 8, 4, 64, 3, 0.7),))
+    monkeypatch.setattr(host, "ROUNDS", 1)
+    monkeypatch.setattr(host, "SMALL", ((2, 4, 64, 2),))
     json_file, markdown_file = tmp_path / "r.json", tmp_path / "r.md"
     arguments = _parsed("--device", "cpu", "--json", str(json_file), "--markdown",
                         str(markdown_file))  # fmt: skip
@@ -69,10 +70,10 @@ def test_a_table_shows_fractions_goals_and_others() -> None:
 def test_cases_are_chosen_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench_host, "CASES", tuple(
+    monkeypatch.setattr(host, "CASES", tuple(
         (name, 2, 8, 4, 64, 3, 0.7) for name in ("first of all", "second", "third of all")
     ))  # fmt: skip
-    monkeypatch.setattr(bench_host, "ROUNDS", 1)
+    monkeypatch.setattr(host, "ROUNDS", 1)
     assert bench.run(_parsed("--device", "cpu", "--cases", "OF ALL")) == 0
     printed = capsys.readouterr().out
     assert ("first" in printed, "second" in printed, "third" in printed) == (True, False, True)
@@ -90,7 +91,7 @@ def test_what_was_measured_before_an_error_is_printed(
         row = Row("pack", "the first", 1, 1.0, 1.0, 1.0, 1.0)
         return {"one": lambda results: results.rows.append(row), "two": lambda _: 1 // 0}
 
-    monkeypatch.setattr(bench_host, "units", units)
+    monkeypatch.setattr(host, "units", units)
     with pytest.raises(ZeroDivisionError):
         bench.run(_parsed("--device", "cpu"))
     assert "| pack | the first |" in capsys.readouterr().out
@@ -174,7 +175,7 @@ class TestCasesOfAGpu:
         """A function that makes a case with two repetitions, where this machine can run it."""
         torch = pytest.importorskip("torch")
         pytest.importorskip("triton")
-        from pdproto.cli import bench_subject  # noqa: PLC0415 - needs them
+        from pdproto.bench import subject as bench_subject  # noqa: PLC0415 - needs them
 
         def made(case: Case, device: str | None = None) -> Any:
             monkeypatch.setattr(bench_subject, "COLD_BYTES", 2 * case.traffic_bytes)
@@ -185,7 +186,8 @@ class TestCasesOfAGpu:
 
     @pytest.mark.parametrize("case", TINY, ids=lambda case: case.title)
     def test_a_case_and_what_else_does_it_are_right(self, subjects: Any, case: Case) -> None:
-        from pdproto.cli import bench_baselines, bench_subject  # noqa: PLC0415
+        from pdproto.bench import baselines  # noqa: PLC0415
+        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
 
         subject = subjects(case)
         assert len(subject.calls) == len(subject.copies) == 2
@@ -193,15 +195,15 @@ class TestCasesOfAGpu:
         for call in (*subject.calls, *subject.copies):
             call()
         assert subject.report.read().clean
-        named = [name for name in bench_baselines.of(case) if not name.startswith("SGLang")]
+        named = [name for name in baselines.of(case) if not name.startswith("SGLang")]
         names = [name for name in named if "cuda" not in name.lower()]
         assert names == TORCH.get(case.title, names)
         assert [name for name in named if name not in names] == CUDA.get(
             case.title, [name for name in named if name not in names]
         )
         for name in names:
-            baseline = bench_baselines.of(case)[name]
-            bench_baselines.prove(subject, name, baseline.make(subject), baseline.right)
+            baseline = baselines.of(case)[name]
+            baselines.prove(subject, name, baseline.make(subject), baseline.right)
 
     @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
     def own(
@@ -210,7 +212,7 @@ class TestCasesOfAGpu:
     ) -> Iterator[tuple[str, Callable[[], int]]]:  # fmt: skip
         """Where CUDA's own ways run, and what counts up as they do: without a GPU, the CPU."""
         torch = pytest.importorskip("torch")
-        from pdproto.cli import bench_patterns as patterns  # noqa: PLC0415 - needs it
+        from pdproto.bench import patterns  # noqa: PLC0415 - needs it
 
         if request.param == "cuda":
             if not torch.cuda.is_available():
@@ -236,12 +238,13 @@ class TestCasesOfAGpu:
     def test_cuda_s_own_ways_are_right(
         self, subjects: Any, own: tuple[str, Callable[[], int]], case: Case
     ) -> None:
-        from pdproto.cli import bench_baselines, bench_subject  # noqa: PLC0415
+        from pdproto.bench import baselines  # noqa: PLC0415
+        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
 
         device, done = own
         subject = subjects(case, device)
         bench_subject.check(subject)
-        for name, baseline in bench_baselines.of(case).items():
+        for name, baseline in baselines.of(case).items():
             if "cuda" not in name.lower():
                 continue
             if "warp" in name and case.base_bytes in {2, 4}:
@@ -254,22 +257,23 @@ class TestCasesOfAGpu:
                 assert device == "cuda"
                 pytest.skip(str(error))
             before = done()
-            bench_baselines.prove(subject, name, calls, baseline.right)
+            baselines.prove(subject, name, calls, baseline.right)
             assert done() > before
             with pytest.raises(bench_subject.WrongResultError):
-                bench_baselines.prove(subject, name, [lambda: None] * len(calls), baseline.right)
+                baselines.prove(subject, name, [lambda: None] * len(calls), baseline.right)
 
     def test_what_is_wrong_is_not_timed(
         self, subjects: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from pdproto.cli import bench_baselines, bench_subject  # noqa: PLC0415
+        from pdproto.bench import baselines  # noqa: PLC0415
+        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
 
         subject = subjects(TINY[0])
         with pytest.raises(bench_subject.WrongResultError, match="nothing differs"):
-            bench_baselines.prove(subject, "nothing", [lambda: None])
+            baselines.prove(subject, "nothing", [lambda: None])
         digests = subjects(next(case for case in TINY if case.operation is Operation.DIGEST_CHUNK))
         with pytest.raises(bench_subject.WrongResultError, match="the sums of nothing"):
-            bench_baselines.prove(digests, "nothing", [lambda: None], lambda *_: False)
+            baselines.prove(digests, "nothing", [lambda: None], lambda *_: False)
         for left_out, case, message in (
             ("pack_slices", TINY[0], "pack differs"),
             ("unpack_slices", TINY[0], "unpack differs"),
@@ -286,7 +290,7 @@ class TestCasesOfAGpu:
 
     def test_what_a_chunk_enqueues_is_counted(self) -> None:
         pytest.importorskip("triton")
-        from pdproto.cli.bench_load import counted  # noqa: PLC0415
+        from pdproto.bench.load import counted  # noqa: PLC0415
 
         pinned = "copies to the device from pinned memory"
         nothing = dict.fromkeys(counted([]), 0)

@@ -10,8 +10,8 @@ from zlib import adler32
 import numpy as np
 import pytest
 
-from pdproto.cli import bench_driver
-from pdproto.cli.bench_driver import Kernels, LeftOutError, Runtime
+from pdproto.bench import driver
+from pdproto.bench.driver import Kernels, LeftOutError, Runtime
 from tests.kernels import cuda_host
 from tests.kernels.cuda_host import IMAGE, STREAM
 
@@ -23,9 +23,9 @@ needs_compiler: Final = pytest.mark.skipif(
 
 @pytest.fixture
 def library(tmp_path: pathlib.Path) -> ctypes.CDLL:
-    from pdproto.cli.bench_patterns import SOURCE  # noqa: PLC0415 - needs torch
+    from pdproto.bench.patterns import SOURCE  # noqa: PLC0415 - needs torch
 
-    return cuda_host.library(SOURCE, bench_driver.index_option(32), tmp_path)
+    return cuda_host.library(SOURCE, driver.index_option(32), tmp_path)
 
 
 def _set(library: ctypes.CDLL, version: int) -> Runtime:
@@ -103,26 +103,26 @@ class TestRealLibraries:
     @pytest.fixture
     def compiler(self) -> ctypes.CDLL:
         try:
-            return bench_driver.nvrtc()
+            return driver.nvrtc()
         except LeftOutError as error:
             pytest.skip(str(error))
 
     @pytest.mark.parametrize("bits", [32, 64])
     def test_every_kernel_compiles_for_sm_90(self, compiler: ctypes.CDLL, bits: int) -> None:
-        from pdproto.cli.bench_patterns import SOURCE  # noqa: PLC0415 - needs torch
+        from pdproto.bench.patterns import SOURCE  # noqa: PLC0415 - needs torch
 
-        options = ("--gpu-architecture=sm_90", bench_driver.index_option(bits))
-        image = bench_driver.compiled(SOURCE, options, compiler)
+        options = ("--gpu-architecture=sm_90", driver.index_option(bits))
+        image = driver.compiled(SOURCE, options, compiler)
         assert image.startswith(b"\x7fELF")
         for name in (b"warp_per_token", b"block_per_piece", b"thread_per_page"):
             assert b".text." + name + b"\0" in image
 
     def test_what_does_not_compile_says_why(self, compiler: ctypes.CDLL) -> None:
         with pytest.raises(RuntimeError, match="nonsense"):
-            bench_driver.compiled("nonsense();", ("--gpu-architecture=sm_90",), compiler)
+            driver.compiled("nonsense();", ("--gpu-architecture=sm_90",), compiler)
 
 
 def test_a_library_that_is_not_loaded_is_left_out() -> None:
-    assert bench_driver.loaded("libc.so").getpid() > 0
+    assert driver.loaded("libc.so").getpid() > 0
     with pytest.raises(LeftOutError, match=r"no libcudart-of-nobody\.so is loaded"):
-        bench_driver.loaded("libcudart-of-nobody.so")
+        driver.loaded("libcudart-of-nobody.so")

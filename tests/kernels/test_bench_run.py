@@ -14,21 +14,15 @@ pytest.importorskip("triton")
 import torch
 
 from examples.sglang_handoff import without_torchvision
-from pdproto.cli import (
-    bench_baselines,
-    bench_device,
-    bench_patterns,
-    bench_sglang,
-    bench_subject,
-    bench_timing,
-)
-from pdproto.cli.bench_baselines import Baseline
-from pdproto.cli.bench_cases import Case, Listing, Operation
-from pdproto.cli.bench_driver import LeftOutError
-from pdproto.cli.bench_load import budgets_told
-from pdproto.cli.bench_patterns import cut, joined, pieces
-from pdproto.cli.bench_report import Results
-from pdproto.cli.bench_subject import make
+from pdproto.bench import baselines, device, patterns, sglang, timing
+from pdproto.bench import subject as bench_subject
+from pdproto.bench.baselines import Baseline
+from pdproto.bench.cases import Case, Listing, Operation
+from pdproto.bench.driver import LeftOutError
+from pdproto.bench.load import budgets_told
+from pdproto.bench.patterns import cut, joined, pieces
+from pdproto.bench.report import Results
+from pdproto.bench.subject import make
 from pdproto.kernels.plan import HeadRange
 from tests.skips import SGLANG
 
@@ -43,7 +37,7 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def unit(self, seconds: float, error: Exception | None = None) -> bench_device.Unit:
+    def unit(self, seconds: float, error: Exception | None = None) -> device.Unit:
         def run(results: Results) -> None:
             self.now += seconds
             if error is not None:
@@ -58,7 +52,7 @@ def test_a_run_says_what_is_left_and_begins_nothing_too_late(
 ) -> None:
     clock, results = Clock(), Results()
     units = {name: clock.unit(20) for name in ("a", "b", "c", "d", "e")}
-    bench_device.run(units, results, minutes=1, clock=clock)
+    device.run(units, results, minutes=1, clock=clock)
     assert list(results.numbers) == ["120", "140", "160"]
     assert results.notes == ["not measured in 1 minutes: d; e"]
     assert capsys.readouterr().err.splitlines() == [
@@ -72,11 +66,11 @@ def test_what_does_not_fit_is_noted_and_the_rest_goes_on() -> None:
     clock, results = Clock(), Results()
     error = torch.cuda.OutOfMemoryError("CUDA out of memory.\nmore")
     units = {"large": clock.unit(1, error), "small": clock.unit(1)}
-    bench_device.run(units, results, minutes=1, clock=clock)
+    device.run(units, results, minutes=1, clock=clock)
     assert list(results.numbers) == ["102"]
     assert results.notes == ["large: no memory for it: CUDA out of memory."]
     with pytest.raises(ValueError, match="wrong"):
-        bench_device.run({"one": clock.unit(1, ValueError("wrong"))}, results, minutes=1,
+        device.run({"one": clock.unit(1, ValueError("wrong"))}, results, minutes=1,
                          clock=clock)  # fmt: skip
 
 
@@ -85,13 +79,13 @@ def test_a_baseline_that_cannot_be_is_left_out_with_its_reason(
 ) -> None:
     asked, turns = [], []
 
-    def prepared(calls: Any, *, graphed: bool = True) -> bench_timing.Prepared:
+    def prepared(calls: Any, *, graphed: bool = True) -> timing.Prepared:
         asked.append((len(calls), graphed))
-        return bench_timing.Prepared(calls[0], 1, 1.0 if graphed else 50_000.0)
+        return timing.Prepared(calls[0], 1, 1.0 if graphed else 50_000.0)
 
-    def in_turns(*_: object, rounds: int = 0) -> tuple[bench_timing.Timed, float]:
+    def in_turns(*_: object, rounds: int = 0) -> tuple[timing.Timed, float]:
         turns.append(rounds)
-        return bench_timing.Timed(4.0, 0.8, 0.7, 0.9), 3.2
+        return timing.Timed(4.0, 0.8, 0.7, 0.9), 3.2
 
     def missing(_: object) -> Any:
         raise LeftOutError("it is not here\nat all")
@@ -99,14 +93,14 @@ def test_a_baseline_that_cannot_be_is_left_out_with_its_reason(
     def broken(_: object) -> Any:
         raise RuntimeError
 
-    monkeypatch.setattr(bench_timing, "prepared", prepared)
-    monkeypatch.setattr(bench_timing, "in_turns", in_turns)
-    monkeypatch.setattr(bench_baselines, "of", lambda _: {
+    monkeypatch.setattr(timing, "prepared", prepared)
+    monkeypatch.setattr(timing, "in_turns", in_turns)
+    monkeypatch.setattr(baselines, "of", lambda _: {
         "missing": Baseline(missing), "broken": Baseline(broken),
         "wrong": Baseline(lambda _: [lambda: None]),
-        "right": Baseline(bench_baselines.index_select, graphed=False),
+        "right": Baseline(baselines.index_select, graphed=False),
     })  # fmt: skip
-    row = bench_device._row(make(PLAIN, "cpu"), baselines=True)
+    row = device._row(make(PLAIN, "cpu"), baselines=True)
     assert (row.us, row.fraction, row.goal, row.baselines) == (4.0, 0.8, 0.9, {"right": 0.8})
     assert row.left_out == {
         "missing": "it is not here", "broken": "RuntimeError",
@@ -118,7 +112,7 @@ def test_a_baseline_that_cannot_be_is_left_out_with_its_reason(
 
 
 def test_units_have_every_case_and_the_quick_ones_few() -> None:
-    every, quick = bench_device.units(quick=False), bench_device.units(quick=True)
+    every, quick = device.units(quick=False), device.units(quick=True)
     assert set(quick) < set(every)
     assert list(quick) == ["pack: 4 KiB pages", "small: 1 page, one head (655 KB)",
                            "small: 1 page, eight heads (5.2 MB)", "launches"]  # fmt: skip
@@ -183,13 +177,13 @@ def test_too_many_copies_are_left_out(
 ) -> None:
     """3 entries of 4 pages, in no order that could join any, or of 2 tokens each."""
     monkeypatch.setattr(bench_subject, "COLD_BYTES", 1)
-    monkeypatch.setattr(bench_patterns, "runtime", lambda: None)
-    monkeypatch.setattr(bench_patterns, "EACH_MAX", most + 1)
+    monkeypatch.setattr(patterns, "runtime", lambda: None)
+    monkeypatch.setattr(patterns, "EACH_MAX", most + 1)
     subject = make(replace(PLAIN, peers=peers, listing=Listing.REVERSED), "cpu")
-    assert len(bench_patterns.copy_each(subject)) == 1
-    monkeypatch.setattr(bench_patterns, "EACH_MAX", most)
+    assert len(patterns.copy_each(subject)) == 1
+    monkeypatch.setattr(patterns, "EACH_MAX", most)
     with pytest.raises(LeftOutError, match=f"more than {most} copies"):
-        bench_patterns.copy_each(subject)
+        patterns.copy_each(subject)
 
 
 class TestSglang:
@@ -201,15 +195,15 @@ class TestSglang:
         pytest.importorskip("sglang", reason=SGLANG)
         without_torchvision.install()
         subject = make(case, "cuda" if torch.cuda.is_available() else "cpu")
-        bench_baselines.prove(subject, "its kernel", bench_sglang.kernel(subject))
+        baselines.prove(subject, "its kernel", sglang.kernel(subject))
 
     def test_what_it_cannot_do_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bench_sglang, "_module", lambda: None)
+        monkeypatch.setattr(sglang, "_module", lambda: None)
         odd = make(Case("odd", Operation.PACK, 3, 2, 4, 16, 8, 0.9), "cpu")
         with pytest.raises(LeftOutError, match="as many V as K"):
-            bench_sglang.call(odd)
-        monkeypatch.setattr(bench_sglang, "GRID_MAX", 0)
+            sglang.call(odd)
+        monkeypatch.setattr(sglang, "GRID_MAX", 0)
         with pytest.raises(LeftOutError, match="has 1 blocks along y, 0 can be"):
-            bench_sglang.kernel(odd)
+            sglang.kernel(odd)
         with pytest.raises(LeftOutError, match="whole elements"):
-            bench_sglang.kernel(make(replace(PLAIN, base_bytes=1), "cpu"))
+            sglang.kernel(make(replace(PLAIN, base_bytes=1), "cpu"))

@@ -21,10 +21,12 @@ pytest.importorskip("triton")
 
 import torch
 
-from pdproto.cli import bench, bench_device, bench_load, bench_patterns, bench_timing
-from pdproto.cli.bench_cases import Case, Operation
-from pdproto.cli.bench_driver import LeftOutError
-from pdproto.cli.bench_subject import make
+from pdproto.bench import device as bench_device
+from pdproto.bench import load, patterns, timing
+from pdproto.bench.cases import Case, Operation
+from pdproto.bench.driver import LeftOutError
+from pdproto.bench.subject import make
+from pdproto.cli import bench
 from pdproto.kernels.plan import HeadRange
 from tests.kernels.test_bench import _parsed
 from tests.skips import INTERPRETED
@@ -89,21 +91,21 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.profiler, "profile", lambda activities: profile(
         activities=[kind for kind in activities if kind.name == "CPU"]
     ))  # fmt: skip
-    monkeypatch.setattr(bench_timing, "captured", Graph)
-    monkeypatch.setattr(bench_timing, "GRAPH_US", 1.0)
-    monkeypatch.setattr(bench_patterns, "runtime", missing)
-    monkeypatch.setattr(bench_patterns, "kernels", lambda _: missing())
+    monkeypatch.setattr(timing, "captured", Graph)
+    monkeypatch.setattr(timing, "GRAPH_US", 1.0)
+    monkeypatch.setattr(patterns, "runtime", missing)
+    monkeypatch.setattr(patterns, "kernels", lambda _: missing())
     monkeypatch.setattr(bench_device, "make", partial(make, device="cpu"))
-    monkeypatch.setattr(bench_load, "make", partial(make, device="cpu"))
-    monkeypatch.setattr(bench_load, "MATRIX", 8)
+    monkeypatch.setattr(load, "make", partial(make, device="cpu"))
+    monkeypatch.setattr(load, "MATRIX", 8)
     monkeypatch.setattr(bench_device, "CASES", CASES)
     monkeypatch.setattr(bench_device, "MORE", MORE)
     monkeypatch.setattr(bench_device, "SMALL", SMALL[:1])
     monkeypatch.setattr(bench_device, "SMALL_GOALS_US", (4.5,))
-    monkeypatch.setattr(bench_load, "SMALL", SMALL)
-    monkeypatch.setattr(bench_load, "LARGE", CASES[0])
-    monkeypatch.setattr(bench_load, "SPLIT", CASES[1])
-    monkeypatch.setattr("pdproto.cli.bench_subject.COLD_BYTES", 4000)
+    monkeypatch.setattr(load, "SMALL", SMALL)
+    monkeypatch.setattr(load, "LARGE", CASES[0])
+    monkeypatch.setattr(load, "SPLIT", CASES[1])
+    monkeypatch.setattr("pdproto.bench.subject.COLD_BYTES", 4000)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason=INTERPRETED)

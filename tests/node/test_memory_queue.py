@@ -15,7 +15,7 @@ from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.event_loop import Link
 from tests.node.planes import Fabric, SinkPlane, cluster, idle, polls, published, until
-from tests.work import assert_no_slow_turn, clock_counts_work
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 SHORT: Final = {"bootstrap_timeout": 3.0, "no_news": 0.05}
 LONGER_S: Final = 7.0  # than that

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import Settings
 from pdproto.runtime.trace_shared import SharedTrace

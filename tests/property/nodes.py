@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.cli.handoff_rank import Pool
+from pdproto.drill.handoff.rank import Pool
 from pdproto.engine.contract import Address, Buffer, Outcome, Result, SourceCounts, SourceEngine
 from pdproto.node.decode import DecodeNode
 from pdproto.node.node import Node

@@ -9,7 +9,7 @@ from pdproto.check.prove.assurance import recall, remember
 from pdproto.check.prove.examination import without
 from pdproto.check.prove.proving import Settings, prove
 from pdproto.cli.main import main
-from pdproto.cli.prove_subject import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.language import Always, DropRow, ReplaceProperties, edited
 
 SYSTEM = "two-phase-commit"

@@ -12,8 +12,7 @@ from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import QUANTIFIED, Proof, Settings, prove
 from pdproto.check.prove.suggest import suggest
 from pdproto.cli.main import main
-from pdproto.cli.prove_subject import subject
-from pdproto.cli.systems import BUILT_IN, load
+from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.language import SpecError, System
 from tests.prove import quorums

@@ -28,7 +28,7 @@ from pdproto.spec.language import (
     implies,
 )
 from pdproto.spec.language.formula import free_variables
-from tests import systems as random
+from tests.check import systems as random
 
 LIMIT_S = 30.0
 

@@ -8,9 +8,9 @@ import pytest
 from pdproto.check.checking import Settings, check
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
+from pdproto.check.report.proofs import promises
 from pdproto.cli.main import main
 from pdproto.cli.prove import subject
-from pdproto.cli.prove_report import promises
 from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.handoff.ends import can_fence
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source

@@ -12,8 +12,8 @@ from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
 from pdproto.check.prove.proving import Settings, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
-from pdproto.cli.prove_report import promises, tell
-from pdproto.cli.prove_subject import Subject
+from pdproto.check.prove.subject import Subject
+from pdproto.check.report.proofs import promises, tell
 from pdproto.spec.language import (
     TRUE,
     Always,

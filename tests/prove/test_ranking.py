@@ -36,7 +36,7 @@ from pdproto.spec.language import (
     forall,
 )
 from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
-from tests.fair import owes_for_ever
+from tests.check.fair import owes_for_ever
 from tests.prove import advancing
 
 LIMIT_S: Final = 30.0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.registry import finder as registry_finder
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import Registrar

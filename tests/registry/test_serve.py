@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.cli.main import parser_for
 from pdproto.cli.serve import PORT
 from pdproto.registry.app import RegistryServer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import Registrar
 from pdproto.registry.rooms import Limits

@@ -40,7 +40,7 @@ from pdproto.spec.language.formula import Formula, Value, atoms, free_variables
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Variable
-from tests.systems import SIZES, systems
+from tests.check.systems import SIZES, systems
 
 State = dict[Cell, Value]  # the cells of one instance that are not initial
 Fired = tuple[Row, Indices]

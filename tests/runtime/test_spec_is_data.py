@@ -19,7 +19,7 @@ from pdproto.spec import handoff
 from pdproto.spec.language import State
 from pdproto.spec.language.symbols import Variable
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("runtime", "net", "engine", "cli")
 STEPS = {"step.state", "automaton.initial", "self.automaton.moved(self.state, automaton, places)"}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
-from pdproto.check.trace_verdict import Verified
-from pdproto.sglang.peer_plugin import plugin
+from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verify import verify
+from pdproto.sglang.peer_0_5_23.plugin import plugin
 from pdproto.spec.peers.sglang import SYSTEM
 from tests.skips import SGLANG
 
@@ -52,7 +52,7 @@ INSTALLED = """
 import sys
 from examples.peer_defects.pair import Decode, Prefill, World, leave
 from examples.peer_defects.steps import hand_over
-from pdproto.sglang.peer import install
+from pdproto.sglang.peer_0_5_23.install import install
 install(sys.argv[1])
 install(sys.argv[1])  # a second time changes nothing
 world = World(sys.argv[2], traced=False)

@@ -11,7 +11,7 @@ import pytest
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import Limits
 from pdproto.check.result import Finding, Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language import Configuration, System
 from pdproto.spec.peers import sglang, sglang_registry

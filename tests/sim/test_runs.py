@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.handle import Handle
 from pdproto.sim.cluster import Cluster, simulate

@@ -15,7 +15,7 @@ import pytest
 import zmq
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace_story import verify
+from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.data_path import Outcome
 from pdproto.node.decode import DecodeNode
@@ -28,7 +28,7 @@ from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop as shell
 from pdproto.transport.event_loop import Curve, Link
-from tests.leftovers import held
+from tests.node.leftovers import held
 from tests.node.planes import (
     Cluster,
     Fabric,

@@ -14,7 +14,7 @@ import pytest
 from pdproto.node.node import Node
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import BUILT_IN
-from tests.leftovers import held
+from tests.node.leftovers import held
 from tests.node.planes import ENDED, idle, polls, until
 from tests.transport.victim import PAGES, dying_sink, dying_source, pools, sink, source
 

@@ -20,7 +20,7 @@ from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
 from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.system import Configuration, System
+from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 __all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small", "subjects"]
 
@@ -38,7 +38,7 @@ def small(system: System, elements: int = ELEMENTS) -> Configuration:
     for configuration in system.configurations.values():
         for sort, size in configuration.sizes.items():
             largest[sort] = max(size, largest.get(sort, 0))
-    default = system.configurations.get("default", Configuration({}))
+    default = system.configurations.get(DEFAULT, Configuration({}))
     sizes = {sort: min(elements, largest.get(sort, elements)) for sort in system.sorts}
     first = Configuration(sizes, given=default.given)
     for chosen in (first, *smallest_first(system)):

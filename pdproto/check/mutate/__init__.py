@@ -1,0 +1,1 @@
+"""Mutants of the tables measure the properties: see trials.py."""

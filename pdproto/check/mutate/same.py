@@ -1,0 +1,187 @@
+"""Is a mutant the same protocol? Where its row does what the original does, wherever a run gets to.
+
+If in every state that the original reaches each instance of the row is enabled in both or in
+neither, or would change nothing, and leads to the same state, then by induction both reach the
+same states over the same edges. So the question is one of patterns in the original: a state in
+which the two rows differ. Without labels it does not matter which row leads along an edge: where
+one of the two is not enabled, another row that does the same may stand in for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, product
+from typing import Final
+
+from pdproto.check.explore import Limits, Reductions, explore
+from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.kills import GRAPHS, UndecidedError, graph_for
+from pdproto.check.questions import Pattern, Question
+from pdproto.check.result import Kind
+from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import Ground, ground_for
+from pdproto.ground.layout import Field
+from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.system import Configuration, System
+
+WAYS_MAX: Final = 64  # in which rows that do the same can all fail to be enabled
+
+
+def same_graph(
+    system: System,
+    edited: System,
+    mutant: Mutant,
+    configuration: Configuration,
+    limits: Limits,
+    *,
+    labels: bool = True,
+) -> bool:
+    """Whether the edited system has the reachable graph of the original at these sizes.
+
+    Also where delivery takes messages off the network, if a property is checked there. labels: the
+    same row on each edge; without them the states and edges are the same, and it is never said
+    where it is not so. Raises UndecidedError at a limit.
+    """
+    for given in interpretations(system, configuration.sizes, configuration):
+        for fairness in _graphs(system):
+            ground = ground_for(system, configuration, given, fairness)
+            other = ground_for(edited, configuration, given, fairness)
+            patterns = tuple(differences(ground, other, mutant.row.name, labels=labels))
+            if patterns and _reached(ground, patterns, mutant, configuration, limits):
+                return False
+    return True
+
+
+def _graphs(system: System) -> Sequence[Fairness]:
+    """The graphs that properties speak of; without timers there is a part of what is with them."""
+    claims = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
+    used = {graph_for(fairness) for claim in claims for fairness in claim.under}
+    return [f for f in GRAPHS if f is Fairness.TIMERS or f in used - {Fairness.NO_TIMERS}]
+
+
+def _reached(
+    ground: Ground,
+    patterns: tuple[Guard, ...],
+    mutant: Mutant,
+    configuration: Configuration,
+    limits: Limits,
+) -> bool:
+    """Whether any of the patterns occurs."""
+    question = Question(
+        mutant.row.name, Kind.ALWAYS, mutant.words, "", mutant.place,
+        tuple(Pattern(guard, "") for guard in patterns),
+    )
+    reductions = Reductions(configuration.symmetry, configuration.dead_bits)
+    found = explore(
+        ground, (question,), reductions=reductions, limits=limits, deadlocks_matter=False
+    )
+    try:
+        if found.violated():
+            return True
+        if not found.complete:
+            raise UndecidedError(found.stopped)
+        return False
+    finally:
+        found.engine.close()
+
+
+def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Iterator[Guard]:
+    """Where the row of that name does something else in one ground system than in the other."""
+    fields = [
+        (field, len(symbol.values)) for (symbol, _), field in ground.layout.fields.items()
+    ]
+    ours, theirs = _instances(ground, row), _instances(other, row)
+    for instance in dict.fromkeys((*ours, *theirs)):
+        one, two = ours.get(instance), theirs.get(instance)
+        if one is not None:
+            twins = () if labels else _twins(one, other)
+            yield from _alone(one, two, twins, fields)
+        if two is not None:
+            twins = () if labels else _twins(two, ground)
+            yield from _alone(two, one, twins, fields)
+        if one is not None and two is not None:
+            yield from _otherwise(one, two, fields)
+
+
+def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
+    """Where rows of the other system do the same; of many that are no cubes only some."""
+    same = [
+        row.action.guard
+        for row in ground.rows
+        if (row.action.clear, row.action.assign) == (action.clear, action.assign)
+    ]
+    chosen, ways = [], 1
+    for guard in sorted(same, key=lambda guard: len(guard.clauses)):
+        ways *= 1 + len(guard.clauses)
+        if ways > WAYS_MAX:
+            break
+        chosen.append(guard)
+    return tuple(chosen)
+
+
+def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], Action]:
+    """The row at each choice of its parameters for which it is not impossible."""
+    return {
+        tuple(row.environment.values()): row.action
+        for row in ground.rows
+        if row.row.name == name
+    }
+
+
+_Fields = list[tuple[Field, int]]  # each cell's place, and how many values it has
+
+
+def _alone(
+    one: Action, two: Action | None, twins: Sequence[Guard], fields: _Fields
+) -> Iterator[Guard]:
+    """Where `one` is enabled and changes something, and neither `two` nor a twin is enabled."""
+    able = _clauses(one.guard)
+    able.append(tuple(
+        literal
+        for field, values in fields
+        if one.clear & field.mask
+        for literal in _others(field, values, one.assign & field.mask)
+    ))
+    others = twins if two is None else (*twins, two.guard)
+    for refused in product(*(_refusals(other, fields) for other in others)):
+        guard = simplified([*able, *chain.from_iterable(refused)])
+        if guard is not None:
+            yield guard
+
+
+def _refusals(guard: Guard, fields: _Fields) -> Iterator[list[Clause]]:
+    """The ways for a guard not to hold: its cube fails, or one of its clauses does."""
+    yield [tuple(
+        literal
+        for field, values in fields
+        if guard.mask & field.mask
+        for literal in _others(field, values, guard.value & field.mask)
+    )]
+    places = {field.mask: (field, values) for field, values in fields}
+    for clause in guard.clauses:
+        yield [_others(*places[literal.mask], literal.value) for literal in clause]
+
+
+def _otherwise(one: Action, two: Action, fields: _Fields) -> Iterator[Guard]:
+    """Where both are enabled, and some cell comes out different."""
+    for field, values in fields:
+        written = [a.assign & field.mask if a.clear & field.mask else None for a in (one, two)]
+        match written:
+            case [None, None]:
+                continue
+            case [int() as value, None] | [None, int() as value]:
+                differs = [_others(field, values, value)]
+            case [left, right]:
+                differs = [()] if left == right else []
+        guard = simplified([*_clauses(one.guard), *_clauses(two.guard), *differs])
+        if guard is not None:
+            yield guard
+
+
+def _clauses(guard: Guard) -> list[Clause]:
+    return [(Literal(guard.mask, guard.value),), *guard.clauses]
+
+
+def _others(field: Field, values: int, value: int) -> Clause:
+    """The cell has any other value."""
+    codes = (code << field.offset for code in range(values))
+    return tuple(Literal(field.mask, code) for code in codes if code != value)

@@ -1,0 +1,290 @@
+"""What `pdproto prove` found out, in lines and as JSON."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.console import Console
+
+from pdproto.check.prove.confirming import stands
+from pdproto.check.prove.induction import counterexample
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import RATCHETS, Claim, Method, Obligation
+from pdproto.check.prove.proving import Outcome, Proof
+from pdproto.check.prove.ranking import proved_under
+from pdproto.check.prove.sat import VERSION
+from pdproto.check.prove.subject import Subject
+from pdproto.check.report.picture import draw
+from pdproto.check.result import Finding, Kind, Verdict
+from pdproto.check.words import formula_text
+from pdproto.spec.language.properties import LeadsTo
+from pdproto.spec.language.system import DEFAULT, System
+
+DRAWN_MAX: Final = 3  # steps that break a property; more of them say little
+EXPLORED: Final = "explored"  # a leads_to without a ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """How far a `leads_to` is assured.
+
+    obligations: its own; it rests on every safety claim as well. under, explored_under: the
+    assumptions with which it is proved, and those with which it is explored only. without: fault
+    layers that do not happen where it is promised.
+    """
+
+    property: str
+    status: str
+    obligations: int
+    under: tuple[str, ...]
+    explored_under: tuple[str, ...]
+    assumed: Mapping[str, str]
+    without: tuple[str, ...] = ()
+
+
+def exit_status(proof: Proof) -> int:
+    """0 all proved, 1 something fails, 3 something is unknown."""
+    found = {proof.status(obligation) for obligation in proof.obligations}
+    if Status.FAILED in found:
+        return 1
+    return 0 if found <= {Status.PROVED} and proof.from_possible_axioms else 3
+
+
+def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
+    """Each `leads_to` that was asked for, or all if all was."""
+    rankings = {ranking.leads_to: ranking for ranking in one.every_ranking}
+    without = {ranking.leads_to: one.undisturbed.without for ranking in one.undisturbed.rankings}
+    parts = _parts(proof)
+    base = [o for o in proof.obligations if o.claim.part_of in ("", RATCHETS)]
+    # Of an inductive claim at least the start is to be shown.
+    inductive = {claim.name for claim in one.claims if claim.inductive}
+    asked_for_all = inductive <= {o.claim.name for o in base}
+    for claim in one.system.properties:
+        if not isinstance(claim, LeadsTo):
+            continue
+        mine = parts.get(claim.name, [])
+        if mine:
+            proved = proved_under(claim)
+            yield Promise(
+                claim.name, _word([*mine, *base], proof), len(mine), tuple(proved),
+                tuple(f for f in claim.under if f not in proved),
+                {name: formula_text(formula)
+                 for name, formula in rankings[claim.name].assumed.items()},
+                without.get(claim.name, ()),
+            )
+        elif claim.name not in rankings and asked_for_all:
+            yield Promise(claim.name, EXPLORED, 0, (), tuple(claim.under), {})
+
+
+def answers(proof: Proof) -> dict[str, str]:
+    """Whether each machine has one answer to every trigger."""
+    return {
+        part: _word(mine, proof) for part, mine in _parts(proof).items()
+        if mine[0].claim.method is Method.COVERAGE
+    }
+
+
+def _parts(proof: Proof) -> dict[str, list[Obligation]]:
+    """What each part has to show."""
+    found: dict[str, list[Obligation]] = {}
+    for obligation in proof.obligations:
+        if obligation.claim.part_of:
+            found.setdefault(obligation.claim.part_of, []).append(obligation)
+    return found
+
+
+def _word(found: Sequence[Obligation], proof: Proof) -> str:
+    statuses = {proof.status(obligation) for obligation in found}
+    if statuses <= {Status.PROVED}:
+        return "proved"
+    return "failed" if Status.FAILED in statuses else "unknown"
+
+
+def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
+    """The result for machines."""
+    by_status: dict[Status, list[dict[str, str]]] = {status: [] for status in Status}
+    for obligation in proof.obligations:
+        by_status[proof.status(obligation)].append({
+            "property": obligation.claim.name,
+            "row": obligation.scope,
+            "scope": obligation.layer or "protocol",
+        })
+    return {
+        "system": one.system.name,
+        "obligations": len(proof.obligations),
+        "proved": len(by_status[Status.PROVED]),
+        "failed": by_status[Status.FAILED],
+        "unknown": by_status[Status.UNKNOWN] + by_status[Status.REFUSED],
+        "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
+        "assumed_is_possible": proof.axioms.status,
+        "lemmas": [claim.name for claim in one.undisturbed_claims if claim.is_lemma],
+        "answers": answers(proof),
+        "leads_to": [asdict(promise) for promise in promises(one, proof)],
+        "engines": sorted({outcome.engine for outcome in proof.outcomes}),
+        "decided_by_second_engine": [o.obligation.name for o in _second(proof)],
+        "interrupted": proof.interrupted,
+        "seconds": round(proof.seconds, 2),
+        "z3": VERSION,
+    }
+
+
+def _second(proof: Proof) -> list[Outcome]:
+    """What a second engine answered because the first did not."""
+    return [outcome for outcome in proof.outcomes if outcome.instead_of]
+
+
+def tell(one: Subject, proof: Proof, drawn: Console, arguments: argparse.Namespace) -> None:
+    """The verdict on every claim, and for what fails a step that breaks it."""
+    for line in _lines(one, proof, everything=not arguments.properties):
+        drawn.print(line, markup=False, highlight=False, soft_wrap=True)
+    broken = [o for o in proof.obligations if proof.status(o) is Status.FAILED]
+    for obligation in broken[:DRAWN_MAX]:
+        _draw(one, obligation, drawn, arguments)
+
+
+def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
+    result = to_json(one, proof)
+    yield (
+        f"{one.system.name}: {result['proved']} of {result['obligations']} obligations proved, "
+        f"{len(result['failed'])} failed, {len(result['unknown'])} unknown, "
+        f"{proof.seconds:.1f} s ({', '.join(result['engines'])}; Z3 {VERSION})"
+    )
+    for name, axiom in one.system.axioms.items():
+        yield f"  assumed   {name}: {formula_text(axiom)}"
+    if proof.interrupted:
+        yield "  interrupted: what had no answer by then is unknown"
+    if not proof.from_possible_axioms:
+        yield (f"  unknown   whether what is assumed can hold together, so nothing counts as "
+               f"proved ({proof.axioms.note})")
+    second = _second(proof)
+    if second:
+        why = second[0].instead_of.partition("; ")[0]
+        yield (f"  engine    Z3 with quantifiers answered {len(second)} obligations that the "
+               f"cut-off left open, such as {second[0].obligation.name}: {why}")
+    every = {claim.name for claim in one.every_claim}
+    for claim in one.undisturbed_claims:
+        mine = [o for o in proof.obligations if o.claim.name == claim.name]
+        if mine or everything:
+            spared = () if claim.name in every else one.undisturbed.without
+            yield _line(claim, mine, proof) + _without(spared)
+    for part, found in _parts(proof).items():
+        if found[0].claim.method is Method.COVERAGE:
+            yield _part(part, found, proof, "one answer to every trigger")
+        elif part == RATCHETS:
+            yield _part(part, found, proof, "nothing takes them back")
+    for promise in promises(one, proof):
+        yield from _promised(promise, _parts(proof).get(promise.property, []), proof)
+
+
+def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
+    kind = "lemma " if claim.is_lemma else ""
+    if not mine:
+        return f"  proved    {claim.name}: for all sizes (no row can break it)"
+    open_ones = [o for o in mine if proof.status(o) is not Status.PROVED]
+    if not open_ones:
+        return f"  proved    {kind}{claim.name}: for all sizes ({len(mine)} obligations)"
+    at = ", ".join(o.scope for o in open_ones)
+    word = _word(mine, proof)
+    return f"  {word:8}  {kind}{claim.name}: at {at}{_reason(open_ones, proof)}"
+
+
+def _reason(open_ones: Sequence[Obligation], proof: Proof) -> str:
+    """Why the first of them has no verdict, where an engine said it, or the engines disagree."""
+    for obligation in open_ones:
+        said = [o for o in proof.outcomes if o.obligation is obligation]
+        for outcome in said:
+            if outcome.judgement.note:
+                return f" ({outcome.judgement.note})"
+        if len({outcome.judgement.status for outcome in said}) > 1:
+            verdicts = ", ".join(f"{o.engine}: {o.judgement.status}" for o in said)
+            return f" (the engines contradict each other: {verdicts})"
+    if not proof.from_possible_axioms:
+        return f" ({proof.axioms.note})"
+    return ""
+
+
+def _without(layers: Sequence[str]) -> str:
+    return f", in runs without {' and '.join(layers)} faults" if layers else ""
+
+
+def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str:
+    word = _word(mine, proof)
+    if word == "proved":
+        return f"  proved    {part}: {told}, for all sizes ({len(mine)} obligations)"
+    return f"  {word:8}  {part}: {_open(mine, proof)}"
+
+
+def _open(found: Sequence[Obligation], proof: Proof) -> str:
+    """What is not proved, with the reason where there is no verdict."""
+    left = [o for o in found if proof.status(o) is not Status.PROVED]
+    return "; ".join(o.name for o in left) + _reason(left, proof)
+
+
+def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Iterator[str]:
+    if promise.status == EXPLORED:
+        yield (f"  explored  {promise.property}: it has no ranking, and `pdproto check` is exact "
+               f"at the sizes given")
+        return
+    own = _open(mine, proof)
+    if promise.status == "proved":
+        told = f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} " \
+               f"obligations, beside what is safe){_without(promise.without)}"
+    else:
+        told = own or "its own obligations are met, and what they rest on is not"
+    yield f"  {promise.status:8}  {promise.property}: {told}"
+    for name, formula in promise.assumed.items():
+        yield f"    assumed  {name}: {formula}"
+    if promise.explored_under:
+        yield f"    explored only where {' or '.join(promise.explored_under)}"
+
+
+def _draw(
+    one: Subject, obligation: Obligation, drawn: Console, arguments: argparse.Namespace
+) -> None:
+    """The smallest state from which the row breaks the claim, and the step."""
+    found = counterexample(one.system, obligation, arguments.timeout)
+    if found is None:
+        return
+    if not stands(one.system, obligation, found):
+        # What the cut-off weakened lets it find states in which not every claim holds.
+        drawn.print(f"\n{obligation.name} fails, as Z3 with quantifiers says; no smallest state "
+                    f"that shows it was found to draw", markup=False, highlight=False,
+                    soft_wrap=True)
+        return
+    sizes = " ".join(f"{sort.__name__}={size}" for sort, size in found.sizes.items())
+    claim = obligation.claim
+    drawn.print(
+        f"\n{obligation.name} {_failure(obligation)} ({sizes})\n"
+        f"{claim.why + chr(10) if claim.part_of and claim.why else ''}"
+        f"{formula_text(claim.formula)}\n"
+        f"{claim.place}\n{_reached(one.system, obligation, arguments)}",
+        markup=False, highlight=False, soft_wrap=True,
+    )
+    finding = Finding(
+        claim.name, Kind.ALWAYS, "", Verdict.VIOLATED, "", claim.place, trace=found.trace,
+    )
+    for line in draw(finding, drawn):
+        drawn.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _failure(obligation: Obligation) -> str:
+    if obligation.claim.part_of:
+        return "is not met: in this state all holds that it rests on, and this does not"
+    return "is not inductive: in this state every claim holds, and the row breaks this one"
+
+
+def _reached(system: System, obligation: Obligation, arguments: argparse.Namespace) -> str:
+    """Whether a short run gets there: then it is a defect, and otherwise a lemma may be missing."""
+    configuration = system.configurations.get(DEFAULT)
+    claim = obligation.claim
+    if claim.part_of:
+        return "the state need not be reachable: then a lemma is missing (`pdproto check` looks)"
+    if arguments.bmc is None or configuration is None or claim.is_lemma:
+        return "the state need not be reachable: then a lemma is missing (--bmc K looks)"
+    from pdproto.check.bmc import bounded  # noqa: PLC0415 - most runs need no second opinion
+
+    result = bounded(system, configuration, arguments.bmc, properties=(claim.name,))
+    if any(f.name == claim.name and f.verdict is Verdict.VIOLATED for f in result.findings):
+        return f"a run of {result.depth} steps violates it: this is a defect"
+    return f"no run of up to {result.depth} steps violates it: perhaps a lemma is missing"

@@ -1,0 +1,152 @@
+"""What came of checking the hand-over: a line for each system, and the same for machines."""
+
+import json
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pdproto.check.report.as_json import to_json
+from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
+from pdproto.check.result import CheckResult, Verdict
+from pdproto.check.suite import Checked, Suite
+
+FORMATS: Final = ("json", "junit", "sarif")  # a page or a diagram shows one system
+
+
+def draw(suite: Suite, seconds: float, console: Console) -> None:
+    """Print a line for each check, the traces of what is violated, the coverage, the verdict."""
+    console.print(_table(suite))
+    console.print()
+    for checked in suite.checked:
+        for finding in checked.result.findings:
+            if finding.verdict is Verdict.VIOLATED:
+                console.print(Text(checked.task.title, style="bold"))
+                render_trace(finding, console)
+                console.print()
+    for line in _coverage(suite):
+        console.print(line)
+    verdict = Text(suite.verdict.value.upper(), style=VERDICT_STYLE[suite.verdict])
+    console.print(Text.assemble(verdict, f"  {_total(suite)}, {seconds:.1f} s"))
+    if suite.stopped:
+        undone = len(suite.tasks) - len(suite.checked)
+        console.print(Text(f"stopped: {suite.stopped}; {undone} not checked", style="yellow"))
+
+
+def _table(suite: Suite) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("system, sizes", overflow="fold")
+    for name in ("states", "transitions", "depth", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for checked in suite.checked:
+        result = checked.result
+        table.add_row(
+            Text(result.verdict.value, style=VERDICT_STYLE[result.verdict]),
+            Text.assemble(checked.task.title, (_remark(result), "yellow")),
+            *(f"{count:,}" for count in (result.states, result.transitions, result.depth)),
+            f"{result.seconds:.1f}",
+        )
+    return table
+
+
+def _remark(result: CheckResult) -> str:
+    """What is violated, or else why something is unknown."""
+    violated = [f.name for f in result.findings if f.verdict is Verdict.VIOLATED]
+    told = "\n".join(violated) or result.stopped
+    return told and f"\n{told}"
+
+
+def _coverage(suite: Suite) -> list[Text]:
+    if not suite.rows:
+        return []
+    if not suite.never_fired:
+        return [Text(f"each of {suite.rows:,} rows fires in some system")]
+    never = [Text(f"  {name}  {place}") for name, place in suite.never_fired]
+    count = len(never)
+    return [Text(f"{count:,} of {suite.rows:,} rows fire in no system:", style="bold red"), *never]
+
+
+def _total(suite: Suite) -> str:
+    results = [checked.result for checked in suite.checked]
+    systems = len({checked.task.system for checked in suite.checked})
+    findings = sum(len(result.findings) for result in results)
+    states = sum(result.states for result in results)
+    return (
+        f"{len(results):,} checks of {systems:,} systems, {findings:,} verdicts, "
+        f"{states:,} states"
+    )
+
+
+def written(kind: str, suite: Suite, seconds: float) -> str:
+    """The suite in one of FORMATS."""
+    match kind:
+        case "json":
+            return json.dumps(_as_json(suite, seconds), indent=2)
+        case "sarif":
+            return _sarif(suite)
+        case "junit":
+            return _junit(suite)
+    raise AssertionError(kind)
+
+
+def _as_json(suite: Suite, seconds: float) -> dict[str, Any]:
+    return {
+        "verdict": suite.verdict.value,
+        "seconds": seconds,
+        "stopped": suite.stopped,
+        "checks": [
+            {"configuration": checked.task.configuration, **to_json(checked.result)}
+            for checked in suite.checked
+        ],
+        "not_checked": [task.title for task in _unchecked(suite)],
+        "rows": suite.rows,
+        "rows_never_fired": [
+            {"row": name, "place": {"path": place.path, "line": place.line}}
+            for name, place in suite.never_fired
+        ],
+    }
+
+
+def _unchecked(suite: Suite) -> list[Any]:
+    done = [checked.task for checked in suite.checked]
+    return [task for task in suite.tasks if task not in done]
+
+
+def _renamed(checked: Checked) -> CheckResult:
+    """The result under a name that says at which sizes."""
+    return replace(checked.result, system=checked.task.title)
+
+
+def _sarif(suite: Suite) -> str:
+    """One log with a run for each check."""
+    render = import_module("pdproto.check.report.sarif").render
+    logs = [json.loads(render(_renamed(checked))) for checked in suite.checked]
+    runs = [run for log in logs for run in log["runs"]]
+    head = logs[0] if logs else {"version": "2.1.0"}
+    return json.dumps({**head, "runs": runs}, indent=2) + "\n"
+
+
+def _junit(suite: Suite) -> str:
+    """One report with a suite of cases for each check; a row that never fires fails the last."""
+    render = import_module("pdproto.check.report.junit").render
+    whole = ElementTree.Element("testsuites", {"name": "hand-over"})
+    for checked in suite.checked:
+        document = ElementTree.fromstring(render(_renamed(checked)))  # noqa: S314 - our own
+        whole.extend(document.findall("testsuite"))
+    cases = [(f"{name} fires", f"fires in no system: {place}") for name, place in suite.never_fired]
+    cases += [(task.title, suite.stopped) for task in _unchecked(suite)]
+    if cases:
+        counts = {"name": "coverage", "tests": str(len(cases)), "failures": str(len(cases))}
+        last = ElementTree.SubElement(whole, "testsuite", counts)
+        for name, told in cases:
+            case = ElementTree.SubElement(last, "testcase", {"classname": "coverage", "name": name})
+            ElementTree.SubElement(case, "failure", {"message": told})
+    ElementTree.indent(whole)
+    text = ElementTree.tostring(whole, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'

@@ -1,0 +1,1 @@
+"""Replay traces of real runs against the tables: verify.py gives the answer."""

@@ -1,0 +1,71 @@
+"""Where the replay of a trace is in each file, and what the file tells of its processes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from pdproto.check.trace.instance import Instance
+from pdproto.check.trace.lines import Element, Read, lines
+from pdproto.check.trace.table import AnyMessage
+
+Key: TypeAlias = tuple[str, tuple[Element, ...]]  # a message with its arguments
+
+
+class AwaitedError(Exception):
+    """A line consumes a message that nobody has sent so far."""
+
+    def __init__(self, message: AnyMessage, key: Key) -> None:
+        super().__init__(key)
+        self.message: Final = message
+        self.key: Final = key
+
+
+@dataclass(slots=True)
+class Process:
+    """What a file tells of one process. passed: of endpoints that had begun before the trace.
+
+    whole: nothing that it has done is known to be missing.
+    """
+
+    number: int
+    whole: bool = True
+    lines: int = 0
+    ends: dict[int, Instance] = field(default_factory=dict)
+    passed: set[int] = field(default_factory=set)
+    identities: dict[tuple[object, ...], Instance] = field(default_factory=dict)
+
+
+class File:
+    """One file: its lines, and the process that it tells of at this point."""
+
+    def __init__(self, number: int, path: Path) -> None:
+        self.number: Final = number
+        self.path: Final = path
+        self.node = ""
+        self.processes: Final[list[Process]] = []
+        self.held: Read | None = None
+        self._lines: Final = lines(path)
+
+    def __iter__(self) -> Iterator[Read]:
+        """The line that is held back, and those that follow."""
+        while True:
+            read = self.held or next(self._lines, None)
+            if read is None:
+                return
+            self.held = read
+            yield read
+            self.held = None
+
+    @property
+    def whole(self) -> bool:
+        return all(process.whole for process in self.processes)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A file that cannot go on before somebody sends a message."""
+
+    file: File
+    read: Read
+    awaited: AwaitedError

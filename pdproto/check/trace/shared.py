@@ -1,0 +1,337 @@
+"""Replay the traces of machines that many hand-overs share: a group, a registry, a queue.
+
+The lines are those of runtime/trace_shared.py. They are judged as in trace.py: each row holds where
+it fires, at elements that its machine has; a message has been sent before it is received, if the
+trace of its sender is given; no line of a file is missing. Not judged: whether a row without a
+trigger could still fire at the end of a trace.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from pdproto.check.trace.cells import Cell, Cells, Environment, sent_by
+from pdproto.check.trace.lines import Found, found
+from pdproto.check.trace.shared_narrative import Story, changes_of, lane_of
+from pdproto.check.trace.verdict import Nearest, Rejection, Verified
+from pdproto.check.words import formula_text
+from pdproto.ground.layout import value_name
+from pdproto.spec.language.formula import atoms
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.symbols import Message, Sent, Symbol
+from pdproto.spec.language.system import System
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One line. Exactly one of begins, row, device and heard says what it tells."""
+
+    n: int
+    node: str
+    machine: str
+    end: int
+    begins: dict[str, list[Any]] | None = None
+    own: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    row: str | None = None
+    on: str | None = None
+    given: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
+    device: list[tuple[str, list[Any], str]] | None = None
+    heard: str | None = None
+    of: list[Any] = msgspec.field(default_factory=list)
+
+
+Read: TypeAlias = Found[Line]
+_decoder: Final = msgspec.json.Decoder(Line)
+
+
+class MismatchError(Exception):
+    """A line that no row explains. nearest: the row that it names."""
+
+    def __init__(self, why: str, *nearest: Nearest) -> None:
+        super().__init__(why)
+        self.nearest: Final = nearest
+
+
+class AwaitedError(Exception):
+    """A line consumes a message that nobody has sent so far."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        self.cell: Final = cell
+
+
+class Instance:
+    """One machine of one process. own: its elements by variable; None where all instances are one.
+    """
+
+    def __init__(self, table: Table, line: Line) -> None:
+        names = {variable.name: variable for variable in table.machine.own}
+        own = line.own
+        if own is msgspec.UNSET:
+            raise MismatchError("the line does not say whom the machine belongs to")
+        if own is not None and own.keys() != names.keys():
+            raise MismatchError(f"{table.machine} belongs to {', '.join(names) or 'nobody'}, and "
+                                f"not to {', '.join(own) or 'nobody'}")
+        self.table: Final = table
+        self.own: Final[Environment] = {
+            names[name]: frozen(of) for name, of in (own or {}).items()}
+        bounded = {sort: tuple(map(frozen, of)) for sort, of in (line.begins or {}).items()}
+        self.cells: Final = Cells(table, bounded, fixed=len(self.own))
+        self.rows: Final = {row.name: row for row in table.rows}
+        self.symbols: Final = {atom.symbol.name: atom.symbol for row in table.rows
+                               for atom, _ in atoms(table.guard(row))}
+        self.fired = 0
+
+    @property
+    def lane(self) -> str:
+        """How the instance reads: `worker 3`."""
+        return lane_of(self.table.machine, self.own.values())
+
+    def environment(self, row: Row, given: Mapping[str, Any]) -> Environment:
+        """The row's parameters. Raises MismatchError for others than it takes."""
+        wanted = {v.name: v for v in self.table.parameters(row) if v not in self.own}
+        if wanted.keys() != given.keys():
+            raise MismatchError(f"{row.name} takes {', '.join(wanted) or 'nothing'}, and the line "
+                                f"gives {', '.join(given) or 'nothing'}")
+        return {**self.own, **{wanted[name]: frozen(of) for name, of in given.items()}}
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    """Where the replay is in a file. held: the line that waits for a message."""
+
+    path: Path
+    lines: Iterator[Read]
+    node: str = ""
+    held: Read | None = None
+    ends: dict[int, Instance] = field(default_factory=dict)
+    last: int = 0
+    processes: int = 0
+    whole: bool = True
+
+    def __iter__(self) -> Iterator[Read]:
+        while (read := self.held or next(self.lines, None)) is not None:
+            self.held = read
+            yield read
+            self.held = None
+
+
+class Replay:
+    """Of some files together. from_middle: machines that had begun before are not judged."""
+
+    def __init__(self, system: System, paths: Sequence[Path], *, from_middle: bool) -> None:
+        self.system: Final = system
+        self.files: Final = [File(path, found(path, _decoder)) for path in paths]
+        self.instances: Final[list[Instance]] = []
+        self.fired: Final[Counter[str]] = Counter()
+        self.assumed: Final[Counter[str]] = Counter()
+        self.lines = 0
+        self.passed = 0
+        self._from_middle: Final = from_middle
+        self._tables: Final = {table.machine.name: table for table in system.tables}
+        worlds = [table for table in (*system.tables, *chain(*system.faults.values()))
+                  if table.machine.world]
+        rows = [(table, row) for table in worlds for row in table.rows]
+        self._by_world: Final = {
+            *((u.symbol, u.value) for table, row in rows for u in table.updates(row)),
+            *((symbol, True) for _, row in rows for symbol in sent_by(row))}
+        self._senders: Final = set(self._traced(paths))
+        self._sent: Final[set[Cell]] = set()
+        self._story: Final = Story(system)
+
+    def _traced(self, paths: Sequence[Path]) -> Iterator[tuple[str, tuple[Hashable, ...] | None]]:
+        """The machines that the files tell of, with their own elements, all lines read."""
+        for path in paths:
+            for read in found(path, _decoder):
+                if read.line is not None and read.line.begins is not None:
+                    own = read.line.own
+                    yield read.line.machine, tuple(
+                        map(frozen, own.values())) if isinstance(own, dict) else None
+
+    def run(self) -> Rejection | None:
+        """Replay everything. Returns the first line that no row explains."""
+        files = self.files
+        while files:
+            before, held = self.lines, []
+            for file in files:
+                try:
+                    cell = self._follow(file)
+                except MismatchError as error:
+                    return self._rejection(file, error)
+                if cell is not None:
+                    held.append((file, cell))
+            files = [file for file, _ in held]
+            if held and self.lines == before:  # each waits for another
+                file, (symbol, key) = held[0]
+                if all(one.whole for one in self.files):
+                    return self._rejection(file, MismatchError(
+                        f"no line sends {symbol}({', '.join(map(str, key))})"))
+                self._believe(symbol, key)
+        return None
+
+    def _follow(self, file: File) -> Cell | None:
+        """Replay a file as far as it goes without the others: the message that it waits for."""
+        for read in file:
+            try:
+                self._line(file, read)
+            except AwaitedError as awaited:
+                return awaited.cell
+            self.lines += read.line is not None
+        return None
+
+    def _line(self, file: File, read: Read) -> None:
+        file.whole = file.whole and not read.cut
+        line = read.line
+        if line is None:
+            if not read.cut:
+                raise MismatchError(f"this is no line of a trace: {read.problem}")
+            return
+        self._count(file, line)
+        instance = file.ends.get(line.end)
+        if line.begins is not None:
+            self._begin(file, line)
+        elif instance is None:
+            if not self._from_middle:
+                raise MismatchError(f"no line says that machine {line.end} begins")
+            self.passed += 1
+        elif line.row is not None:
+            self._row(instance, line, line.row)
+        elif line.heard is not None:
+            self._heard(instance, line.heard, line.of)
+        else:
+            self._device(instance, line)
+        file.last = line.n
+
+    def _count(self, file: File, line: Line) -> None:
+        """See that the line is the next of its process."""
+        file.node = file.node or line.node
+        if line.node != file.node:
+            raise MismatchError(f"the file is of node {file.node}, and the line of {line.node}")
+        if line.n == 1 and file.last:  # another process writes on; the one before may have been cut
+            file.whole = False
+            file.ends.clear()
+            file.last = 0
+        if line.n != file.last + 1 and not (self._from_middle and not file.last):
+            raise MismatchError(f"line {line.n} of the process follows its line {file.last}")
+
+    def _begin(self, file: File, line: Line) -> None:
+        table = self._tables.get(line.machine)
+        if table is None or table.machine.world:
+            raise MismatchError(f"{self.system.name} has no machine {line.machine!r}")
+        if line.end in file.ends:
+            raise MismatchError(f"machine {line.end} has begun before")
+        file.ends[line.end] = Instance(table, line)
+        self.instances.append(file.ends[line.end])
+
+    def _row(self, instance: Instance, line: Line, name: str) -> None:
+        row = instance.rows.get(name)
+        if row is None or instance.table.machine.name != line.machine:
+            raise MismatchError(f"the table of {instance.table.machine} has no row {name!r}, or "
+                                f"this is no {line.machine}")
+        on = None if row.on is None else str(row.on)
+        if line.on != on:
+            raise MismatchError(f"{name} answers {on or 'nothing'}, and not "
+                                f"{line.on or 'nothing'}")
+        environment = instance.environment(row, line.given)
+        if isinstance(row.on, Sent):
+            key = tuple(environment[variable] for variable in row.on.arguments)
+            self._receive(instance, row.on.message, key)
+        failing = [part for part in instance.table.condition(row).parts
+                   if not instance.cells.explains(part, environment)]
+        if failing:
+            parameters = ", ".join(f"{of} = {element}" for of, element in line.given.items())
+            raise MismatchError(f"{name} cannot fire here",
+                                Nearest(name, parameters, tuple(map(formula_text, failing))))
+        lane = instance.lane
+        changes = changes_of(instance.cells, instance.table, row, lane, environment)
+        instance.cells.apply(instance.table, row, environment)
+        sent = list(instance.cells.sent(row, environment))
+        for symbol, key in sent:
+            self._sent.add((symbol, key))
+            instance.cells.write(symbol, key, True)
+        self._story.fired(row, lane, line.given, environment, changes, sent)
+        instance.fired += 1
+        self.fired[name] += 1
+
+    def _receive(
+        self, instance: Instance, message: Message[*tuple[Any, ...]], key: tuple[Hashable, ...]
+    ) -> None:
+        """The message has come, if it has been sent. Raises AwaitedError if it must be waited for.
+        """
+        if (message, key) not in self._sent:
+            named = dict(zip(message.formals, key, strict=True))
+            sender = message.sender
+            own = tuple(named[variable] for variable in sender.variables)
+            name = sender.machine.name
+            traced = self._senders & {(name, own), (name, None)}
+            if traced and (message, True) not in self._by_world:
+                raise AwaitedError((message, key))
+            self._believe(message, key)
+        instance.cells.write(message, key, True)
+
+    def _believe(self, message: Symbol, key: tuple[Hashable, ...]) -> None:
+        self._sent.add((message, key))
+        if isinstance(message, Message):
+            self.assumed[message.sender.machine.name] += 1
+
+    def _heard(self, instance: Instance, name: str, of: Sequence[Any]) -> None:
+        message = instance.symbols.get(name)
+        if not isinstance(message, Message) or len(of) != len(message.sorts):
+            raise MismatchError(f"no row of {instance.table.machine} reads {name!r} of {of}")
+        self._receive(instance, message, tuple(map(frozen, of)))
+
+    def _device(self, instance: Instance, line: Line) -> None:
+        for name, of, value in line.device or ():
+            symbol = instance.symbols.get(name)
+            values = () if symbol is None else symbol.values
+            written = {value_name(one): one for one in values if (symbol, one) in self._by_world
+                       or one in getattr(symbol, "engine_writes", ())}
+            if symbol is None or value not in written:
+                raise MismatchError(f"neither a device nor the world may write {name} := {value}")
+            instance.cells.write(symbol, tuple(map(frozen, of)), written[value])
+
+    def _rejection(self, file: File, error: MismatchError) -> Rejection:
+        read = file.held
+        text = "" if read is None else read.text.decode(errors="replace").rstrip("\n")
+        number = 0 if read is None else read.number
+        line = None if read is None else read.line
+        name, parameters, lane = "", "", ""
+        if line is not None:
+            name = line.row or line.heard or ""
+            parameters = ", ".join(map(str, line.given.values()))
+            instance = file.ends.get(line.end)
+            lane = line.machine if instance is None else instance.lane
+        known = lane.split(" ")[0] in {machine.name for machine in self.system.machines}
+        why = "; ".join(map(str, (error, *error.nearest)))
+        trace = self._story.until(name, parameters, lane if known else "", number, why)
+        return Rejection(
+            str(file.path), number, text, str(error), error.nearest, trace=trace,
+            earlier=self._story.earlier,
+        )
+
+
+def is_shared(paths: Sequence[Path]) -> bool:
+    """Whether the first line of all is one of a machine that hand-overs share."""
+    first = next((read.line for path in paths for read in found(path, _decoder)), None)
+    return first is not None and first.own is not msgspec.UNSET
+
+
+def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -> Verified:
+    """Replay such traces against the system. Raises OSError for a file that cannot be read."""
+    replay = Replay(system, paths, from_middle=from_middle)
+    rejection = replay.run()
+    missing = [f"{file.path} has no lines" for file in replay.files if not file.last]
+    missing += [f"{file.path} does not tell everything" for file in replay.files if not file.whole]
+    return Verified(
+        system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
+        max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
+        replay.passed, () if rejection else tuple(missing), rejection)
+
+
+def frozen(element: Any) -> Hashable:
+    """An element as a line gives it, such that it can be a key."""
+    return tuple(map(frozen, element)) if isinstance(element, list) else element

@@ -1,0 +1,215 @@
+"""One machine's table as a trace is replayed against it: a mask test for each row and parameters.
+
+An instance has a small local state of its own, over the cells that its rows read and write. What
+the rows of other machines (a pool, an engine) do to it is judged by as much of their guards as
+speaks of this instance: a process sees no more of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final, TypeAlias
+
+from pdproto.check.trace.lines import Element
+from pdproto.ground.grounding import Environment, Grounder
+from pdproto.ground.layout import Indices, Layout, value_name
+from pdproto.ground.local import remembered, rigids, tuples
+from pdproto.ground.program import Guard, Literal, assignment
+from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Each, Message, Sent, Sizes, Symbol, Variable
+from pdproto.spec.language.system import System
+
+AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
+Written: TypeAlias = tuple[tuple[str, Indices, str], ...]  # variable, arguments, value as a word
+
+
+Trigger: TypeAlias = tuple[AnyMessage, Indices, tuple[str, ...]]  # the names of its arguments too
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A row at its parameters. guard: None where it can never hold. trigger: a message.
+
+    parts: the conjuncts of the guard, as formulas: of another machine's row those that speak of
+    the instance at hand.
+    """
+
+    row: Row
+    parts: tuple[Formula, ...]
+    environment: Environment
+    guard: Guard | None
+    clear: int
+    assign: int
+    sent: tuple[tuple[AnyMessage, Indices], ...] = ()
+    trigger: Trigger | None = None
+
+    def holds(self, state: int) -> bool:
+        return self.guard is not None and self.guard.holds(state)
+
+    def apply(self, state: int) -> int:
+        return state & ~self.clear | self.assign
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRow:
+    """A row with what its lines say of it."""
+
+    row: Row
+    on: str | None
+    parameters: tuple[tuple[str, type[Sort]], ...]
+    ground: dict[Indices, Ground] = field(default_factory=dict)
+
+
+class LocalTable:
+    """A table for an instance that counts so many elements of each sort, one of its own."""
+
+    def __init__(self, system: System, table: Table, sizes: Sizes) -> None:
+        self.system: Final = system
+        self.table: Final = table
+        self.sizes: Final = sizes
+        self.own: Final = table.machine.sorts
+        self.symbols: Final = {symbol.name: symbol for symbol in remembered(table)}
+        # What devices may write here, each value as a word.
+        self.writable: Final = {(s.name, value_name(value)) for s in self.symbols.values()
+                                if isinstance(s, Variable) for value in s.engine_writes}
+        self.layout: Final = Layout(tuple(self.symbols.values()), sizes)
+        given = {rigid: frozenset(tuples(rigid, sizes)) for rigid in rigids(table)}
+        self.grounder: Final = Grounder(self.layout, given, table.place)
+        self.rows: Final[Mapping[str, LocalRow]] = {
+            row.name: LocalRow(
+                row, None if row.on is None else str(row.on),
+                tuple((v.name, type(v)) for v in table.parameters(row)))
+            for row in table.rows
+        }
+        self._device: Final[dict[Written, tuple[Ground, ...]]] = {}
+        self._moved: Final[dict[tuple[int, int], int]] = {}
+        self._pending: Final[dict[int, tuple[Ground, ...]]] = {}
+        self._words: Final[dict[int, str]] = {}
+
+    def ground(self, local: LocalRow, indices: Indices) -> Ground:
+        """The row at these parameters; it is kept."""
+        known = local.ground.get(indices)
+        if known is None:
+            environment = dict(zip(self.table.parameters(local.row), indices, strict=True))
+            known = local.ground[indices] = self._ground(local.row, environment)
+        return known
+
+    def _ground(self, row: Row, environment: Environment) -> Ground:
+        guard = self.grounder.guard(normal(self.table.condition(row)), environment, row)
+        sent = tuple(self.grounder.sent(row, environment))
+        literals = [*self.grounder.assigned(self.table, row, environment),
+                    *(self.mark(message, indices) for message, indices in sent)]
+        trigger = None
+        if isinstance(row.on, Sent):
+            trigger = (row.on.message, self.grounder.cell(row.on.arguments, environment),
+                       tuple(v.name for v in row.on.arguments))
+        parts = self.table.condition(row).parts
+        return Ground(row, parts, environment, guard, *assignment(literals), sent, trigger)
+
+    def mark(self, message: AnyMessage, indices: Indices) -> Literal:
+        """The bit that says that a message has been sent, if some row reads it."""
+        if message.name not in self.symbols:
+            return Literal(0, 0)
+        return self.layout.literal(message, indices, True)
+
+    def device(self, written: Written) -> tuple[Ground, ...]:
+        """The rows of other machines, at all parameters, that write just this here."""
+        known = self._device.get(written)
+        if known is None:
+            known = self._device[written] = tuple(self._writing(frozenset(written)))
+        return known
+
+    def _writing(self, written: frozenset[tuple[str, Indices, str]]) -> Iterator[Ground]:
+        for table in self.system.tables:
+            if table.machine is self.table.machine:
+                continue
+            for row in table.rows:
+                updates = [u for u in table.updates(row) if self.owns(u.symbol)]
+                if {u.symbol.name for u in updates} != {name for name, _, _ in written}:
+                    continue
+                parts = tuple(p for p in table.guard(row).parts if self._local(p))
+                guard = normal(And(parts))
+                for environment in self.grounder.environments(table.parameters(row)):
+                    cells = {(u.symbol.name, self.grounder.cell(u.arguments, environment),
+                              value_name(u.value)) for u in updates}
+                    if cells == written:
+                        literals = (self.layout.literal(
+                            u.symbol, self.grounder.cell(u.arguments, environment), u.value)
+                            for u in updates)
+                        condition = self.grounder.guard(guard, environment, row)
+                        yield Ground(row, parts, environment, condition, *assignment(literals))
+
+    def owns(self, symbol: Symbol) -> bool:
+        return isinstance(symbol, Variable) and symbol.owner is self.table.machine
+
+    def _local(self, formula: Formula) -> bool:
+        return all(self.owns(atom.symbol) for atom, _ in atoms(formula))
+
+    def moved(self, state: int, other: "LocalTable") -> int:
+        """The same state where other elements are counted. KeyError: for a cell that is lost."""
+        key = (id(other), state)
+        known = self._moved.get(key)
+        if known is None:
+            cells = self.layout.decode(state).items()
+            known = other.layout.encode({c: v for c, v in cells if v != c[0].values[0]})
+            self._moved[key] = known
+        return known
+
+    def word(self, state: int) -> str:
+        """The value of the machine's state variable, as a line says it."""
+        known = self._words.get(state)
+        if known is None:
+            symbol = self.table.state
+            value = "" if symbol is None else value_name(
+                self.layout.value(state, symbol, (0,) * len(symbol.sorts)))
+            known = self._words[state] = value
+        return known
+
+    def pending(self, state: int) -> tuple[Ground, ...]:
+        """The rows without a trigger that can still fire, and would change something."""
+        known = self._pending.get(state)
+        if known is None:
+            known = self._pending[state] = tuple(
+                ground
+                for local in self.rows.values() if local.row.on is None and local.row.is_fair
+                for ground in self.every(local)
+                if ground.holds(state) and ground.apply(state) != state)
+        return known
+
+    def every(self, local: LocalRow) -> Iterator[Ground]:
+        """The row at all parameters."""
+        for environment in self.grounder.environments(self.table.parameters(local.row)):
+            yield self.ground(local, tuple(environment.values()))
+
+    def cells(self, symbol: Symbol, own: Indices) -> Iterator[Indices]:
+        """The cells of a symbol that begin with these elements."""
+        rest = (range(self.sizes[sort]) for sort in symbol.sorts[len(own):])
+        return ((*own, *indices) for indices in product(*rest))
+
+    def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
+        return self.layout.value(state, symbol, indices)
+
+    def failing(self, ground: Ground, state: int) -> tuple[Formula, ...]:
+        """The conjuncts of the row's guard that do not hold; its trigger is not among them."""
+        return tuple(part for part in ground.parts if not self._holds(part, ground, state))
+
+    def _holds(self, part: Formula, ground: Ground, state: int) -> bool:
+        guard = self.grounder.guard(normal(part), ground.environment, ground.row)
+        return guard is not None and guard.holds(state)
+
+
+def may_send(
+    table: Table, row: str, given: Mapping[str, Element], message: str,
+    arguments: tuple[Element, ...],
+) -> bool:
+    """Whether a row with these parameters sends such a message, whatever its guard says."""
+    for effect in (effect for other in table.rows if other.name == row for effect in other.send):
+        sent = effect.sent if isinstance(effect, Each) else effect
+        anybody = effect.variable if isinstance(effect, Each) else None
+        if sent.message.name == message and all(
+                variable == anybody or given.get(variable.name) == argument
+                for variable, argument in zip(sent.arguments, arguments, strict=True)):
+            return True
+    return False

@@ -1,0 +1,228 @@
+"""The parent of `pdproto handoff`: it starts the ranks, hears them, and starts a server anew.
+
+It is the router as well: while the prefill server is down, it has decode begin nothing.
+"""
+
+import multiprocessing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Final
+
+from pdproto.drill import children
+from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.rank import GoOn, Hold, Rank, Reached, Report
+from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
+from pdproto.engine.hosts import LOOPBACK
+from pdproto.transport.incarnation import new_incarnation
+
+REGISTRY: Final = "registry"
+START_S: Final = 60.0
+END_S: Final = 30.0
+
+
+class RankDiedError(Exception):
+    """A rank's process ended by itself: what it wrote to stderr says why."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One rank's process. done: requests that it has seen the end of. upcoming: the first that it
+    had not begun when it was held.
+    """
+
+    rank: Rank
+    process: BaseProcess
+    pipe: "Connection[Any, Any]"
+    done: int = 0
+    upcoming: int | None = None
+    report: Report | None = None
+    leftovers: Mapping[str, int] | None = None
+
+
+class Cluster:
+    """All ranks of both servers, on this machine."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        load: Load,
+        *,
+        engine: str,
+        direct: bool = False,
+        waits: Mapping[str, float],
+        trace: str | None,
+        doomed: Mapping[str, int] = {},
+        host: str = LOOPBACK,
+    ) -> None:
+        """doomed: ranks to be killed, and the room in whose midst. host: the address at which all
+        of them listen.
+        """
+        self._context: Final = multiprocessing.get_context("spawn")
+        incarnation = new_incarnation()  # of the decode ranks as a group
+        self.members: Final[dict[str, Member]] = {}
+        self.survivors: Final[list[Member]] = []  # of a server that was taken down, all but one
+        self.restarts = 0
+        self.doomed: Final = doomed
+        self._topology: Final = topology
+        self._host: Final = host
+        self._pipe, theirs = self._context.Pipe()
+        self._registry: Final = self._context.Process(
+            target=children.while_parent_lives, daemon=True,
+            args=(registry, theirs, trace, self.host_of(REGISTRY)))
+        self.launch(REGISTRY, self._registry)
+        theirs.close()
+        where = self._said(self._pipe, "the registry")
+        self._folder: Final = TemporaryDirectory(prefix="pdproto-")
+        group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
+        for name in (*topology.prefill, *topology.decode):
+            self._start(Rank(name, topology, load, engine, where, incarnation, waits=waits,
+                             trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
+                             host=self.host_of(name)))
+
+    def host_of(self, _name: str) -> str:
+        """The address at which a rank, or the registry, listens."""
+        return self._host
+
+    def launch(self, _name: str, process: BaseProcess) -> None:
+        """Start the process of a rank, or of the registry."""
+        children.start(process)
+
+    def begin(self) -> None:
+        """Wait until every process is there, and let all begin.
+
+        Raises TimeoutError or RankDiedError when one does not come.
+        """
+        for name, member in self.members.items():
+            self._said(member.pipe, name)
+        for member in self.members.values():
+            member.pipe.send(True)
+
+    def run(self, seconds: float, on_progress: Callable[[int], None]) -> None:
+        """Until every rank has reported.
+
+        Raises TimeoutError when they take longer, RankDiedError when a process ends by itself.
+        """
+        deadline = monotonic() + seconds
+        while any(member.report is None for member in self.members.values()):
+            if monotonic() > deadline:
+                waiting = [n for n, m in self.members.items() if m.report is None]
+                raise TimeoutError(f"{', '.join(waiting)} did not finish within {seconds:g} s")
+            pipes = {member.pipe: member for member in self.members.values()}
+            for pipe in wait(list(pipes), timeout=0.5):
+                member = pipes[pipe]  # type: ignore[index]
+                try:
+                    self._hear(member)
+                except RankDiedError:
+                    if member.rank.dies_in is None:
+                        raise
+                    self._start_anew(member, deadline)
+                    break  # the pipes of its server are other ones now
+            self._see_all_alive()
+            on_progress(min(member.done for member in self.members.values()))
+
+    def close(self) -> None:
+        """End every process: those that have reported are asked to, the others are killed."""
+        self._end(self.members.values())
+        self._pipe.send(None)
+        self._registry.join(END_S)
+        self._registry.kill()
+        self._registry.join()
+        self._pipe.close()
+        self._folder.cleanup()
+
+    @staticmethod
+    def _end(members: Collection[Member]) -> None:
+        for member in members:
+            if member.report is not None and member.process.is_alive():
+                member.pipe.send(None)
+        for member in members:
+            if member.report is not None and member.pipe.poll(END_S):
+                try:
+                    member.leftovers = member.pipe.recv()
+                except EOFError:
+                    member.leftovers = None
+            member.process.join(END_S if member.report is not None else 0)
+            if member.process.is_alive():
+                member.process.kill()
+                member.process.join()
+            member.pipe.close()
+
+    def _start(self, rank: Rank) -> None:
+        ours, theirs = self._context.Pipe()
+        body = prefill_rank if rank.name.startswith("prefill") else decode_rank
+        process = self._context.Process(target=children.while_parent_lives, daemon=True,
+                                        args=(body, rank, theirs), name=rank.name)
+        self.launch(rank.name, process)
+        theirs.close()
+        self.members[rank.name] = Member(rank, process, ours)
+
+    @staticmethod
+    def _said(pipe: "Connection[Any, Any]", name: str) -> str:
+        """What a process says first, when it is ready."""
+        if not pipe.poll(START_S):
+            raise TimeoutError(f"{name} did not start within {START_S:g} s")
+        try:
+            return str(pipe.recv())
+        except EOFError:
+            raise RankDiedError(f"{name} could not start") from None
+
+    def _hear(self, member: Member) -> None:
+        try:
+            said = member.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            raise RankDiedError(f"{member.rank.name} has ended without a report") from None
+        if isinstance(said, Report):
+            member.report = said
+            member.done = len(said.outcomes)
+            member.upcoming = member.rank.load.requests
+        elif isinstance(said, Reached):
+            member.upcoming = said.upcoming
+        else:
+            member.done = said
+
+    def _see_all_alive(self) -> None:
+        for member in self.members.values():
+            if member.report is None and not member.process.is_alive() and not member.pipe.poll():
+                raise RankDiedError(f"{member.rank.name} has ended with status "
+                               f"{member.process.exitcode}")
+
+    def _start_anew(self, killed: Member, deadline: float) -> None:
+        """A rank has been killed: wait for the others of its server, and start all of them anew.
+
+        They are not told: they notice, and end by themselves.
+        """
+        prefill = [self.members[other] for other in self._topology.prefill]
+        decode = [self.members[other] for other in self._topology.decode]
+        killed.process.join()
+        killed.pipe.close()
+        for member in decode:
+            member.pipe.send(Hold())
+        survivors = [member for member in prefill if member is not killed]
+        self._hear_until(deadline, survivors, lambda member: member.report is not None)
+        self._hear_until(deadline, decode, lambda member: member.upcoming is not None)
+        self._end(survivors)
+        self.survivors.extend(survivors)
+        first = max(member.upcoming or 0 for member in decode)
+        for member in prefill:
+            self._start(replace(member.rank, first=first, dies_in=None))
+        for member in prefill:
+            self._said(self.members[member.rank.name].pipe, member.rank.name)
+        for member in prefill:
+            self.members[member.rank.name].pipe.send(True)
+        for member in decode:
+            member.pipe.send(GoOn(first))
+        self.restarts += 1
+
+    def _hear_until(self, deadline: float, members: Collection[Member],
+                    holds: Callable[[Member], bool]) -> None:
+        """Until it holds of each. Raises TimeoutError, RankDiedError."""
+        for member in members:
+            while not holds(member):
+                if not member.pipe.poll(max(0.0, deadline - monotonic())):
+                    raise TimeoutError(f"{member.rank.name} has not noticed in time that its "
+                                       f"server is down")
+                self._hear(member)

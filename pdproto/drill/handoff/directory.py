@@ -1,0 +1,110 @@
+"""Where the prefill ranks of a `pdproto handoff` are: what they tell the registry, and decode asks.
+
+Calls to the registry wait, so they run on threads of their own, beside the scheduler.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from time import monotonic, sleep
+from typing import Final, TypeAlias
+
+from pdproto.drill.handoff.load import Topology
+from pdproto.node.link import place_of, tcp_at
+from pdproto.registry.client import Registrar
+from pdproto.registry.finder import Finder
+from pdproto.registry.wire import Address, Rank, Registration
+from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.runtime.wire import VERSION
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.incarnation import new_incarnation
+
+Endpoints: TypeAlias = Mapping[str, str]  # where each rank listens, by name
+
+SIGN_OF_LIFE_S: Final = 0.5
+RETRY_S: Final = 0.2
+ANSWERS_KEPT: Final = 16  # so that a loss that is noticed late is said of the answer it is about
+
+
+def registrar(
+    registry: str, name: str, topology: Topology, endpoint: str, trace: SharedTrace | None
+) -> Registrar:
+    """Keeps a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
+    rank = _rank(name)
+    host, port = place_of(endpoint)
+    return Registrar(
+        registry,
+        Registration(
+            attn_tp_size=topology.tp, attn_tp_rank=rank.tp, attn_cp_size=topology.cp,
+            attn_cp_rank=rank.cp, pp_size=topology.pp, pp_rank=rank.pp, rank_ip=host,
+            rank_port=port, incarnation=new_incarnation(), version=VERSION,
+        ),
+        sign_of_life_s=SIGN_OF_LIFE_S,
+        retry_s=RETRY_S,
+        trace=trace,
+    )
+
+
+class Directory:
+    """The prefill ranks that a decode rank needs, looked up again when one has been lost.
+
+    needed: their names. sink: the name of the decode rank. The rows of the sink decide which
+    answers of the registry are of use (registry_sink.py). One thread, the scheduler's, calls.
+    """
+
+    def __init__(
+        self,
+        registry: str,
+        needed: Sequence[str],
+        *,
+        sink: str = "decode",
+        patience_s: float = WAITS["no_sign_of_life"].seconds + SIGN_OF_LIFE_S,
+        trace: SharedTrace | None = None,
+    ) -> None:
+        self._ranks: Final = {name: _rank(name) for name in needed}
+        self._answers: Final[deque[tuple[Endpoints, Mapping[Rank, Address]]]] = deque(
+            maxlen=ANSWERS_KEPT)
+        self._finder: Final = Finder(registry, sink, self._ranks.values(), retry_s=RETRY_S,
+                                     patience_s=patience_s, trace=trace)
+        self._finder.start()
+
+    @property
+    def endpoints(self) -> Endpoints | None:
+        """By name; None while they are being looked for, and then nothing can be opened. Each
+        look-up is an answer of its own.
+        """
+        found = self._finder.found
+        if found is None:
+            return None
+        if not self._answers or self._answers[-1][1] is not found:
+            where = {name: tcp_at(found[rank].rank_ip, found[rank].rank_port)
+                     for name, rank in self._ranks.items()}
+            self._answers.append((where, found))
+        return self._answers[-1][0]
+
+    @property
+    def problem(self) -> str:
+        """Why the last look-up has failed."""
+        return self._finder.problem
+
+    def lost(self, names: Collection[str], answer: Endpoints) -> None:
+        """These ranks, where that answer said they are, have gone: look for other runs of them."""
+        for where, found in self._answers:
+            if where is answer:
+                self._finder.lose([self._ranks[n] for n in names if n in self._ranks], found)
+
+    def close(self) -> None:
+        self._finder.stop()
+
+
+def _rank(name: str) -> Rank:
+    """The coordinates of a prefill rank, by its name in a drill."""
+    stage, tensor, context = map(int, name.split("-")[1:])
+    return Rank(dp=0, cp=context, tp=tensor, pp=stage)
+
+
+def wait_for(directory: Directory, seconds: float) -> bool:
+    """Wait for the first look-up to succeed. Returns whether it did in time."""
+    deadline = monotonic() + seconds
+    while directory.endpoints is None and monotonic() < deadline:
+        sleep(RETRY_S / 4)
+    return directory.endpoints is not None

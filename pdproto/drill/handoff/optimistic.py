@@ -1,0 +1,146 @@
+"""The scheduler of a prefill rank that runs requests before their bootstrap has ended.
+
+The device computes one chunk at a time, each in the time that the load gives it; the pages of a
+chunk hold what they should when it is done. A pass that is dropped gives its pages back.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Final
+
+import numpy as np
+
+from pdproto.drill.handoff.load import Request
+from pdproto.drill.handoff.rank import POLL_S, Work
+from pdproto.node.optimistic import OptimisticPrefill
+from pdproto.node.optimistic_record import Order, Ordered, Settings
+from pdproto.node.optimistic_record import Request as Running
+from pdproto.node.sender import Sender
+from pdproto.spec.handoff.poll import KVPoll
+
+
+@dataclass(slots=True)
+class Held:
+    """A request with what it holds. pages: none before its pass has a seat."""
+
+    request: Request
+    running: Running
+    sender: Sender
+    opened: float
+    pages: tuple[int, ...] = ()
+    aborted: bool = False
+
+    def chunk(self, number: int) -> list[int]:
+        """The pages of a chunk."""
+        parts = np.array_split(self.pages, self.request.chunks)
+        return [int(page) for page in parts[number]]
+
+
+class OptimisticSenders:
+    """See above. It ends when every request has come to its end.
+
+    settings: of the optimistic prefill, if not those that follow from the load.
+    """
+
+    def __init__(self, work: Work, settings: Settings | None = None) -> None:
+        load = work.rank.load
+        self.rank, self.node, self.report = work.rank, work.node, work.report
+        self.pools, self.pool = work.pools, work.pool
+        self.prefill: Final = OptimisticPrefill(
+            settings or Settings(slots=load.in_flight, seats=max(1, load.in_flight // 2),
+                                 retries=load.retries or 0,
+                                 force_retry_probability=load.force_retry),
+            trace=work.trace)
+        self.held: Final[dict[Running, Held]] = {}
+        self.device: Final[deque[tuple[float, Ordered]]] = deque()
+
+    def run(self) -> Iterator[None]:
+        load, room = self.rank.load, self.rank.first
+        while room < load.requests or self.held:
+            while room < load.requests and len(self.held) < load.in_flight:
+                self._begin(load.request(room))
+                room += 1
+            now = monotonic()
+            self._have_aborted(now)
+            self._turn(now)
+            self._compute()
+            yield
+            sleep(POLL_S)
+
+    def _turn(self, now: float) -> None:
+        """Have everything decided that can be, and do what was."""
+        self.prefill.turn(now)
+        while self.prefill.start(now) is not None:
+            pass
+        for ordered in self.prefill.orders():
+            self._carry_out(ordered)
+
+    def _begin(self, request: Request) -> Sender:
+        sender, now = self.node.open(request.room), monotonic()
+        running = self.prefill.create_sender(f"r{request.room}", [sender], chunks=request.chunks,
+                                             now=now)
+        self.held[running] = Held(request, running, sender, now)
+        return sender
+
+    def _have_aborted(self, now: float) -> None:
+        for held in self.held.values():
+            if not held.aborted and held.request.left("prefill", held.opened, now):
+                held.aborted = True
+                self.prefill.abort(held.running, "the client has left")
+
+    def _carry_out(self, ordered: Ordered) -> None:
+        held = self.held[ordered.request]
+        match ordered.order:
+            case Order.COMPUTE:
+                if not held.pages:
+                    # A seat is room for the KV of one request, so there are pages for each seat.
+                    held.pages = self.pool.take(held.request.pages) or ()
+                self._launch(ordered)
+            case Order.SEND:
+                self._send(held, ordered.chunks, last=ordered.last)
+            case Order.DROP:
+                self.pools[:, held.pages] = 0
+                self._give_back(held)
+            case Order.END:
+                self._end(held)
+
+    def _launch(self, ordered: Ordered) -> None:
+        """The device: one more chunk, after those that it has to compute already."""
+        begins = max(monotonic(), self.device[-1][0] if self.device else 0.0)
+        self.device.append((begins + self.rank.load.forward_s, ordered))
+
+    def _compute(self) -> None:
+        """The device: what it has finished by now."""
+        while self.device and self.device[0][0] <= monotonic():
+            _, ordered = self.device.popleft()
+            self._finish(ordered)
+
+    def _finish(self, ordered: Ordered) -> None:
+        """The device has computed a chunk: its pages hold what they should."""
+        held = self.held[ordered.request]
+        places = np.array_split(range(held.request.pages), held.request.chunks)
+        for page, place in zip(held.chunk(ordered.chunk), places[ordered.chunk], strict=True):
+            self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name, int(place))
+        self.prefill.chunk_done(held.running, monotonic())
+
+    def _send(self, held: Held, chunks: Sequence[int], *, last: bool) -> None:
+        metadata = self.rank.load.metadata(held.request.room, self.rank.name)
+        for chunk in chunks:
+            ends = last and chunk == chunks[-1]
+            if ends:
+                self.rank.meet_fate(held.request.room)
+            held.sender.send(held.chunk(chunk), last=ends, metadata=metadata if ends else b"")
+
+    def _end(self, held: Held) -> None:
+        success = held.sender.poll() is KVPoll.SUCCESS
+        self.report.outcomes[held.request.room] = success
+        if not success:
+            self.report.reasons[held.request.room] = held.sender.failure or held.running.reason
+        self._give_back(held)
+        del self.held[held.running]
+
+    def _give_back(self, held: Held) -> None:
+        self.pool.give(held.pages)
+        held.pages = ()

@@ -1,0 +1,138 @@
+"""What a rank of `pdproto handoff` is told, what it says, and what it holds."""
+
+import os
+import signal
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from pdproto.drill.handoff.load import Load, Pages, Request, Topology
+from pdproto.engine.hosts import LOOPBACK
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.sender import Sender
+from pdproto.runtime.trace_shared import SharedTrace
+
+POLL_S: Final = 0.0005  # between two looks of a scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """What a process is told: who it is, and what to do.
+
+    first: the room to begin with. group: where the prefill ranks listen to each other, if there is
+    more than one. direct: whether they write straight into the pages of decode. dies_in: the room
+    in whose midst it is killed, or in that of the next one that it sends. host: the address of this
+    host at which the others reach it.
+    """
+
+    name: str
+    topology: Topology
+    load: Load
+    engine: str
+    registry: str
+    incarnation: int
+    first: int = 0
+    waits: Mapping[str, float] = field(default_factory=dict)
+    trace: str | None = None
+    group: tuple[str, ...] = ()
+    direct: bool = False
+    dies_in: int | None = None
+    host: str = LOOPBACK
+
+    def run_forward(self, request: Request, pages: tuple[int, ...], pools: Pages) -> None:
+        """What a model would do: fill the pages of this rank's share."""
+        share = self.topology.share(self.name, request.pages)
+        for page, index in zip(pages, share, strict=True):
+            pools[:, page] = self.load.page(request.room, self.name, index)
+
+    def send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
+        """Hand the pages over, in chunks, with the metadata row."""
+        chunks = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
+        for chunk in chunks[:-1]:
+            sender.send(chunk, last=False)
+        self.meet_fate(request.room)
+        sender.send(chunks[-1], metadata=self.load.metadata(request.room, self.name))
+
+    def meet_fate(self, room: int) -> None:
+        """Before the last chunk of a room: SIGKILL to this process, if it has come to that.
+
+        Decode has given its memory by now and can't succeed without that chunk, so that a kill
+        never falls between two requests, however slow the machine. What the node's loop is writing
+        at this moment stays as it is.
+        """
+        if self.dies_in is not None and room >= self.dies_in:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a rank has done. outcomes: by room, True for Success. reasons: why the others failed.
+
+    latencies: seconds from open to Success. left: what should be zero at the end, by name.
+    ended: why the rank has stopped before its last request, if it has.
+    """
+
+    name: str
+    outcomes: dict[int, bool] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    corrupt: list[int] = field(default_factory=list)
+    verified_bytes: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    left: dict[str, float] = field(default_factory=dict)
+    ended: str | None = None
+
+
+class Pool:
+    """Page numbers that are nobody's. Pages come back from the node's loop."""
+
+    def __init__(self, pages: int) -> None:
+        self._free: Final = deque(range(pages))
+
+    def take(self, count: int) -> tuple[int, ...] | None:
+        if len(self._free) < count:
+            return None
+        return tuple(self._free.popleft() for _ in range(count))
+
+    def give(self, pages: tuple[int, ...]) -> None:
+        self._free.extend(pages)
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the scheduler of a prefill rank works with. pools: its pages, uint8 [layer, page, byte].
+
+    trace: is told of the rows of what decides for it: its group, or its optimistic prefill.
+    """
+
+    rank: Rank
+    node: PrefillNode
+    pools: Pages
+    pool: Pool
+    report: Report
+    trace: SharedTrace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The router to a decode rank: the prefill server is down, so begin nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A decode rank to the router. upcoming: the first room that it has not begun."""
+
+    upcoming: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The router to a decode rank: the server is back. It runs the rooms from this one on."""
+
+    first: int

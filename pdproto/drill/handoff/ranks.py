@@ -1,0 +1,237 @@
+"""The processes of `pdproto handoff`: the registry, a prefill rank, a decode rank.
+
+Each rank is what a serving engine's scheduler would be: it opens hand-overs in the order of the
+rooms, polls them, and never waits. The forward pass is the filling of pages with what the load
+says.
+"""
+
+import gc
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import FileIO
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final
+
+import numpy as np
+
+from pdproto.drill.handoff.directory import Directory, registrar, wait_for
+from pdproto.drill.handoff.group import GroupedSenders
+from pdproto.drill.handoff.load import Pages
+from pdproto.drill.handoff.optimistic import OptimisticSenders
+from pdproto.drill.handoff.rank import Pool, Rank, Report, Work
+from pdproto.drill.handoff.receivers import Receivers
+from pdproto.drill.handoff.senders import Senders
+from pdproto.group.group import Group
+from pdproto.node.decode import DecodeNode
+from pdproto.node.link import tcp_at
+from pdproto.node.metrics import Metrics
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.direct import DirectDecodeNode, DirectPages
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.registry.app import RegistryServer
+from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.spec.handoff import agreement, optimistic
+from pdproto.spec.handoff import registry as registry_tables
+from pdproto.transport.event_loop import Link
+
+REPORT_S: Final = 0.2
+START_S: Final = 60.0
+# For everything to be given back after the last request: longer than a transfer takes to time out
+# (handoff.py), which is how long decode waits for a life that a killed server has never begun.
+SETTLE_S: Final = 60.0
+
+
+@contextmanager
+def _traced(rank: Rank) -> Iterator[Trace | None]:
+    """The trace of a rank's hand-overs, if there is to be one."""
+    with _file(rank.trace, rank.name) as target:
+        yield None if target is None else Trace(rank.name, target)
+
+
+@contextmanager
+def _traced_by(system: str, folder: str | None, name: str) -> Iterator[SharedTrace | None]:
+    """The trace of what a process does by the tables of another system: in a folder of its own."""
+    with _file(None if folder is None else f"{folder}/{system}", name) as target:
+        yield None if target is None else SharedTrace(name, target)
+
+
+@contextmanager
+def _file(folder: str | None, name: str) -> Iterator[FileIO | None]:
+    if folder is None:
+        yield None
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    # Unbuffered: what a rank that is killed has sent, its trace tells.
+    with FileIO(f"{folder}/{name}.jsonl", "ab") as target:
+        yield target
+
+
+class Progress:
+    """Tells the parent how far the rank has come: now and then, and at every tenth."""
+
+    def __init__(self, pipe: "Connection[Any, Any]", requests: int) -> None:
+        self._pipe: Final = pipe
+        self._tenth: Final = max(1, requests // 10)
+        self._told = 0.0
+        self._done = 0
+
+    def tell(self, done: int) -> None:
+        now = monotonic()
+        if now - self._told > REPORT_S or done - self._done >= self._tenth:
+            self._told, self._done = now, done
+            self._pipe.send(done)
+
+
+def registry(pipe: "Connection[Any, Any]", trace: str | None, host: str) -> None:
+    """The whole life of the registry's process, at that address."""
+    name = registry_tables.SYSTEM.name
+    with (_traced_by(name, trace, "registry") as traced,
+          RegistryServer(host, traces={} if traced is None else {name: traced}) as server):
+        pipe.send(server.address)
+        pipe.recv()
+
+
+def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a prefill rank's process."""
+    load = rank.load
+    pools = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+    deciding = agreement.SYSTEM.name if load.retries is None else optimistic.SYSTEM.name
+    decides = load.retries is not None or len(rank.group) > 1
+    with (_traced(rank) as trace,
+          _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as registering,
+          _traced_by(deciding, rank.trace if decides else None, rank.name) as decided):
+        plane = SourcePages(_layers(pools), open_source(rank.engine, rank.host))
+        node = PrefillNode(rank.name, plane, link=Link(tcp_at(rank.host)), waits=rank.waits,
+                           trace=trace)
+        entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering)
+        entry.start()
+        pipe.send(rank.name)
+        pipe.recv()  # every process is there
+        gc.freeze()  # what is there now stays, and need not be looked through again and again
+        report, pool = Report(rank.name), Pool(load.pool_pages)
+        progress = Progress(pipe, load.requests)
+        work = Work(rank, node, pools, pool, report, decided)
+        group: Group | None = None
+        beside: dict[str, Metrics] = {}
+        scheduler: Senders | GroupedSenders | OptimisticSenders
+        if load.retries is not None:
+            scheduler = OptimisticSenders(work)
+            beside["optimistic"] = scheduler.prefill.metrics
+        elif len(rank.group) > 1:
+            scheduler = GroupedSenders(work)
+            group = scheduler.group
+            beside["group"] = group.metrics
+        else:
+            scheduler = Senders(work)
+        for _ in scheduler.run():
+            progress.tell(len(report.outcomes))
+        used = Used(node, pool, load.pool_pages, beside)
+        _settle(report, used, pipe)
+        if group is not None:
+            group.close()
+        entry.stop()
+        _end(node, pipe)
+
+
+def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
+    """The whole life of a decode rank's process."""
+    load = rank.load
+    sources = rank.topology.sources(rank.name)
+    pools = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+             for source in sources}
+    with (_traced(rank) as trace,
+          _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as looking_up):
+        node = _decode_node(rank, pools, trace)
+        directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up)
+        pipe.send(rank.name)
+        pipe.recv()  # every process is there
+        gc.freeze()  # what is there now stays, and need not be looked through again and again
+        if not wait_for(directory, START_S):
+            raise TimeoutError(f"{rank.name}: not every prefill rank has registered: "
+                               f"{directory.problem}")
+        report, pool = Report(rank.name), Pool(load.pool_pages)
+        progress = Progress(pipe, load.requests)
+        receivers = Receivers(rank, node, pools, pool, directory=directory, report=report,
+                              router=pipe)
+        for _ in receivers.run():
+            progress.tell(len(report.outcomes))
+        _settle(report, Used(node, pool, load.pool_pages), pipe)
+        directory.close()
+        _end(node, pipe)
+
+
+def _decode_node(rank: Rank, pools: Mapping[str, Pages], trace: Trace | None) -> DecodeNode:
+    layers = {name: _layers(of) for name, of in pools.items()}
+    engine, link = open_sink(rank.engine, rank.host), Link(tcp_at(rank.host))
+    if rank.direct:
+        return DirectDecodeNode(rank.name, DirectPages(layers, engine), link=link,
+                                incarnation=rank.incarnation, waits=rank.waits, trace=trace)
+    return DecodeNode(rank.name, SinkPages(layers, engine), link=link,
+                      incarnation=rank.incarnation, waits=rank.waits, trace=trace)
+
+
+def _layers(pools: Pages) -> list[Pages]:
+    """Pools as the kernels want them: one [page, token, head, byte] for each layer."""
+    layers, pages, page_bytes = pools.shape
+    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What of a rank must be back at zero in the end. beside: what decides for it, by name."""
+
+    node: Node
+    pool: Pool
+    pages: int
+    beside: Mapping[str, Metrics] = field(default_factory=dict)
+
+    def metrics(self) -> dict[str, float]:
+        """Of the node, and of what decides for it."""
+        numbers = self.node.metrics.read()
+        for name, metrics in self.beside.items():
+            numbers |= {f"{name}_{k}": v for k, v in metrics.read().items()}
+        return numbers
+
+    def left(self) -> dict[str, float]:
+        prefixes = ("num_", *(f"{name}_num_" for name in self.beside))
+        gauges = {name: value for name, value in self.metrics().items()
+                  if name.startswith(prefixes)}
+        return {"lives": len(self.node.lives), "pages": self.pages - len(self.pool), **gauges}
+
+
+def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
+    """Wait until all is given back, say what is left, and wait for all the others to say it."""
+    deadline = monotonic() + SETTLE_S
+    while monotonic() < deadline and any(used.left().values()):
+        sleep(0.01)
+    report.metrics |= used.metrics()
+    report.left = used.left()
+    pipe.send(report)
+    while pipe.recv() is not None:
+        pass  # until every rank has finished, and nobody needs this one any more
+
+
+def _end(node: Node, pipe: "Connection[Any, Any]") -> None:
+    """Close the node, and say what the process still has."""
+    node.close()
+    pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})
+
+
+def _sockets() -> int:
+    """Sockets that this process still has open, the pipe to the parent apart.
+
+    Local datagrams do not count: Mooncake's library opens one, and keeps it to the end.
+    """
+    unix = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    datagrams = {f"socket:[{inode}]" for _, _, _, _, kind, _, inode, *_ in unix if kind == "0002"}
+    links = (os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")
+             if os.path.exists(f"/proc/self/fd/{number}"))
+    return sum(link.startswith("socket:") and link not in datagrams for link in links) - 1

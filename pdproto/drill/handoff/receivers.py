@@ -1,0 +1,142 @@
+"""The scheduler of a decode rank: it opens hand-overs in the order of the rooms, and verifies them.
+
+While the prefill server is down nothing is begun: what was under way fails when this rank notices,
+and only then does it ask the registry where the server is now.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from time import monotonic, sleep
+from typing import Any, Final
+
+import numpy as np
+
+from pdproto.drill.handoff.directory import Directory, Endpoints
+from pdproto.drill.handoff.load import Pages, Request
+from pdproto.drill.handoff.rank import POLL_S, GoOn, Hold, Pool, Rank, Reached, Report
+from pdproto.node.decode import DecodeNode
+from pdproto.node.receiver import Receiver
+from pdproto.spec.handoff.poll import KVPoll
+
+NOT_SERVED: Final = "no prefill server was up to take it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A request with what it holds. where: what the directory said when it was begun."""
+
+    request: Request
+    receiver: Receiver
+    pages: tuple[int, ...]
+    where: Endpoints
+    since: float
+
+
+class Receivers:
+    """See above. It ends when every request has come to its end."""
+
+    def __init__(
+        self,
+        rank: Rank,
+        node: DecodeNode,
+        pools: Mapping[str, Pages],
+        pool: Pool,
+        *,
+        directory: Directory,
+        report: Report,
+        router: "Connection[Any, Any]",
+    ) -> None:
+        self.rank, self.node, self.pools, self.pool = rank, node, pools, pool
+        self.directory, self.report = directory, report
+        self.publishing: deque[tuple[float, Receiver, dict[str, list[int]]]] = deque()
+        self.open: dict[int, _Open] = {}
+        self.aborted: set[int] = set()
+        self._router: Final = router
+        self._upcoming = 0
+        self._held = False  # by the router
+        self._outlived: Endpoints | None = None  # where the server was that went down
+
+    def run(self) -> Iterator[None]:
+        load = self.rank.load
+        while self._upcoming < load.requests or self.open:
+            self._heed()
+            while (self._upcoming < load.requests and len(self.open) < load.in_flight
+                   and self._begin(load.request(self._upcoming))):
+                self._upcoming += 1
+            self._publish()
+            for room in list(self.open):
+                self._look(room)
+            yield
+            sleep(POLL_S)
+
+    def _heed(self) -> None:
+        """Do as the router says; and see whether all ranks have been noticed to be gone."""
+        while self._router.poll():
+            said = self._router.recv()
+            if isinstance(said, Hold):
+                self._held, self._outlived = True, self.directory.endpoints
+                self._router.send(Reached(self._upcoming))
+            elif isinstance(said, GoOn):
+                self._held = False
+                for room in range(self._upcoming, said.first):
+                    self.report.outcomes[room] = False
+                    self.report.reasons[room] = NOT_SERVED
+                self._upcoming = max(self._upcoming, said.first)
+        if self._outlived is not None and not self._held and self._outlived.keys() <= {
+                *self.node.lost_peers(), *(self._outlived.keys() - self.node.peers.keys())}:
+            self.directory.lost(self._outlived.keys(), self._outlived)
+            self._outlived = None
+
+    def _begin(self, request: Request) -> bool:
+        where = self.directory.endpoints
+        if where is None or self._held or self._outlived is not None:
+            return False
+        pages = self.pool.take(request.pages)
+        if pages is None:
+            return False
+        receiver = self.node.open(request.room, where, generation=request.room,
+                                  on_released=lambda: self.pool.give(pages))
+        share = self.rank.topology.share
+        shares = {source: [pages[i] for i in share(source, request.pages)] for source in where}
+        now = monotonic()
+        self.publishing.append((now + self.rank.load.publish_s, receiver, shares))
+        self.open[request.room] = _Open(request, receiver, pages, where, now)
+        return True
+
+    def _publish(self) -> None:
+        """Give their memory to those that have waited for it long enough."""
+        while self.publishing and self.publishing[0][0] <= monotonic():
+            _, receiver, shares = self.publishing.popleft()
+            receiver.publish(shares, slot=receiver.life.room)
+
+    def _look(self, room: int) -> None:
+        held, report = self.open[room], self.report
+        poll = held.receiver.poll()
+        if room not in self.aborted and held.request.left("decode", held.since, monotonic()):
+            self.aborted.add(room)
+            held.receiver.abort("the client has left")
+        elif poll is KVPoll.SUCCESS:
+            report.latencies.append(monotonic() - held.since)
+            report.outcomes[room] = True
+            self._verify(held)
+            held.receiver.close()
+            del self.open[room]
+        elif poll is KVPoll.FAILED:
+            report.outcomes[room] = False
+            report.reasons[room] = held.receiver.failure or ""
+            self.directory.lost(self.node.lost_peers(), held.where)
+            del self.open[room]
+
+    def _verify(self, held: _Open) -> None:
+        """Compare every byte of every page, and the metadata, with what the load says."""
+        load, room = self.rank.load, held.request.room
+        for source, pools in self.pools.items():
+            right = held.receiver.metadata.get(source) == load.metadata(room, source)
+            for index in self.rank.topology.share(source, held.request.pages):
+                want = load.page(room, source, index)
+                right = right and np.array_equal(pools[:, held.pages[index]], want)
+                self.report.verified_bytes += want.nbytes
+            if not right:
+                self.report.corrupt.append(room)

@@ -1,0 +1,167 @@
+"""What became of a `pdproto handoff`: the numbers, and every claim that it must uphold."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from statistics import quantiles
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from pdproto.drill.handoff.cluster import Member
+from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.rank import Report
+
+REASONS_SHOWN: Final = 6
+
+
+class Verdict:
+    """The reports of all ranks, held against each other and against the load.
+
+    restarted: ranks of a server that was started anew. survivors: its ranks before, all but the
+    one that was killed.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        load: Load,
+        members: Mapping[str, Member],
+        *,
+        seconds: float,
+        restarted: frozenset[str],
+        survivors: Sequence[Member] = (),
+    ) -> None:
+        self.topology: Final = topology
+        self.load: Final = load
+        self.members: Final = members
+        self.seconds: Final = seconds
+        self.restarted: Final = restarted
+        self.survivors: Final = survivors
+        self.reports: Final = {name: m.report or Report(name) for name, m in members.items()}
+
+    @cached_property
+    def complaints(self) -> tuple[str, ...]:
+        """What does not hold, each in one line that names the rank and the room."""
+        return (*self._incomplete(), *self._corrupt(), *self._disagreeing(), *self._kept(),
+                *self._slow(), *self._unasked())
+
+    @property
+    def succeeded(self) -> int:
+        """Requests that succeeded on every decode rank."""
+        decode = [self.reports[name].outcomes for name in self.topology.decode]
+        return sum(all(of.get(room) for of in decode) for room in range(self.load.requests))
+
+    def _incomplete(self) -> Iterator[str]:
+        for name, report in self.reports.items():
+            missing = self.load.requests - len(report.outcomes)
+            if missing and name not in self.restarted:
+                yield f"{name} has not seen the end of {missing} requests"
+
+    def _corrupt(self) -> Iterator[str]:
+        for name, report in self.reports.items():
+            for room in report.corrupt:
+                yield f"{name}, room {room}: the pages hold other bytes than were sent"
+
+    def _disagreeing(self) -> Iterator[str]:
+        """S14: a sink that answers Success contradicts no source."""
+        for name in self.topology.decode:
+            for room, success in self.reports[name].outcomes.items():
+                for source in self.topology.sources(name) if success else ():
+                    if self._outcome(source, room) is False:
+                        yield f"room {room}: {name} has succeeded, and {source} has failed"
+
+    def _outcome(self, name: str, room: int) -> bool | None:
+        """What a rank says of a room: a run that has failed it may have a successor that ran it."""
+        earlier = [m.report for m in self.survivors if m.report and m.rank.name == name]
+        said = [report.outcomes.get(room) for report in (self.reports[name], *earlier)]
+        return next((outcome for outcome in said if outcome is not None), None)
+
+    def _kept(self) -> Iterator[str]:
+        """L3, L4: with no traffic everything is zero."""
+        for member in (*self.members.values(), *self.survivors):
+            name, report = member.rank.name, member.report or Report(member.rank.name)
+            left = {**report.left, **(member.leftovers or {})}
+            for what, count in left.items():
+                if count:
+                    yield f"{name} still has {count:g} {what}"
+            if member.leftovers is None:
+                yield f"{name} did not end cleanly"
+
+    def _slow(self) -> Iterator[str]:
+        """No hand-over holds up the others: no turn of a loop takes long."""
+        for member in (*self.members.values(), *self.survivors):
+            metrics = member.report.metrics if member.report else {}
+            if metrics.get("slow_turns"):
+                yield (f"{member.rank.name}: {metrics['slow_turns']:g} turns of its loop took over "
+                       f"10 ms of processor time, one of them "
+                       f"{metrics['longest_turn_seconds'] * 1e3:.1f} ms")
+
+    def _unasked(self) -> Iterator[str]:
+        """Nobody fails but who was aborted, where no rank was killed."""
+        if self.restarted:
+            return
+        for name, report in self.reports.items():
+            for room, why in report.reasons.items():
+                if self.load.request(room).abort is None:
+                    yield f"{name}, room {room}: failed, though nobody aborted it: {why}"
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything measured, for machines."""
+        latencies = sorted(s for name in self.topology.decode
+                           for s in self.reports[name].latencies)
+        verified = sum(report.verified_bytes for report in self.reports.values())
+        return {
+            "requests": self.load.requests,
+            "succeeded": self.succeeded,
+            "failed": self.load.requests - self.succeeded,
+            "seconds": round(self.seconds, 3),
+            "requests_per_second": round(self.load.requests / self.seconds, 1),
+            "verified_bytes": verified,
+            "verified_bytes_per_second": round(verified / self.seconds),
+            "latency_p50_ms": _percentile(latencies, 50),
+            "latency_p99_ms": _percentile(latencies, 99),
+            "reasons": dict(self._reasons().most_common()),
+            "restarted": sorted(self.restarted),
+            "complaints": list(self.complaints),
+            "ranks": {name: report.metrics for name, report in self.reports.items()},
+        }
+
+    def show(self, console: Console) -> None:
+        """The same for people."""
+        numbers = self.numbers()
+        ranks = f"{len(self.topology.prefill)} prefill and {len(self.topology.decode)} decode ranks"
+        table = Table(title=f"{self.load.requests} hand-overs, {ranks}")
+        table.add_column("what")
+        table.add_column("measured", justify="right")
+        for what, value in (
+            ("succeeded", numbers["succeeded"]),
+            ("failed (aborted, or a rank was killed)", numbers["failed"]),
+            ("hand-overs/s", numbers["requests_per_second"]),
+            ("latency p50, p99 (ms)",
+             f"{numbers['latency_p50_ms']}, {numbers['latency_p99_ms']}"),
+            ("bytes verified", f"{numbers['verified_bytes']:,}"),
+            ("fences", f"{self._sum('fences_done'):g}"),
+            ("late writes refused", f"{self._sum('refused_writes'):g}"),
+        ):
+            table.add_row(what, str(value))
+        console.print(table)
+        for reason, count in self._reasons().most_common(REASONS_SHOWN):
+            console.print(f"  {count:6} x {reason}", highlight=False)
+        for complaint in self.complaints[:20]:
+            console.print(f"[red]✗[/] {complaint}", highlight=False)
+        if not self.complaints:
+            console.print("every byte is right, both sides agree, and everything was given back")
+
+    def _sum(self, counter: str) -> float:
+        return sum(report.metrics.get(counter, 0) for report in self.reports.values())
+
+    def _reasons(self) -> Counter[str]:
+        return Counter(why for report in self.reports.values() for why in report.reasons.values())
+
+
+def _percentile(values: list[float], percent: int) -> float | None:
+    if len(values) < 2:
+        return round(values[0] * 1e3, 3) if values else None
+    return round(quantiles(values, n=100, method="inclusive")[percent - 1] * 1e3, 3)

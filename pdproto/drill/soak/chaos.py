@@ -1,0 +1,101 @@
+"""What goes wrong in `pdproto soak`, and when: the seed says it all beforehand.
+
+Processes are real, so that what a fault meets is another story in every run.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from typing import Final
+
+from pdproto.drill.soak.cluster import Cluster
+from pdproto.drill.soak.rank import Weather
+
+PAUSE_S: Final = (0.05, 7.0)  # some are longer than a silence that counts as an end
+DOWN_S: Final = (0.0, 2.0)  # between a death and the next process
+STORM_S: Final = (0.5, 4.0)
+HELD_S: Final = (0.2, 6.0)
+BETWEEN_S: Final = (0.3, 2.0)  # two faults
+# A rank that is down keeps all others waiting for a few seconds: most faults let them go on.
+SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "registry kills": 1}
+
+
+class Chaos:
+    """Strikes a cluster. counts: how often, by what."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self.counts: Final[Counter[str]] = Counter()
+        self._cluster: Final = cluster
+        self._random: Final = Random(seed)  # noqa: S311 - no secret
+        self._ends: Final[list[tuple[float, int, Callable[[], object]]]] = []
+        self._number = 0
+        self._next = 0.0
+        self._registry_is_down = False
+
+    def turn(self, now: float) -> None:
+        """End the faults whose time has come, and begin the next."""
+        while self._ends and self._ends[0][0] <= now:
+            heappop(self._ends)[2]()
+        if now >= self._next:
+            if self._next:
+                self._strike(now)
+            self._next = now + self._random.uniform(*BETWEEN_S)
+
+    def end(self) -> None:
+        """Let every fault be over."""
+        while self._ends:
+            heappop(self._ends)[2]()
+        self._cluster.net("heal")
+
+    def _strike(self, now: float) -> None:
+        """A fault of a kind that is drawn, to a rank that is drawn; not to one that is down."""
+        random, cluster = self._random, self._cluster
+        (what,) = random.choices(list(SHARES), list(SHARES.values()))
+        names = (*cluster.sources, *cluster.sinks)
+        name, length = names[random.randrange(len(names))], random.random()
+        seed = random.getrandbits(32)
+        member = cluster.members.get(name)
+        if what == "storms":
+            cluster.net("weather", Weather(seed, 0.1, 0.1, 0.1, 0.1))
+            self._until(now, length, STORM_S, lambda: cluster.net("weather", Weather(seed)))
+        elif what == "registry kills":
+            if self._registry_is_down:
+                return
+            self._registry_is_down = True
+            cluster.kill_registry()
+            self._until(now, length, DOWN_S, self._restart_registry)
+        elif member is None or member.stopped or not member.ready:
+            return
+        elif what == "cuts":
+            cluster.net("cut", member.door)
+        elif what == "holds":
+            door = member.door
+            cluster.net("hold", door)
+            self._until(now, length, HELD_S, lambda: self._let(name, door))
+        elif what == "pauses":
+            cluster.stop(name)
+            self._until(now, length, PAUSE_S, lambda: cluster.go_on(name))
+        else:
+            cluster.kill(name)
+            self._until(now, length, DOWN_S, lambda: cluster.start(name))
+        self.counts[what] += 1
+
+    def _until(
+        self, now: float, length: float, bounds: tuple[float, float], end: Callable[[], object]
+    ) -> None:
+        """Have a fault end. length: 0 to 1 of what is between the bounds, most of them short."""
+        first, last = bounds
+        self._number += 1
+        at = now + first + (last - first) * length**3
+        heappush(self._ends, (at, self._number, end))
+
+    def _let(self, name: str, door: str) -> None:
+        member = self._cluster.members.get(name)
+        if member is not None and member.door == door:  # else it has been killed meanwhile
+            self._cluster.net("hold", door, False)
+
+    def _restart_registry(self) -> None:
+        self._registry_is_down = False
+        self._cluster.start_registry()
+

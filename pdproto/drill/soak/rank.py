@@ -1,0 +1,344 @@
+"""The processes of `pdproto soak`: a prefill rank, a decode rank, the registry, and the network.
+
+A rank is what a serving engine would be: it opens what the router tells it to, polls, never waits,
+and tells the router how each hand-over has ended. Every page holds what the load says of it.
+"""
+
+import gc
+import logging
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from pdproto.drill.handoff.directory import registrar
+from pdproto.drill.handoff.load import Load, Pages, Request, Topology
+from pdproto.drill.handoff.rank import Pool
+from pdproto.node.decode import DecodeNode
+from pdproto.node.node import Node
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.registry.app import RegistryServer
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy
+from pdproto.transport.event_loop import Link
+
+Pipe: TypeAlias = "Connection[Any, Any]"
+
+POLL_S: Final = 0.001
+TURN_S: Final = 0.005
+# Shorter than a server's, so that a short while sees every one of them end.
+WAITS: Final = {"bootstrap_timeout": 5.0, "transfer_timeout": 8.0, "no_drain": 1.0}
+# Gauges that must be zero when nothing is open, beside all those called num_*.
+HELD: Final = ("engine_leases", "engine_leased_bytes", "engine_pending_fences",
+               "engine_inflight_chunks", "engine_inflight_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a rank's process is told. advertise: its door. sources: the prefill ranks, in order."""
+
+    name: str
+    load: Load
+    engine: str
+    registry: str
+    advertise: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The router has a request. where: the prefill ranks' endpoints, for decode."""
+
+    room: int
+    where: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a hand-over has ended at a rank. corrupt: a success of which a byte is wrong."""
+
+    room: int
+    success: bool
+    reason: str = ""
+    corrupt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a rank has when it is asked. held: what is not given back. faults: what must never be.
+
+    files: that it has open. resident: bytes of memory.
+    """
+
+    held: dict[str, float]
+    faults: dict[str, float]
+    counters: dict[str, float]
+    verified_bytes: int
+    files: int
+    resident: int
+
+
+@dataclass(slots=True)
+class _Open:
+    request: Request
+    end: Sender | Receiver
+    pages: tuple[int, ...]
+    since: float
+    sent: bool = False
+    left: bool = False  # by its client
+
+
+@dataclass(slots=True, kw_only=True)
+class _Scheduler:
+    """What both kinds of rank do. waiting: requests for which there are no pages yet."""
+
+    place: Place
+    node: Node
+    pool: Pool
+    pipe: Pipe
+    waiting: deque[Begin] = field(default_factory=deque)
+    open: dict[int, _Open] = field(default_factory=dict)
+    verified_bytes: int = 0
+
+    def run(self) -> None:
+        """Until the router says that it is over."""
+        while (message := self._told()) is not None:
+            if isinstance(message, Begin):
+                self.waiting.append(message)
+            elif message:
+                self.pipe.send(self._state())
+            self._begin_all()
+            ended = [told for room in list(self.open) for told in self.look(room)]
+            if ended:
+                self.pipe.send(ended)
+
+    def _told(self) -> Any:
+        """What the router says next; False where it says nothing for a while."""
+        return self.pipe.recv() if self.pipe.poll(POLL_S) else False
+
+    def _begin_all(self) -> None:
+        while self.waiting:
+            begin = self.waiting[0]
+            request = self.place.load.request(begin.room)
+            pages = self.pool.take(request.pages)
+            if pages is None:
+                return
+            self.waiting.popleft()
+            end = self.start(begin, pages)
+            self.open[begin.room] = _Open(request, end, pages, monotonic())
+
+    def start(self, begin: Begin, pages: tuple[int, ...]) -> Sender | Receiver:
+        raise NotImplementedError
+
+    def look(self, room: int) -> Iterator[Ended]:
+        raise NotImplementedError
+
+    def _state(self) -> State:
+        numbers, node = self.node.metrics.read(), self.node
+        gauges = {name: value for name, value in numbers.items()
+                  if value and (name.startswith("num_") or name in HELD)}
+        held = {"lives": len(node.lives), "hand-overs": len(self.open) + len(self.waiting),
+                "pages": self.place.load.pool_pages - len(self.pool)}
+        return State(
+            held=gauges | {name: count for name, count in held.items() if count},
+            faults={name: numbers[name]
+                    for name in ("turn_errors", "slow_turns", "refused_calls", "spoilt_chunks",
+                                 "refused_frames")
+                    if numbers[name]},
+            counters={name: value for name, value in numbers.items() if "num_" not in name},
+            verified_bytes=self.verified_bytes, files=len(os.listdir("/proc/self/fd")),
+            resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+                "SC_PAGE_SIZE"),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Prefill(_Scheduler):
+    """A prefill rank: it computes a request at once, and sends it when it may."""
+
+    node: PrefillNode
+    pages: Pages
+
+    def start(self, begin: Begin, pages: tuple[int, ...]) -> Sender:
+        for index, page in enumerate(pages):
+            self.pages[:, page] = self.place.load.page(begin.room, self.place.name, index)
+        return self.node.open(begin.room, partial(self.pool.give, pages))
+
+    def look(self, room: int) -> Iterator[Ended]:
+        held = self.open[room]
+        poll, sender = held.end.poll(), held.end
+        if poll in (KVPoll.SUCCESS, KVPoll.FAILED):
+            del self.open[room]
+            yield Ended(room, poll is KVPoll.SUCCESS, sender.failure or "")
+        elif not held.left and held.request.left("prefill", held.since, monotonic()):
+            held.left = True
+            sender.abort("the client has left")
+        elif not held.sent and poll is KVPoll.WAITING_FOR_INPUT and isinstance(sender, Sender):
+            held.sent = True
+            self._send(held.request, sender, held.pages)
+
+    def _send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
+        *first, last = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
+        for chunk in first:
+            sender.send(chunk, last=False)
+        sender.send(last, metadata=self.place.load.metadata(request.room, self.place.name))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Decode(_Scheduler):
+    """A decode rank: it has memory for a request at once, and verifies every byte."""
+
+    node: DecodeNode
+    pages: Mapping[str, Pages]
+
+    def start(self, begin: Begin, pages: tuple[int, ...]) -> Receiver:
+        give = partial(self.pool.give, pages)
+        return self.node.open(begin.room, begin.where, on_released=give, pages=pages,
+                              slot=begin.room)
+
+    def look(self, room: int) -> Iterator[Ended]:
+        held = self.open[room]
+        poll, receiver = held.end.poll(), held.end
+        if poll is KVPoll.SUCCESS and isinstance(receiver, Receiver):
+            corrupt = not self._is_right(held.request, receiver, held.pages)
+            receiver.close()
+            del self.open[room]
+            yield Ended(room, True, corrupt=corrupt)
+        elif poll is KVPoll.FAILED:
+            del self.open[room]
+            yield Ended(room, False, receiver.failure or "")
+        elif not held.left and held.request.left("decode", held.since, monotonic()):
+            held.left = True
+            receiver.abort("the client has left")
+
+    def _is_right(self, request: Request, receiver: Receiver, pages: tuple[int, ...]) -> bool:
+        right, load = True, self.place.load
+        for source, pools in self.pages.items():
+            right &= receiver.metadata.get(source) == load.metadata(request.room, source)
+            for index, page in enumerate(pages):
+                want = load.page(request.room, source, index)
+                right &= np.array_equal(pools[:, page], want)
+                self.verified_bytes += want.nbytes
+        return right
+
+
+def prefill(place: Place, pipe: Pipe) -> None:
+    """The whole life of a prefill rank's process."""
+    _settle_in()
+    load, topology = place.load, Topology(len(place.sources), 1, 1)
+    pages = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+    node = PrefillNode(place.name, SourcePages(_layers(pages), open_source(place.engine)),
+                       link=Link(advertise=place.advertise), waits=WAITS)
+    pipe.send(node.bound)
+    entry = registrar(place.registry, place.name, topology, node.endpoint, None)
+    entry.start()
+    scheduler = _Prefill(place=place, node=node, pool=Pool(load.pool_pages), pipe=pipe, pages=pages)
+    with suppress(EOFError):  # the router is gone
+        scheduler.run()
+    entry.stop()
+    _end(node, pipe)
+
+
+def decode(place: Place, pipe: Pipe) -> None:
+    """The whole life of a decode rank's process."""
+    _settle_in()
+    load = place.load
+    pages = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+             for source in place.sources}
+    plane = SinkPages({source: _layers(of) for source, of in pages.items()},
+                      open_sink(place.engine))
+    node = DecodeNode(place.name, plane, link=Link(advertise=place.advertise), waits=WAITS)
+    pipe.send(node.bound)
+    scheduler = _Decode(place=place, node=node, pool=Pool(load.pool_pages), pipe=pipe, pages=pages)
+    with suppress(EOFError):
+        scheduler.run()
+    _end(node, pipe)
+
+
+def _settle_in() -> None:
+    """Leave Ctrl-C to the router, and say nothing of peers that are lost: they are meant to be."""
+    gc.freeze()  # what is there now stays, and need not be looked through again and again
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("pdproto").setLevel(logging.ERROR)
+
+
+def _layers(pools: Pages) -> list[Pages]:
+    layers, pages, page_bytes = pools.shape
+    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
+
+
+def _end(node: Node, pipe: Pipe) -> None:
+    """Close the node, and say what the process still has. Its pipe is a socket."""
+    node.close()
+    links = [os.readlink(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd")
+             if os.path.exists(f"/proc/self/fd/{file}")]
+    left = {"threads": threading.active_count() - 1,
+            "sockets": sum(link.startswith("socket:") for link in links) - 1}
+    with suppress(OSError):
+        pipe.send({what: count for what, count in left.items() if count})
+
+
+def registry(port: int, pipe: Pipe) -> None:
+    """The whole life of the registry's process. port: 0 takes a free one."""
+    _settle_in()
+    with RegistryServer(port=port) as server, suppress(EOFError):
+        pipe.send(server.port)
+        pipe.recv()
+
+
+@dataclass(slots=True)
+class Weather:
+    """The fates of messages: how likely each of these is."""
+
+    seed: int
+    lost: float = 0.0
+    doubled: float = 0.0
+    late: float = 0.0
+    overtaken: float = 0.0
+    delay_s: float = 0.2
+    _random: Random | None = None
+
+    def __call__(self, _door: str) -> Fate:
+        self._random = random = self._random or Random(self.seed)  # noqa: S311 - no secret
+        fates: Sequence[tuple[float, Fate]] = (
+            (self.lost, LOST), (self.doubled, DOUBLED), (self.late, Fate(1, self.delay_s)),
+            (self.overtaken, Fate(1, random.random() * self.delay_s, in_order=False)))
+        drawn = random.random()
+        for share, fate in fates:
+            if drawn < share:
+                return fate
+            drawn -= share
+        return PASSES
+
+
+def network(pipe: Pipe) -> None:
+    """The whole life of the network's process: does to the proxy what the router asks."""
+    _settle_in()
+    proxy = Proxy()
+    with suppress(EOFError):
+        while True:
+            while pipe.poll():
+                name, arguments = pipe.recv()
+                if name == "weather":
+                    (proxy.fate,) = arguments
+                    pipe.send(None)
+                elif name == "counts":
+                    pipe.send(dict(proxy.counts))
+                else:
+                    pipe.send(getattr(proxy, name)(*arguments))
+            proxy.turn(monotonic(), TURN_S)

@@ -1,0 +1,70 @@
+"""The arithmetic of a study, and its table: what processes have shown beside what is simulated."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pdproto.drill.study.lanes import Measured, Ran
+from pdproto.drill.study.plan import Cell, arm
+from pdproto.sim.study import MS, Arm, Ways
+
+
+class StudyError(Exception):
+    """Requests have failed: their times are not comparable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A setting in both halves. late_s: how late the processes were with what they had to do
+    themselves, at the most, which is how much this machine disturbs.
+    """
+
+    cell: Cell
+    simulated: Ways
+    measured: Ways
+    late_s: float
+
+
+def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) -> Row:
+    """Put the halves together. Raises StudyError unless every request has been answered rightly."""
+    both = measured.without, measured.with_it
+    for ran in both:
+        require_all(cell, ran, count)
+    ways = Ways(*(arm(list(ran.answered.first_token_s.values()), ran.computed.reruns)
+                  for ran in both))
+    return Row(cell, Ways(*simulated), ways, measured.late_s)
+
+
+def require_all(cell: Cell, ran: Ran, count: int) -> None:
+    """Raise StudyError unless every request has been answered, and rightly."""
+    where = f"{cell.varied} {cell.value}"
+    reasons: Mapping[int, str] = {**ran.computed.reasons, **ran.answered.reasons}
+    for room, why in reasons.items():
+        raise StudyError(f"{where}: request {room} has failed: {why}")
+    if ran.answered.corrupt:
+        raise StudyError(f"{where}: request {ran.answered.corrupt[0]}: its pages hold other bytes "
+                         f"than were sent")
+    if len(ran.answered.first_token_s) != count:
+        raise StudyError(f"{where}: {len(ran.answered.first_token_s)} of {count} requests have "
+                         f"been answered")
+
+
+def as_markdown(rows: Iterable[Row]) -> str:
+    """A table, in milliseconds; two lines for each setting. late: see Row."""
+    lines = ["| varied | value | half | median without | with | change | P99 without | with "
+             "| change | passes run again | late |",
+             "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for of in rows:
+        late = f"{of.late_s / MS:.1f}"
+        for half, ways, told in (("simulator", of.simulated, ""), ("processes", of.measured, late)):
+            off, on = ways.without, ways.optimistic
+            lines.append(
+                f"| {of.cell.varied} | {of.cell.value} | {half} | {off.median_s / MS:.0f} | "
+                f"{on.median_s / MS:.0f} | {ways.median_change:+.0%} | {off.p99_s / MS:.0f} | "
+                f"{on.p99_s / MS:.0f} | {ways.p99_change:+.0%} | {on.reruns:.2f} | {told} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(rows: Iterable[Row], seed: int, count: int) -> dict[str, Any]:
+    """Everything, for machines."""
+    return {"seed": seed, "requests": count, "rows": [asdict(of) for of in rows]}

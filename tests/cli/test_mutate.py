@@ -1,0 +1,168 @@
+"""`pdproto mutate`: what it prints, writes and returns."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.trials import Judged, Trials, searches
+from pdproto.cli import mutate as verb
+from pdproto.cli.main import main
+from pdproto.cli.systems import load
+from pdproto.spec.catalogue import HANDOFF
+
+SMALL: Final = '''"""A lamp that somebody may turn on, and that says so."""
+from pdproto.spec.language import (
+    Call, Configuration, Ignore, Machine, Message, Row, Sometimes, Sort, State, System, Table, auto,
+    exists, forall, implies, Always,
+)
+class Person(Sort):
+    """Who watches the lamp."""
+class Lamp(State):
+    OFF = auto()
+    ON = auto()
+p = Person("p")
+lamp, person = Machine("lamp"), Machine("person", p)
+light = lamp.function("light", Lamp)
+told = person.relation("told")
+shines = Message("shines", sender=lamp, receiver=person)
+SYSTEM = System("lamp", "A lamp.", tables=(
+    Table(lamp, state=light, rows=(
+        Row("turn_on", on=Call("turn_on"), at=Lamp.OFF, to=Lamp.ON, send=[shines()]),
+    )),
+    Table(person, rows=(
+        Row("see", on=shines(), when=[~told(p)], do=[told(p).to(True)]),
+        Ignore(shines(), when=[told(p)], why="it has been seen"),
+    )),
+), properties=(
+    Sometimes("everybody_knows", forall(p, told(p))),
+    Always("nobody_dreams", implies(told(p), light() == Lamp.ON)),
+), final=forall(p, told(p)), configurations={"default": Configuration({Person: 2})})
+DARK = System("dark", "A lamp that is broken.", tables=SYSTEM.tables, properties=(
+    Sometimes("everybody_knows", exists(p, ~told(p)) & forall(p, told(p))),
+), final=SYSTEM.final, configurations=SYSTEM.configurations)
+'''
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def lamp(tmp_path: Path) -> str:
+    path = tmp_path / "lamp_of_mutants.py"
+    path.write_text(SMALL, encoding="utf-8")
+    return f"{path}:SYSTEM"
+
+
+def as_json(capsys: Output, *arguments: str) -> Any:
+    main(["mutate", *arguments, "--quiet", "--json", "-"])
+    (campaign,) = json.loads(capsys.readouterr().out)
+    return campaign
+
+
+def without_times(campaign: Any) -> Any:
+    for end in campaign["ends"]:
+        assert end.pop("seconds") >= 0
+    return campaign
+
+
+def test_the_ends_of_all_mutants(lamp: str, capsys: Output) -> None:
+    campaign = as_json(capsys, lamp, "--workers", "1")
+    ends = {(end["row"], end["edit"]): end for end in campaign["ends"]}
+    assert campaign["mutants"] == len(ends) == 11
+    assert campaign["systems"] == ["lamp"]
+    assert campaign["killed"] == sum(campaign["killed_by"].values())
+    outcomes = ("killed", "lint_only", "edges_only", "refused", "equivalent", "undecided",
+                "survived")
+    assert sum(campaign[outcome] for outcome in outcomes) == 11
+    assert campaign["score"] == campaign["killed"] / (campaign["killed"] + campaign["survived"])
+    stays = ends["turn_on", "stay, and do not go to on"]
+    assert (stays["outcome"], stays["by"]) == ("killed", {
+        "property": "nobody_dreams", "kind": "always", "system": "lamp",
+        "configuration": "default", "steps": 2,
+    })
+    assert ends["see", "drop `told(p) := true`"]["by"]["property"] == "deadlock"
+    again = ends["turn_on", "at any state"]
+    assert (again["outcome"], again["by"]) == ("equivalent", None)
+    blind = ends["ignore_shines", "drop the row"]
+    assert blind["outcome"] == "lint only"
+    assert blind["note"].startswith("totality: ")
+
+
+def test_more_workers_change_nothing(lamp: str, capsys: Output) -> None:
+    alone = without_times(as_json(capsys, lamp, "--workers", "1"))
+    assert without_times(as_json(capsys, lamp, "--workers", "2")) == alone
+
+
+def test_a_sample_is_the_same_each_time(lamp: str, capsys: Output) -> None:
+    def numbers(seed: int) -> list[int]:
+        sample = ("--sample", "4", "--seed", str(seed))
+        return [end["number"] for end in as_json(capsys, lamp, *sample, "--workers", "1")["ends"]]
+
+    drawn = [numbers(seed) for seed in range(5)]
+    assert all(len(chosen) == 4 and sorted(chosen) == chosen for chosen in drawn)
+    assert len({tuple(chosen) for chosen in drawn}) > 1
+    assert numbers(3) == drawn[3]
+
+
+def test_what_is_printed(
+    lamp: str, capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verb, "TOLD_AFTER", 0.0)
+    target = tmp_path / "ends.json"
+    status = main(["mutate", lamp, "--workers", "1", "--json", str(target)])
+    printed, told = capsys.readouterr()
+    (campaign,) = json.loads(target.read_text(encoding="utf-8"))
+    survived = [end for end in campaign["ends"] if end["outcome"] == "survived"]
+    assert status == int(bool(survived))
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["mutants", "11"] in lines
+    assert ["killed", str(campaign["killed"])] in lines
+    assert ["survived", str(len(survived))] in lines
+    for end in survived:
+        assert f"{end['place']}: {end['row']}: {end['edit']}" in printed
+    assert "pdproto: 1 of 1 searches before anything is mutated\n" in told
+    assert "pdproto: 11 of 11 mutants\n" in told
+
+
+def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:
+    assert main(["mutate", lamp.replace(":SYSTEM", ":DARK"), "--workers", "1"]) == 1
+    told = capsys.readouterr().err
+    assert "dark, default: everybody_knows is violated before anything is mutated" in told
+
+
+def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:
+    families = verb._families
+    assert families(["registry-prompt"]) == (("registry", "registry-prompt", "registry-patient"),)
+    assert families(["lock-server"]) == (("lock-server",),)
+    assert families(["a.py:ONE", "a.py:TWO"]) == (("a.py:ONE", "a.py:TWO"),)
+    assert families([]) == verb.handover()
+
+
+def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
+    parts = verb.handover()
+    assert {part[0] for part in parts} >= {"registry", "dp-rank", "transfer", "agreement"}
+    assert sorted(name for part in parts for name in part) == sorted(
+        set(HANDOFF) - verb.APART
+    )
+    assert all(name.startswith(part[0]) for part in parts for name in part)
+    assert all(list(searches(load(name))) for part in parts for name in part)
+
+
+def test_ctrl_c_keeps_what_was_judged(
+    lamp: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = Trials.judged
+
+    def interrupted(self: Trials, mutant: Mutant) -> Judged:
+        if mutant.number == 5:
+            raise KeyboardInterrupt
+        return judged(self, mutant)
+
+    monkeypatch.setattr(Trials, "judged", interrupted)
+    main(["mutate", lamp, "--workers", "1", "--json", "-"])
+    written, told = capsys.readouterr()
+    (campaign,) = json.loads(written)
+    assert campaign["mutants"] == 5
+    assert "interrupted: 5 of 11 mutants were tried" in told

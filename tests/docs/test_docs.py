@@ -1,0 +1,200 @@
+"""The documents: every link leads somewhere, and what they name is there."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.main import VERBS
+from tests.docs import reference_pages
+from tests.docs.documents import ROOT, broken, links, pages, prose, read
+
+DOCS = ROOT / "docs"
+DECISIONS = sorted((DOCS / "explanation" / "decisions").glob("[0-9]*.md"))
+ARCHITECTURE = read(ROOT / "ARCHITECTURE.md")
+GLOSSARY = read(DOCS / "reference" / "glossary.md")
+BYTES_MAX = 8_192
+
+# Words in a sense of our own. One that no longer occurs in the code goes from here too.
+PRIVATE = (
+    "adrift", "agenda", "befall", "bereave", "course", "dark", "debt", "duty", "enrol", "floor",
+    "hasten", "incarnation", "judge", "let_go", "life", "Measured", "owes", "plane",
+    "ratchet", "scout", "seat", "shell", "stands", "story", "strike", "team", "turn",
+    "undisturbed", "unheard", "unpaid", "Weighing",
+)  # fmt: skip
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", pages(), ids=relative)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    assert broken(path) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.docs.documents.ROOT", tmp_path)
+    (tmp_path / "other.md").write_text("# A heading, twice\n\n## A heading, twice\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[1](other.md) [2](other.md#a-heading-twice-1) [3](#here) [4](https://a.b/c)\n"
+        "[5](none.md) [6](other.md#none) [7](#none) [8](../none.md)\n\n    [9](in-code.md)\n"
+    )
+    assert broken(page) == ["none.md", "other.md#none", "#none", "../none.md"]
+
+
+def test_every_page_is_reached_from_the_list_of_documents() -> None:
+    """Nobody finds a page to which nothing links."""
+    reached, ahead = set(), [DOCS / "index.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            ahead += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)
+                      if not link.startswith("#")]  # fmt: skip
+    assert [relative(path) for path in pages() if path not in reached] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md"])
+def test_the_first_pages_are_short(name: str) -> None:
+    assert len(read(ROOT / name).encode()) <= BYTES_MAX
+
+
+# ARCHITECTURE.md
+
+
+@cache
+def defined(path: Path) -> frozenset[str]:
+    """What a module defines: its names, and `Class.name` of what its classes define."""
+    return frozenset(_names(ast.parse(path.read_text(encoding="utf-8")).body))
+
+
+def _names(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield name
+                yield from (f"{name}.{inner}" for inner in _names(node.body))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+
+
+NAMED = sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", ARCHITECTURE)))
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_what_the_architecture_names_is_there(path: str, name: str) -> None:
+    assert name in defined(ROOT / path)
+
+
+def test_the_architecture_walks_every_path() -> None:
+    walks = ("a message enters", "a row is taken", "a page is written", "a system is declared")
+    titles = [*(f"Where {walk}" for walk in walks), "Add a system", "Add a row", "Add a test"]
+    assert re.findall(r"^## (.*)", ARCHITECTURE, re.MULTILINE) == ["Folders", *titles]
+    for part in ARCHITECTURE.split("\n## ")[2:]:
+        assert re.search(r"`[\w/]+\.py:[\w.]+`", part), part.splitlines()[0]
+
+
+FOLDERS = re.findall(r"^\| `((?:pdproto/)?\w+)` \|.*\| ([a-z, ]+) \|$", ARCHITECTURE, re.MULTILINE)
+
+
+def imported(folder: Path) -> set[str]:
+    """The folders of the package that the modules of one import."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [
+                alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found |= {name.split(".")[1] for name in names if name.startswith("pdproto.")}
+    return found - {folder.name}
+
+
+@pytest.mark.parametrize(("folder", "imports"), FOLDERS)
+def test_the_architecture_tells_the_imports(folder: str, imports: str) -> None:
+    told = set() if imports == "nothing" else set(imports.split(", "))
+    assert imported(ROOT / folder) == told
+
+
+def test_every_folder_of_the_package_is_told_of() -> None:
+    folders = {path.parent.name for path in (ROOT / "pdproto").glob("*/__init__.py")}
+    assert {folder.removeprefix("pdproto/") for folder, _ in FOLDERS} == {
+        *folders, "spec", "kernels"}  # fmt: skip
+
+
+# The pages of docs/
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_four_parts_and_is_listed(path: Path) -> None:
+    text = read(path)
+    parts = ["Context", "Decision", "Counterexample", "Consequence"]
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == parts
+    assert all(part.partition("\n")[2].strip() for part in text.split("\n## ")[1:])
+    title = text.splitlines()[0].removeprefix("# ")
+    assert title.startswith(f"{path.stem[:3]}: ")
+    assert f"* [{title}]({path.name})\n" in read(path.with_name("index.md"))
+
+
+def test_the_numbers_of_decisions_are_their_own() -> None:
+    assert [int(path.stem[:3]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+ROWS = re.findall(r"^\| (?!word|ending|---)(.*?) \|.*\| `([\w/.]+)` \|$", GLOSSARY, re.MULTILINE)
+TERMS = [(term.strip("`"), where) for terms, where in ROWS for term in terms.split(", ")]
+
+
+@pytest.mark.parametrize(("term", "where"), TERMS)
+def test_a_word_of_the_glossary_is_used_where_it_says(term: str, where: str) -> None:
+    before = "" if term.startswith("-") else r"(?<![^\W_])"
+    assert re.search(f"(?i){before}{re.escape(term)}", read(ROOT / where))
+
+
+def test_every_private_word_has_a_row() -> None:
+    assert sorted(set(PRIVATE) - {term for term, _ in TERMS}) == []
+
+
+@pytest.fixture(scope="module")
+def wanted() -> dict[str, str]:
+    return {path.name: text for path, text in reference_pages.wanted()}
+
+
+@pytest.mark.parametrize("name", sorted(
+    {*reference_pages.PAGES, *(name for name, _ in reference_pages.SECTIONS)}))
+def test_the_reference_is_what_the_code_says(name: str, wanted: dict[str, str]) -> None:
+    """If this fails, run `python -m tests.docs.reference_pages` and look at it."""
+    assert read(DOCS / "reference" / name) == wanted[name]
+
+
+# What else calls the same commands
+
+
+def test_the_workflow_calls_targets_of_make() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    called = set(re.findall(r"run: make ([a-z-]+)", workflow))
+    assert {"lint", "types", "tests", "docs-site"} <= called
+    assert [name for name in called if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
+
+
+def test_the_hooks_for_users_are_verbs() -> None:
+    hooks = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"^  entry: pdproto (\w+)$", hooks, re.MULTILINE)
+    assert entries == ["lint", "check"]
+    for verb in entries:
+        assert verb in VERBS
+        assert hasattr(importlib.import_module(f"pdproto.cli.{verb}"), "configure")
+        assert f"- id: pdproto-{verb}\n" in hooks
+        assert f"- id: pdproto-{verb}\n" in read(DOCS / "how-to" / "ci.md")
+
+
+def test_prose_is_told_from_code() -> None:
+    assert prose("a\n\n    b\n\nc\n```\nd\n```\ne\n") == "a\n\nc\n\ne\n"

@@ -1,0 +1,70 @@
+"""The guide to one's own protocol: its files, its commands in order, and what they print."""
+
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.main import main
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs/tutorial/check-your-own-protocol.md"
+BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"),
+                    re.MULTILINE | re.DOTALL)
+AT_THE_END = ", at the end"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The reader's folder, which is forgotten afterwards; what is proved there is as well."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "vote", raising=False)
+    yield tmp_path
+    sys.modules.pop("vote", None)
+
+
+def saved(folder: Path, text: str) -> None:
+    """Write or extend the file that the first line of a block names."""
+    name, _, source = text.removeprefix("# ").partition("\n")
+    path = folder / name.removesuffix(AT_THE_END)
+    before = path.read_text(encoding="utf-8") if name.endswith(AT_THE_END) else ""
+    path.write_text(before + source, encoding="utf-8")
+
+
+def entered(line: str) -> None:
+    """Run a command of the guide, each in a Python that has not seen the spec."""
+    sys.modules.pop("vote", None)
+    command, *arguments = shlex.split(line)
+    if command == "python":
+        runpy.run_path(arguments[0])
+    else:
+        assert command == "pdproto"
+        quiet = ["--quiet"] if arguments[0] in ("check", "prove") else []
+        main([*arguments, *quiet])
+
+
+def test_the_guide_is_what_happens(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each line below a command is printed by it, in this order; line breaks apart."""
+    commands = 0
+    for kind, text in BLOCKS:
+        if kind == "python":
+            saved(folder, text)
+            continue
+        for command in text.removeprefix("$ ").split("\n$ "):
+            line, *lines = command.splitlines()
+            commands += 1
+            entered(line)
+            out, err = capsys.readouterr()
+            assert err == "", line
+            printed = "".join(out.split())
+            for expected in lines:
+                _, found, printed = printed.partition("".join(expected.split()))
+                assert found, (line, expected, out)
+    assert commands == len(re.findall(r"^\$ ", GUIDE.read_text(), re.MULTILINE))
