@@ -313,6 +313,15 @@ CATALOGUE: Final = (
     Entry("vllm-lease-consented", "peers.vllm_lease_repaired:CONSENTED", Purpose.PEER),
     Entry("vllm-reports", "peers.vllm_reports:SYSTEM", Purpose.PEER),
     Entry("vllm-reports-last-frees", "peers.vllm_reports:LAST_FREES", Purpose.PEER),
+    Entry("nixl-release", "peers.nixl_release:SYSTEM", Purpose.PEER),
+    Entry("nixl-release-drained", "peers.nixl_release:DRAINED", Purpose.PEER),
+    Entry("nixl-release-deferred", "peers.nixl_release:DEFERRED", Purpose.PEER),
+    Entry("nixl-release-cancelled", "peers.nixl_release:CANCELLED", Purpose.PEER),
+    Entry("trtllm-cancel", "peers.trtllm_cancel:SYSTEM", Purpose.PEER),
+    Entry("trtllm-cancel-silent", "peers.trtllm_cancel:SILENT", Purpose.PEER),
+    Entry("trtllm-cancel-poisoned", "peers.trtllm_cancel:POISONED", Purpose.PEER),
+    Entry("dynamo-requests", "peers.dynamo_requests:SYSTEM", Purpose.PEER),
+    Entry("dynamo-requests-refused", "peers.dynamo_requests:REFUSED", Purpose.PEER),
 )
 
 SYSTEMS: Final[Mapping[str, Entry]] = {entry.name: entry for entry in CATALOGUE}
