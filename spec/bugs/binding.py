@@ -3,7 +3,7 @@
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.binding import PROMPT, SYSTEM
+from pdproto.spec.handoff.binding import NO_TIMERS, SYSTEM
 from pdproto.spec.handoff.binding_tables import (
     LATEST,
     NONE_WAITS,
@@ -32,7 +32,7 @@ DEAD_LIFE: Final = edited(
     SYSTEM, "request-of-a-dead-life", DropClause("end_named", named(p, h, u)))
 
 NOT_PASSED_ON: Final = edited(
-    PROMPT, "use-not-passed-on",
+    NO_TIMERS, "use-not-passed-on",
     DropEffect("hear_use", each(q, name(d, h, q, u), where=~leads(h, q))))
 
 BUGS: Final[tuple[Bug, ...]] = (

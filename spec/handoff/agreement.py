@@ -243,9 +243,9 @@ SYSTEM: Final = System(
     },
 )
 
-LOST: Final = edited(
+LOSS: Final = edited(
     SYSTEM,
-    "agreement-lost",
+    "agreement-loss",
     ReplaceProperties((*SAFETY, *IN_TIME)),
     about="The same group, whose votes and decisions get lost, repeated and reordered.",
     configurations={
@@ -276,9 +276,9 @@ ONCE: Final = edited(
 # A repeat hides what was not said the first time, and so does its answer: an end that nobody
 # confirmed is confirmed when the decision comes once more. Here nothing comes once more. One life:
 # of several, a decision may overtake another, and is lost on a rank whose turn has not come.
-PROMPT: Final = edited(
+NO_TIMERS: Final = edited(
     SYSTEM,
-    "agreement-prompt",
+    "agreement-no-timers",
     *(DropRow(row.name) for _, row in SYSTEM.rows() if isinstance(row.on, Timer)),
     ReplaceProperties((
         *(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE),

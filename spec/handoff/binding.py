@@ -192,22 +192,22 @@ SYSTEM: Final = System(
 
 _LOSING_ONE: Final = Configuration(
     _sizes(lives=1), faults=("lossy",), dead_bits=True, symmetry=True)
-LOSING: Final = edited(
-    SYSTEM, "binding-lossy",
+LOSS: Final = edited(
+    SYSTEM, "binding-loss",
     ReplaceProperties((*SAFETY, *_ENDS)),
     about="The binding of a life to a request, while messages are lost.",
     configurations={"default": _LOSING_ONE},
 )
 
-PATIENT: Final = edited(
-    SYSTEM, "binding-patient", DropRow("give_up"), DropRow("give_up_waiting"),
+NO_TIMEOUTS: Final = edited(
+    SYSTEM, "binding-no-timeouts", DropRow("give_up"), DropRow("give_up_waiting"),
     ReplaceProperties((*SAFETY, *_liveness(*_ONCE))),
     about="The binding where nobody gives up: what is lost is made good by sending it again.",
     configurations={"default": _LOSING_ONE},
 )
 
-PROMPT: Final = edited(
-    SYSTEM, "binding-prompt",
+NO_TIMERS: Final = edited(
+    SYSTEM, "binding-no-timers",
     *(DropRow(row.name) for table in (RANK, SINK) for row in table.rows
       if isinstance(row.on, Timer)),
     ReplaceProperties((

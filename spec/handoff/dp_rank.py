@@ -385,8 +385,8 @@ SYSTEM: Final = System(
 # Who waits for the other half has it, and each message comes once.
 _OF_GIVING_UP: Final = ("L2_decode_is_turned_away", "L2_decode_hears_that_a_room_is_gone")
 
-PROMPT: Final = edited(
-    SYSTEM, "dp-rank-prompt", DropRow("stop_waiting"), DropRow("give_up"),
+NO_TIMERS: Final = edited(
+    SYSTEM, "dp-rank-no-timers", DropRow("stop_waiting"), DropRow("give_up"),
     ReplaceProperties(tuple(
         replace(claim, under=(Fairness.TIMERS, Fairness.CONSUMED)) for claim in PROPERTIES
         if isinstance(claim, LeadsTo) and claim.name not in _OF_GIVING_UP

@@ -267,8 +267,8 @@ ONE_ATTEMPT: Final = edited(
 
 _ONE: Final[Sizes] = {Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 1}
 
-LOSING: Final = edited(
-    SYSTEM, "optimistic-lossy", _under(Fairness.TIMERS, Fairness.CONSUMED),
+LOSS: Final = edited(
+    SYSTEM, "optimistic-loss", _under(Fairness.TIMERS, Fairness.CONSUMED),
     about="Optimistic prefill while messages are lost, or are delivered once and never again.",
     configurations={
         "default": _configuration(_ONE, "lossy"),
@@ -276,8 +276,8 @@ LOSING: Final = edited(
     },
 )
 
-PATIENT: Final = edited(
-    LOSING, "optimistic-patient", DropRow("give_up_transfer"),
+NO_TIMEOUTS: Final = edited(
+    LOSS, "optimistic-no-timeouts", DropRow("give_up_transfer"),
     ReplaceProperties((
         *_under(Fairness.TIMERS, Fairness.CONSUMED).properties,
         Sometimes("a_sink_may_call_off_what_goes_well", abort(h)),

@@ -10,14 +10,14 @@ telling it so would only move the same doubt to the other side (two generals).
 Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
 is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
 
-Seven systems share the tables, and so do those of transfer_calm.py and transfer_two.py:
-    transfer            what holds whatever is lost, whoever dies, and however long a write takes
-    transfer-lossy      the same, while messages are lost or are delivered only once
-    transfer-patient    where nobody gives up, what is lost is made good by sending it again
-    transfer-prompt     where nothing is lost, nothing is sent again, and nobody waits for a clock
-    transfer-restart    where processes die and come back, lives begun after that succeed
-    transfer-direct     sources write straight into pages, on engines that can fence a page
-    transfer-in-place   the same, where digests are compared and nodes run it (direct.py)
+Seven systems share the tables, and so do those of transfer_fault_free.py and transfer_two.py:
+    transfer              every loss, every death, and writes that take however long
+    transfer-loss         the same, while messages are lost or are delivered only once
+    transfer-no-timeouts  nobody gives up: a message that is lost is sent again until it arrives
+    transfer-no-timers    nothing is lost or sent again, and no timer runs but the heartbeat
+    transfer-restart      processes die and come back: lives begun after that succeed
+    transfer-direct       sources write straight into pages, on engines that can fence a page
+    transfer-in-place     the same with digests, as nodes run it (direct.py)
 """
 
 from dataclasses import replace
@@ -264,8 +264,8 @@ def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
     ))
 
 
-LOSING: Final = edited(
-    SYSTEM, "transfer-lossy", _under(SYSTEM, *ONCE_TOO),
+LOSS: Final = edited(
+    SYSTEM, "transfer-loss", _under(SYSTEM, *ONCE_TOO),
     about="The transfer while messages are lost, or are delivered once and never again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
@@ -279,8 +279,8 @@ _GIVE_UP: Final = (
 )
 _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 
-PATIENT: Final = edited(
-    SYSTEM, "transfer-patient",
+NO_TIMEOUTS: Final = edited(
+    SYSTEM, "transfer-no-timeouts",
     *map(DropRow, _GIVE_UP),
     ReplaceRow("land", replace(ENGINE.rows[0], fair=True, why="nothing hangs")),
     ReplaceProperties((
@@ -310,12 +310,13 @@ PATIENT: Final = edited(
     },
 )
 
-_RELIABLE: Final = {name: tables for name, tables in PATIENT.faults.items() if name != "lossy"}
-PROMPT: Final = edited(
-    replace(PATIENT, faults=_RELIABLE, configurations={}, like=PATIENT), "transfer-prompt",
+_RELIABLE: Final = {name: tables for name, tables in NO_TIMEOUTS.faults.items() if name != "lossy"}
+NO_TIMERS: Final = edited(
+    replace(NO_TIMEOUTS, faults=_RELIABLE, configurations={}, like=NO_TIMEOUTS),
+    "transfer-no-timers",
     *map(DropRow, _RESEND),
     # Only an introduction that is repeated is answered.
-    ReplaceProperties((*(c for c in PATIENT.properties if c is not BOTH_MEET), *PROMPTLY)),
+    ReplaceProperties((*(c for c in NO_TIMEOUTS.properties if c is not BOTH_MEET), *PROMPTLY)),
     about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
     configurations={
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
@@ -333,7 +334,7 @@ NO_ERROR: Final = Ignore(
 _SEND: Final = next(row for row in SOURCE.rows if row.name == "send")
 
 RESTARTED: Final = edited(
-    PATIENT, "transfer-restart",
+    NO_TIMEOUTS, "transfer-restart",
     *map(DropRow, _CALLED_OFF),
     ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
     ReplaceRow("send", replace(_SEND, fair=True, why="prefill comes to its end")),

@@ -31,7 +31,7 @@ from pdproto.spec.handoff.ends import (
     sending,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.transfer import LIVENESS, PATIENT, SYSTEM
+from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMEOUTS, SYSTEM
 from pdproto.spec.language import (
     Configuration,
     DropRow,
@@ -54,7 +54,7 @@ _FAILED: Final = receiving(d, k) == Receiving.FAILED
 
 # Nobody dies here, so that there is no crash to notice.
 _CLAIMS: Final = tuple(
-    claim for claim in PATIENT.properties
+    claim for claim in NO_TIMEOUTS.properties
     if isinstance(claim, LeadsTo) and claim.name not in (
         "L7_a_sink_notices_a_crash", "L1_both_ends_meet")
 )
@@ -64,7 +64,7 @@ _UNANSWERED: Final = ReplaceRow("answer_meeting", Ignore(
     introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d), why="it is known"))
 
 TWO_SINKS: Final = edited(
-    PATIENT, "transfer-two-sinks", _UNANSWERED, ReplaceProperties((
+    NO_TIMEOUTS, "transfer-two-sinks", _UNANSWERED, ReplaceProperties((
         *_CLAIMS,
         Sometimes("one_sink_fails_and_the_other_succeeds", all_of(
             receiving(d, h) == Receiving.SUCCESS, receiving(other, h) == Receiving.FAILED)),
@@ -76,7 +76,7 @@ TWO_SINKS: Final = edited(
 )
 
 TWO_LIVES: Final = edited(
-    PATIENT, "transfer-two-lives", _UNANSWERED,
+    NO_TIMEOUTS, "transfer-two-lives", _UNANSWERED,
     ReplaceProperties((
         *(replace(claim, under=(Fairness.TIMERS,)) for claim in _CLAIMS),
         Sometimes("one_life_waits_for_the_other", all_of(

@@ -25,7 +25,7 @@ Output = pytest.CaptureFixture[str]
 
 ALL = Settings()
 QUICK = Settings(properties=("deadlock",))
-SMALL = ("agreement-once", "optimistic-lossy")
+SMALL = ("agreement-once", "optimistic-loss")
 
 
 def task(name: str) -> Task:
@@ -79,7 +79,7 @@ def test_processes_come_to_the_same_as_one() -> None:
 
 def test_a_row_that_fires_nowhere_fails_the_run() -> None:
     """Two systems that share their tables, of which neither loses a rank without the other."""
-    both = tasks(named("agreement", "agreement-lost"), QUICK, deep=False)
+    both = tasks(named("agreement", "agreement-loss"), QUICK, deep=False)
     found = run([task for task in both if task.title == "agreement two-slots"], 1, silent)
     assert {c.result.verdict for c in found.checked} == {Verdict.HOLDS}
     assert found.verdict is Verdict.VIOLATED

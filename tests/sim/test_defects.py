@@ -104,7 +104,7 @@ def test_b28_nobody_notices_a_dead_source() -> None:
     found = simulate(plan, Random, roles=roles_of(BUGS["B28"].system))
     assert found.violation is not None
     assert found.violation.name == ENDS
-    assert simulate(plan, Random, roles=roles_of(transfer.PROMPT)).violation is None
+    assert simulate(plan, Random, roles=roles_of(transfer.NO_TIMERS)).violation is None
 
 
 def test_what_is_shipped_is_what_is_run() -> None:
