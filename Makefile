@@ -122,7 +122,7 @@ docs: $(CORE) ## write docs/tables anew from the tables
 SITE := $(VENV)/.docs
 
 $(SITE): $(CORE)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,testing]'
 	touch $@
 
 # A link or an anchor that leads nowhere is a warning of Sphinx, and fails the build.

@@ -13,6 +13,8 @@ from pdproto.spec.language.place import Place
 
 
 class Verdict(StrEnum):
+    """Whether a property holds; unknown where a limit was reached first."""
+
     HOLDS = "holds"
     VIOLATED = "violated"
     UNKNOWN = "unknown"  # a limit was reached first

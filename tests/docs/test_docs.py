@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.main import VERBS
-from tests.docs import reference_pages
+from tests.docs import api_reference, reference_pages
 from tests.docs.documents import ROOT, broken, links, pages, prose, read
 
 DOCS = ROOT / "docs"
@@ -172,6 +172,17 @@ def wanted() -> dict[str, str]:
 def test_the_reference_is_what_the_code_says(name: str, wanted: dict[str, str]) -> None:
     """If this fails, run `python -m tests.docs.reference_pages` and look at it."""
     assert read(DOCS / "reference" / name) == wanted[name]
+
+
+def test_every_public_object_says_what_it_is() -> None:
+    assert api_reference.without_docstring() == []
+
+
+def test_a_missing_docstring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdproto.runtime.store.Shared.__doc__", "See above.")
+    monkeypatch.setattr("pdproto.check.load.load.__doc__", None)
+    assert api_reference.without_docstring() == [
+        "pdproto.check.load.load", "pdproto.runtime.store.Shared"]  # fmt: skip
 
 
 # What else calls the same commands
