@@ -42,7 +42,7 @@ LAYERS: Final = {
     "cli": "bench, check, drill, engine, ground, pages, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.handoff, spec.language, transport",
     "proofs": "check, cli, spec.examples, spec.handoff, spec.language, spec.lemmas, tests",
-    "examples": "check, sglang, spec.language, spec.peers",
+    "examples": "check, pages, sglang, spec.language, spec.peers",
 }
 
 # Arrows that go up, and are to go away.
