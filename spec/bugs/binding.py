@@ -45,7 +45,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         PREDECESSOR, ONE_LIFE, "a_retry_is_not_failed_by_its_predecessor"),
     Bug("retry-lost", "pdproto itself",
         "A retry waits for its time-out, for its half on prefill was given to the life before it, "
-        "which had ended.", DEAD_LIFE, ONE_LIFE, "a_life_that_has_ended_takes_no_request"),
+        "which had ended.", DEAD_LIFE, ONE_LIFE, "an_ended_life_takes_no_request"),
     Bug("use-kept", "no report; a decode rank that knows the request and keeps it to itself",
         "All but one of the prefill ranks wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
         "L1_every_rank_binds_as_its_leader"),

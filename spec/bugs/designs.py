@@ -68,7 +68,7 @@ DESIGNS: Final[tuple[Design, ...]] = (
     _design(
         "nixl-release", "NIXL #2044, #2067 (2026)",
         "A transfer was released while it ran; its bytes landed in memory that was in use again.",
-        nixl_release.SYSTEM, "S1_no_write_into_anothers_memory", 3,
+        nixl_release.SYSTEM, "S1_writes_stay_in_own_memory", 3,
         "An end that the device reports: a release returns while bytes move.",
         nixl_release.CANCELLED),
     _design(
@@ -80,13 +80,13 @@ DESIGNS: Final[tuple[Design, ...]] = (
     _design(
         "nixl-drained", "NIXL #2044 (a draft)",
         "A release that waits for the device, for ten seconds at most, leaves the same gap behind.",
-        nixl_release.DRAINED, "S1_no_write_into_anothers_memory", 4,
+        nixl_release.DRAINED, "S1_writes_stay_in_own_memory", 4,
         "A refusal at the end of the ten seconds: a clock proves nothing.",
         nixl_release.CANCELLED),
     _design(
         "nixl-deferred", "NIXL #2077 (closed)",
         "The request lives until the device has done with it, and the memory does not.",
-        nixl_release.DEFERRED, "S1_no_write_into_anothers_memory", 3,
+        nixl_release.DEFERRED, "S1_writes_stay_in_own_memory", 3,
         "A word to the caller that the memory is still in use.",
         nixl_release.CANCELLED,
         note="#2209 (closed) frees nothing on a cancellation, lets the caller poll to the end, and "
@@ -94,7 +94,7 @@ DESIGNS: Final[tuple[Design, ...]] = (
     _design(
         "trtllm-cancel-echo", "TensorRT-LLM #18517 (2026, open), in its review; #12734",
         "A cancelled session was answered during a write, and the answer freed the buffer.",
-        trtllm_cancel.SYSTEM, "S1_no_write_into_anothers_memory", 6,
+        trtllm_cancel.SYSTEM, "S1_writes_stay_in_own_memory", 6,
         "An answer that means quiescence: this one means that the cancellation was heard.",
         trtllm_cancel.SILENT, trtllm_cancel.POISONED,
         note="#18517 answers with the end of the write. #15238 (merged, off by default) never uses "

@@ -100,11 +100,11 @@ RESTARTING: Final = replace(ONE, faults=("restart",))
 SINK_CRASHING: Final = replace(ONE, faults=("sink-crash",))
 LOSSY: Final = replace(ONE, faults=("lossy",))
 
-WRITE: Final = "S1_no_write_into_anothers_memory"
+WRITE: Final = "S1_writes_stay_in_own_memory"
 SINK_HEARS: Final = "L2_a_sink_hears_of_a_failure"
 SOURCE_HEARS: Final = "L2_a_source_hears_of_a_failure"
 CHUNK_BACK: Final = "L4_a_failed_sink_gets_its_chunk_back"
-READ: Final = "S2_complete_while_it_is_read"
+READ: Final = "S2_complete_while_the_memory_is_read"
 
 FREE_AT_ONCE: Final = lease(d, h, ANY).to(False)
 
@@ -270,7 +270,7 @@ PROPAGATION: Final = (
         "The last status was lost, and decode aborted a transfer that had succeeded.",
         edited(NO_TIMEOUTS, "R22", ReplaceRow("done_again", Ignore(
             publish(d, h, p), at=Sending.SUCCESS, why="it has been told"))),
-        LOSSY, "L1_who_has_all_parts_commits"),
+        LOSSY, "L1_a_sink_with_all_parts_commits"),
 )
 
 TIMERS: Final = (

@@ -64,7 +64,7 @@ HOST: Final = Table(host, rows=(SUBMIT, *passes.HOST.rows[1:], *lookup.HOST.rows
 
 HOLDS_A_PLACE: Final = passes.HAS_SLOT | passes.HAS_SEAT
 TOGETHER: Final[tuple[Property, ...]] = (
-    OnRow("who_computes_what_is_sent_is_the_run_that_was_looked_up", "begin_transfer",
+    OnRow("the_computing_run_was_looked_up", "begin_transfer",
           forall((d, e), implies(lookup.BOUND, lookup.begun(p, e, h))),
           why="a pass of one run is never sent by another, nor to who has met another"),
     Sometimes("a_look_up_fails_while_a_pass_runs", all_of(
@@ -90,7 +90,7 @@ IN_TIME: Final[tuple[Property, ...]] = (
 # There has to be a second run.
 _OF_TWO: Final = (
     "a_peer_restarts_under_a_look_up", "a_stale_address_reaches_a_new_source_and_all_is_well",
-    "who_writes_is_no_older_than_the_answer", RESTARTED.name,
+    "the_writing_run_is_not_older_than_the_answer", RESTARTED.name,
 )
 SIZES: Final[Sizes] = {**lookup.SIZES, Seat: 1, Attempt: 1}
 

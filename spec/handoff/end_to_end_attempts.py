@@ -141,7 +141,7 @@ UNWRITTEN: Final = forall((p, d, c), (write(p, h, d, c) == Write.NONE) & ~handed
 
 def _nothing_is_sent(*rows: str) -> tuple[Property, ...]:
     return tuple(
-        OnRow(f"nothing_is_sent_of_what_{row}_drops", row, UNWRITTEN,
+        OnRow(f"nothing_is_sent_before_{row}", row, UNWRITTEN,
               why="no sink holds, or will hold, KV of a pass that was thrown away")
         for row in rows
     )
@@ -151,23 +151,23 @@ OF_THE_PASS: Final = of_the_pass(
     "S6_slot_has_one_owner", "S6_request_has_one_slot",
     "S8_seat_has_one_owner", "S8_kv_is_held_while_the_first_chunk_is_computed",
     "S8_kv_is_held_while_the_last_chunk_is_computed", "S11_no_send_before_finalize",
-    "S11_somebody_sends", "M5_3_finalized_once_and_surely", "M5_2_attempts_in_order",
+    "S11_a_request_is_sent", "M5_3_finalized_once_and_surely", "M5_2_attempts_in_order",
 )
 DROPPED_AND_PUBLISHED: Final = Sometimes("a_pass_is_dropped_while_its_sink_publishes", all_of(
     stage(h) == Stage.HEAD, receiving(d, h) == Receiving.WAITING))
 TOGETHER: Final[tuple[Property, ...]] = (
-    OnRow("what_lands_was_computed", "land",
+    OnRow("a_landed_write_was_computed", "land",
           any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.ADRIFT,
                  all_of(forward(h) == Forward.WHOLE, HAS_SEAT)),
           why="the engine reads the KV of a whole pass, in a place that is still its own"),
-    OnRow("what_is_posted_is_finalized", "post", FINALIZED & (stage(h) == Stage.SENDING)
+    OnRow("a_posted_write_is_of_a_finalized_pass", "post", FINALIZED & (stage(h) == Stage.SENDING)
           | (stage(h) == Stage.FAILED),
           why="no write begins for a pass that may yet be dropped"),
     *_nothing_is_sent("force_retry", "force_fall_back"),
     DROPPED_AND_PUBLISHED,
     Sometimes("a_failed_pass_is_read_by_the_engine", all_of(
         stage(h) == Stage.FAILED, write(p, h, d, c) == Write.POSTED, seat(h, s))),
-    Sometimes("a_failed_pass_is_computed_for_nobody", all_of(
+    Sometimes("a_failed_pass_is_computed_in_vain", all_of(
         stage(h) == Stage.FAILED, forward(h) == Forward.LAST, GIVEN_UP)),
 )
 IN_TIME: Final = (

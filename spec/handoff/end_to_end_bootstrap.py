@@ -169,20 +169,20 @@ TOGETHER: Final[tuple[Property, ...]] = (
            implies(all_of(begun(p, e, h), begun(p, f, h), sending(p, h) != Sending.GONE),
                    e.same(f)),
            why="bound at the first contact; who comes after the run that died only says so"),
-    OnRow("who_writes_is_the_run_that_was_looked_up", "post",
+    OnRow("the_writing_run_was_looked_up", "post",
           forall((d, e), implies(BOUND, all_of(begun(p, e, h), run(p, e) == Run.UP))),
           why="no life is taken over by a run that the sink has not met"),
-    OnRow("who_writes_is_no_older_than_the_answer", "post",
+    OnRow("the_writing_run_is_not_older_than_the_answer", "post",
           forall((e, f), implies(begun(p, e, h) & e.before(f), ~located(d, h, p, f))),
           why="a sink that was told of a later run is not written to by an earlier one"),
-    Always("who_is_called_lost_was_lost", implies(gone(p, h, d), sending(p, h) == Sending.GONE),
+    Always("a_source_called_lost_is_gone", implies(gone(p, h, d), sending(p, h) == Sending.GONE),
            why="what is found of a run holds for the lives that were begun with it"),
     Sometimes("a_peer_restarts_under_a_look_up", all_of(
         e.before(f), cached(d, p, e), run(p, e).among(*GONE), run(p, f) == Run.UP,
         phase(d, h) == Phase.BOOTSTRAPPING)),
     Sometimes("a_stale_address_reaches_a_new_source_and_all_is_well", all_of(
         refuse(d, h, p, e, f), COMMITTED)),
-    Sometimes("a_run_dies_that_was_bound", all_of(
+    Sometimes("a_bound_run_dies", all_of(
         BOUND, run(p, e).among(*GONE), receiving(d, h) == Receiving.WAITING)),
 )
 IN_TIME: Final[tuple[Property, ...]] = (
@@ -193,12 +193,13 @@ IN_TIME: Final[tuple[Property, ...]] = (
             all_of(BOUND, run(p, e).among(*GONE), RECEIVING_NOW),
             RECEIVING_ENDED, under=(Fairness.DETECTORS,),
             why="the heartbeat finds it, and no time-out is waited for"),
-    LeadsTo("who_was_looked_up_begins", LOOKED_UP, receiving(d, h) != Receiving.UNKNOWN,
+    LeadsTo("a_completed_look_up_begins_the_transfer",
+            LOOKED_UP, receiving(d, h) != Receiving.UNKNOWN,
             under=(Fairness.NO_TIMERS,), why="the transfer follows by itself"),
 )
 # What the composition may break; the rest is registry.py's own matter.
 _OF_BOOTSTRAP: Final = (
-    "S3_failed_stays_failed", "M1_2_who_failed_has_no_info", "M1_3_every_target_rank_is_met",
+    "S3_failed_stays_failed", "M1_2_a_failed_look_up_has_no_info", "M1_3_every_target_rank_is_met",
     "S12_a_stale_address_is_refused", "S12_only_current_addresses",
 )
 OF_BOOTSTRAP: Final = tuple(

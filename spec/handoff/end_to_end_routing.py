@@ -115,7 +115,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
     Always("nothing_is_sent_of_a_room_in_conflict",
            implies(conflict(g, h), sending(p, h).among(Sending.UNKNOWN, Sending.FAILED)),
            why="a room that was put on the wrong group runs nowhere"),
-    Always("S9_what_lands_comes_from_whom_decode_addresses",
+    Always("S9_a_landed_write_comes_from_the_addressed_group",
            implies(ours(g) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, g)),
            why="no KV comes from a group that decode did not mean, or that has not got the room"),
     Sometimes("a_conflict_ends_an_open_receiver", all_of(
@@ -131,7 +131,7 @@ IN_TIME: Final[tuple[Property, ...]] = (
     LeadsTo("a_failed_sender_ends_its_room", NO_MORE & (runs(g, h) == Runs.WAITING),
             ~(runs(g, h) == Runs.WAITING), under=(Fairness.NO_TIMERS,),
             why="and so decode is turned away, if it comes after all"),
-    LeadsTo("what_was_listed_is_struck", posted(g, h), ~posted(g, h), under=(Fairness.TIMERS,),
+    LeadsTo("a_listed_room_is_struck_out", posted(g, h), ~posted(g, h), under=(Fairness.TIMERS,),
             why="however the transfer has ended"),
 )
 OVER: Final = all_of(

@@ -32,7 +32,7 @@ from pdproto.spec.language import AddRow, ReplaceProperties, Row, System, edited
 OVER: Final = (~kv(p, h), QUIESCENT)
 # What only a source keeps that remembers.
 REMEMBERED: Final = (
-    "who_says_that_it_is_drained_notes_it", "who_counts_as_drained_was_asked",
+    "a_drained_answer_is_noted", "a_drained_claim_was_asked_for",
 )
 
 FORGETFUL: Final[System] = edited(

@@ -60,7 +60,7 @@ _UNFENCED: Final = replace(_ONE, given={can_fence: lambda _: ()})
 TIMEOUTS_ONLY: Final[System] = edited(
     replace(SYSTEM, faults={}, configurations={}, like=SYSTEM), "transfer-timeouts-only",
     ReplaceProperties((
-        Always("nobody_is_gone_where_nobody_dies",
+        Always("no_end_is_gone_without_a_death",
                (sending(p, h) != Sending.GONE) & (receiving(d, h) != Receiving.GONE),
                why="who gives up says Failed, as one who is there: gone is said of the dead"),
         Sometimes("a_source_gives_up", sending(p, h) == Sending.FAILED),
@@ -80,7 +80,7 @@ LANDED: Final[System] = edited(
     "transfer-landed",
     DropRow("say_drained"),
     ReplaceProperties((
-        LeadsTo("L4_what_has_landed_needs_no_other_answer",
+        LeadsTo("L4_a_landed_part_needs_no_other_answer",
                 all_of(GIVEN_UP, lease(d, h, b), forall(
                     p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS))),
                 ~lease(d, h, b), under=(Fairness.TIMERS, Fairness.CONSUMED),

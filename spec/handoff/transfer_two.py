@@ -81,7 +81,7 @@ TWO_LIVES: Final = edited(
         *(replace(claim, under=(Fairness.TIMERS,)) for claim in _CLAIMS),
         Sometimes("one_life_waits_for_the_other", all_of(
             h.differs(k), memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),
-        Sometimes("one_life_gets_what_the_other_had", all_of(
+        Sometimes("a_chunk_passes_to_the_waiting_life", all_of(
             h.differs(k), _FAILED, receiving(d, h) == Receiving.SUCCESS)),
         LeadsTo("a_chunk_goes_from_life_to_life",
                 all_of(h.differs(k), _FAILED, memory(d, h) == Memory.ASKED),
@@ -99,7 +99,7 @@ QUEUED: Final = edited(
     DropRow("give_up_queue"),
     ReplaceProperties((
         *LIVENESS,
-        Sometimes("a_request_waits_for_anothers_memory_without_a_clock", all_of(
+        Sometimes("a_request_waits_for_memory_without_a_clock", all_of(
             h.differs(k), receiving(d, h) == Receiving.BOOTSTRAPPING,
             sending(p, h) == Sending.BOOTSTRAPPING, has_met(d, h, p),
             memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),

@@ -23,23 +23,23 @@ q: Final = Source("q")
 ASSUMED: Final = {"one_source": forall((p, q), p.same(q))}
 
 BRIDGE: Final = (
-    Always("who_transfers_holds_its_pages",
+    Always("a_transferring_source_holds_its_pages",
            implies(sending(p, h) == Sending.TRANSFERRING, kv(p, h)),
            why="a transfer takes over the pages of its pass"),
-    Always("who_transfers_is_sent",
+    Always("a_transferring_source_is_of_a_sent_pass",
            implies(sending(p, h) == Sending.TRANSFERRING, stage(h) == Stage.SENDING),
            why="a sender begins with a pass that is whole, and what ends it ends the request"),
-    Always("what_is_handed_over_was_sent",
+    Always("a_handed_over_chunk_was_sent",
            implies(any_of(handed(p, h, c), write(p, h, d, c) != Write.NONE),
                    stage(h).among(Stage.SENDING, Stage.SUCCESS, Stage.FAILED)),
            why="chunks are handed over as a pass is sent, and it runs no more"),
-    Always("what_is_read_stays",
+    Always("a_pass_being_read_stays",
            implies(all_of(write(p, h, d, c) == Write.POSTED, sending(p, h) != Sending.GONE),
                    all_of(forward(h) == Forward.WHOLE, HAS_SEAT)),
            why="a place is given back when the engine reads nothing from it"),
 )
 # What speaks of the other part as one makes do with it where it is alone.
-NOT_OF_THE_TRANSFER: Final = ("who_runs_holds_its_pages",)
+NOT_OF_THE_TRANSFER: Final = ("a_running_source_holds_its_pages",)
 _NOT_OF_A_PASS: Final = (
     "ready_is_published", "published_by_the_sink", "done_is_success", "failed_is_failure")
 _PROMISED: Final = ("S6_slot_only_where_it_is_used",)

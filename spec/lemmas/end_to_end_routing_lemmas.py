@@ -27,16 +27,16 @@ from pdproto.spec.language import Always, implies
 from pdproto.spec.lemmas import dp_rank_lemmas, transfer_lemmas
 
 BRIDGE: Final = (
-    Always("who_sends_has_the_room",
+    Always("a_sending_source_has_the_room",
            implies(ours(g) & ~sending(p, h).among(Sending.UNKNOWN, Sending.FAILED), HAS_THE_ROOM),
            why="a source opens its sender for a room that its own group runs"),
-    Always("what_is_written_is_of_the_room",
+    Always("a_write_is_of_the_room",
            implies(ours(g) & (write(p, h, d, c) != Write.NONE), HAS_THE_ROOM),
            why="a source opens its sender for a room that its own group runs"),
-    Always("who_is_opened_is_addressed",
+    Always("an_opened_receiver_is_addressed",
            implies(ours(g) & (receiving(d, h) != Receiving.UNKNOWN), addressed(h, g)),
            why="a sink opens its receiver for the group that it calls on"),
-    Always("nobody_dies", sending(p, h) != Sending.GONE,
+    Always("no_source_dies", sending(p, h) != Sending.GONE,
            why="no process ends here"),
 )
 _PROMISED: Final = tuple(

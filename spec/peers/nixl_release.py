@@ -84,7 +84,7 @@ SYSTEM: Final = System(
     "NIXL's release of a running transfer, described as its code does it.",
     tables=(AGENT, DEVICE),
     properties=(
-        OnRow("S1_no_write_into_anothers_memory", "land", memory(t)),
+        OnRow("S1_writes_stay_in_own_memory", "land", memory(t)),
         OnRow("a_completion_finds_its_request", "land", request(t)),
         Sometimes("a_transfer_ends", handle(t) == Handle.DONE),
         Sometimes("memory_is_used_again", (handle(t) == Handle.RELEASED) & ~memory(t)),

@@ -122,7 +122,7 @@ SYSTEM: Final = System(
     "TensorRT-LLM's cancelled session: the answer frees the buffer while a write may be running.",
     tables=(GENERATION, CONTEXT, ENGINE),
     properties=(
-        OnRow("S1_no_write_into_anothers_memory", "land",
+        OnRow("S1_writes_stay_in_own_memory", "land",
               forall(other, other.same(a) | ~buffer(other)),
               why="a write lands in the buffer of its own attempt, or of none"),
         Sometimes("an_attempt_succeeds", receiving(a) == Receiving.DONE),

@@ -127,8 +127,8 @@ class TestAnswers:
         assert one == two
 
     def test_one_property_alone(self, capsys: Output) -> None:
-        told = answer(capsys, "lock-server-broken", "--property", "somebody_holds_it", "deadlock")
-        assert verdicts(told) == {"somebody_holds_it": "holds", "deadlock": "holds"}
+        told = answer(capsys, "lock-server-broken", "--property", "the_lock_is_held", "deadlock")
+        assert verdicts(told) == {"the_lock_is_held": "holds", "deadlock": "holds"}
 
     def test_an_assumption_of_fairness(self, capsys: Output) -> None:
         arguments = ("two-phase-commit", "--property", "a_decision_arrives", "--fairness")

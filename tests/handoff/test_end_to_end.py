@@ -89,7 +89,7 @@ def test_no_part_has_the_property_that_a_defect_violates(bug: Bug) -> None:
 
 # Without this, each of these goes wrong; where it is a defect that was met, it is in spec/bugs.
 NEEDED: Final[list[tuple[System, str, Edit]]] = [
-    (lookup.SYSTEM, "who_was_looked_up_begins", DropRow("open_receiver")),
+    (lookup.SYSTEM, "a_completed_look_up_begins_the_transfer", DropRow("open_receiver")),
     (lookup.SYSTEM, "a_life_is_begun_with_one_run",
      DropEffect("crash_unheard", lookup.begun(p, e, h).to(False))),
     (rooms.SYSTEM, "a_refusal_ends_the_transfer", DropRow("obey_refusal")),
@@ -107,7 +107,7 @@ NEEDED: Final[list[tuple[System, str, Edit]]] = [
     (SYSTEM, "a_run_that_ends_takes_its_transfers_along", DropRow("notice")),
     (SYSTEM, "a_run_that_ends_takes_its_passes_along", DropRow("bury_pass")),
     (SYSTEM, "a_failed_look_up_gives_everything_back", DropRow("give_up_waiting")),
-    (SYSTEM, "who_is_called_lost_was_lost",
+    (SYSTEM, "a_source_called_lost_is_gone",
      DropClause("notice", lookup.dead(d, p, e))),
     (SYSTEM, "a_failed_look_up_gives_everything_back", DropRow("release_places")),
 ]

@@ -124,9 +124,9 @@ def test_each_defect_is_the_edits_doing(bug: Bug) -> None:
 
 
 WAITED_FOR: Final = [
-    (REGISTRY, "show_sign_of_life", "alarm-lossy", "L6_who_is_up_is_listed"),
-    (REGISTRY, "enroll_again", "lossy", "L6_who_is_up_is_recorded"),
-    (REGISTRY, "record_again", "lossy", "L6_who_is_up_is_recorded"),
+    (REGISTRY, "show_sign_of_life", "alarm-lossy", "L6_a_run_that_is_up_is_listed"),
+    (REGISTRY, "enroll_again", "lossy", "L6_a_run_that_is_up_is_recorded"),
+    (REGISTRY, "record_again", "lossy", "L6_a_run_that_is_up_is_recorded"),
     (REGISTRY, "expire", "default", "L7_registrations_expire"),
     (REGISTRY, "look_again", "lossy", "L6_recovery"),
     (REGISTRY, "give_up", "default", "L1_bootstrap_ends"),
@@ -160,7 +160,7 @@ def test_no_timer_is_left_out_of_that() -> None:
     ("row", "broken"),
     [
         ("locate", "L1_bootstrap_ends_at_once"),
-        ("record", "L6_who_is_up_is_recorded_at_once"),
+        ("record", "L6_a_run_that_is_up_is_recorded_at_once"),
         ("decline", "L6_a_stale_address_is_refused_at_once"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_dead_address_does_not_wait_for_the_rest_of_a_look_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["L1_bootstrap_ends", "L6_recovery", "L6_who_is_up_is_recorded"]
+    "name", ["L1_bootstrap_ends", "L6_recovery", "L6_a_run_that_is_up_is_recorded"]
 )
 def test_without_loss_nobody_waits_for_a_safety_net(name: str) -> None:
     default = REGISTRY.configurations["default"]

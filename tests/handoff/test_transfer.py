@@ -52,8 +52,10 @@ def test_every_row_fires_somewhere() -> None:
     assert "find_spoilt" not in explored(SYSTEM.name, "stray").rows_never_fired
 
 
-OF_CHUNKS: Final = {"chunks_are_handed_over_in_order", "who_has_all_chunks_waits_for_its_writes"}
-OF_STRAYS: Final = {"only_what_is_spoilt_fails_by_its_digest"}
+OF_CHUNKS: Final = {
+    "chunks_are_handed_over_in_order", "a_source_with_all_chunks_waits_for_its_writes",
+}
+OF_STRAYS: Final = {"only_spoilt_parts_fail_by_the_digest"}
 
 
 def vacuous(name: str) -> set[str]:
@@ -139,7 +141,7 @@ def test_each_defect_is_pinned_once() -> None:
 
 # What is sent again, the clocks, and the steps that answer: each is there for this.
 NEEDED: Final[list[tuple[str, System, str, str]]] = [
-    ("find_spoilt", SYSTEM, "stray", "L1_who_has_all_parts_ends"),
+    ("find_spoilt", SYSTEM, "stray", "L1_a_sink_with_all_parts_ends"),
     ("give_up_waiting", LOSS, "default", "L1_a_source_ends"),
     ("give_up_sending", LOSS, "chunks", "L1_a_source_ends"),
     ("give_up_bootstrap", SYSTEM, "no-fence", "L1_a_sink_ends"),
@@ -156,8 +158,8 @@ NEEDED: Final[list[tuple[str, System, str, str]]] = [
     ("fence_lost", NO_TIMEOUTS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
     ("introduce_again", NO_TIMEOUTS, "no-memory", "L2_a_sink_hears_of_a_failure"),
     ("refuse_meeting", NO_TIMEOUTS, "no-memory", "L2_a_sink_hears_of_a_failure"),
-    ("publish_again", NO_TIMEOUTS, "default", "L1_who_has_all_parts_commits"),
-    ("done_again", NO_TIMEOUTS, "default", "L1_who_has_all_parts_commits"),
+    ("publish_again", NO_TIMEOUTS, "default", "L1_a_sink_with_all_parts_commits"),
+    ("done_again", NO_TIMEOUTS, "default", "L1_a_sink_with_all_parts_commits"),
     ("refuse_address", NO_TIMEOUTS, "default", "L2_a_sink_hears_of_a_failure"),
     ("abort_again", NO_TIMEOUTS, "default", "L2_a_source_hears_of_a_failure"),
     ("say_drained_again", NO_TIMEOUTS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
@@ -167,7 +169,7 @@ NEEDED: Final[list[tuple[str, System, str, str]]] = [
     ("tell_failure", NO_TIMERS, "default", "L2_a_sink_hears_of_a_failure"),
     ("say_drained", NO_TIMERS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
     ("note_drained", NO_TIMERS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("note_landed", LANDED, "default", "L4_what_has_landed_needs_no_other_answer"),
+    ("note_landed", LANDED, "default", "L4_a_landed_part_needs_no_other_answer"),
     ("end_lease", NO_TIMERS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
     ("release_kv", NO_TIMERS, "default", "L4_an_ended_source_gets_its_pages_back"),
 ]
@@ -201,12 +203,13 @@ def test_direct_writes_are_only_as_good_as_the_fence() -> None:
     stray = SYSTEM.configurations["stray"]
     assert "stray" not in DIRECT.faults
     strayed = replace(DIRECT, faults=SYSTEM.faults)
-    assert judged(strayed, "S2_complete_while_it_is_read", stray).verdict is Verdict.VIOLATED
+    finding = judged(strayed, "S2_complete_while_the_memory_is_read", stray)
+    assert finding.verdict is Verdict.VIOLATED
 
 
 def test_without_a_fence_nothing_is_written_directly() -> None:
     no_fence = SYSTEM.configurations["no-fence"]
-    found = judged(DIRECT, "S2_somebody_commits", no_fence)
+    found = judged(DIRECT, "S2_a_sink_commits", no_fence)
     assert found.verdict is Verdict.VIOLATED
 
 
@@ -219,7 +222,7 @@ def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["S10_drained_means_quiescent", "S1_no_write_into_anothers_memory"]
+    "name", ["S10_drained_means_quiescent", "S1_writes_stay_in_own_memory"]
 )
 def test_a_life_whose_write_is_under_way_may_not(name: str) -> None:
     hasty = edited(

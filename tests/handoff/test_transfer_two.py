@@ -21,7 +21,7 @@ def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
 @pytest.mark.parametrize(("name", "edit"), [
     ("a_chunk_goes_from_life_to_life", DropRow("end_lease")),
     ("a_chunk_goes_from_life_to_life", DropRow("abort_again")),
-    ("one_life_gets_what_the_other_had", DropRow("grant")),
+    ("a_chunk_passes_to_the_waiting_life", DropRow("grant")),
 ], ids=lambda value: value if isinstance(value, str) else value.row)
 def test_each_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:
     wrong = edited(TWO_LIVES, "needed", edit)

@@ -38,7 +38,7 @@ CASES: Final = {
     **{name: (load(name), load(name).configurations["default"], None)
        for name in ("registry", "dp-rank", "optimistic", "group-transfer")},
 }
-WRITE: Final = "S1_no_write_into_anothers_memory"
+WRITE: Final = "S1_writes_stay_in_own_memory"
 STORES: Final = frozenset({"entry"})  # as a server runs it
 
 
