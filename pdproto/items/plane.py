@@ -42,11 +42,13 @@ SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096
 COMPONENTS_MAX: Final = 64
 Rank = Annotated[int, Meta(ge=0, lt=4_096)]
+Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a sink publishes to a source. prefix: tokens that decode has cached already. splits: see
     splits_of in shares.py; of another model a lease may be too short for the header that says so.
+    counts: how many items of each component the sink wants.
     """
 
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
@@ -54,6 +56,7 @@ class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     rank: Rank
     prefix: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
     splits: Annotated[tuple[tuple[int, int], ...], Meta(max_length=COMPONENTS_MAX)] = ()
+    counts: Annotated[tuple[Count, ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
     @property
     def place(self) -> Place:
@@ -179,7 +182,8 @@ class SinkItems(SinkPages):
         self._coverage[life] = Coverage(len(addresses))
         place, prefix = self._place, self._prefixes.get(life, 0)
         return {source: msgspec.msgpack.encode(
-                    Placement(address, place.size, place.rank, prefix, self._splits))
+                    Placement(address, place.size, place.rank, prefix, self._splits,
+                              self.numbering.counted(pages[source])))
                 for source, address in addresses.items()}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:

@@ -51,10 +51,7 @@ OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames tha
 
 
 class DecodeNode(Node):
-    """The node of a decode rank: it opens receivers, leases memory and commits pages.
-
-    incarnation: one for all ranks of a group (default: one of its own).
-    """
+    """See the rules above. incarnation: one for all ranks of a group (default: one of its own)."""
 
     def __init__(
         self,

@@ -132,10 +132,7 @@ class DirectPages(InPlace[PageTarget]):
 
 
 class DirectDecodeNode(DecodeNode):
-    """A decode node whose sources write straight into its pages.
-
-    plane: DirectPages, or another that keeps to rule 3.
-    """
+    """See DecodeNode, and above. plane: DirectPages, or another that keeps to rule 3."""
 
     def __init__(
         self,

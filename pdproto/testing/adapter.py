@@ -21,8 +21,6 @@ GONE: Final = "gone"
 
 
 class Side(StrEnum):
-    """The server that an end belongs to."""
-
     PREFILL = "prefill"
     DECODE = "decode"
 

@@ -50,10 +50,7 @@ def _about(default: Any, told: str, *choices: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a node. Raises SettingsError for a value that cannot be.
-
-    given: where each that is not the default comes from, by its name.
-    """
+    """See above. given: where each that is not the default comes from, by its name."""
 
     engine: str = _about("tcp", "which engine moves the bytes", *sorted(ENGINES))
     direct: bool = _about(True, "write straight into pages where the engine can fence them")
@@ -153,17 +150,22 @@ def variable(name: str) -> str:
 def load(
     environment: Mapping[str, str], sets: Sequence[str] = (), file: str | None = None,
     defaults: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Settings:
     """The settings of a process. environment: of the process. sets: `name=value` of its command
     line. file: the settings file (default: that which the environment names, if it names one).
-    defaults: in place of ours, by name: of the server that it is part of.
+    defaults: in place of ours, by name: of the server that it is part of. tables: what that server
+    was told for us, in the form of the file, by the name of its own setting; they go before the
+    environment.
 
     Raises SettingsError.
     """
     values: dict[str, Any] = dict(defaults or {})
     given = dict.fromkeys(values, SERVER)
     path = file or environment.get(FILE)
-    for name, value, source in (*_of_file(path), *_of_environment(environment), *_of_line(sets)):
+    told = [each for source, table in (tables or {}).items() for each in _of_table(table, source)]
+    for name, value, source in (*_of_file(path), *_of_environment(environment), *told,
+                                *_of_line(sets)):
         values[name], given[name] = value, source
     waits = {name.removeprefix(WAIT): values.pop(name)
              for name in list(values) if name.startswith(WAIT)}
@@ -179,12 +181,17 @@ def _of_file(path: str | None) -> Iterator[tuple[str, Any, str]]:
         raise SettingsError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: no TOML: {error}") from None
-    waits = found.pop("waits", {})
-    if not isinstance(waits, dict):
-        raise SettingsError(f"{path}: waits: want a table, [waits]")
-    for name, value in (*found.items(), *((WAIT + name, value) for name, value in waits.items())):
-        _known(name, name, path)
-        yield name, _typed(name, value, path), path
+    yield from _of_table(found, path)
+
+
+def _of_table(table: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any, str]]:
+    waits = table.get("waits", {})
+    if not isinstance(waits, Mapping):
+        raise SettingsError(f"{source}: waits: want a table, [waits]")
+    flat = {name: value for name, value in table.items() if name != "waits"}
+    for name, value in (flat | {WAIT + name: value for name, value in waits.items()}).items():
+        _known(name, name, source)
+        yield name, _typed(name, value, source), source
 
 
 def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:

@@ -1,0 +1,120 @@
+"""A proxy in front of vLLM servers that prefill and decode apart: small enough to copy.
+
+    python -m examples.vllm_servers.proxy --port 8000 \\
+        --prefill http://10.0.0.1:8100 --decode http://10.0.0.2:8200
+
+Each request goes to a prefill server first, which computes the prompt and one token. What it
+answers as `kv_transfer_params` goes to a decode server with the same request; decode computes all
+tokens, and its answer goes to the client as it comes. Servers take turns. The proxy needs to know
+nothing about the connector: it passes on what prefill has answered, whole.
+
+A client that leaves ends both halves: vLLM notices that its own client, the proxy, has gone.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any, Final
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+
+PATHS: Final = ("/v1/completions", "/v1/chat/completions")
+FOR_DECODE: Final[dict[str, Any]] = {  # vLLM's words for: keep the KV cache, another will fetch it
+    "do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None,
+    "remote_block_ids": None, "remote_host": None, "remote_port": None,
+}
+ONE_TOKEN: Final[dict[str, Any]] = {
+    "max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 0, "stream": False,
+}
+
+
+class Proxy:
+    """prefill, decode: the addresses of servers, which take turns."""
+
+    def __init__(self, prefill: Sequence[str], decode: Sequence[str]) -> None:
+        self._prefill: Final = cycle(prefill)
+        self._decode: Final = cycle(decode)
+        self._session: ClientSession | None = None
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=1 << 28)
+        app.cleanup_ctx.append(self._open_session)
+        app.add_routes([web.post(path, self._complete) for path in PATHS])
+        app.add_routes([web.get("/health", self._health)])
+        return app
+
+    async def _open_session(self, _: web.Application) -> Any:
+        connector = TCPConnector(limit=0, force_close=True)
+        async with ClientSession(connector=connector, timeout=ClientTimeout(None)) as session:
+            self._session = session
+            yield
+
+    @property
+    def session(self) -> ClientSession:
+        assert self._session is not None  # noqa: S101 - requests come after the start
+        return self._session
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response(text="OK")
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = await request.json()
+        except json.JSONDecodeError as error:
+            raise web.HTTPBadRequest(text=f"the body is no JSON: {error}") from None
+        try:
+            status, answer = await self._compute_prompt(request.path, body)
+            if status != 200:
+                return web.json_response(answer, status=status)
+            body["kv_transfer_params"] = answer.get("kv_transfer_params")
+            return await self._pass_on(request, body)
+        except ClientError as error:
+            return web.json_response({"error": {"message": f"{type(error).__name__}: {error}"}},
+                                     status=502)
+
+    async def _compute_prompt(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """At prefill. Returns the status and what it answers."""
+        asked = {**body, **ONE_TOKEN, "kv_transfer_params": FOR_DECODE}
+        asked.pop("stream_options", None)
+        if "messages" not in body:
+            del asked["max_completion_tokens"]
+        async with self.session.post(next(self._prefill) + path, json=asked) as reply:
+            return reply.status, await reply.json(content_type=None)
+
+    async def _pass_on(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        """Decode's answer, as it comes."""
+        async with self.session.post(next(self._decode) + request.path, json=body) as reply:
+            kind = reply.headers.get("Content-Type", "application/json")
+            answer = web.StreamResponse(status=reply.status, headers={"Content-Type": kind})
+            await answer.prepare(request)
+            async for piece in reply.content.iter_any():
+                await answer.write(piece)
+            await answer.write_eof()
+            return answer
+
+
+async def serve(proxy: Proxy, host: str, port: int) -> None:
+    """Until it is cancelled. Raises OSError if the port is taken."""
+    runner = web.AppRunner(proxy.application(), handler_cancellation=True)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--prefill", nargs="+", required=True, metavar="URL")
+    parser.add_argument("--decode", nargs="+", required=True, metavar="URL")
+    told = parser.parse_args()
+    asyncio.run(serve(Proxy(told.prefill, told.decode), told.host, told.port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""vLLM's KV connector: its calls, passed on to the halves of prefill and decode.
+
+    --kv-transfer-config '{"kv_connector": "PdprotoConnector", "kv_role": "kv_producer"}'   prefill
+    --kv-transfer-config '{"kv_connector": "PdprotoConnector", "kv_role": "kv_consumer"}'   decode
+
+Rule 1: vLLM makes one in its scheduler, and one in each worker: they meet in orders of a step, and
+        in what workers say has ended.
+Rule 2: what cannot be handed over is refused at start-up, with the setting; a request that cannot
+        be is failed, with the reason, and never the process.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import vllm
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorTransferResults,
+    SupportsHMA,
+)
+from vllm.v1.request import RequestStatus
+
+from pdproto.vllm import versions
+from pdproto.vllm.configuration import groups_of, layout_of, refuse, settings_of
+from pdproto.vllm.loading import LoadingScheduler
+from pdproto.vllm.offering import NOTHING, OfferingScheduler
+from pdproto.vllm.orders import Orders
+from pdproto.vllm.stats import (
+    FAILED,
+    SCHEDULER,
+    WORKER,
+    PdprotoPromMetrics,
+    PdprotoStats,
+    Stopwatch,
+    timed,
+)
+from pdproto.vllm.worker import Worker
+
+if TYPE_CHECKING:
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+
+log = logging.getLogger("pdproto.vllm")
+
+COMPLETE: Final = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
+
+
+class StepOrders(Orders, KVConnectorMetadata):
+    """What the scheduler's half tells the workers in a step."""
+
+
+@dataclass(frozen=True)
+class Whereabouts(KVConnectorHandshakeMetadata):
+    """Of a worker's prefill node, if it has one."""
+
+    name: str
+    endpoint: str
+
+
+class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
+    """See the rules above. Raises ValueError for what rule 2 refuses."""
+
+    def __init__(
+        self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: "KVCacheConfig"
+    ) -> None:
+        versions.check(vllm.__version__)
+        super().__init__(vllm_config, role, kv_cache_config)
+        refuse(vllm_config)
+        transfer, groups = vllm_config.kv_transfer_config, groups_of(kv_cache_config)
+        layout = layout_of(vllm_config, kv_cache_config)
+        self.stopwatch: Final = Stopwatch()
+        self._orders = StepOrders()
+        self._offering: OfferingScheduler | None = None
+        self._loading: LoadingScheduler | None = None
+        self._worker: Worker | None = None
+        self._bad_blocks: set[int] = set()
+        self._failed = 0
+        if role is KVConnectorRole.WORKER:
+            self._worker = Worker(settings_of(vllm_config), vllm_config, kv_cache_config)
+            return
+        if transfer.is_kv_producer:
+            self._offering = OfferingScheduler(groups, layout)
+        if transfer.is_kv_consumer:
+            self._loading = LoadingScheduler(groups, layout)
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> PdprotoStats:
+        return PdprotoStats(data=data) if data is not None else PdprotoStats()
+
+    @classmethod
+    def build_prom_metrics(cls, *given: Any, **named: Any) -> PdprotoPromMetrics:
+        return PdprotoPromMetrics(*given, **named)
+
+    # In the scheduler
+
+    def set_xfer_handshake_metadata_pp_aware(
+        self, metadata: Mapping[tuple[int, int], KVConnectorHandshakeMetadata]
+    ) -> None:
+        if self._offering is not None:
+            self._offering.ranks = {
+                rank: (where.name, where.endpoint) for rank, where in sorted(metadata.items())
+                if isinstance(where, Whereabouts)}
+
+    def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:  # noqa: ARG002
+        return tuple(self._kv_cache_config.transfer_group_ids)
+
+    @timed
+    def on_new_request(self, request: Any) -> None:
+        if self._loading is not None:
+            self._loading.arrived(request, self._orders)
+
+    @timed
+    def get_num_new_matched_tokens(
+        self, request: Any, num_computed_tokens: int
+    ) -> tuple[int | None, bool]:
+        if self._loading is None:
+            return 0, False
+        return self._loading.matched(request, num_computed_tokens)
+
+    @timed
+    def update_state_after_alloc(
+        self, request: Any, blocks: "KVCacheBlocks", num_external_tokens: int
+    ) -> None:
+        if self._loading is not None:
+            self._loading.placed(request, self._groups_of(blocks.get_block_ids()),
+                                 num_external_tokens, self._orders)
+
+    @timed
+    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:  # noqa: ARG002
+        orders, self._orders = self._orders, StepOrders()
+        return orders
+
+    def request_finished(
+        self, request: Any, block_ids: list[int]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        return self.request_finished_all_groups(request, (block_ids,))
+
+    @timed
+    def request_finished_all_groups(
+        self, request: Any, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        if self._loading is not None:
+            self._loading.finished(request, self._orders)
+        if self._offering is None:
+            return NOTHING
+        return self._offering.finished(request, self._groups_of(block_ids), self._orders,
+                                       complete=request.status in COMPLETE)
+
+    def _groups_of(self, block_ids: tuple[list[int], ...]) -> tuple[list[int], ...]:
+        return tuple(self._kv_cache_config.select_transfer_block_ids(block_ids))
+
+    # In a worker
+
+    @property
+    def worker(self) -> Worker:
+        assert self._worker is not None  # noqa: S101 - vLLM calls these in workers
+        return self._worker
+
+    def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
+        self.worker.register(kv_caches)
+
+    def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
+        where = self.worker.whereabouts()
+        return Whereabouts(*where) if where is not None else None
+
+    @timed
+    def start_load_kv(self, /, forward_context: Any, **_: Any) -> None:  # noqa: ARG002
+        orders = self._get_connector_metadata()
+        assert isinstance(orders, StepOrders)  # noqa: S101 - it is ours
+        self.worker.take(orders)
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """A request is scheduled when all its layers are loaded."""
+
+    def save_kv_layer(
+        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any
+    ) -> None:
+        """Blocks are sent when the request is computed, from where they lie."""
+
+    def wait_for_save(self) -> None:
+        """vLLM keeps the blocks until `get_transfer_results` says that they are free."""
+
+    @timed
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:  # noqa: ARG002
+        loads = self.worker.loads()
+        self._bad_blocks |= loads.bad_blocks
+        self._failed += len(loads.failed)
+        return KVConnectorTransferResults(self.worker.sent(), loads.over, loads.failed)
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """None where there are several groups: there vLLM goes by the names of requests."""
+        bad, self._bad_blocks = self._bad_blocks, set()
+        return bad if len(self._kv_cache_config.kv_cache_groups) == 1 else set()
+
+    def get_kv_connector_stats(self) -> PdprotoStats:
+        stats, spent = PdprotoStats(), self.stopwatch.taken()
+        stats.data[SCHEDULER if self._worker is None else WORKER].append(spent)
+        stats.data[FAILED], self._failed = self._failed, 0
+        return stats
+
+    def shutdown(self) -> None:
+        if self._worker is not None:
+            self._worker.close()

@@ -1,0 +1,23 @@
+"""How a server keeps a KV cache, in words that two servers compare."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pdproto.vllm.blocks import Group
+
+Layout = Mapping[str, str]
+
+NOT_THERE: Final = "not said"
+
+
+def groups_told(groups: Sequence[Group]) -> str:
+    """All groups, in order."""
+    return "; ".join(map(str, groups))
+
+
+def misfit(there: Layout, here: Layout) -> str | None:
+    """What differs, with both values; None if nothing does."""
+    told = [f"{name} is {there.get(name, NOT_THERE)} at prefill and {here.get(name, NOT_THERE)} "
+            f"at decode" for name in sorted(there.keys() | here.keys())
+            if there.get(name) != here.get(name)]
+    return f"{'; '.join(told)}: want the same at both ends" if told else None

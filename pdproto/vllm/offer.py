@@ -1,0 +1,73 @@
+"""What prefill says of a request that it has computed, on its way to decode through the proxy.
+
+It stands under `pdproto` in vLLM's `kv_transfer_params`, of which a proxy gives decode all that it
+got from prefill. The room is text there: a proxy may read numbers as JavaScript does, which keeps
+53 bits.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pdproto.runtime.wire import ROOM_MAX
+from pdproto.vllm.ranks import Ranks
+
+KEY: Final = "pdproto"
+FROM_PREFILL: Final = "do_remote_prefill"  # vLLM's: decode takes the KV cache from prefill
+FOR_DECODE: Final = "do_remote_decode"  # vLLM's: prefill keeps the KV cache for decode
+VERSION: Final = 1
+RANKS_MAX: Final = 4_096
+GROUPS_MAX: Final = 64
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Name = Annotated[str, Meta(max_length=255)]
+RankAt = tuple[Count, Count, Name, Name]
+
+
+class Offer(Struct, frozen=True, forbid_unknown_fields=True):
+    """tokens: of the prompt. firsts: of each group, the first block that prefill has. ranks: of
+    prefill, each its stage, its place, its name, and where it listens. layout: see layout.py.
+    """
+
+    version: int
+    room: Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
+    tokens: Annotated[int, Meta(ge=1, lt=1 << 31)]
+    firsts: Annotated[list[Count], Meta(min_length=1, max_length=GROUPS_MAX)]
+    ranks: Annotated[list[RankAt], Meta(min_length=1, max_length=RANKS_MAX)]
+    layout: dict[str, str]
+
+    @property
+    def room_number(self) -> int:
+        return int(self.room)
+
+    def placed_ranks(self) -> Ranks:
+        return {(stage, tensor): (name, endpoint)
+                for stage, tensor, name, endpoint in self.ranks}
+
+    def params(self) -> dict[str, Any]:
+        """As vLLM gives them to the proxy."""
+        return {FROM_PREFILL: True, FOR_DECODE: False, KEY: msgspec.to_builtins(self)}
+
+
+def offer_in(params: Mapping[str, Any]) -> Offer:
+    """What vLLM's kv_transfer_params say. Raises ValueError for what this connector never answers
+    at prefill.
+    """
+    told = params.get(KEY)
+    if not isinstance(told, Mapping):
+        raise ValueError(f"kv_transfer_params have no {KEY!r}, but {', '.join(sorted(params))}: "
+                         f"want those that prefill has answered, and this connector there, too")
+    version = told.get("version")
+    if version != VERSION:
+        raise ValueError(f"kv_transfer_params of version {version!r}, and {VERSION} is known here: "
+                         f"want the same release of pdproto at both ends")
+    try:
+        offer = msgspec.convert(told, Offer)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"kv_transfer_params: {error}: want those that prefill has answered, "
+                         f"unchanged") from None
+    if offer.room_number > ROOM_MAX:
+        raise ValueError(f"kv_transfer_params: room {offer.room}: at most {ROOM_MAX:,}")
+    return offer

@@ -1,0 +1,119 @@
+"""Prefill's two halves: blocks are kept, offered to decode, sent, and given back.
+
+Rule 1: vLLM keeps the blocks of a request from its end until `finished_sending` names it, once.
+Rule 2: a worker names a request when nothing reads its blocks any more, as the table of the source
+        says (SENDING_SETTLED in spec/handoff/poll.py), whether decode has them or not.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from pdproto.items.pieces import pieces
+from pdproto.items.plane import SourceItems, placement_in
+from pdproto.node.handle import ENDED
+from pdproto.node.prefill import PrefillNode
+from pdproto.node.sender import Sender
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.vllm.blocks import Group, firsts, held, last
+from pdproto.vllm.layout import Layout
+from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
+from pdproto.vllm.orders import Blocks, Orders, Send
+from pdproto.vllm.ranks import Ranks
+from pdproto.vllm.rooms import Rooms, ToldRooms
+
+log = logging.getLogger("pdproto.vllm")
+
+NOTHING: Final[tuple[bool, None]] = False, None
+
+
+class OfferingScheduler:
+    """Of prefill. ranks: of this server, once its workers have said where they listen."""
+
+    def __init__(self, groups: Sequence[Group], layout: Layout) -> None:
+        self.ranks: Ranks = {}
+        self._groups: Final = groups
+        self._layout: Final = layout
+        self._rooms: Final = Rooms()
+
+    def finished(
+        self, request: Any, blocks: Sequence[Sequence[int]], orders: Orders, *, complete: bool
+    ) -> tuple[bool, dict[str, Any] | None]:
+        """Whether vLLM keeps the blocks, and what it answers the proxy. complete: the request has
+        ended as it should, and nobody has aborted it.
+        """
+        params = request.kv_transfer_params or {}
+        if not (complete and params.get(FOR_DECODE) and any(blocks)):
+            return NOTHING
+        tokens = request.num_prompt_tokens
+        kept = held(self._groups, blocks, tokens)
+        room = self._rooms.draw()
+        orders.send.append(Send(request.request_id, room, kept))
+        offer = Offer(VERSION, str(room), tokens, firsts(kept),
+                      [(*rank, *where) for rank, where in self.ranks.items()], dict(self._layout))
+        return True, offer.params()
+
+
+@dataclass(slots=True)
+class Sending:
+    """A request whose blocks are kept. is_sent: they have been handed to the node."""
+
+    request: str
+    blocks: Blocks
+    is_sent: bool = False
+
+
+class OfferingWorker:
+    """Of a prefill rank. rooms: those that the node refuses by. item_bytes: of a block, group by
+    group.
+    """
+
+    def __init__(
+        self, node: PrefillNode, rooms: ToldRooms, plane: SourceItems, item_bytes: Sequence[int]
+    ) -> None:
+        self.node: Final = node
+        self._rooms: Final = rooms
+        self._plane: Final = plane
+        self._item_bytes: Final = item_bytes
+        self._over: Final[deque[str]] = deque()
+
+    def take(self, orders: Orders) -> None:
+        """Do what the scheduler has told."""
+        for order in orders.send:
+            sending = Sending(order.request, order.blocks)
+            self.node.open(order.room, watcher=partial(self._look, sending))
+            self._rooms.told(order.room)
+
+    def over(self) -> set[str]:
+        """The requests that have come to their end since the last call."""
+        return {self._over.popleft() for _ in range(len(self._over))}
+
+    def _look(self, sending: Sending, sender: Sender) -> None:
+        """In the node's loop, after each step of the hand-over."""
+        if not sending.is_sent and sender.poll() is KVPoll.WAITING_FOR_INPUT:
+            sending.is_sent = True
+            self._send(sending, sender)
+        if sender.settled in ENDED:
+            sender.watchers = ()
+            if sender.failure is not None:
+                log.warning("request %s, room %d: decode did not take its KV cache: %s",
+                            sending.request, sender.room, sender.failure)
+            self._over.append(sending.request)
+
+    def _send(self, sending: Sending, sender: Sender) -> None:
+        try:
+            counts = {placement_in(data).counts for data in sender.addresses.values()}
+            if len(counts) != 1:
+                raise ValueError(f"ranks of decode want {len(counts)} different parts of a request")
+            chosen = last(sending.blocks, counts.pop())
+        except (RemoteProtocolError, ValueError) as error:
+            sender.abort(str(error))
+            return
+        chunks = [piece for place, ids in enumerate(chosen) if ids for piece in pieces(
+            self._plane.numbering.numbers(place, ids), self._item_bytes[place])] or [[]]
+        for number, items in enumerate(chunks, 1):
+            sender.send(items, last=number == len(chunks))

@@ -1,0 +1,110 @@
+"""What the connector tells vLLM's own metrics: hand-overs, and the time that its calls take."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from prometheus_client import Counter, Histogram
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
+    KVConnectorPromMetrics,
+    KVConnectorStats,
+)
+from vllm.v1.metrics.utils import create_metric_per_engine
+
+SCHEDULER: Final = "scheduler_step_seconds"
+WORKER: Final = "worker_step_seconds"
+FAILED: Final = "failed_loads"
+BUCKETS: Final = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2)
+ABOUT: Final[Mapping[str, str]] = {
+    SCHEDULER: "Time of a step in the connector's calls, in the scheduler",
+    WORKER: "Time of a step in the connector's calls, in a worker",
+}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Stopwatch:
+    """Adds up the time of a step in calls of the connector."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def taken(self) -> float:
+        """Seconds since the last call of this."""
+        spent, self._spent = self._spent, 0.0
+        return spent
+
+    def add(self, seconds: float) -> None:
+        self._spent += seconds
+
+
+def timed(
+    call: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], R]:
+    """A call of the connector whose time counts for its step."""
+
+    def measured(self: Any, /, *given: P.args, **named: P.kwargs) -> R:
+        began = perf_counter()
+        try:
+            return call(self, *given, **named)
+        finally:
+            self.stopwatch.add(perf_counter() - began)
+
+    return measured
+
+
+@dataclass
+class PdprotoStats(KVConnectorStats):
+    """data: seconds of each step of the last interval; how many loads failed."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.data:
+            self.reset()
+
+    def reset(self) -> None:
+        self.data = {SCHEDULER: [], WORKER: [], FAILED: 0}
+
+    def aggregate(self, other: KVConnectorStats) -> "PdprotoStats":
+        for name, value in other.data.items():
+            self.data[name] += value
+        return self
+
+    def reduce(self) -> dict[str, int | float]:
+        told: dict[str, int | float] = {"Failed loads": self.data[FAILED]}
+        for name, who in ((SCHEDULER, "scheduler"), (WORKER, "worker")):
+            seconds = sorted(self.data[name])
+            if seconds:
+                told[f"P99 of a step in the {who} (ms)"] = round(
+                    seconds[int(len(seconds) * 0.99)] * 1e3, 3)
+        return told
+
+    def is_empty(self) -> bool:
+        return not (self.data[SCHEDULER] or self.data[WORKER] or self.data[FAILED])
+
+
+class PdprotoPromMetrics(KVConnectorPromMetrics):
+    """The same for Prometheus, in vLLM's own registry."""
+
+    def __init__(
+        self, vllm_config: Any, metric_types: Any, labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> None:
+        super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        self._seconds: Final = {
+            name: create_metric_per_engine(metric_types[Histogram](
+                name=f"vllm:pdproto_{name}", documentation=about, buckets=BUCKETS,
+                labelnames=labelnames), per_engine_labelvalues)
+            for name, about in ABOUT.items()}
+        self._failed: Final = create_metric_per_engine(metric_types[Counter](
+            name=f"vllm:pdproto_{FAILED}", documentation="Loads that failed",
+            labelnames=labelnames), per_engine_labelvalues)
+
+    def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        for name, histograms in self._seconds.items():
+            for seconds in transfer_stats_data[name]:
+                histograms[engine_idx].observe(seconds)
+        self._failed[engine_idx].inc(transfer_stats_data[FAILED])

@@ -1,0 +1,14 @@
+"""The releases of vLLM whose interface is known here."""
+
+import re
+from typing import Final
+
+KNOWN: Final = ("0.31.0", "0.32.0")
+
+
+def check(version: str) -> None:
+    """Raise ValueError for a release that this connector was not tested with."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    if found is None or found[0] not in KNOWN:
+        raise ValueError(f"vLLM {version} is installed, and this connector knows "
+                         f"{' and '.join(KNOWN)}: install one of these, or another pdproto")

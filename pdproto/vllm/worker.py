@@ -1,0 +1,122 @@
+"""The worker's half: the nodes of one rank, over the KV cache of that rank."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from vllm.distributed.parallel_state import get_pp_group, get_tp_group, get_world_group
+
+from pdproto.engine.contract import Scope, SinkEngine
+from pdproto.items.components import Component
+from pdproto.items.direct import DirectItems, places_of
+from pdproto.items.plane import SinkItems, SourceItems
+from pdproto.items.shares import Place, share_for
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.pages.direct import DirectDecodeNode
+from pdproto.pages.engines import open_sink, open_source
+from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.operator_port import OperatorPort, operated
+from pdproto.transport.settings import Settings
+from pdproto.vllm.loading import LoadingWorker, Loads
+from pdproto.vllm.offering import OfferingWorker
+from pdproto.vllm.orders import Orders
+from pdproto.vllm.pools import components
+from pdproto.vllm.ranks import Rank
+from pdproto.vllm.rooms import ToldRooms
+
+log = logging.getLogger("pdproto.vllm")
+
+
+class Worker:
+    """Of one rank. cache: vLLM's description of the KV cache. A server of both roles has two nodes.
+    """
+
+    def __init__(self, settings: Settings, vllm_config: Any, cache: Any) -> None:
+        self._settings: Final = settings
+        self._config: Final = vllm_config
+        self._groups: Final = [list(group.layer_names) for group in cache.transfer_groups]
+        self._offering: OfferingWorker | None = None
+        self._loading: LoadingWorker | None = None
+        self._ports: Final[list[OperatorPort]] = []
+
+    def register(self, caches: dict[str, Any]) -> None:
+        """Open the nodes. Raises ValueError for a KV cache that cannot be handed over."""
+        transfer = self._config.kv_transfer_config
+        heads = self._config.model_config.get_total_num_kv_heads()
+        found = components(caches, self._groups, heads)
+        log.info("%s", self._settings.told())
+        pipeline, tensor = get_pp_group(), get_tp_group()
+        incarnation = new_incarnation()
+        if get_world_group().world_size > 1:  # ranks of one server share it
+            incarnation = get_world_group().broadcast_object(incarnation, src=0)
+        rank = Rank(Place(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
+                    pipeline.world_size, f"decode-{incarnation}")
+        if transfer.is_kv_producer:
+            self._offer(found, rank)
+        if transfer.is_kv_consumer:
+            self._load(found, rank, incarnation)
+        nodes = [half.node for half in (self._offering, self._loading) if half is not None]
+        for place, node in enumerate(nodes):
+            port = operated(node, self._settings, len(nodes) * get_world_group().rank + place)
+            if port is not None:
+                self._ports.append(port)
+
+    def _offer(self, found: Sequence[Component], rank: Rank) -> None:
+        told, settings = ToldRooms(), self._settings
+        plane = SourceItems(found, rank.place, open_source(settings.engine, settings.host))
+        name = f"prefill-{rank.name().removeprefix('decode-')}"
+        node = PrefillNode(name, plane, link=settings.link(), waits=settings.waits,
+                           refuses=told.refusal)
+        self._offering = OfferingWorker(
+            node, told, plane, [component.item_bytes for component in found])
+
+    def _load(self, found: Sequence[Component], rank: Rank, incarnation: int) -> None:
+        settings = self._settings
+        engine = open_sink(settings.engine, settings.host)
+        direct = _is_direct(found, rank.place, engine, settings)
+        kind, begin = (DirectItems, DirectDecodeNode) if direct else (SinkItems, DecodeNode)
+        plane = kind(found, rank.place, engine)
+        node = begin(rank.name(), plane, link=settings.link(), incarnation=incarnation,
+                     waits=settings.waits)
+        self._loading = LoadingWorker(node, plane, rank)
+
+    def whereabouts(self) -> tuple[str, str] | None:
+        """The name of the prefill node, and where it listens; None if there is none."""
+        if self._offering is None:
+            return None
+        return self._offering.node.name, self._offering.node.endpoint
+
+    def take(self, orders: Orders) -> None:
+        """Do what the scheduler has told in a step."""
+        if self._offering is not None:
+            self._offering.take(orders)
+        if self._loading is not None:
+            self._loading.take(orders)
+
+    def sent(self) -> set[str]:
+        """Requests of prefill whose blocks are free again, since the last call."""
+        return self._offering.over() if self._offering is not None else set()
+
+    def loads(self) -> Loads:
+        """Loads of decode that have ended, since the last call."""
+        return self._loading.over() if self._loading is not None else Loads()
+
+    def close(self) -> None:
+        """Give everything back. It may be called twice."""
+        for port in self._ports:
+            port.stop()
+        self._ports.clear()
+        for half in (self._offering, self._loading):
+            if half is not None:
+                half.node.close()
+
+
+def _is_direct(
+    found: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
+) -> bool:
+    """Whether sources write straight into the KV cache: where the engine can keep them out of it,
+    and it lies in large pieces, unless somebody has forbidden it.
+    """
+    return (asked.direct and engine.target_scope is Scope.PAGE
+            and places_of(share_for(found, place, place)) is not None)

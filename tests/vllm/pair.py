@@ -1,0 +1,176 @@
+"""Both halves of the connector on two servers, without vLLM: schedulers, workers, real nodes."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from time import monotonic, sleep
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpSource
+from pdproto.items.components import Component, Heads
+from pdproto.items.plane import SinkItems, SourceItems
+from pdproto.items.shares import Place
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.vllm.blocks import NULL_BLOCK, Group
+from pdproto.vllm.loading import LoadingScheduler, LoadingWorker, Loads
+from pdproto.vllm.offering import OfferingScheduler, OfferingWorker
+from pdproto.vllm.orders import Orders
+from pdproto.vllm.ranks import Rank
+from pdproto.vllm.rooms import ToldRooms
+
+ALONE: Final = Place(1, 0)
+BLOCKS: Final = 32
+BLOCK_BYTES: Final = 640
+LAYERS: Final = 2
+FULL: Final = (Group(4),)
+LAYOUT: Final = {"model": "tiny", "KV cache dtype": "float32"}
+FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
+
+
+def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = monotonic() + seconds
+    while not holds():
+        assert monotonic() < deadline, f"it did not come to that within {seconds:g} s"
+        sleep(0.001)
+
+
+def request(name: str, tokens: int, params: dict[str, Any] | None) -> Any:
+    """As much of a request of vLLM as the halves read."""
+    return SimpleNamespace(request_id=name, num_prompt_tokens=tokens, kv_transfer_params=params)
+
+
+def caches(groups: int, seed: int | None) -> list[Component]:
+    """The KV cache of each group; zeros without a seed."""
+    def buffer(*of: int) -> np.ndarray[Any, Any]:
+        shape = BLOCKS, BLOCK_BYTES
+        if seed is None:
+            return np.zeros(shape, np.uint8)
+        return np.random.default_rng([seed, *of]).integers(0, 256, shape, np.uint8)
+    return [Component(f"group {group}", tuple(buffer(group, layer) for layer in range(LAYERS)),
+                      tuple(range(LAYERS)), Heads(4, 1)) for group in range(groups)]
+
+
+class Prefill:
+    """A prefill server. kept: blocks of requests that vLLM waits to hear of."""
+
+    def __init__(
+        self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
+        waits: dict[str, float] | None = None,
+    ) -> None:
+        self.caches: Final = caches(len(groups), 7)
+        self.scheduler: Final = OfferingScheduler(groups, layout)
+        told = ToldRooms()
+        plane = SourceItems(self.caches, ALONE, TcpSource())
+        node = PrefillNode("prefill", plane, waits=waits, refuses=told.refusal)
+        closing.callback(node.close)
+        self.worker: Final = OfferingWorker(node, told, plane, [c.item_bytes for c in self.caches])
+        self.scheduler.ranks = {(0, 0): (node.name, node.endpoint)}
+        self.kept: Final[set[str]] = set()
+        self._orders = Orders()
+
+    def finish(self, name: str, tokens: int, *blocks: list[int],
+               complete: bool = True) -> dict[str, Any] | None:
+        """A request has ended. Returns what the proxy is told. The workers hear at the next step.
+        """
+        keeps, params = self.scheduler.finished(
+            request(name, tokens, dict(FOR_DECODE)), blocks, self._orders, complete=complete)
+        if keeps:
+            self.kept.add(name)
+        return params
+
+    def step(self) -> None:
+        orders, self._orders = self._orders, Orders()
+        self.worker.take(orders)
+        for name in self.worker.over():
+            self.kept.remove(name)  # KeyError: told twice, or of what nobody keeps
+
+
+class Decode:
+    """A decode server. awaited: requests that vLLM waits to hear of. heard: whether each failed."""
+
+    def __init__(
+        self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
+        waits: dict[str, float] | None = None,
+    ) -> None:
+        self.caches: Final = caches(len(groups), None)
+        self.scheduler: Final = LoadingScheduler(groups, layout)
+        plane = SinkItems(self.caches, ALONE, TcpSink())
+        rank = Rank(ALONE)
+        self.node: Final = DecodeNode(rank.name(), plane, waits=waits)
+        closing.callback(self.node.close)
+        self.worker: Final = LoadingWorker(self.node, plane, rank)
+        self.awaited: Final[set[str]] = set()
+        self.heard: Final[dict[str, bool]] = {}
+        self.bad_blocks: Final[set[int]] = set()
+        self._requests: Final[dict[str, Any]] = {}
+        self._orders = Orders()
+
+    def arrive(self, name: str, tokens: int, params: dict[str, Any] | None) -> None:
+        told = {**params} if params is not None else None
+        self._requests[name] = request(name, tokens, told)
+        self.scheduler.arrived(self._requests[name], self._orders)
+
+    def place(self, name: str, *blocks: list[int], computed: int = 0) -> int:
+        """The request gets its blocks. Returns how many tokens are loaded."""
+        one = self._requests[name]
+        external, is_asynchronous = self.scheduler.matched(one, computed)
+        assert is_asynchronous == bool(external)
+        self.scheduler.placed(one, blocks, external, self._orders)
+        if external:
+            self.awaited.add(name)
+        return external
+
+    def finish(self, name: str) -> None:
+        """The request has ended, however it has. vLLM keeps its blocks while it waits to hear."""
+        self.scheduler.finished(self._requests.pop(name), self._orders)
+
+    def step(self) -> Loads:
+        orders, self._orders = self._orders, Orders()
+        self.worker.take(orders)
+        loads = self.worker.over()
+        for name in loads.over:
+            self.awaited.remove(name)  # KeyError: told twice, or of what nobody waits for
+            self.heard[name] = name in loads.failed
+        self.bad_blocks.update(loads.bad_blocks)
+        return loads
+
+
+class Servers:
+    """One of each."""
+
+    def __init__(self, closing: ExitStack, groups: Sequence[Group] = FULL,
+                 **waits: float) -> None:
+        self.prefill = Prefill(closing, groups, waits=waits)
+        self.decode: Final = Decode(closing, groups, waits=waits)
+
+    def step(self) -> None:
+        self.prefill.step()
+        self.decode.step()
+
+    def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+        def stepped() -> bool:
+            self.step()
+            return holds()
+        until(stepped, seconds)
+
+    def settle(self) -> None:
+        """Go on for a while: whatever comes late is heard."""
+        for _ in range(60):
+            self.step()
+            sleep(0.005)
+
+    def check(self, pairs: dict[int, int], group: int = 0) -> None:
+        """That these blocks of prefill have come to those of decode, and nothing else."""
+        theirs, ours = self.prefill.caches[group], self.decode.caches[group]
+        for there, here in zip(theirs.buffers, ours.buffers, strict=True):
+            expected = np.zeros_like(here)
+            for source, target in pairs.items():
+                expected[target] = there[source]
+            assert (here == expected).all()
+
+
+__all__ = ["FULL", "LAYOUT", "NULL_BLOCK", "Decode", "Prefill", "Servers", "request", "until"]

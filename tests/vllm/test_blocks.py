@@ -1,0 +1,64 @@
+"""Which blocks go over, for any prompt, prefix and window."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdproto.vllm.blocks import (
+    NULL_BLOCK,
+    Group,
+    firsts,
+    has_what_is_needed,
+    held,
+    last,
+    wanted,
+)
+
+GROUPS = st.lists(st.builds(Group, st.integers(1, 8), st.none() | st.integers(1, 20)),
+                  min_size=1, max_size=3)
+
+
+def kept(group: Group, tokens: int, made: int) -> list[int]:
+    """As vLLM leaves a request of so many tokens with it: block 1 + i for tokens from i blocks on,
+    and the null block for what the next token does not look back at.
+    """
+    gone = 0 if group.window is None else max(0, tokens - group.window + 1) // group.block_tokens
+    return [NULL_BLOCK if place < gone else 1 + place
+            for place in range(group.blocks(tokens + made))]
+
+
+@given(GROUPS, st.integers(1, 60), st.integers(0, 4), st.data())
+def test_decode_gets_every_block_that_it_lacks(
+    groups: list[Group], tokens: int, made: int, data: st.DataObject
+) -> None:
+    """And each comes from the same place of the prompt."""
+    computed = data.draw(st.integers(0, (tokens - 1) // max(g.block_tokens for g in groups)))
+    computed *= max(group.block_tokens for group in groups)
+    theirs = held(groups, [kept(group, tokens, made) for group in groups], tokens)
+    ours = [[1_000 + place for place in range(group.blocks(tokens + made))] for group in groups]
+    found = wanted(groups, ours, tokens, computed)
+    for group, blocks in zip(groups, found, strict=True):
+        looked_at = range(0 if group.window is None else max(0, tokens - group.window), tokens)
+        needed = {token // group.block_tokens for token in looked_at if token >= computed}
+        assert {block - 1_000 for block in blocks} >= needed
+    if has_what_is_needed(groups, firsts(theirs), tokens, computed):
+        sent = last(theirs, [len(blocks) for blocks in found])
+        assert [[block - 1 for block in blocks] for blocks in sent] == [
+            [block - 1_000 for block in blocks] for blocks in found]
+    else:
+        with pytest.raises(ValueError, match="decode wants"):
+            last(theirs, [len(blocks) for blocks in found])
+
+
+def test_a_window_that_ends_at_a_block_leaves_decode_one_short() -> None:
+    """vLLM lets go of what the next token does not look back at, and decode computes the last."""
+    group = Group(4, window=7)
+    assert kept(group, 10, 0) == [NULL_BLOCK, 2, 3]
+    assert group.first_needed(10) == 0
+    assert not has_what_is_needed([group], [1], 10, 0)
+    assert has_what_is_needed([group], [1], 10, 4)
+
+
+def test_another_number_of_groups_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 groups of blocks there and 2 here"):
+        last([[1], [2]], [1])

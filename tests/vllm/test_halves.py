@@ -1,0 +1,240 @@
+"""What vLLM hears of loads and of blocks that are kept, whatever happens, between real nodes."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from pdproto.vllm.blocks import Group
+from pdproto.vllm.offer import KEY
+from pdproto.vllm.rooms import Rooms
+from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers, until
+
+TOKENS = 10  # of a prompt: three blocks of four
+THERE, HERE = [3, 9, 4], [7, 1, 8]
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_request_is_loaded(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    assert servers.decode.place("r", HERE) == TOKENS
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+    assert servers.decode.heard == {"r": False}
+    servers.check(dict(zip(THERE, HERE, strict=True)))
+    servers.decode.finish("r")
+    servers.settle()
+    assert servers.decode.heard == {"r": False}
+
+
+def test_tokens_made_by_prefill_are_not_sent(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", 8, THERE)
+    servers.decode.arrive("r", 8, params)
+    servers.decode.place("r", HERE)
+    servers.until(lambda: not servers.decode.awaited)
+    servers.check({3: 7, 9: 1})
+
+
+def test_blocks_that_decode_has_are_not_sent(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    assert servers.decode.place("r", HERE, computed=8) == 2
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+    servers.check({4: 8})
+
+
+def test_a_request_that_vllm_does_not_load_frees_prefill(closing: ExitStack) -> None:
+    """vLLM ignores what is matched where the prompt's log probabilities are asked for."""
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    servers.decode.scheduler.placed(servers.decode._requests["r"], [HERE], 0,
+                                    servers.decode._orders)
+    servers.until(lambda: not servers.prefill.kept)
+    assert servers.decode.heard == {}
+    servers.check({})
+
+
+def test_several_groups_are_loaded(closing: ExitStack) -> None:
+    """Prefill has let go of blocks that have left the window, and decode has none for them."""
+    servers = Servers(closing, (Group(4), Group(4, window=3)))
+    params = servers.prefill.finish("r", TOKENS, THERE, [NULL_BLOCK, 11, 12])
+    servers.decode.arrive("r", TOKENS, params)
+    assert servers.decode.place("r", HERE, [NULL_BLOCK, 21, 22]) == TOKENS
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+    assert servers.decode.heard == {"r": False}
+    servers.check(dict(zip(THERE, HERE, strict=True)))
+    servers.check({11: 21, 12: 22}, group=1)
+
+
+def test_decode_computes_a_prompt_whose_window_has_left_a_block_that_it_needs(
+    closing: ExitStack
+) -> None:
+    """Decode computes the last token again, so it looks back one token more than prefill kept."""
+    servers = Servers(closing, (Group(4), Group(4, window=7)))
+    params = servers.prefill.finish("r", TOKENS, THERE, [NULL_BLOCK, 11, 12])
+    servers.decode.arrive("r", TOKENS, params)
+    assert servers.decode.place("r", HERE, [20, 21, 22]) == 0
+    servers.until(lambda: not servers.prefill.kept)
+    assert servers.decode.heard == {}
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_request_that_ends_while_it_is_loaded_is_told_once(
+    closing: ExitStack, steps: int
+) -> None:
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    servers.decode.place("r", HERE)
+    for _ in range(steps):
+        servers.step()
+    servers.decode.finish("r")
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+    servers.settle()
+
+
+def test_a_request_that_ends_without_blocks_is_never_told(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    for name, steps in (("early", 0), ("later", 3)):
+        params = servers.prefill.finish(name, TOKENS, THERE)
+        servers.decode.arrive(name, TOKENS, params)
+        for _ in range(steps):
+            servers.step()
+        servers.decode.finish(name)
+        servers.until(lambda: not servers.prefill.kept)
+    servers.settle()
+    assert servers.decode.heard == {}
+
+
+def test_prefill_waits_while_a_request_waits_for_blocks(closing: ExitStack) -> None:
+    """Its clock is for requests that never come to decode."""
+    servers = Servers(closing, bootstrap_timeout=0.5, no_news=0.1)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    with pytest.raises(AssertionError):
+        servers.until(lambda: not servers.prefill.kept, seconds=1.5)
+    servers.decode.place("r", HERE)
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+    assert servers.decode.heard == {"r": False}
+
+
+def test_a_request_that_comes_too_late_fails_at_once(closing: ExitStack) -> None:
+    """Prefill has given the blocks to others: decode hears so, and waits for no clock."""
+    servers = Servers(closing)
+    servers.prefill = Prefill(closing, waits={"bootstrap_timeout": 2.0})
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.until(lambda: not servers.prefill.kept)
+    servers.decode.arrive("r", TOKENS, params)
+    servers.decode.place("r", HERE)
+    servers.until(lambda: not servers.decode.awaited, seconds=1.5)
+    assert servers.decode.heard == {"r": True}
+    assert servers.decode.bad_blocks == set(HERE)
+    servers.check({})
+
+
+def test_a_request_that_two_ask_for_is_given_to_one(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    for name, blocks in (("r1", HERE), ("r2", [20, 21, 22])):
+        servers.decode.arrive(name, TOKENS, params)
+        servers.decode.place(name, blocks)
+        servers.until(lambda: not servers.decode.awaited, seconds=5.0)
+    assert servers.decode.heard == {"r1": False, "r2": True}
+
+
+def test_a_room_of_an_earlier_run_of_prefill_is_refused(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    assert params is not None
+    servers.prefill.step()
+    earlier = Rooms()
+    params[KEY]["room"] = str(max(earlier.draw() for _ in range(3)))
+    servers.decode.arrive("r", TOKENS, params)
+    servers.decode.place("r", HERE)
+    servers.until(lambda: not servers.decode.awaited, seconds=5.0)
+    assert servers.decode.heard == {"r": True}
+
+
+def test_decode_may_come_before_prefill_has_told_its_workers(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    servers.prefill.finish("earlier", TOKENS, THERE)
+    servers.prefill.step()  # from now on it refuses rooms that it does not know
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    servers.decode.place("r", HERE)
+    with pytest.raises(AssertionError):
+        until(lambda: bool(servers.decode.step().over), seconds=0.3)
+    servers.until(lambda: not servers.decode.awaited)
+    assert servers.decode.heard == {"r": False}
+
+
+@pytest.mark.parametrize("spoilt", [
+    {}, {KEY: None}, {KEY: {"version": 2}}, {KEY: {"version": 1, "room": "1"}},
+])  # fmt: skip
+def test_half_a_request_fails_alone(closing: ExitStack, spoilt: dict[str, object]) -> None:
+    servers = Servers(closing)
+    servers.decode.arrive("r", TOKENS, {"do_remote_prefill": True, **spoilt})
+    servers.decode.place("r", HERE)
+    servers.decode.step()
+    assert servers.decode.heard == {"r": True}
+    servers.decode.finish("r")
+    servers.decode.step()
+
+
+@pytest.mark.parametrize(("layout", "tokens", "words"), [
+    (LAYOUT, TOKENS + 1, ("10 tokens at prefill", "11 at decode")),
+    ({**LAYOUT, "KV cache dtype": "bfloat16"}, TOKENS,
+     ("KV cache dtype is float32 at prefill and bfloat16 at decode",)),
+    ({**LAYOUT, "engine": "SGLang"}, TOKENS, ("engine is not said at prefill and SGLang",)),
+])  # fmt: skip
+def test_servers_that_differ_say_both_values(
+    closing: ExitStack, caplog: pytest.LogCaptureFixture, layout: dict[str, str], tokens: int,
+    words: tuple[str, ...],
+) -> None:
+    servers = Servers(closing)
+    odd = Decode(closing, layout=layout)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    odd.arrive("r", tokens, params)
+    odd.place("r", HERE)
+    until(lambda: bool(odd.step().over))
+    assert odd.heard == {"r": True}
+    servers.until(lambda: not servers.prefill.kept)
+    for word in words:
+        assert word in caplog.text
+    assert "decode did not take its KV cache" in caplog.text, "prefill hears of it too"
+
+
+def test_what_nobody_asks_to_keep_is_not_kept(closing: ExitStack) -> None:
+    servers = Servers(closing)
+    assert servers.prefill.finish("r", TOKENS, THERE, complete=False) is None
+    assert servers.prefill.finish("r", TOKENS, []) is None
+    assert not servers.prefill.kept
+
+
+def test_prefill_that_ends_fails_what_waits_for_it() -> None:
+    with ExitStack() as closing:
+        servers = Servers(closing)
+        params = servers.prefill.finish("r", TOKENS, THERE)
+        servers.decode.arrive("r", TOKENS, params)
+        servers.decode.place("r", HERE)
+        servers.prefill.worker.node.close()
+        until(lambda: bool(servers.decode.step().over))
+        assert servers.decode.heard == {"r": True}
+
+
+def test_groups_that_differ_are_refused(closing: ExitStack) -> None:
+    servers = Servers(closing, FULL)
+    odd = Decode(closing, (Group(4), Group(4, window=8)))
+    odd.arrive("r", TOKENS, servers.prefill.finish("r", TOKENS, THERE))
+    odd.place("r", HERE, HERE)
+    until(lambda: bool(odd.step().over))
+    assert odd.heard == {"r": True}

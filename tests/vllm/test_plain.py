@@ -1,0 +1,164 @@
+"""Rooms, ranks, offers, releases and layers: the parts of the connector that need no vLLM."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdproto.items.components import Component, Numbering
+from pdproto.items.shares import Place
+from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
+from pdproto.vllm.pools import components, layer_number
+from pdproto.vllm.ranks import Rank, feed
+from pdproto.vllm.rooms import OTHER_RUN, OVER, Rooms, ToldRooms
+from pdproto.vllm.versions import KNOWN, check
+
+NAME = "model.layers.{}.self_attn.attn"
+
+
+def test_a_room_is_refused_when_nobody_will_open_it() -> None:
+    rooms, told = Rooms(), ToldRooms()
+    first, second = rooms.draw(), rooms.draw()
+    assert told.refusal(first) is None, "nothing is known yet"
+    told.told(first)
+    assert told.refusal(first) == OVER
+    assert told.refusal(second) is None, "the scheduler may have drawn it already"
+    assert told.refusal(Rooms(rooms.run ^ 1).draw()) == OTHER_RUN
+
+
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([(1, 1), (2, 1),
+                                                                               (2, 2), (1, 1)]))
+def test_both_ends_agree_on_who_sends_to_whom(
+    theirs: int, ours: int, stages: tuple[int, int]
+) -> None:
+    """Every source is told the same sinks by each of them, and these are those that it feeds."""
+    there, here = stages
+    ranks = {(stage, tensor): (f"p{stage}-{tensor}", f"tcp://{stage}:{tensor}")
+             for stage, tensor in product(range(there), range(theirs))}
+    feeds = {(stage, tensor): feed(Rank(Place(ours, tensor), stage, here), ranks)
+             for stage, tensor in product(range(here), range(ours))}
+    for source in ranks.values():
+        fed = {rank: found for rank, found in feeds.items() if source[0] in found.sources}
+        names = {Rank(Place(ours, tensor), stage, here).name() for stage, tensor in fed}
+        assert fed
+        assert all(set(found.sinks) == names for found in fed.values())
+
+
+@pytest.mark.parametrize(("us", "stages", "tensors", "words"), [
+    (Rank(Place(1, 0), 0, 2), 3, 1, "pipeline of 3 stages there and 2 here"),
+    (Rank(Place(2, 0)), 1, 3, "tensor parallelism 3 there and 2 here"),
+])  # fmt: skip
+def test_sizes_that_do_not_fit_are_refused_with_both(
+    us: Rank, stages: int, tensors: int, words: str
+) -> None:
+    ranks = dict.fromkeys(product(range(stages), range(tensors)), ("p", "tcp://a:1"))
+    with pytest.raises(ValueError, match=words):
+        feed(us, ranks)
+
+
+def test_a_rank_that_is_missing_is_noticed() -> None:
+    with pytest.raises(ValueError, match="3 ranks of prefill"):
+        feed(Rank(Place(1, 0)), {(0, 0): ("a", "x"), (0, 1): ("b", "x"), (1, 0): ("c", "x")})
+
+
+OFFER = Offer(VERSION, str(1 << 62), 10, [0], [(0, 0, "prefill", "tcp://127.0.0.1:1")], {"a": "b"})
+
+
+def test_an_offer_comes_through_a_proxy() -> None:
+    params = OFFER.params()
+    assert offer_in(params) == OFFER
+    assert (params["do_remote_prefill"], params["do_remote_decode"]) == (True, False)
+    assert isinstance(params[KEY]["room"], str), "a proxy may read numbers with 53 bits"
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"version": 2}, "version 2, and 1 is known here"),
+    ({"room": "x"}, "room"),
+    ({"room": 1}, "room"),
+    ({"room": str(1 << 63)}, "room 9223372036854775808: at most"),
+    ({"tokens": 0}, "tokens"),
+    ({"ranks": []}, "ranks"),
+    ({"ranks": [[0, 0, "prefill"]]}, "ranks"),
+    ({"firsts": []}, "firsts"),
+    ({"more": 1}, "more"),
+])  # fmt: skip
+def test_a_malformed_offer_is_refused_by_its_field(changes: dict[str, object], words: str) -> None:
+    params = OFFER.params()
+    params[KEY] |= changes
+    with pytest.raises(ValueError, match=words):
+        offer_in(params)
+
+
+def test_params_of_another_connector_are_refused() -> None:
+    with pytest.raises(ValueError, match="have no 'pdproto', but do_remote_prefill, remote_host"):
+        offer_in({"do_remote_prefill": True, "remote_host": "127.0.0.1"})
+
+
+@pytest.mark.parametrize("version", ["0.30.0", "0.33.0+cpu", "dev", ""])
+def test_a_release_that_is_not_known_is_refused_with_those_that_are(version: str) -> None:
+    with pytest.raises(ValueError, match=" and ".join(KNOWN)):
+        check(version)
+    for known in KNOWN:
+        check(f"{known}+cpu")
+
+
+def test_a_block_is_an_item_of_the_same_memory() -> None:
+    caches = {NAME.format(layer): torch.zeros(6, 2, 4, 10, dtype=torch.bfloat16)
+              for layer in (11, 2)}
+    (component,) = components(caches, [list(caches)], heads=8)
+    assert component.layers == (2, 11)
+    assert (component.items, component.item_bytes) == (6, 2 * 2 * 4 * 10 * 2)
+    assert component.heads is not None
+    assert (component.heads.total, component.heads.tokens) == (8, 1)
+    component.buffers[0][3, 80:] = 1
+    touched = caches[NAME.format(2)].view(torch.uint8) != 0
+    assert touched[3, 1].all()
+    assert int(touched.sum()) == 80, "the second head of the block, and nothing else"
+
+
+def test_latent_attention_has_no_heads() -> None:
+    caches = {NAME.format(0): torch.zeros(6, 4, 10)}
+    (component,) = components(caches, [list(caches)], heads=8)
+    assert component.heads is None
+
+
+def test_layers_that_share_a_cache_are_sent_once() -> None:
+    shared = torch.zeros(6, 2, 4, 10)
+    caches = {NAME.format(0): shared, NAME.format(1): torch.zeros(6, 2, 4, 10),
+              NAME.format(2): shared}
+    (component,) = components(caches, [list(caches)], heads=2)
+    assert component.layers == (0, 1)
+
+
+def test_groups_are_components_in_their_order() -> None:
+    caches = {NAME.format(layer): torch.zeros(6, 2, 4, 10) for layer in range(4)}
+    names = list(caches)
+    found = components(caches, [names[::2], names[1::2]], heads=2)
+    assert [component.layers for component in found] == [(0, 2), (1, 3)]
+
+
+@pytest.mark.parametrize(("tensor", "words"), [
+    (torch.zeros(6, 2, 4, 10).transpose(1, 2), "want blocks one behind the other"),
+    (torch.zeros(6, 10), "want blocks one behind the other"),
+    (torch.zeros(6, 2, 4, 10, device="meta"), "is on meta"),
+])  # fmt: skip
+def test_a_cache_of_another_form_is_refused(tensor: torch.Tensor, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        components({NAME.format(0): tensor}, [[NAME.format(0)]], heads=2)
+
+
+def test_a_layer_without_a_number_is_refused() -> None:
+    assert layer_number("2.self_attn") == 2
+    with pytest.raises(ValueError, match=r"'model\.final'"):
+        layer_number("model.final")
+
+
+def test_numbers_of_components_say_how_many_a_sink_wants() -> None:
+    """What a source reads off where it is to write (items/plane.py)."""
+    buffer = np.zeros((4, 8), np.uint8)
+    numbering = Numbering([Component("a", (buffer,), (0,)), Component("b", (buffer,), (0,))])
+    assert numbering.counted([0, 1, 5]) == (2, 1)
+    assert numbering.counted([]) == (0, 0)
