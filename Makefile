@@ -7,7 +7,7 @@ CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
 .PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
-  docs-site serve-sglang test-servers test-servers-quick bench-servers test-vllm
+  docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -144,12 +144,15 @@ docs: $(CORE) ## write docs/tables anew from the tables
 SITE := $(VENV)/.docs
 
 $(SITE): $(CORE)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,testing]'
 	touch $@
 
 # A link or an anchor that leads nowhere is a warning of Sphinx, and fails the build.
 docs-site: $(SITE) ## the documents as a site, in out/site
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs . out/site
+
+tag: ## tag this commit as the release that pyproject.toml and CHANGELOG.md name
+	.ci/tag
 
 clean:
 	rm -rf $(VENV) $(SGLANG) $(VLLM) .triton build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,21 +1,30 @@
 """The site of the documents: `make docs-site`. A link or an anchor that leads nowhere fails it.
 
 The pages are plain Markdown. The navigation comes from the lists of links on the pages that list
-others, so that nothing has to be written for the site alone.
+others, so that nothing has to be written for the site alone. Below each list of the Python API
+come the signatures and docstrings of what it names.
 """
 
+import importlib
+import inspect
 import posixpath
 import re
 
 project = "pdproto"
 author = "the pdproto contributors"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "proofs/README.md", "kernels/RESULTS.md"]
 exclude_patterns = [".*", "out", "build", "dist"]  # not even looked into
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4
 nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # not every type in a signature is public
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
 # Diagrams stay text: drawing them needs a script from another site.
 suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
@@ -42,6 +51,48 @@ def navigate(_app, name, source):
     source[0] += "".join(trees)
 
 
+API = "docs/reference/python-api"
+
+
+def document_objects(_app, name, source):
+    """Put the docstrings of the objects that a list of the Python API names below the list."""
+    if name == API:
+        source[0] = re.sub(r"(?:^\* `.*\n)+", _with_docstrings, source[0], flags=re.MULTILINE)
+
+
+def _with_docstrings(listed):
+    names = re.findall(r"^\* `([\w.]+)`", listed[0], flags=re.MULTILINE)
+    directives = "".join(f".. {_directive(name)}:: {name}\n" for name in names)
+    return f"{listed[0]}\n```{{eval-rst}}\n{directives}```\n"
+
+
+def _directive(name):
+    home, _, attribute = name.rpartition(".")
+    found = getattr(importlib.import_module(home), attribute)
+    return "autoclass" if inspect.isclass(found) else "autofunction"
+
+
+def plain_to_rst(_app, _what, _name, _object, _options, lines):
+    """Docstrings are plain text: `x` is code, and an indented block is an example or a list."""
+    told = []
+    for number, line in enumerate(lines):
+        indented = line.startswith(" ") and not line.isspace()
+        before = lines[number - 1] if number else ""
+        if indented and not before.startswith(" "):
+            told += [*([""] if before else []), "::", ""]
+        elif not indented and before.startswith(" ") and line:
+            told.append("")
+        told.append(line if indented else _escaped(line))
+    lines[:] = told
+
+
+def _escaped(line):
+    """Text in which only what stands between backticks means something."""
+    parts = re.split(r"`([^`]*)`", line)
+    return "".join(f"``{part}``" if number % 2 and part else re.sub(r"([*|_\\`])", r"\\\1", part)
+                   for number, part in enumerate(parts))
+
+
 def _tree(caption, names):
     head = f":caption: {caption}\n" if caption else ""
     entries = "".join(f"/{name}\n" for name in names)
@@ -51,3 +102,5 @@ def _tree(caption, names):
 def setup(app):
     """Called by Sphinx."""
     app.connect("source-read", navigate)
+    app.connect("source-read", document_objects)
+    app.connect("autodoc-process-docstring", plain_to_rst)

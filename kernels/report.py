@@ -20,7 +20,7 @@ NO_BAD_INDEX: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Positions count within the chunk, from 0.
+    """What a report found in one chunk. Positions count within the chunk, from 0.
 
     `bad_index` is the first position whose page number no pool has: pack shipped zeros there,
     unpack stored nothing. `mismatched` are the positions of pages with a digest, of any entry,

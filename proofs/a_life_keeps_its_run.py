@@ -3,7 +3,7 @@ with no other: a failed look-up begins none, no other run takes a life over, and
 transfer alone holds behind a bootstrap too, however many ranks, runs, sinks, pages and chunks.
 
 Method: induction over every row, fault rows included, by the cut-off
-(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/complete_bootstrap_lemmas.py, each
+(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/end_to_end_bootstrap_lemmas.py, each
 with its reason, and those of both parts.
 Bound: one life, as `crash` ends the one that a process holds; none on any other sort. Assumes: who
 is found gone is gone; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
@@ -16,12 +16,12 @@ import pytest
 
 from pdproto.cli.systems import load
 from pdproto.spec.handoff.bootstrap import Phase, d, e, f, h
-from pdproto.spec.handoff.complete_bootstrap import phase
+from pdproto.spec.handoff.end_to_end_bootstrap import phase
 from pdproto.spec.language import DropClause, Formula, edited
-from pdproto.spec.lemmas.complete_bootstrap_lemmas import BRIDGE
+from pdproto.spec.lemmas.end_to_end_bootstrap_lemmas import BRIDGE
 from tests.prove import standing
 
-SYSTEM = "complete-bootstrap"
+SYSTEM = "end-to-end-bootstrap"
 
 
 @pytest.mark.slow

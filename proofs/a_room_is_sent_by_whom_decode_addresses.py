@@ -4,27 +4,25 @@ of a transfer alone, and of the resolution of the rank alone, holds of the two t
 many groups, ranks, rooms, sinks, pages and chunks, and whichever half of a request is lost.
 
 Method: induction over every row, fault rows included, by the cut-off
-(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/complete_routing_lemmas.py, each with
-its reason, and those of both parts.
-Bound: none, on any sort. Assumes: a room has one remainder; the sources are the ranks of one group;
-a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
-Vacuity: every row but the answers of the dead can fire in a state in which all claims hold.
-Mutants: a sender opened for a room that its group has not got; a receiver opened for a group that
-decode does not address.
-Not covered: what comes about (liveness) is explored; processes that die are the registry's, and
-a_life_keeps_its_run.py's.
+(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/end_to_end_routing_lemmas.py, each
+with its reason, and those of both parts. Bound: none, on any sort. Assumes: a room has one
+remainder; the sources are the ranks of one group; a finished fence keeps writes out (rule 2 of
+spec/handoff/engine.py). Vacuity: every row but the answers of the dead can fire in a state in which
+all claims hold. Mutants: a sender opened for a room that its group has not got; a receiver opened
+for a group that decode does not address. Not covered: what comes about (liveness) is explored;
+processes that die are the registry's, and a_life_keeps_its_run.py's.
 """
 
 import pytest
 
 from pdproto.cli.systems import load
-from pdproto.spec.handoff.complete_routing import RUN_HERE, addressed
+from pdproto.spec.handoff.end_to_end_routing import RUN_HERE, addressed
 from pdproto.spec.handoff.routing import g, h
 from pdproto.spec.language import DropClause, Formula, edited
-from pdproto.spec.lemmas.complete_routing_lemmas import BRIDGE
+from pdproto.spec.lemmas.end_to_end_routing_lemmas import BRIDGE
 from tests.prove import standing
 
-SYSTEM = "complete-routing"
+SYSTEM = "end-to-end-routing"
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_it_is_about_something() -> None:
 
 
 @pytest.mark.parametrize(("row", "pending"), [
-    ("keep_question", "M2_3_the_query_finds_it"),
+    ("keep_question", "M2_3_the_query_finds_the_room"),
     ("be_disowned", "L2_a_conflict_reaches_decode"),
     ("tidy_up", "L3_entries_are_cleaned_up"),
 ])

@@ -1,16 +1,16 @@
 """Claim: whatever is lost, every request of optimistic prefill ends on both servers, and its slot,
 its seat and its page come back, however many requests, slots, seats, pages and attempts; even if
 no sink ever gives up, and even if a request reaches one of the two servers only (L1, L4 and L5 of
-optimistic-lossy, optimistic-patient and optimistic-one-sided).
+optimistic-loss, optimistic-no-timeouts and optimistic-one-sided).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
-spec/lemmas/optimistic_lossy_ranking.py and optimistic_patient_ranking.py, with the lemmas that only
-this needs. The safety claims of attempts_hold_what_they_use.py are lemmas here.
-Bound: none, on any sort. Assumes: every timer fires that stays enabled, and so does every row that
-is fair; messages that are there are received; losses happen finitely often; finitely many requests.
-Not covered: delivery that takes the message off the network; it is explored.
-Vacuity: in some state in which all claims hold each property pends. Mutants: a source that never
-gives up, a sink that never repeats its address, a source that answers no repeat.
+spec/lemmas/optimistic_loss_ranking.py and optimistic_no_timeouts_ranking.py, with the lemmas that
+only this needs. The safety claims of attempts_hold_what_they_use.py are lemmas here. Bound: none,
+on any sort. Assumes: every timer fires that stays enabled, and so does every row that is fair;
+messages that are there are received; losses happen finitely often; finitely many requests. Not
+covered: delivery that takes the message off the network; it is explored. Vacuity: in some state in
+which all claims hold each property pends. Mutants: a source that never gives up, a sink that never
+repeats its address, a source that answers no repeat.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from pdproto.spec.language import LeadsTo, ReplaceProperties, edited
 from tests.handoff.exploring import without
 from tests.prove import draining
 
-SYSTEMS = ("optimistic-lossy", "optimistic-patient")
+SYSTEMS = ("optimistic-loss", "optimistic-no-timeouts")
 
 
 @pytest.mark.slow
@@ -39,9 +39,9 @@ def test_it_holds_for_all_sizes(name: str) -> None:
 def test_it_holds_of_requests_that_reach_one_server_only() -> None:
     """Also where messages are lost; what is claimed beside, since none are, is not assumed."""
     promises = tuple(one for one in ONE_SIDED.properties if isinstance(one, LeadsTo))
-    losing = replace(ONE_SIDED, faults=load("optimistic-lossy").faults, like=ONE_SIDED)
+    losing = replace(ONE_SIDED, faults=load("optimistic-loss").faults, like=ONE_SIDED)
     system = edited(losing, "one-sided-and-lossy", ReplaceProperties(promises))
-    one = subject("optimistic-lossy")
+    one = subject("optimistic-loss")
     found = [*obligations(system, claims(system, (*one.lemmas, *one.helping))),
              *draining.found(one, system, one.rankings)]
     shown = draining.proof(system, found)
@@ -55,10 +55,10 @@ def test_it_is_about_something(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "row", "pending"), [
-    ("optimistic-lossy", "give_up_waiting", "L5_no_capacity_deadlock"),
-    ("optimistic-lossy", "give_up_transfer", "L1_a_sink_ends"),
-    ("optimistic-patient", "publish_again", "L1_a_sink_ends"),
-    ("optimistic-patient", "done_again", "L4_pages_come_back"),
+    ("optimistic-loss", "give_up_waiting", "L5_no_capacity_deadlock"),
+    ("optimistic-loss", "give_up_transfer", "L1_a_sink_ends"),
+    ("optimistic-no-timeouts", "publish_again", "L1_a_sink_ends"),
+    ("optimistic-no-timeouts", "done_again", "L4_pages_come_back"),
 ])
 def test_a_defect_is_noticed(name: str, row: str, pending: str) -> None:
     broken = without(subject(name).system, row)

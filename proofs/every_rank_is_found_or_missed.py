@@ -11,7 +11,7 @@ where a repeat is needed, and every detector; messages that are there are receiv
 found silent, and nobody else; crashes, losses and the registry's end are finitely many; the runs of
 a rank are finitely many, so that there is a last one.
 Not covered: delivery that takes the message off the network, and bootstrap where nothing is said a
-second time (registry-prompt); these are explored.
+second time (registry-no-retry); these are explored.
 Vacuity: in some state in which all claims hold each property pends. Mutants: a sink that does not
 forget who is gone, or does not notice it, and a registry that does not.
 """

@@ -5,7 +5,7 @@ attempts there are.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are those that join a bootstrap to a transfer and a pass
-to a transfer (spec/lemmas/complete_bootstrap_lemmas.py, complete_attempts_lemmas.py).
+to a transfer (spec/lemmas/end_to_end_bootstrap_lemmas.py, end_to_end_attempts_lemmas.py).
 Bound: one life and one source rank, as those two have it; none on any other sort. Assumes: who is
 found gone is gone; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
 Vacuity: every row can fire in a state in which all claims hold, but for the two by which a pass
@@ -19,33 +19,34 @@ import pytest
 from pdproto.cli.prove import subject
 from pdproto.cli.systems import load
 from pdproto.spec.handoff.bootstrap import Phase, d, h
-from pdproto.spec.handoff.complete_bootstrap import phase
+from pdproto.spec.handoff.end_to_end_bootstrap import phase
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited
 from tests.prove import standing
 
-COMPLETE = "complete"
+END_TO_END = "end-to-end"
 
 
 @pytest.mark.slow
 def test_it_holds_for_all_sizes() -> None:
-    standing.is_wholly_proved("complete-restart")
+    standing.is_wholly_proved("end-to-end-restart")
 
 
 def test_it_is_the_same_question_with_one_run() -> None:
-    """The tables are the same, and `complete` claims no more of them."""
-    one, restart = subject(COMPLETE), subject("complete-restart")
+    """The tables are the same, and `end-to-end` claims no more of them."""
+    one, restart = subject(END_TO_END), subject("end-to-end-restart")
     assert one.system.tables == restart.system.tables
     assert {claim.name for claim in one.claims} <= {claim.name for claim in restart.claims}
 
 
 def test_it_is_about_something() -> None:
     """A pass makes room for another's, and there is no other: both rows belong to two lives."""
-    standing.is_about_something(COMPLETE, but=("run_again", "fall_back"))
+    standing.is_about_something(END_TO_END, but=("run_again", "fall_back"))
 
 
 @pytest.mark.parametrize(("row", "clause"), [
     ("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT), ("release_places", UNREAD),
 ])
 def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    standing.is_refuted(COMPLETE, edited(load(COMPLETE), "defect", DropClause(row, clause)), row)
+    broken = edited(load(END_TO_END), "defect", DropClause(row, clause))
+    standing.is_refuted(END_TO_END, broken, row)

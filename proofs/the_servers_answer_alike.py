@@ -4,13 +4,12 @@ ranks live, and what holds of a transfer alone holds under the decisions too, ho
 sinks, lives, decisions, pages and chunks.
 
 Method: induction over every row, fault rows included, by the cut-off
-(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/whole_lemmas.py, each with its
-reason, and those of both parts.
-Bound: none, on any sort. Assumes: each rank runs one sender of its own, and each sender feeds every
-sink; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
-Vacuity: every row can fire in a state in which all claims hold. Mutants: a rank that reports its
-part broken while its engine still reads the pages; one that sends before it is admitted.
-Not covered: what comes about (liveness) is explored.
+(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/group_transfer_lemmas.py, each with
+its reason, and those of both parts. Bound: none, on any sort. Assumes: each rank runs one sender of
+its own, and each sender feeds every sink; a finished fence keeps writes out (rule 2 of
+spec/handoff/engine.py). Vacuity: every row can fire in a state in which all claims hold. Mutants: a
+rank that reports its part broken while its engine still reads the pages; one that sends before it
+is admitted. Not covered: what comes about (liveness) is explored.
 """
 
 import pytest
@@ -19,10 +18,10 @@ from pdproto.cli.systems import load
 from pdproto.spec.handoff.group import Stage, h, k, stage
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited
-from pdproto.spec.lemmas.whole_lemmas import BRIDGE
+from pdproto.spec.lemmas.group_transfer_lemmas import BRIDGE
 from tests.prove import standing
 
-SYSTEM = "whole"
+SYSTEM = "group-transfer"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.prove import standing
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", [
-    "transfer-patient", "transfer-prompt", "transfer-restart", "transfer-landed",
+    "transfer-no-timeouts", "transfer-no-timers", "transfer-restart", "transfer-landed",
     "transfer-drained", "transfer-two-sinks", "transfer-two-lives", "optimistic-one-attempt",
     "optimistic-one-sided", "optimistic-crash",
 ])

@@ -4,29 +4,28 @@ transfer alone holds of what optimistic prefill computes too, however many reque
 seats, slots, sinks, pages and chunks.
 
 Method: induction over every row, fault rows included, by the cut-off
-(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/complete_attempts_lemmas.py, each
+(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/end_to_end_attempts_lemmas.py, each
 with its reason, and those of both parts.
-Bound: one source rank, as complete_attempts.py has it; none on any other sort. Assumes: a finished
-fence keeps writes out (rule 2 of spec/handoff/engine.py).
-Vacuity: every row can fire in a state in which all claims hold. Mutants: a place that is given back
-while the engine reads from it; a pass that is sent before it is computed.
-Not covered: what comes about (liveness) is explored.
+Bound: one source rank, as end_to_end_attempts.py has it; none on any other sort. Assumes: a
+finished fence keeps writes out (rule 2 of spec/handoff/engine.py). Vacuity: every row can fire in a
+state in which all claims hold. Mutants: a place that is given back while the engine reads from it;
+a pass that is sent before it is computed. Not covered: what comes about (liveness) is explored.
 """
 
 import pytest
 
 from pdproto.cli.systems import load
-from pdproto.spec.handoff.complete_attempts import COMPUTED
+from pdproto.spec.handoff.end_to_end_attempts import COMPUTED
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause, Formula, edited
-from pdproto.spec.lemmas.complete_attempts_lemmas import BRIDGE
+from pdproto.spec.lemmas.end_to_end_attempts_lemmas import BRIDGE
 from tests.prove import standing
 
-SYSTEM = "complete-attempts"
+SYSTEM = "end-to-end-attempts"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", ["complete-attempts", "complete-contended"])
+@pytest.mark.parametrize("system", ["end-to-end-attempts", "end-to-end-contended"])
 def test_it_holds_for_all_sizes(system: str) -> None:
     standing.is_wholly_proved(system)
 

@@ -31,6 +31,7 @@ class Purpose(StrEnum):
 
     EXAMPLE = "an example of the language"
     HANDOFF = "a part of the hand-over, which `pdproto check` explores"
+    COMPOSED = "parts of the hand-over put together, which `pdproto check` explores too"
     COMPARED = "another way to do a part of the hand-over, or a smaller model of it"
     PEER = "the protocol of another project, defects included"
 
@@ -60,9 +61,14 @@ class Entry:
             raise ValueError(f"{self.name}: at={self.at!r} is not of the form module:ATTRIBUTE")
         if self.ranking and not self.lemmas:
             raise ValueError(f"{self.name}: the ranking {self.ranking!r} needs lemmas to rest on")
-        if self.purpose is Purpose.HANDOFF and not self.expected:
+        if self.of_the_handoff and not self.expected:
             raise ValueError(f"{self.name}: `expected` is missing: take the counts from `pdproto "
                              f"check {self.target} --configuration NAME`, for each configuration")
+
+    @property
+    def of_the_handoff(self) -> bool:
+        """Whether `pdproto check` explores it, so that the promises rest on it."""
+        return self.purpose in (Purpose.HANDOFF, Purpose.COMPOSED)
 
     @property
     def target(self) -> str:
@@ -98,11 +104,11 @@ CATALOGUE: Final = (
         "clocks": Counts(35_386, 236_160, 31),
         "deep": Counts(523_594, 6_394_727, 42),
     }),
-    Entry("registry-prompt", "handoff.registry:PROMPT", expected={
+    Entry("registry-no-retry", "handoff.registry:NO_RETRY", expected={
         "default": Counts(30_470, 178_682, 32),
         "outage": Counts(21_420, 85_156, 27),
     }),
-    Entry("registry-patient", "handoff.registry:PATIENT", expected={
+    Entry("registry-no-timeouts", "handoff.registry:NO_TIMEOUTS", expected={
         "default": Counts(43_240, 283_476, 32),
     }),
     Entry("dp-rank", "handoff.dp_rank:SYSTEM",
@@ -112,7 +118,7 @@ CATALOGUE: Final = (
         "alone": Counts(13_731, 62_466, 19),
         "deep": Counts(709_843, 3_282_838, 33),
     }),
-    Entry("dp-rank-prompt", "handoff.dp_rank:PROMPT", expected={
+    Entry("dp-rank-no-timers", "handoff.dp_rank:NO_TIMERS", expected={
         "default": Counts(174, 242, 17),
         "two-rooms": Counts(9_080, 24_636, 29),
     }),
@@ -122,13 +128,13 @@ CATALOGUE: Final = (
         "leaders": Counts(79_069, 862_424, 24),
         "deep": Counts(1_823_607, 24_644_364, 25),
     }),
-    Entry("binding-lossy", "handoff.binding:LOSING", lemmas="binding_lemmas", expected={
+    Entry("binding-loss", "handoff.binding:LOSS", lemmas="binding_lemmas", expected={
         "default": Counts(67_717, 646_567, 21),
     }),
-    Entry("binding-patient", "handoff.binding:PATIENT", lemmas="binding_lemmas", expected={
+    Entry("binding-no-timeouts", "handoff.binding:NO_TIMEOUTS", lemmas="binding_lemmas", expected={
         "default": Counts(67_717, 560_341, 21),
     }),
-    Entry("binding-prompt", "handoff.binding:PROMPT", lemmas="binding_lemmas", expected={
+    Entry("binding-no-timers", "handoff.binding:NO_TIMERS", lemmas="binding_lemmas", expected={
         "default": Counts(118_196, 880_182, 26),
     }),
     Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
@@ -147,16 +153,17 @@ CATALOGUE: Final = (
         "chunks": Counts(173_367, 1_998_987, 33),
         "deep": Counts(472_196, 5_341_451, 32),
     }),
-    Entry("transfer-lossy", "handoff.transfer:LOSING", lemmas="transfer_lemmas", expected={
+    Entry("transfer-loss", "handoff.transfer:LOSS", lemmas="transfer_lemmas", expected={
         "default": Counts(9_168, 62_340, 20),
         "chunks": Counts(21_008, 126_700, 23),
     }),
-    Entry("transfer-patient", "handoff.transfer:PATIENT", lemmas="transfer_lemmas", expected={
+    Entry("transfer-no-timeouts", "handoff.transfer:NO_TIMEOUTS",
+          lemmas="transfer_lemmas", expected={
         "default": Counts(9_588, 61_733, 22),
         "no-memory": Counts(650, 3_626, 13),
         "deep": Counts(22_956, 147_181, 26),
     }),
-    Entry("transfer-prompt", "handoff.transfer:PROMPT", lemmas="transfer_lemmas", expected={
+    Entry("transfer-no-timers", "handoff.transfer:NO_TIMERS", lemmas="transfer_lemmas", expected={
         "default": Counts(615, 2_805, 16),
         "sources": Counts(94_593, 848_976, 27),
         "sinks": Counts(9_865, 81_033, 26),
@@ -178,13 +185,16 @@ CATALOGUE: Final = (
         "sources": Counts(91_808, 1_074_931, 27),
         "deep": Counts(235_756, 2_511_329, 32),
     }),
-    Entry("transfer-calm", "handoff.transfer_calm:CALM", lemmas="transfer_lemmas", expected={
+    Entry("transfer-timeouts-only", "handoff.transfer_fault_free:TIMEOUTS_ONLY",
+          lemmas="transfer_lemmas", expected={
         "default": Counts(1_040, 6_055, 19),
     }),
-    Entry("transfer-landed", "handoff.transfer_calm:LANDED", lemmas="transfer_lemmas", expected={
+    Entry("transfer-landed", "handoff.transfer_fault_free:LANDED",
+          lemmas="transfer_lemmas", expected={
         "default": Counts(185, 738, 14),
     }),
-    Entry("transfer-drained", "handoff.transfer_calm:DRAINED", lemmas="transfer_lemmas", expected={
+    Entry("transfer-drained", "handoff.transfer_fault_free:DRAINED",
+          lemmas="transfer_lemmas", expected={
         "default": Counts(237, 980, 15),
     }),
     Entry("transfer-two-sinks", "handoff.transfer_two:TWO_SINKS",
@@ -205,7 +215,7 @@ CATALOGUE: Final = (
         "deep": Counts(99_682, 1_952_435, 48),
         "two-slots": Counts(8_234, 106_674, 34),
     }),
-    Entry("agreement-lost", "handoff.agreement:LOST", lemmas="agreement_lemmas", expected={
+    Entry("agreement-loss", "handoff.agreement:LOSS", lemmas="agreement_lemmas", expected={
         "default": Counts(7_644, 84_275, 28),
         "deep": Counts(168_847, 2_231_345, 38),
     }),
@@ -213,7 +223,7 @@ CATALOGUE: Final = (
         "default": Counts(7_071, 56_991, 22),
         "deep": Counts(17_062, 120_145, 28),
     }),
-    Entry("agreement-prompt", "handoff.agreement:PROMPT", expected={
+    Entry("agreement-no-timers", "handoff.agreement:NO_TIMERS", expected={
         "default": Counts(448, 1_720, 20),
         "deep": Counts(2_733, 15_710, 28),
     }),
@@ -224,13 +234,13 @@ CATALOGUE: Final = (
         "seats": Counts(43_705, 274_869, 41),
         "deep": Counts(2_625_740, 21_877_739, 62),
     }),
-    Entry("optimistic-lossy", "handoff.optimistic:LOSING",
-          lemmas="optimistic_safe_lemmas", ranking="optimistic_lossy_ranking", expected={
+    Entry("optimistic-loss", "handoff.optimistic:LOSS",
+          lemmas="optimistic_safe_lemmas", ranking="optimistic_loss_ranking", expected={
         "default": Counts(532, 2_288, 21),
         "deep": Counts(65_277, 484_764, 42),
     }),
-    Entry("optimistic-patient", "handoff.optimistic:PATIENT",
-          lemmas="optimistic_safe_lemmas", ranking="optimistic_patient_ranking", expected={
+    Entry("optimistic-no-timeouts", "handoff.optimistic:NO_TIMEOUTS",
+          lemmas="optimistic_safe_lemmas", ranking="optimistic_no_timeouts_ranking", expected={
         "default": Counts(568, 2_153, 21),
         "deep": Counts(78_325, 514_247, 42),
     }),
@@ -266,35 +276,39 @@ CATALOGUE: Final = (
         "default": Counts(28, 45, 5),
         "two-lives": Counts(784, 2_520, 10),
     }),
-    Entry("whole", "handoff.whole:SYSTEM", lemmas="whole_lemmas", expected={
+    Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
+          lemmas="group_transfer_lemmas", expected={
         "default": Counts(7_719, 58_160, 29),
     }),
-    Entry("whole-pair", "handoff.whole:PAIR", lemmas="whole_lemmas", expected={
+    Entry("group-transfer-pair", "handoff.group_transfer:PAIR", Purpose.COMPOSED,
+          lemmas="group_transfer_lemmas", expected={
         "deep": Counts(493_849, 7_544_364, 44),
     }),
-    Entry("complete", "handoff.complete:SYSTEM", lemmas="complete_lemmas", expected={
+    Entry("end-to-end", "handoff.end_to_end:SYSTEM", Purpose.COMPOSED,
+          lemmas="end_to_end_lemmas", expected={
         "default": Counts(54_708, 433_524, 47),
     }),
-    Entry("complete-restart", "handoff.complete:RESTART", lemmas="complete_lemmas", expected={
+    Entry("end-to-end-restart", "handoff.end_to_end:RESTART", Purpose.COMPOSED,
+          lemmas="end_to_end_lemmas", expected={
         "deep": Counts(3_056_856, 29_398_530, 58),
     }),
-    Entry("complete-bootstrap", "handoff.complete_bootstrap:SYSTEM",
-          lemmas="complete_bootstrap_lemmas", expected={
+    Entry("end-to-end-bootstrap", "handoff.end_to_end_bootstrap:SYSTEM", Purpose.COMPOSED,
+          lemmas="end_to_end_bootstrap_lemmas", expected={
         "default": Counts(246_946, 2_100_752, 44),
         "deep": Counts(356_530, 2_985_340, 45),
     }),
-    Entry("complete-routing", "handoff.complete_routing:SYSTEM",
-          lemmas="complete_routing_lemmas", expected={
+    Entry("end-to-end-routing", "handoff.end_to_end_routing:SYSTEM", Purpose.COMPOSED,
+          lemmas="end_to_end_routing_lemmas", expected={
         "default": Counts(33_033, 237_196, 33),
     }),
-    Entry("complete-attempts", "handoff.complete_attempts:SYSTEM",
-          lemmas="complete_attempts_lemmas", expected={
+    Entry("end-to-end-attempts", "handoff.end_to_end_attempts:SYSTEM", Purpose.COMPOSED,
+          lemmas="end_to_end_attempts_lemmas", expected={
         "default": Counts(13_762, 94_368, 30),
         "one-attempt": Counts(8_478, 59_107, 30),
         "deep": Counts(2_337_809, 25_667_963, 58),
     }),
-    Entry("complete-contended", "handoff.complete_attempts:CONTENDED",
-          lemmas="complete_attempts_lemmas", expected={
+    Entry("end-to-end-contended", "handoff.end_to_end_attempts:CONTENDED", Purpose.COMPOSED,
+          lemmas="end_to_end_attempts_lemmas", expected={
         "default": Counts(8_519, 35_484, 53),
         "one-attempt": Counts(6_264, 26_618, 52),
         "deep": Counts(122_208, 675_195, 80),
@@ -317,10 +331,44 @@ CATALOGUE: Final = (
     Entry("vllm-lease-consented", "peers.vllm_lease_repaired:CONSENTED", Purpose.PEER),
     Entry("vllm-reports", "peers.vllm_reports:SYSTEM", Purpose.PEER),
     Entry("vllm-reports-last-frees", "peers.vllm_reports:LAST_FREES", Purpose.PEER),
+    Entry("nixl-release", "peers.nixl_release:SYSTEM", Purpose.PEER),
+    Entry("nixl-release-drained", "peers.nixl_release:DRAINED", Purpose.PEER),
+    Entry("nixl-release-deferred", "peers.nixl_release:DEFERRED", Purpose.PEER),
+    Entry("nixl-release-cancelled", "peers.nixl_release:CANCELLED", Purpose.PEER),
+    Entry("trtllm-cancel", "peers.trtllm_cancel:SYSTEM", Purpose.PEER),
+    Entry("trtllm-cancel-silent", "peers.trtllm_cancel:SILENT", Purpose.PEER),
+    Entry("trtllm-cancel-poisoned", "peers.trtllm_cancel:POISONED", Purpose.PEER),
+    Entry("dynamo-requests", "peers.dynamo_requests:SYSTEM", Purpose.PEER),
+    Entry("dynamo-requests-refused", "peers.dynamo_requests:REFUSED", Purpose.PEER),
 )
 
 SYSTEMS: Final[Mapping[str, Entry]] = {entry.name: entry for entry in CATALOGUE}
-HANDOFF: Final = tuple(entry.name for entry in CATALOGUE if entry.purpose is Purpose.HANDOFF)
+HANDOFF: Final = tuple(entry.name for entry in CATALOGUE if entry.of_the_handoff)
+# Names that systems had before, and have now.
+RENAMED: Final[Mapping[str, str]] = {
+    "registry-prompt": "registry-no-retry",
+    "registry-patient": "registry-no-timeouts",
+    "dp-rank-prompt": "dp-rank-no-timers",
+    "binding-lossy": "binding-loss",
+    "binding-patient": "binding-no-timeouts",
+    "binding-prompt": "binding-no-timers",
+    "transfer-lossy": "transfer-loss",
+    "transfer-patient": "transfer-no-timeouts",
+    "transfer-prompt": "transfer-no-timers",
+    "transfer-calm": "transfer-timeouts-only",
+    "agreement-lost": "agreement-loss",
+    "agreement-prompt": "agreement-no-timers",
+    "optimistic-lossy": "optimistic-loss",
+    "optimistic-patient": "optimistic-no-timeouts",
+    "whole": "group-transfer",
+    "whole-pair": "group-transfer-pair",
+    "complete": "end-to-end",
+    "complete-restart": "end-to-end-restart",
+    "complete-bootstrap": "end-to-end-bootstrap",
+    "complete-routing": "end-to-end-routing",
+    "complete-attempts": "end-to-end-attempts",
+    "complete-contended": "end-to-end-contended",
+}
 # By system and configuration.
 EXPECTED: Final[Mapping[tuple[str, str], Counts]] = {
     (entry.name, configuration): counts

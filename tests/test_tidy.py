@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.main import VERBS
-from pdproto.spec.catalogue import CATALOGUE
+from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
+from tests.layers import LAYERS, UPWARD, allowed, arrows, dotted, folder_of, imports
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
@@ -68,19 +69,6 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            # A relative import stays in its own package, whose name the path gives.
-            if node.level or not node.module:
-                yield "."
-                continue
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 @pytest.mark.parametrize("path", modules(), ids=relative)
 def test_the_pure_parts_are_pure(path: Path) -> None:
     """Clocks, files, chance and threads come in as arguments."""
@@ -102,30 +90,49 @@ def test_spec_imports_only_itself(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in modules() if relative(p).startswith("pdproto/check/")], ids=relative
+    "path", [p for p in modules() if folder_of(dotted(p)) in LAYERS], ids=relative
 )
-def test_arrows_go_one_way(path: Path) -> None:
-    """The checker knows no protocol and no command line."""
-    for module in imports(path):
-        assert not module.startswith(("pdproto.cli", "pdproto.spec.examples", "pdproto.spec.hand"))
+def test_arrows_go_as_declared(path: Path) -> None:
+    """A module imports only what tests/layers.py lets its folder import."""
+    may = allowed(folder_of(dotted(path)))
+    wrong = [module for folder, module in arrows(path) if folder not in may]
+    assert not wrong, f"{relative(path)} imports {wrong}: see tests/layers.py"
 
 
-# Folders of pdproto/ that servers import.
-RUNS = ("ground", "runtime", "engine", "node", "transport", "pages", "registry", "group", "items",
-        "sglang", "vllm")
+def test_every_folder_has_its_arrows_declared() -> None:
+    """A new folder needs a row in tests/layers.py."""
+    folders = {folder_of(dotted(path)) for path in modules()
+               if relative(path).startswith(("pdproto/", "spec/")) and path.name != "__init__.py"}
+    assert folders <= LAYERS.keys()
+
+
+def test_arrows_go_one_way() -> None:
+    """The folders stand in one order, and import what stands before them."""
+    order = [*LAYERS]
+    for place, folder in enumerate(order):
+        up = {other for other in allowed(folder) if other not in order[:place]}
+        assert up == {other for below, other in UPWARD if below == folder}, folder
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in modules() if relative(p).split("/")[:1] == ["pdproto"]
-             and relative(p).split("/")[1] in RUNS], ids=relative
+    "path", [p for p in modules() if relative(p).startswith("pdproto/check/")], ids=relative
 )
-def test_what_runs_needs_no_checker(path: Path) -> None:
-    """Servers run the tables; the integer form that they share with the checker is in ground."""
-    others = ["pdproto.check", "pdproto.sim", "pdproto.testing", "pdproto.cli"]
-    if "/ground/" in relative(path):
-        others += ["pdproto.runtime", "pdproto.spec.handoff"]
-    for module in imports(path):
-        assert not module.startswith(tuple(others))
+def test_the_checker_names_no_system(path: Path) -> None:
+    """The checker knows no protocol: whoever calls it says which system is meant."""
+    text = path.read_text()
+    assert "pdproto.spec.handoff" not in text
+    names = SYSTEMS.keys() - {"complete"}  # also a word of reports
+    named = [name for name in names if f'"{name}"' in text or f"'{name}'" in text]
+    assert not named, f"{relative(path)} names {named}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if relative(p).startswith("pdproto/check/report/")], ids=relative
+)
+def test_reports_run_nothing(path: Path) -> None:
+    """A report shows a result: it imports neither the check nor the suite that made it."""
+    makers = ("pdproto.check.checking", "pdproto.check.suite", "pdproto.check.worker_pool")
+    assert not [module for module in imports(path) if module.startswith(makers)]
 
 
 def test_every_module_is_used() -> None:

@@ -13,6 +13,8 @@ from pdproto.spec.language.place import Place
 
 
 class Verdict(StrEnum):
+    """Whether a property holds; unknown where a limit was reached first."""
+
     HOLDS = "holds"
     VIOLATED = "violated"
     UNKNOWN = "unknown"  # a limit was reached first
@@ -144,6 +146,62 @@ class CheckResult:
             if verdict in verdicts:
                 return verdict
         return Verdict.HOLDS
+
+
+# A row of the tables, wherever it is used: its name, and where it is written.
+WrittenRow = tuple[str, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One system at one of its named sizes.
+
+    target: where the system is, `module:attribute`. all_rows: only look which rows fire, ignoring
+    ones too.
+    """
+
+    system: str
+    target: str
+    configuration: str
+    all_rows: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.system if self.configuration == "default" else " ".join(
+            (self.system, self.configuration)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A task that is done. written: the rows of its system; fired: those that some state enables.
+    """
+
+    task: Task
+    result: CheckResult
+    written: frozenset[WrittenRow]
+    fired: frozenset[WrittenRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What came of the tasks, in their order. never_fired: what fires in none of their systems.
+
+    rows: how many there are, 0 if coverage is unknown. stopped: why some tasks were not done.
+    """
+
+    tasks: tuple[Task, ...]
+    checked: tuple[Checked, ...]
+    rows: int = 0
+    never_fired: tuple[WrittenRow, ...] = ()
+    stopped: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        verdicts = {checked.result.verdict for checked in self.checked}
+        if Verdict.VIOLATED in verdicts or self.never_fired:
+            return Verdict.VIOLATED
+        return Verdict.UNKNOWN if self.stopped or Verdict.UNKNOWN in verdicts else Verdict.HOLDS
 
 
 EXIT_STATUS: Final[Mapping[Verdict, int]] = {

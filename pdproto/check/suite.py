@@ -6,86 +6,29 @@ such rows are looked for once more without that, among the first states of each 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pdproto.check.checking import Settings, check
 from pdproto.check.explore import INTERRUPTED, Limits, Monitor, Progress
 from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
-from pdproto.check.result import CheckResult, Verdict
+from pdproto.check.result import Checked, Suite, Task, WrittenRow
 from pdproto.check.worker_pool import shared_out
-from pdproto.spec.language.place import Place
 from pdproto.spec.language.system import DEFAULT, System
 
 DEEP: Final = "deep"
 STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first: late messages come early
 
-# A row of the tables, wherever it is used: its name, and where it is written.
-WrittenRow = tuple[str, Place]
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One system at one of its named sizes.
-
-    target: where the system is, `module:attribute`. all_rows: only look which rows fire, ignoring
-    ones too.
-    """
-
-    system: str
-    target: str
-    configuration: str
-    settings: Settings
-    all_rows: bool = False
-
-    @property
-    def title(self) -> str:
-        return self.system if self.configuration == "default" else " ".join(
-            (self.system, self.configuration)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A task that is done. written: the rows of its system; fired: those that some state enables.
-    """
-
-    task: Task
-    result: CheckResult
-    written: frozenset[WrittenRow]
-    fired: frozenset[WrittenRow]
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """What came of the tasks, in their order. never_fired: what fires in none of their systems.
-
-    rows: how many there are, 0 if coverage is unknown. stopped: why some tasks were not done.
-    """
-
-    tasks: tuple[Task, ...]
-    checked: tuple[Checked, ...]
-    rows: int = 0
-    never_fired: tuple[WrittenRow, ...] = ()
-    stopped: str = ""
-
-    @property
-    def verdict(self) -> Verdict:
-        verdicts = {checked.result.verdict for checked in self.checked}
-        if Verdict.VIOLATED in verdicts or self.never_fired:
-            return Verdict.VIOLATED
-        return Verdict.UNKNOWN if self.stopped or Verdict.UNKNOWN in verdicts else Verdict.HOLDS
-
-
-def tasks(systems: Mapping[str, str], settings: Settings, *, deep: bool) -> tuple[Task, ...]:
+def tasks(systems: Mapping[str, str], *, deep: bool) -> tuple[Task, ...]:
     """Each system at its named sizes. systems: by name, where it is, `module:attribute`.
 
     deep: also the largest size, where the system has one. That replaces the default if it has all
     of the faults of the default.
     """
     return tuple(
-        Task(name, target, size, settings)
+        Task(name, target, size)
         for name, target in systems.items()
         for size in _sizes(load(target), deep=deep)
     )
@@ -100,24 +43,27 @@ def _sizes(system: System, *, deep: bool) -> list[str]:
     return list(sizes)
 
 
-def run(wanted: Sequence[Task], workers: int, monitor: Monitor) -> Suite:
-    """Check them all, then look for the rows that have not fired. Ctrl-C leaves what is done."""
+def run(wanted: Sequence[Task], settings: Settings, workers: int, monitor: Monitor) -> Suite:
+    """Check them all, then look for the rows that have not fired.
+
+    settings: of each check, but for its monitor. Ctrl-C ends it with the results so far.
+    """
     suite = Suite(tuple(wanted), ())
     done: dict[int, Checked] = {}
     try:
-        for number, checked in _done(wanted, workers, monitor, "systems"):
+        for number, checked in _done(wanted, settings, workers, monitor, "systems"):
             done[number] = checked
             if checked.result.stopped == INTERRUPTED:
                 raise KeyboardInterrupt
         in_order = tuple(done[number] for number in range(len(wanted)))
-        return _covered(replace(suite, checked=in_order), workers, monitor)
+        return _covered(replace(suite, checked=in_order), settings, workers, monitor)
     except KeyboardInterrupt:
         so_far = tuple(checked for _, checked in sorted(done.items()))
         return replace(suite, checked=so_far, stopped=INTERRUPTED)
 
 
 def _done(
-    wanted: Sequence[Task], workers: int, monitor: Monitor, what: str
+    wanted: Sequence[Task], settings: Settings, workers: int, monitor: Monitor, what: str
 ) -> Iterator[tuple[int, Checked]]:
     """The tasks as they come back. The monitor is told how many have."""
     count = 0
@@ -125,16 +71,16 @@ def _done(
     def show(progress: Progress) -> None:
         monitor(replace(progress, what=f"{count} of {len(wanted)} {what}; {progress.what}"))
 
-    for number, checked in shared_out(wanted, perform, workers, show):
+    for number, checked in shared_out(wanted, partial(perform, settings), workers, show):
         count += 1
         yield number, checked
 
 
-def perform(task: Task, monitor: Monitor) -> Checked:
+def perform(settings: Settings, task: Task, monitor: Monitor) -> Checked:
     """Check one system at one of its sizes."""
     system = load(task.target)
     configuration = system.configurations[task.configuration]
-    settings = replace(task.settings, monitor=monitor)
+    settings = replace(settings, monitor=monitor)
     if task.all_rows:
         configuration = replace(configuration, dead_bits=False)
         settings = replace(
@@ -148,7 +94,7 @@ def perform(task: Task, monitor: Monitor) -> Checked:
     return Checked(task, result, frozenset(written.values()), fired)
 
 
-def _covered(suite: Suite, workers: int, monitor: Monitor) -> Suite:
+def _covered(suite: Suite, settings: Settings, workers: int, monitor: Monitor) -> Suite:
     """The suite with the rows that fire nowhere; as it is if some search ended early."""
     if not all(checked.result.complete for checked in suite.checked):
         return suite
@@ -159,7 +105,7 @@ def _covered(suite: Suite, workers: int, monitor: Monitor) -> Suite:
         for checked in suite.checked
         if checked.written & missing
     ]
-    for _, checked in _done(again, workers, monitor, "systems looked through for rows"):
+    for _, checked in _done(again, settings, workers, monitor, "systems looked through"):
         missing -= checked.fired
     order = sorted(missing, key=lambda row: (row[1].path, row[1].line, row[0]))
     return replace(suite, rows=len(written), never_fired=tuple(order))

@@ -84,7 +84,12 @@ def _machines(system: System) -> Iterator[str]:
         if machine.world:
             continue
         yield f"### {instance_text(machine.instance)}"
-        variables = [symbol for symbol in machine.symbols if isinstance(symbol, Variable)]
+        # Not `machine.symbols`: an edit may have declared more on the same machine since.
+        variables = [
+            symbol
+            for symbol in system.variables
+            if isinstance(symbol, Variable) and symbol.owner is machine
+        ]
         if variables:
             yield grid(VARIABLES, [variable_cells(v) for v in variables])
         engines = [v for v in variables if v.engine is not None]

@@ -144,8 +144,8 @@ def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
         limits=replace(_limits(arguments), bytes_max=_bytes(arguments) // arguments.workers),
         keep_going=arguments.keep_going,
     )
-    wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, settings, deep=arguments.deep)
-    found = suite.run(wanted, arguments.workers, reporter.show)
+    wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
+    found = suite.run(wanted, settings, arguments.workers, reporter.show)
     seconds = monotonic() - began
     targets = _targets(arguments)
     if STANDARD_OUTPUT not in targets.values():

@@ -44,16 +44,15 @@ from pdproto.check.worker_pool import shared_out
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.prove import subject
 from pdproto.cli.systems import load
-from pdproto.spec.catalogue import HANDOFF
+from pdproto.spec.catalogue import HANDOFF, SYSTEMS, Purpose
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
 
 # Rows as another system has them, what is explored in deep runs only, and the parts once more,
 # which are mutated by themselves.
-COMPOSED: Final = ("whole", "complete")
 APART: Final = frozenset({
     "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives",
-    *(name for name in HANDOFF if name.split("-")[0] in COMPOSED),
+    *(name for name in HANDOFF if SYSTEMS[name].purpose is Purpose.COMPOSED),
 })
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {

@@ -31,6 +31,7 @@ from pdproto.check.prove.proving import (
     decided_by,
     prove,
 )
+from pdproto.check.prove.refutation import refutations
 from pdproto.check.prove.subject import Subject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.check.report.progress import Reporter
@@ -96,7 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
         results.append(to_json(one, proof))
         if arguments.json != STANDARD_OUTPUT:
             with console() as drawn:
-                tell(one, proof, drawn, arguments)
+                refuted = refutations(one.system, proof, arguments.timeout, arguments.bmc)
+                tell(one, proof, refuted, drawn, everything=not arguments.properties)
         if arguments.export:
             _export(one, proof, Path(arguments.export), several=not named)
         if proof.interrupted:

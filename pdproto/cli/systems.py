@@ -6,7 +6,7 @@ from typing import Final
 from pdproto.check import load as checker
 from pdproto.check.prove import subject as prover
 from pdproto.check.prove.subject import Subject
-from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
+from pdproto.spec.catalogue import CATALOGUE, RENAMED, SYSTEMS
 from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
@@ -17,11 +17,13 @@ def load(name: str) -> System:
 
     Raises LoadError, or SpecError if the spec itself is malformed.
     """
-    return checker.load(name, BUILT_IN)
+    return load_with_module(name)[0]
 
 
 def load_with_module(name: str) -> tuple[System, ModuleType]:
     """The system, and the module that it stands in. Raises as `load` does."""
+    if name in RENAMED:
+        raise checker.LoadError(f"the system {name!r} is now called {RENAMED[name]!r}")
     return checker.load_with_module(name, BUILT_IN)
 
 

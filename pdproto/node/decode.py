@@ -51,7 +51,10 @@ OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames tha
 
 
 class DecodeNode(Node):
-    """See the rules above. incarnation: one for all ranks of a group (default: one of its own)."""
+    """The node of a decode rank: it opens receivers, leases memory and commits pages.
+
+    incarnation: one for all ranks of a group (default: one of its own).
+    """
 
     def __init__(
         self,

@@ -55,7 +55,9 @@ OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 
 
 class PrefillNode(Node):
-    """See the rules above. plane: how bytes move. waits: seconds by name of timer.
+    """The node of a prefill rank: it opens senders and writes their pages to sinks.
+
+    plane: how bytes move. waits: seconds by name of timer.
 
     refuses: asked in the loop about a room that a sink comes for and that nobody has opened: why
     nobody will, or None if somebody may. A sink that is refused fails at once, for that reason.

@@ -132,7 +132,10 @@ class DirectPages(InPlace[PageTarget]):
 
 
 class DirectDecodeNode(DecodeNode):
-    """See DecodeNode, and above. plane: DirectPages, or another that keeps to rule 3."""
+    """A decode node whose sources write straight into its pages.
+
+    plane: DirectPages, or another that keeps to rule 3.
+    """
 
     def __init__(
         self,

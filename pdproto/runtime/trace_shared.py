@@ -52,7 +52,7 @@ class SharedTrace(Lines):
 
 
 class End:
-    """The witness of one machine: see store.py."""
+    """Writes the steps of one machine into the trace: the `witness` of a `Shared`."""
 
     def __init__(self, trace: SharedTrace, machine: str, number: int) -> None:
         self._trace = trace

@@ -21,7 +21,7 @@ from pdproto.spec.language.system import System
 # What a defect's own clock is taken for: a wait that nodes know.
 ANY_CLOCK: Final = Timer("no_drain")
 # What they are defects of. Nodes never write straight into pages (transfer-direct).
-_BASES: Final = (transfer.SYSTEM, transfer.PATIENT, transfer.PROMPT, transfer.RESTARTED)
+_BASES: Final = (transfer.SYSTEM, transfer.NO_TIMEOUTS, transfer.NO_TIMERS, transfer.RESTARTED)
 _DIRECT: Final = transfer.DIRECT
 # A process that has died answers nothing, and its successor knows no life of it: what the tables
 # let it say there is said by no node.

@@ -21,7 +21,7 @@ HANGS_S: Final = (5.0, 600.0)  # often for longer than anybody waits
 ERROR_S: Final = (0.0, 10.0)  # between the report of an error and the bytes
 COPY_S: Final = 0.0001  # a page
 
-WRITE: Final = "S1_no_write_into_anothers_memory"
+WRITE: Final = "S1_writes_stay_in_own_memory"
 SOURCE_PAGES: Final = "S8_source_pages_are_held"
 ONE_LIFE_A_PAGE: Final = "S1_one_life_a_page"
 COMPLETE: Final = "S2_complete_when_committed"

@@ -160,7 +160,7 @@ def _answering(enabled: Rows) -> Iterator[GroundRow]:
 
 
 class SimulatedSystem:
-    """See the top of the file.
+    """A system of tables, run in virtual time by the ends that servers run.
 
     seeded: makes a generator of a name, as `random.Random` does. properties: the names of those to
     ask for; empty asks for all. at_once, stores: see `pdproto.testing.ends.ends`.

@@ -21,6 +21,8 @@ GONE: Final = "gone"
 
 
 class Side(StrEnum):
+    """The server that an end belongs to."""
+
     PREFILL = "prefill"
     DECODE = "decode"
 

@@ -152,7 +152,7 @@ def kind_of(row: GroundRow) -> str:
 
 
 class Fuzzer:
-    """See the top of the file.
+    """Fuzzes live ends with the triggers and faults of a system.
 
     at_once, stores: see `pdproto.testing.ends.ends`. properties: names of those to ask for; empty
     asks for all. runs: the system whose tables the ends run, if not this one.

@@ -5,7 +5,7 @@ allow after what was asked of it and what it said: rows that say nothing may hav
 answer that leaves no state is one that the tables do not allow.
 
 The kit is quicker than any time-out, so the tables are those in which nobody gives up
-(transfer.py, PATIENT): a clock only repeats what was said, or tells of a process that is gone.
+(transfer.py, NO_TIMEOUTS): a clock only repeats what was said, or tells of a process that is gone.
 """
 
 from collections import Counter, deque
@@ -20,7 +20,7 @@ from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import can_fence, feeds
 from pdproto.spec.handoff.poll import RECEIVING_POLL, SENDING_POLL, KVPoll
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.transfer import PATIENT
+from pdproto.spec.handoff.transfer import NO_TIMEOUTS
 from pdproto.spec.language.formula import free_variables, normal
 from pdproto.spec.language.machine import Call, Timer
 from pdproto.spec.language.symbols import Sent
@@ -62,7 +62,7 @@ class Observer:
     """
 
     def __init__(self) -> None:
-        self.ground: Final = Ground(PATIENT, SIZES, FAULTS, TOPOLOGY)
+        self.ground: Final = Ground(NO_TIMEOUTS, SIZES, FAULTS, TOPOLOGY)
         self._by_trigger: Final = self._triggers()
         self._quiet: Final = tuple(row for row in self.ground.rows if self._is_quiet(row))
         self._says: Final = {id(row): self._things(row) for row in self.ground.rows}

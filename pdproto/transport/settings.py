@@ -50,7 +50,10 @@ def _about(default: Any, told: str, *choices: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """See above. given: where each that is not the default comes from, by its name."""
+    """The settings of a node. Raises SettingsError for a value that cannot be.
+
+    given: where each that is not the default comes from, by its name.
+    """
 
     engine: str = _about("tcp", "which engine moves the bytes", *sorted(ENGINES))
     direct: bool = _about(True, "write straight into pages where the engine can fence them")

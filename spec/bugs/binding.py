@@ -3,7 +3,7 @@
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.binding import PROMPT, SYSTEM
+from pdproto.spec.handoff.binding import NO_TIMERS, SYSTEM
 from pdproto.spec.handoff.binding_tables import (
     LATEST,
     NONE_WAITS,
@@ -32,7 +32,7 @@ DEAD_LIFE: Final = edited(
     SYSTEM, "request-of-a-dead-life", DropClause("end_named", named(p, h, u)))
 
 NOT_PASSED_ON: Final = edited(
-    PROMPT, "use-not-passed-on",
+    NO_TIMERS, "use-not-passed-on",
     DropEffect("hear_use", each(q, name(d, h, q, u), where=~leads(h, q))))
 
 BUGS: Final[tuple[Bug, ...]] = (
@@ -45,7 +45,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         PREDECESSOR, ONE_LIFE, "a_retry_is_not_failed_by_its_predecessor"),
     Bug("retry-lost", "pdproto itself",
         "A retry waits for its time-out, for its half on prefill was given to the life before it, "
-        "which had ended.", DEAD_LIFE, ONE_LIFE, "a_life_that_has_ended_takes_no_request"),
+        "which had ended.", DEAD_LIFE, ONE_LIFE, "an_ended_life_takes_no_request"),
     Bug("use-kept", "no report; a decode rank that knows the request and keeps it to itself",
         "All but one of the prefill ranks wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
         "L1_every_rank_binds_as_its_leader"),

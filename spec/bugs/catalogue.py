@@ -5,8 +5,8 @@ from typing import Final
 from pdproto.spec.bugs import (
     agreement,
     binding,
-    complete,
     dp_rank,
+    end_to_end,
     group_attempts,
     optimistic,
     registry,
@@ -23,6 +23,6 @@ BUGS: Final[tuple[Bug, ...]] = (
     *agreement.BUGS,
     *optimistic.BUGS,
     *group_attempts.BUGS,
-    *complete.BUGS,
+    *end_to_end.BUGS,
 )
 EVERY: Final[tuple[Bug, ...]] = (*BUGS, *DESIGNS)

@@ -9,7 +9,14 @@ from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.language import System
-from pdproto.spec.peers import vllm_lease, vllm_lease_repaired, vllm_reports
+from pdproto.spec.peers import (
+    dynamo_requests,
+    nixl_release,
+    trtllm_cancel,
+    vllm_lease,
+    vllm_lease_repaired,
+    vllm_reports,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +65,44 @@ DESIGNS: Final[tuple[Design, ...]] = (
         vllm_reports.LAST_FREES,
         note="#56089 (a draft) keeps both, and holds. The first end frees the blocks under the "
              "other transfer, too."),
+    _design(
+        "nixl-release", "NIXL #2044, #2067 (2026)",
+        "A transfer was released while it ran; its bytes landed in memory that was in use again.",
+        nixl_release.SYSTEM, "S1_writes_stay_in_own_memory", 3,
+        "An end that the device reports: a release returns while bytes move.",
+        nixl_release.CANCELLED),
+    _design(
+        "nixl-freed-request", "NIXL #2067, #1955 (2026)",
+        "The process crashed: a completion was written to a request that was freed.",
+        nixl_release.SYSTEM, "a_completion_finds_its_request", 2,
+        "A request that lives until the device has done with it.",
+        nixl_release.DEFERRED, nixl_release.CANCELLED),
+    _design(
+        "nixl-drained", "NIXL #2044 (a draft)",
+        "A release that waits for the device, for ten seconds at most, leaves the same gap behind.",
+        nixl_release.DRAINED, "S1_writes_stay_in_own_memory", 4,
+        "A refusal at the end of the ten seconds: a clock proves nothing.",
+        nixl_release.CANCELLED),
+    _design(
+        "nixl-deferred", "NIXL #2077 (closed)",
+        "The request lives until the device has done with it, and the memory does not.",
+        nixl_release.DEFERRED, "S1_writes_stay_in_own_memory", 3,
+        "A word to the caller that the memory is still in use.",
+        nixl_release.CANCELLED,
+        note="#2209 (closed) frees nothing on a cancellation, lets the caller poll to the end, and "
+             "holds."),
+    _design(
+        "trtllm-cancel-echo", "TensorRT-LLM #18517 (2026, open), in its review; #12734",
+        "A cancelled session was answered during a write, and the answer freed the buffer.",
+        trtllm_cancel.SYSTEM, "S1_writes_stay_in_own_memory", 6,
+        "An answer that means quiescence: this one means that the cancellation was heard.",
+        trtllm_cancel.SILENT, trtllm_cancel.POISONED,
+        note="#18517 answers with the end of the write. #15238 (merged, off by default) never uses "
+             "the buffer again. Both hold."),
+    _design(
+        "dynamo-no-handler", "Dynamo #13088 (2026, open), #14271",
+        "36 of 1,536 requests never ended: no error, no retry, no time-out.",
+        dynamo_requests.SYSTEM, "L1_a_request_ends", 3,
+        "A reply whose kind is said: a refusal that is not known counts as an acceptance.",
+        dynamo_requests.REFUSED),
 )

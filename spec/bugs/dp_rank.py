@@ -45,7 +45,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.edit import Edit
 
-CALM: Final = Configuration({Group: 2, Life: 1})
+NO_FAULTS: Final = Configuration({Group: 2, Life: 1})
 
 
 def wrong(name: str, *edits: Edit) -> System:
@@ -112,26 +112,26 @@ MISPLACED: Final = wrong(
     "misplaced-served", DropRow("fail_misplaced"), DropClause("serve_named", g.same(k))
 )
 
-S9: Final = "S9_decode_addresses_the_rank_that_runs_it"
+S9: Final = "S9_decode_addresses_the_rank_of_the_room"
 
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("B04", "sglang #22901", "A room that a router put on another rank times out on both sides.",
-        GUESSED, CALM, S9),
+        GUESSED, NO_FAULTS, S9),
     Bug("B04-merged", "sglang #22901 as merged", "With forced queries rooms that keep to the rule "
-        "are never found: only conflicting ones are registered.", ONLY_CONFLICTS, CALM,
-        "M2_3_the_query_finds_it"),
+        "are never found: only conflicting ones are registered.", ONLY_CONFLICTS, NO_FAULTS,
+        "M2_3_the_query_finds_the_room"),
     Bug("B04-decode-unset", "sglang 0.5.23, queries forced on prefill only",
-        "Decode goes by the rule although prefill does not.", QUERY_IGNORED, CALM, S9),
+        "Decode goes by the rule although prefill does not.", QUERY_IGNORED, NO_FAULTS, S9),
     Bug("B04-prefill-unset", "sglang 0.5.23, queries forced on decode only",
-        "Decode asks for rooms that are never published.", QUERY_IN_VAIN, CALM,
-        "M2_3_the_query_finds_it"),
+        "Decode asks for rooms that are never published.", QUERY_IN_VAIN, NO_FAULTS,
+        "M2_3_the_query_finds_the_room"),
     Bug("B04-first-writer", "sglang 0.5.23, the bootstrap server's topology fields",
-        "The first rank's setting is taken for that of all.", FIRST_SPEAKS_FOR_ALL, CALM,
-        "who_serves_agrees"),
+        "The first rank's setting is taken for that of all.", FIRST_SPEAKS_FOR_ALL, NO_FAULTS,
+        "the_ranks_of_a_serving_server_agree"),
     Bug("B04-unsaid", "sglang #22901 as merged", "Prefill fails a conflict, and decode waits for "
-        "its time-out.", CONFLICT_UNSAID, CALM, "L2_a_conflict_reaches_decode"),
+        "its time-out.", CONFLICT_UNSAID, NO_FAULTS, "L2_a_conflict_reaches_decode"),
     Bug("B04-named", "sglang #22901", "A rank runs a room for which the request names another.",
-        MISPLACED, CALM, S9),
+        MISPLACED, NO_FAULTS, S9),
     Bug("B37", "sglang #29725; dynamo #9248", "With plain DP every rank compares the rule with "
-        "its attention rank, which is 0.", OTHER_NUMBER, CALM, S9),
+        "its attention rank, which is 0.", OTHER_NUMBER, NO_FAULTS, S9),
 )

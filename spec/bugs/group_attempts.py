@@ -94,7 +94,7 @@ BUGS: Final = (
                AddClause("decide_to_yield", any_of(
                    all_of(course(h) == Course.FIRST, exists(k, half(k, h, a))),
                    all_of(course(h) == Course.LAST, exists(k, whole(k, h, a)))))),
-        ONE, "no_rank_computes_what_another_has_dropped",
+        ONE, "no_rank_computes_a_dropped_pass",
         note="one rank's report is taken for all"),
     Bug("B38-attempts", "sglang #28086, #28236",
         "When one rank died, the others kept the KV of passes that would never be finalized.",

@@ -54,7 +54,7 @@ from pdproto.spec.language import (
 from pdproto.spec.language.edit import Edit
 
 ONE: Final = {Source: 1, Incarnation: 1, Sink: 1, Life: 1}
-CALM: Final = Configuration({**ONE, Source: 2})
+NO_FAULTS: Final = Configuration({**ONE, Source: 2})
 CRASH: Final = Configuration(ONE, faults=("crash",))
 OUTAGE: Final = Configuration(ONE, faults=("outage",))
 RESTART: Final = Configuration({**ONE, Incarnation: 2, Life: 2}, dead_bits=True)
@@ -154,11 +154,11 @@ ANOTHERS_GOODBYE: Final = wrong(
 
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("B02", "sglang #24772", "A request whose bootstrap look-up failed waits for input.",
-        LIFTED, CALM, "S3_failed_stays_failed"),
+        LIFTED, NO_FAULTS, "S3_failed_stays_failed"),
     Bug("B02-info", "sglang #24772", "AttributeError on bootstrap_infos after a failed look-up.",
-        UNDEFINED, CALM, "M1_2_every_attribute_is_defined"),
+        UNDEFINED, NO_FAULTS, "M1_2_every_attribute_is_defined"),
     Bug("B09", "sglang #24522, #24539", "A concluded room comes back as failed.",
-        RECREATED, CALM, "phase_edges"),
+        RECREATED, NO_FAULTS, "phase_edges"),
     Bug("B28-heartbeat", "sglang #34692", "Requests of a dead prefill server hang: one backend "
         "has no heartbeat.", wrong("no-heartbeat", DropRow("miss_heartbeat")), CRASH,
         "M1_4_lost_connection"),
@@ -171,15 +171,15 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("B57", "sglang #36029", "A refused message leaves the cache as it is; nothing recovers.",
         REFUSAL_IGNORED, RESTART, "L6_recovery"),
     Bug("B68", "vllm #26171", "A failed handshake leaves the request waiting.",
-        NO_FAILURE_EDGE, CALM, "L1_bootstrap_ends"),
+        NO_FAILURE_EDGE, NO_FAULTS, "L1_bootstrap_ends"),
     Bug("half-cache", "sglang #24772, hardened later", "A hand-off takes half a list of addresses "
         "for the whole, and is written by some ranks only.", HALF_CACHE, TWO_LIVES,
         "M1_3_every_target_rank_is_met"),
     Bug("half-cache-kept", "sglang #24772, hardened later", "Addresses of a failed look-up are "
-        "still in the cache.", LEFTOVERS, CALM, "M1_3_an_empty_cache_is_empty"),
+        "still in the cache.", LEFTOVERS, NO_FAULTS, "M1_3_an_empty_cache_is_empty"),
     Bug("counted-twice", "sglang 0.5.23, the bootstrap server's _registered_count",
-        "A rank that registers again makes the server ready one rank early.", COUNTED_TWICE, CALM,
-        "ready_means_every_rank"),
+        "A rank that registers again makes the server ready one rank early.", COUNTED_TWICE,
+        NO_FAULTS, "ready_means_every_rank"),
     Bug("no-expiry", "sglang 0.5.23, the bootstrap server's port table",
         "Nothing is ever removed when a rank dies.", wrong("no-expiry", DropRow("expire")), CRASH,
         "L7_registrations_expire"),
@@ -188,11 +188,11 @@ BUGS: Final[tuple[Bug, ...]] = (
         "S12_a_stale_address_is_refused"),
     Bug("struck-out-for-good", "pdproto, before the alarms of its registry could be false",
         "A rank that was silent for ten seconds is refused until somebody restarts it.", FOR_GOOD,
-        ALARM, "L6_who_is_up_is_listed"),
+        ALARM, "L6_a_run_that_is_up_is_listed"),
     Bug("clock-behind", "pdproto, before the registry named the number to exceed",
         "A restarted rank whose clock is behind is refused for good.", LOWER, BEHIND,
-        "L6_who_is_up_is_listed"),
+        "L6_a_run_that_is_up_is_listed"),
     Bug("goodbye-of-another", "sglang 0.5.23, a rank's port without the run of its process",
         "The goodbye of an earlier run strikes out the later one.", ANOTHERS_GOODBYE, ONE_RESTART,
-        "who_is_struck_out_was_silent"),
+        "a_struck_out_run_was_silent_or_replaced"),
 )

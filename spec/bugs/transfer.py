@@ -54,7 +54,7 @@ from pdproto.spec.handoff.source import (
     other,
     part,
 )
-from pdproto.spec.handoff.transfer import DIRECT, PATIENT, PROMPT, RESTARTED, SYSTEM
+from pdproto.spec.handoff.transfer import DIRECT, NO_TIMEOUTS, NO_TIMERS, RESTARTED, SYSTEM
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -98,13 +98,13 @@ TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
 CRASHING: Final = replace(ONE, faults=("crash",))
 RESTARTING: Final = replace(ONE, faults=("restart",))
 SINK_CRASHING: Final = replace(ONE, faults=("sink-crash",))
-LOSING: Final = replace(ONE, faults=("lossy",))
+LOSSY: Final = replace(ONE, faults=("lossy",))
 
-WRITE: Final = "S1_no_write_into_anothers_memory"
+WRITE: Final = "S1_writes_stay_in_own_memory"
 SINK_HEARS: Final = "L2_a_sink_hears_of_a_failure"
 SOURCE_HEARS: Final = "L2_a_source_hears_of_a_failure"
 CHUNK_BACK: Final = "L4_a_failed_sink_gets_its_chunk_back"
-READ: Final = "S2_complete_while_it_is_read"
+READ: Final = "S2_complete_while_the_memory_is_read"
 
 FREE_AT_ONCE: Final = lease(d, h, ANY).to(False)
 
@@ -162,7 +162,7 @@ RELEASE: Final = (
         ONE, WRITE, note="DRAINED must hold of what has not begun"),
     Bug("B23", "sglang #38961 item 1, #40645",
         "Every abort during a write cost the full 30 s, and then memory was freed unsafely.",
-        edited(PROMPT, "B23", DropRow("say_drained")),
+        edited(NO_TIMERS, "B23", DropRow("say_drained")),
         ONE, CHUNK_BACK, note="the pending answer is dropped when the request is cleared"),
     Bug("B46", "LMCache #2786",
         "Pins on decode pages grew: only one of the ways to end gave them back.",
@@ -233,31 +233,31 @@ COMPLETION: Final = (
 PROPAGATION: Final = (
     Bug("B31", "sglang #28651, #36033, #36612",
         "Prefill aborted and said nothing; decode held memory for 300 s, and throughput fell.",
-        edited(PROMPT, "B31", DropRow("tell_failure")), ONE, SINK_HEARS),
+        edited(NO_TIMERS, "B31", DropRow("tell_failure")), ONE, SINK_HEARS),
     Bug("B51", "vLLM #52234",
         "A failed load was not told to the request that waited for it.",
-        edited(PROMPT, "B51", ReplaceRow("hear_failure", Ignore(
+        edited(NO_TIMERS, "B51", ReplaceRow("hear_failure", Ignore(
             failed(p, h, d), at=UNDER_WAY, why="somebody else will see to it"))),
         ONE, SINK_HEARS),
     Bug("B52", "Dynamo #13703, #14507",
         "Cancelling on decode never reached the prefill worker.",
-        edited(PROMPT, "B52", DropEffect("abort_receive", STOP_ALL)), ONE, SOURCE_HEARS),
+        edited(NO_TIMERS, "B52", DropEffect("abort_receive", STOP_ALL)), ONE, SOURCE_HEARS),
     Bug("B50", "mori #29133, #31876",
         "ABORT was dropped by a check in front of its handler.",
-        edited(PROMPT, "B50", Retarget("stop", at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
+        edited(NO_TIMERS, "B50", Retarget("stop", at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
                AddRow(source, Ignore(abort(d, h, p), at=Sending.TRANSFERRING,
                                      when=drain(p, h, d) == Drain.UNASKED,
                                      why="it looks malformed"))),
         ONE, CHUNK_BACK),
     Bug("R4", "sglang, from the code of 0.5.23",
         "An abort came before the request and was forgotten; the request then waited for 300 s.",
-        edited(PROMPT, "R4", Retarget("stop", at=RUNNING), AddRow(source, Ignore(
+        edited(NO_TIMERS, "R4", Retarget("stop", at=RUNNING), AddRow(source, Ignore(
             abort(d, h, p), at=Sending.UNKNOWN, when=drain(p, h, d) == Drain.UNASKED,
             why="there is no such room"))),
         ONE, SOURCE_HEARS),
     Bug("R5", "sglang #9726, #30769; tokenspeed #1427",
         "Decode published its memory after prefill had given up, and waited for 300 s.",
-        edited(PROMPT, "R5",
+        edited(NO_TIMERS, "R5",
                ReplaceRow("refuse_meeting", Ignore(
                    introduce(d, h, p), at=Sending.FAILED, why="the room is over")),
                ReplaceRow("refuse_address", Ignore(
@@ -265,18 +265,18 @@ PROPAGATION: Final = (
         ONE, SINK_HEARS),
     Bug("R3", "sglang #27372",
         "ABORT was sent once, and lost when the connection broke.",
-        edited(PATIENT, "R3", DropRow("abort_again")), LOSING, SOURCE_HEARS),
+        edited(NO_TIMEOUTS, "R3", DropRow("abort_again")), LOSSY, SOURCE_HEARS),
     Bug("R22", "sglang, from the code of 0.5.23",
         "The last status was lost, and decode aborted a transfer that had succeeded.",
-        edited(PATIENT, "R22", ReplaceRow("done_again", Ignore(
+        edited(NO_TIMEOUTS, "R22", ReplaceRow("done_again", Ignore(
             publish(d, h, p), at=Sending.SUCCESS, why="it has been told"))),
-        LOSING, "L1_who_has_all_parts_commits"),
+        LOSSY, "L1_a_sink_with_all_parts_commits"),
 )
 
 TIMERS: Final = (
     Bug("B28", "sglang #34692, nixl #795",
         "A request hung after its prefill server had died: one backend had no heartbeat.",
-        edited(PROMPT, "B28", DropRow("lose_source")), CRASHING, "L7_a_sink_notices_a_crash"),
+        edited(NO_TIMERS, "B28", DropRow("lose_source")), CRASHING, "L7_a_sink_notices_a_crash"),
     Bug("B38", "sglang #28086, #28236",
         "Prefill kept requests whose decode server had died.",
         edited(SYSTEM, "B38", *_missing("lose_sink")),
@@ -301,7 +301,7 @@ TIMERS: Final = (
     Bug("fence-untold", "pdproto itself, found by the explorer",
         "An abort was lost, its source was kept out, and waited for an address for ever.",
         edited(SYSTEM, "fence-untold", DropEffect("finish_fence", sink_over(d, h, p).to(True))),
-        LOSING, "L1_a_source_ends", note="no clock runs once both ends have met"),
+        LOSSY, "L1_a_source_ends", note="no clock runs once both ends have met"),
     Bug("B64", "sglang #31800",
         "Admission slots leaked: a transfer that stuck half-way had no timer.",
         edited(SYSTEM, "B64", Retarget("give_up_transfer", at=Receiving.WAITING)),
@@ -319,14 +319,14 @@ QUARANTINE: Final = (
         edited(SYSTEM, "abort-in-quarantine",
                DropClause("abort_again", claim(d, h, p).among(*UNANSWERED, Claim.FENCING)),
                AddClause("abort_again", claim(d, h, p).among(*UNANSWERED))),
-        replace(LOSING, given={can_fence: _none}), "L1_a_source_ends",
+        replace(LOSSY, given={can_fence: _none}), "L1_a_source_ends",
         note="the sink had stopped repeating the abort as soon as it asked for a fence"),
 )
 
 RESTARTS: Final = (
     Bug("B57-transfer", "sglang #36029, #31144",
         "After a restart of prefill, decode went on waiting for what it had asked of the old one.",
-        edited(PATIENT, "B57-transfer",
+        edited(NO_TIMEOUTS, "B57-transfer",
                ReplaceRow("disown_meeting", Ignore(
                    introduce(d, h, p), at=Sending.GONE, why="there is no such life")),
                ReplaceRow("disown_address", Ignore(

@@ -111,7 +111,7 @@ SAFETY: Final[tuple[Property, ...]] = (
               all_of(k.differs(q), stage(k, h) == Stage.RUNNING, stage(q, h) == Stage.RUNNING)),
     Always("S6_slot_has_one_owner", implies(all_of(slot(k, h, m), slot(k, g, m)), h.same(g)),
            why="each metadata slot of a rank has at most one owner"),
-    Always("S6_who_runs_holds_its_slot",
+    Always("S6_a_running_request_holds_its_slot",
            implies(all_of(stage(k, h).among(*IN_BATCH), granted(h, m)), slot(k, h, m)),
            why="the slot that was decided is taken on every rank"),
     Always("S7_in_order", implies(all_of(applied(k, n), p.before(n)), applied(k, p)),
@@ -133,23 +133,23 @@ SAFETY: Final[tuple[Property, ...]] = (
     Always("M4_5_freed_when_all_have_ended",
            implies(all_of(BOTH_UP, CLOSED), stage(q, h) != Stage.RUNNING),
            why="nothing is freed while a transfer of the same request runs on any rank"),
-    Sometimes("freed_one_by_one",
+    Sometimes("ranks_free_one_by_one",
               all_of(BOTH_UP, CLOSED, stage(q, h) == Stage.DONE)),
-    Always("S14_success_is_everybodys",
+    Always("S14_success_is_of_all_ranks",
            implies(all_of(course(h) == Course.SERVED, health(k) == Health.UP),
                    stage(k, h).among(Stage.DONE, Stage.CLOSED)),
            why="a client is told of success only if every rank's part went well"),
-    Always("S14_what_is_dropped_is_refused",
+    Always("S14_a_dropped_request_is_refused",
            implies(log(n, h) == Verdict.DROP, course(h) == Course.REFUSED),
            why="the ranks throw away what the client has not been given"),
     OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(q, broke(q, h)),
           why="what went well on every rank is not refused"),
-    OnRow("S14_who_says_it_broke_has_not_done_well", "decide_drop", stage(k, h) != Stage.DONE,
+    OnRow("S14_a_rank_that_broke_off_is_not_done", "decide_drop", stage(k, h) != Stage.DONE,
           why="no rank is taken at a word that its own state belies"),
     *RULE_8,
     *REPEATS,
-    Sometimes("somebody_is_served", course(h) == Course.SERVED),
-    Sometimes("somebody_is_refused", course(h) == Course.REFUSED),
+    Sometimes("the_client_is_served", course(h) == Course.SERVED),
+    Sometimes("the_client_is_refused", course(h) == Course.REFUSED),
     Sometimes("a_client_may_leave_although_all_is_well",
               all_of(course(h) == Course.REFUSED, group() == Health.UP,
                      forall(k, stage(k, h) == Stage.READY))),
@@ -165,7 +165,7 @@ TWO_LIVES: Final = (
 
 # They read votes that have had their effect, which can then not be cleared: for small sizes.
 VOTES: Final = (
-    Always("M4_2_who_votes_dead_has_failed",
+    Always("M4_2_a_dead_vote_comes_from_a_failed_rank",
            implies(dead(k, h), stage(k, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
            why="a rank that says it cannot take part does not begin"),
     Sometimes("M4_2_a_dead_vote_follows_a_ready_one", all_of(ready(k, h), dead(k, h))),
@@ -243,9 +243,9 @@ SYSTEM: Final = System(
     },
 )
 
-LOST: Final = edited(
+LOSS: Final = edited(
     SYSTEM,
-    "agreement-lost",
+    "agreement-loss",
     ReplaceProperties((*SAFETY, *IN_TIME)),
     about="The same group, whose votes and decisions get lost, repeated and reordered.",
     configurations={
@@ -276,9 +276,9 @@ ONCE: Final = edited(
 # A repeat hides what was not said the first time, and so does its answer: an end that nobody
 # confirmed is confirmed when the decision comes once more. Here nothing comes once more. One life:
 # of several, a decision may overtake another, and is lost on a rank whose turn has not come.
-PROMPT: Final = edited(
+NO_TIMERS: Final = edited(
     SYSTEM,
-    "agreement-prompt",
+    "agreement-no-timers",
     *(DropRow(row.name) for _, row in SYSTEM.rows() if isinstance(row.on, Timer)),
     ReplaceProperties((
         *(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE),

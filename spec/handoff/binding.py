@@ -69,7 +69,7 @@ COMMITTED_AS_ONE: Final = (
            implies(all_of(course(d, h) == Course.SUCCESS, took(d, h, p, u), took(d, h, q, v)),
                    u.same(v)),
            why="every part is of the request that the leader has named"),
-    Always("S2_a_success_is_of_the_request_that_is_named",
+    Always("S2_a_success_is_of_the_named_request",
            implies(all_of(course(d, h) == Course.SUCCESS, took(d, h, p, u)), knows(d, h, u)),
            why="no part is counted that is of another request"),
     Sometimes("S2_a_life_has_all_its_parts", course(d, h) == Course.SUCCESS),
@@ -92,7 +92,7 @@ SAFETY: Final = (
     OnRow("a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
           all_of(ask(d, h, p), NONE_WAITS, LATEST),
           why="a request that has ended speaks when it is the last, to a life that asks again"),
-    OnRow("a_life_that_has_ended_takes_no_request", "end_named",
+    OnRow("an_ended_life_takes_no_request", "end_named",
           exists(q, all_of(leads(h, q), binds(q, h, u))),
           why="but the one that the leader has bound to it"),
     OnRow("the_leader_binds_the_living", "bind",
@@ -123,13 +123,13 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                        opening(p, u) == Opening.WAITING),
                 any_of(meeting(p, h) != Meeting.UNBOUND, opening(p, u) != Opening.WAITING),
                 under=under, why="neither waits for the other"),
-        LeadsTo("L1_who_is_on_both_servers_is_bound",
+        LeadsTo("L1_a_request_on_both_servers_is_bound",
                 all_of(leads(h, p), course(d, h) == Course.BEGUN,
                        opening(p, u) == Opening.WAITING),
                 any_of(course(d, h) != Course.BEGUN, opening(p, u) != Opening.WAITING,
                        exists(v, binds(p, h, v))),
                 under=under, why="a life that has begun is heard of"),
-        LeadsTo("L1_a_sink_hears_which_request_it_is",
+        LeadsTo("L1_a_sink_learns_its_request",
                 all_of(leads(h, p), binds(p, h, u), course(d, h) == Course.BEGUN),
                 any_of(course(d, h) != Course.BEGUN, knows(d, h, u)), under=under,
                 why="it has to tell the other ranks"),
@@ -192,22 +192,22 @@ SYSTEM: Final = System(
 
 _LOSING_ONE: Final = Configuration(
     _sizes(lives=1), faults=("lossy",), dead_bits=True, symmetry=True)
-LOSING: Final = edited(
-    SYSTEM, "binding-lossy",
+LOSS: Final = edited(
+    SYSTEM, "binding-loss",
     ReplaceProperties((*SAFETY, *_ENDS)),
     about="The binding of a life to a request, while messages are lost.",
     configurations={"default": _LOSING_ONE},
 )
 
-PATIENT: Final = edited(
-    SYSTEM, "binding-patient", DropRow("give_up"), DropRow("give_up_waiting"),
+NO_TIMEOUTS: Final = edited(
+    SYSTEM, "binding-no-timeouts", DropRow("give_up"), DropRow("give_up_waiting"),
     ReplaceProperties((*SAFETY, *_liveness(*_ONCE))),
     about="The binding where nobody gives up: what is lost is made good by sending it again.",
     configurations={"default": _LOSING_ONE},
 )
 
-PROMPT: Final = edited(
-    SYSTEM, "binding-prompt",
+NO_TIMERS: Final = edited(
+    SYSTEM, "binding-no-timers",
     *(DropRow(row.name) for table in (RANK, SINK) for row in table.rows
       if isinstance(row.on, Timer)),
     ReplaceProperties((
@@ -222,7 +222,7 @@ GUARDED: Final = edited(
     "binding-guarded",
     ReplaceProperties((
         *COMMITTED_AS_ONE,
-        OnRow("S2_only_who_is_mixed_fails_by_it", "find_mixed",
+        OnRow("S2_only_a_mixed_life_fails_as_mixed", "find_mixed",
               exists(q, all_of(~leads(h, q), binds(q, h, u))),
               why="a rank has bound the life to a request that its leader has not named"))),
     about="The binding, where a rank decides for itself: the sink sees it, and nothing is mixed.",

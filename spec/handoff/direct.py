@@ -67,7 +67,7 @@ _OF_COPIES: Final = (
 PROPERTIES: Final = (
     *SAFETY,
     *(claim for claim in PAGES if claim.name not in _OF_COPIES),
-    OnRow("S1_no_write_into_anothers_page", "land", exists(g, page(d, h, g)),
+    OnRow("S1_writes_stay_in_own_pages", "land", exists(g, page(d, h, g)),
           why="a write lands only where its own life still has the pages"),
     OnRow("S1_a_lease_is_ended_by_a_failure", "end_lease", GIVEN_UP,
           why="who receives needs it, and who has succeeded has given it back"),
@@ -77,7 +77,7 @@ PROPERTIES: Final = (
     GRANTED_ONCE,
     LOST_WHEN_OVER,
     SPOILT_ONLY,
-    Always("S2_complete_while_it_is_read",
+    Always("S2_complete_while_the_memory_is_read",
            implies(all_of(COMMITTED, page(d, h, g), address(d, h, b), feeds(p, d)),
                    content(d, h, b, p, c)),
            why="what an answer is generated from is every part of this life, and nothing else"),

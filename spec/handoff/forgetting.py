@@ -25,24 +25,24 @@ from pdproto.spec.handoff.ends import (
     source,
 )
 from pdproto.spec.handoff.source import ENDED, QUIESCENT
-from pdproto.spec.handoff.transfer import LOSING
+from pdproto.spec.handoff.transfer import LOSS
 from pdproto.spec.language import AddRow, ReplaceProperties, Row, System, edited
 
 # Nothing of this life can land any more, and the engine reads no page of it.
 OVER: Final = (~kv(p, h), QUIESCENT)
 # What only a source keeps that remembers.
 REMEMBERED: Final = (
-    "who_says_that_it_is_drained_notes_it", "who_counts_as_drained_was_asked",
+    "a_drained_answer_is_noted", "a_drained_claim_was_asked_for",
 )
 
 FORGETFUL: Final[System] = edited(
-    LOSING, "transfer-forgetful",
+    LOSS, "transfer-forgetful",
     AddRow(source, Row("refuse_forgotten_meeting", on=introduce(d, h, p), at=Sending.SUCCESS,
                        when=OVER, send=[failed(p, h, d)])),
     AddRow(source, Row("refuse_forgotten_address", on=publish(d, h, p), at=Sending.SUCCESS,
                        when=OVER, send=[failed(p, h, d)])),
     AddRow(source, Row("drain_forgotten", on=abort(d, h, p), at=ENDED,
                        when=OVER, send=[drained(p, h, d)])),
-    ReplaceProperties(tuple(one for one in LOSING.properties if one.name not in REMEMBERED)),
+    ReplaceProperties(tuple(one for one in LOSS.properties if one.name not in REMEMBERED)),
     about="The lossy transfer, whose sources may forget a life that is over.",
 )

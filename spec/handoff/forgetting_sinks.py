@@ -11,7 +11,7 @@ from typing import Final
 from pdproto.spec.handoff.ends import Receiving
 from pdproto.spec.handoff.poll import SINK_IS_OVER
 from pdproto.spec.handoff.sink import SINK
-from pdproto.spec.handoff.transfer import LOSING
+from pdproto.spec.handoff.transfer import LOSS
 from pdproto.spec.language import OnRow, ReplaceProperties, System, edited
 
 # At SUCCESS only `finish` does anything, which is the caller's.
@@ -20,7 +20,7 @@ ACTING: Final = tuple(
 )
 
 SINKS_FORGET: Final[System] = edited(
-    LOSING, "transfer-forgetful-sinks",
+    LOSS, "transfer-forgetful-sinks",
     ReplaceProperties(tuple(
         OnRow(f"{row}_is_not_forgotten", row, ~SINK_IS_OVER,
               why="a sink that is over has nothing left to do")

@@ -93,17 +93,18 @@ def _held_while_written(row: str, chunk: str) -> OnRow:
 
 
 def _only_without_its_sink(row: str) -> OnRow:
-    return OnRow(f"M5_2_who_knows_its_sink_does_not_{row}", row, ~ready(h),
+    return OnRow(f"M5_2_a_bootstrapped_pass_does_not_{row}", row, ~ready(h),
                  why="it needs no attempt, and gives up no place: it goes on")
 
 
 def _only_once_parked(row: str) -> OnRow:
-    return OnRow(f"M5_5_who_is_forced_does_not_{row}", row, ~FORCED,
+    return OnRow(f"M5_5_a_forced_request_does_not_{row}", row, ~FORCED,
                  why="it runs again whether or not another needs its place")
 
 
 def _only_for_somebody(row: str) -> OnRow:
-    return OnRow(f"M5_2_somebody_waits_for_who_does_{row}", row, any_of(WANTS_SEAT, WANTS_SLOT),
+    return OnRow(f"M5_2_a_ready_request_needs_a_place_at_{row}",
+                 row, any_of(WANTS_SEAT, WANTS_SLOT),
                  why="KV is kept for as long as nobody needs its place")
 
 
@@ -131,7 +132,7 @@ SAFETY: Final[tuple[Property, ...]] = (
            implies(stage(h) == Stage.SENDING,
                    all_of(FINALIZED, ready(h), HAS_SLOT, HAS_SEAT)),
            why="what is sent has a destination, a slot, and its KV"),
-    Sometimes("S11_somebody_sends", stage(h) == Stage.SENDING),
+    Sometimes("S11_a_request_is_sent", stage(h) == Stage.SENDING),
     OnRow("M5_3_finalized_once_and_surely", "finalize",
           all_of(UNSENT, HAS_SLOT, HAS_SEAT),
           why="once for each request, since one that is finalized runs to its end"),
@@ -141,34 +142,34 @@ SAFETY: Final[tuple[Property, ...]] = (
               all_of(FINALIZED, forward(h) == Forward.HALF)),
     Sometimes("M5_1_finalized_while_parked",
               all_of(FINALIZED, stage(h) == Stage.PARKED)),
-    OnRow("M5_2_who_knows_its_sink_finalizes_between_chunks", "launch_last",
+    OnRow("M5_2_a_bootstrapped_pass_finalizes_between_chunks", "launch_last",
           any_of(~ready(h), FINALIZED, FORCED),
           why="the poll between chunks finds it, and no pass ends in vain"),
     *map(_only_without_its_sink, ("reserve_early", "run_again", "fall_back")),
     *map(_only_for_somebody, ("run_again", "fall_back")),
-    OnRow("M5_2_who_knows_its_sink_does_not_park", "park", ~ready(h) | FORCED,
+    OnRow("M5_2_a_bootstrapped_pass_does_not_park", "park", ~ready(h) | FORCED,
           why="it is finalized as soon as it is polled"),
-    Always("M5_2_who_runs_early_uses_an_attempt",
+    Always("M5_2_an_early_pass_uses_an_attempt",
            implies(any_of(stage(h) == Stage.HEAD, all_of(stage(h).among(*ADMITTED), ~ready(h))),
                    exists(b, tried(h, b))),
            why="every pass without a bootstrap is counted, and every one that is run again"),
-    Sometimes("M5_2_a_request_waits_that_never_ran_early",
+    Sometimes("M5_2_a_request_waits_without_an_early_pass",
               all_of(stage(h) == Stage.WAITING, forall(b, ~tried(h, b)))),
     Always("M5_2_attempts_in_order", implies(tried(h, b) & a.before(b), tried(h, a)),
            why="no attempt is left out, so that there are no more passes than attempts"),
     *map(_uses_an_attempt, ("run_again", "force_retry")),
-    Sometimes("M5_2_somebody_runs_again", all_of(a.before(b), tried(h, a), tried(h, b))),
-    Sometimes("M5_2_who_yields_runs_again", all_of(stage(h) == Stage.HEAD, ~sampled(h))),
-    Sometimes("M5_5_who_is_forced_runs_again", all_of(stage(h) == Stage.HEAD, sampled(h))),
-    Always("M5_5_who_has_yielded_is_forced_no_more",
+    Sometimes("M5_2_a_request_runs_again", all_of(a.before(b), tried(h, a), tried(h, b))),
+    Sometimes("M5_2_a_yielding_request_runs_again", all_of(stage(h) == Stage.HEAD, ~sampled(h))),
+    Sometimes("M5_5_a_forced_request_runs_again", all_of(stage(h) == Stage.HEAD, sampled(h))),
+    Always("M5_5_a_retried_request_is_not_forced",
            implies(stage(h).among(Stage.HEAD, Stage.DEFERRED), retried(h)),
            why="one retry is enough to be seen"),
-    OnRow("who_has_run_goes_first", "start", forall(k, stage(k) != Stage.HEAD),
+    OnRow("a_retried_request_goes_first", "start", forall(k, stage(k) != Stage.HEAD),
           why="it has waited longest, and most of its prefix is still cached"),
     OnRow("M5_2_fallen_back_after_the_last", "fall_back", forall(a, tried(h, a)),
           why="the budget is used before a request goes back to waiting"),
-    Sometimes("M5_2_somebody_falls_back", stage(h) == Stage.DEFERRED),
-    OnRow("M5_5_who_is_to_run_again_is_not_finalized", "finalize", ~FORCED,
+    Sometimes("M5_2_a_request_falls_back", stage(h) == Stage.DEFERRED),
+    OnRow("M5_5_a_forced_request_is_not_finalized", "finalize", ~FORCED,
           why="it would have nothing to run again for"),
     *map(_only_once_parked, ("run_again", "fall_back")),
     OnRow("M5_5_forced_on_the_first_pass_only", "force_retry",
@@ -178,7 +179,7 @@ SAFETY: Final[tuple[Property, ...]] = (
            why="a page of the sink belongs to one life at a time"),
     Sometimes("S1_a_page_is_used_again",
               all_of(h.differs(k), receiving(h) == Receiving.SUCCESS, page(k, g))),
-    Always("S1_who_has_published_has_its_page",
+    Always("S1_a_published_sink_has_its_page",
            implies(receiving(h) == Receiving.PUBLISHED, exists(g, page(h, g))),
            why="what has been named as a destination is given to nobody else"),
     Always("S14_no_success_after_a_failure",
@@ -199,15 +200,15 @@ CROSSED: Final = (
 FORCED_BACK: Final = (
     OnRow("M5_2_forced_back_after_the_last", "force_fall_back", forall(a, tried(h, a)),
           why="and so it is where a test wants to see it"),
-    OnRow("M5_5_only_who_is_forced_is_forced_back", "force_fall_back", FORCED,
+    OnRow("M5_5_only_a_forced_request_is_forced_back", "force_fall_back", FORCED,
           why="anybody else keeps its KV until somebody needs its place"),
 )
 
 # Where no message is lost.
-TOLD: Final = Always("who_succeeds_says_so", implies(stage(h) == Stage.SUCCESS, done(h)),
+TOLD: Final = Always("a_success_is_said", implies(stage(h) == Stage.SUCCESS, done(h)),
                      why="no sink has to ask again")
 TOLD_OF_FAILURE: Final = Always(
-    "who_has_failed_says_so", implies(stage(h) == Stage.FAILED, failed(h) | abort(h)),
+    "a_failure_is_said", implies(stage(h) == Stage.FAILED, failed(h) | abort(h)),
     why="unless the sink has said so first, it is told, and waits for no clock")
 
 _PROMPT: Final = (Fairness.TIMERS, Fairness.DETECTORS, Fairness.NO_TIMERS)
@@ -267,8 +268,8 @@ ONE_ATTEMPT: Final = edited(
 
 _ONE: Final[Sizes] = {Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 1}
 
-LOSING: Final = edited(
-    SYSTEM, "optimistic-lossy", _under(Fairness.TIMERS, Fairness.CONSUMED),
+LOSS: Final = edited(
+    SYSTEM, "optimistic-loss", _under(Fairness.TIMERS, Fairness.CONSUMED),
     about="Optimistic prefill while messages are lost, or are delivered once and never again.",
     configurations={
         "default": _configuration(_ONE, "lossy"),
@@ -276,11 +277,11 @@ LOSING: Final = edited(
     },
 )
 
-PATIENT: Final = edited(
-    LOSING, "optimistic-patient", DropRow("give_up_transfer"),
+NO_TIMEOUTS: Final = edited(
+    LOSS, "optimistic-no-timeouts", DropRow("give_up_transfer"),
     ReplaceProperties((
         *_under(Fairness.TIMERS, Fairness.CONSUMED).properties,
-        Sometimes("a_sink_may_call_off_what_goes_well", abort(h)),
+        Sometimes("a_sink_may_call_off_a_good_hand_over", abort(h)),
     )),
     about="Optimistic prefill whose sinks never give up: what is lost is made good by resending.",
     configurations={
@@ -295,10 +296,11 @@ ONE_SIDED: Final = edited(
       for row in (PREFILL.rows[0], DECODE.rows[0])),
     ReplaceProperties((
         *_under(Fairness.TIMERS).properties,
-        Sometimes("who_reaches_both_may_succeed", receiving(h) == Receiving.SUCCESS),
-        Sometimes("a_source_may_call_off_what_goes_well",
+        Sometimes("a_request_on_both_servers_may_succeed", receiving(h) == Receiving.SUCCESS),
+        Sometimes("a_source_may_call_off_a_good_hand_over",
                   all_of(stage(h) == Stage.FAILED, ready(h), ~abort(h))),
-        Sometimes("M5_5_who_is_forced_falls_back", all_of(stage(h) == Stage.DEFERRED, sampled(h))),
+        Sometimes("M5_5_a_forced_request_falls_back",
+                  all_of(stage(h) == Stage.DEFERRED, sampled(h))),
         TOLD, TOLD_OF_FAILURE,
     )),
     about="Optimistic prefill of requests that may reach one of the two servers only.",

@@ -27,7 +27,10 @@ from pdproto.spec.language import all_of, forall
 
 
 class KVPoll(IntEnum):
-    """The numbers are SGLang's, so that a minimum over ranks means what it means there."""
+    """The answers of `poll()`.
+
+    The numbers are SGLang's, so that a minimum over ranks means what it means there.
+    """
 
     FAILED = 0
     BOOTSTRAPPING = 1

@@ -33,7 +33,7 @@ _EDGES: Final = (
 )
 
 _SKIPS: Final = (
-    "S11_a_failure_skips_a_chunk", "S11_a_failure_skips_a_chunk_that_was_posted",
+    "S11_a_failure_skips_a_chunk", "S11_a_failure_skips_a_posted_chunk",
     "S11_only_a_failure_skips",
 )
 
@@ -45,16 +45,17 @@ _DETECTOR: Final = "a death is noticed in the end, and only a death is"
 
 SAFETY: Final = (
     Promise("S1", "A write lands only in memory that is leased to its own life.", (
-        "S1_no_write_into_anothers_memory", "S1_no_write_into_anothers_page",
+        "S1_writes_stay_in_own_memory", "S1_writes_stay_in_own_pages",
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S1_pages_are_held_past_a_failure",
         "S1_a_write_lands_after_the_failure", "S1_a_chunk_is_free_after_a_failure",
         "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again",
-        "S1_who_has_published_has_its_page", "S1_a_lease_is_ended_by_a_failure"), assumes=_FENCE),
+        "S1_a_published_sink_has_its_page", "S1_a_lease_is_ended_by_a_failure"), assumes=_FENCE),
     Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (
-        "S2_complete_when_committed", "S2_complete_while_it_is_read", "S2_chunks_go_in_order",
-        "S2_somebody_commits", "S2_no_life_is_two_requests",
-        "S2_no_success_has_parts_of_two_requests", "S2_a_success_is_of_the_request_that_is_named",
-        "S2_a_life_has_all_its_parts", "S2_only_who_is_mixed_fails_by_it"),
+        "S2_complete_when_committed", "S2_complete_while_the_memory_is_read",
+        "S2_chunks_go_in_order",
+        "S2_a_sink_commits", "S2_no_life_is_two_requests",
+        "S2_no_success_has_parts_of_two_requests", "S2_a_success_is_of_the_named_request",
+        "S2_a_life_has_all_its_parts", "S2_only_a_mixed_life_fails_as_mixed"),
         runtime="the digest of what is stored refuses a chunk with one wrong byte",
         assumes="equal digests are of equal bytes"),
     Promise("S3", "Failed and Success are for good.", ("S3_failed_stays_failed", *_EDGES)),
@@ -62,51 +63,52 @@ SAFETY: Final = (
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S6_one_life_a_slot",
         "S2_complete_when_committed", "no_peer_is_at_fault",
         "S4_no_request_is_bound_twice_on_a_rank", "S4_no_request_is_two_lives",
-        "a_retry_is_not_failed_by_its_predecessor", "a_life_that_has_ended_takes_no_request"),
+        "a_retry_is_not_failed_by_its_predecessor", "an_ended_life_takes_no_request"),
         runtime="a frame that names another life changes no state", assumes=_NAMES),
     Promise("S5", "Ranks that have applied the same decisions hold the same requests.", (
         "S5_same_decisions_same_batch", "S5_same_decisions_same_queue",
-        "no_rank_is_a_pass_ahead", "no_rank_computes_what_another_has_dropped",
+        "no_rank_is_a_pass_ahead", "no_rank_computes_a_dropped_pass",
         "two_ranks_run_one_request")),
     Promise("S6", "A metadata slot has at most one owner, and an owner at most one slot.", (
         "S6_slot_has_one_owner", "S6_request_has_one_slot", "S6_one_life_a_slot",
-        "S6_slot_only_where_it_is_used", "S6_who_runs_holds_its_slot",
+        "S6_slot_only_where_it_is_used", "S6_a_running_request_holds_its_slot",
         "S6_slot_is_kept_across_a_retry", "S6_a_slot_is_free_while_a_write_is_under_way"),
         assumes=_FENCE),
     Promise("S7", "A request is decided once, and decisions are applied in one order.", (
         "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided"),
         assumes=_NAMES),
     Promise("S8", "Source pages are held for as long as a write may read or compute them.", (
-        "S8_source_pages_are_held", "S8_they_are_held_past_a_failure",
-        "S8_they_are_back_before_it_lands", "S8_seat_has_one_owner",
+        "S8_source_pages_are_held", "S8_source_pages_are_held_past_a_failure",
+        "S8_pages_are_back_before_landing", "S8_seat_has_one_owner",
         "S8_kv_is_held_while_the_first_chunk_is_computed",
         "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed",
         "S8_kv_is_held_while_it_is_sent"),
         assumes=_FENCE),
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
-        "S9_decode_addresses_the_rank_that_runs_it", "S9_who_is_met_runs_it",
-        "S9_who_is_met_was_asked", "one_rank_is_addressed",
-        "S9_what_lands_comes_from_whom_decode_addresses")),
+        "S9_decode_addresses_the_rank_of_the_room", "S9_a_met_room_runs_on_its_target",
+        "S9_a_rank_that_met_was_asked", "one_rank_is_addressed",
+        "S9_a_landed_write_comes_from_the_addressed_group")),
     Promise("S10", "Who has said DRAINED writes nothing of this life any more.", (
         "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
     Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (
-        "S11_no_send_before_finalize", "S11_who_writes_has_not_failed", "S11_somebody_sends",
+        "S11_no_send_before_finalize", "S11_a_failed_source_posts_no_write",
+        "S11_a_request_is_sent",
         *_SKIPS)),
     Promise("S12", "Only addresses of the peer's current run are used.", (
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
-        "S12_nobody_calls_on_the_dead", "one_current_run_per_rank",
-        "who_is_struck_out_was_silent", "a_number_that_is_given_up_never_counts")),
+        "S12_no_call_to_a_dead_run", "one_current_run_per_rank",
+        "a_struck_out_run_was_silent_or_replaced", "a_number_given_up_never_counts")),
     Promise("S13", "Two writes never share bytes of a landing chunk.", (
         "S1_one_life_a_chunk", "S2_chunks_go_in_order"),
         runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
-        "S14_no_success_after_a_failure", "S14_success_is_everybodys",
-        "S14_only_conflicts_fail_for_one", "S14_a_drop_needs_a_broken_part",
-        "S14_what_is_dropped_is_refused", "S14_what_is_sent_is_not_refused",
-        "S14_who_says_it_broke_has_not_done_well",
+        "S14_no_success_after_a_failure", "S14_success_is_of_all_ranks",
+        "S14_only_a_conflict_fails_a_room", "S14_a_drop_needs_a_broken_part",
+        "S14_a_dropped_request_is_refused", "S14_a_request_being_sent_is_not_refused",
+        "S14_a_rank_that_broke_off_is_not_done",
         "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent",
         "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
-        "S14_prefill_may_serve_alone", "somebody_is_served", "somebody_is_refused")),
+        "S14_prefill_may_serve_alone", "the_client_is_served", "the_client_is_refused")),
     Promise("S15", "KV is read by the transport only after the pass that computed it.",
             runtime="packing waits for the event of the pass: a GPU's order is no table's"),
     Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
@@ -121,12 +123,12 @@ SAFETY: Final = (
 LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
-        "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_who_enrolls_is_heard",
+        "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_an_enrolled_rank_is_heard",
         "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told",
-        "L1_who_has_all_parts_commits",
-        "L1_who_has_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
+        "L1_a_sink_with_all_parts_commits",
+        "L1_a_sink_with_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
         "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer",
-        "L1_who_is_on_both_servers_is_bound", "L1_a_sink_hears_which_request_it_is"),
+        "L1_a_request_on_both_servers_is_bound", "L1_a_sink_learns_its_request"),
         simulator="within the bound that the table of timers gives", assumes=_FAIR),
     Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
@@ -138,13 +140,13 @@ LIVENESS: Final = (
         "L2_a_failure_reaches_every_rank"),
         simulator="within one message delay", assumes=_CALM),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
-        "L3_no_orphan", "L3_every_claim_is_settled", "L3_what_is_published_is_listed",
-        "L3_what_is_retired_is_struck", "L3_entries_are_cleaned_up", "L3_questions_are_closed"),
+        "L3_no_orphan", "L3_every_claim_is_settled", "L3_a_published_room_is_listed",
+        "L3_a_retired_room_is_struck_out", "L3_entries_are_cleaned_up", "L3_questions_are_closed"),
         runtime="every gauge returns to 0", assumes=_FAIR),
     Promise("L4", "What an ended request holds comes back, or is in quarantine.", (
         "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
-        "L4_an_ended_source_gets_its_pages_back", "L4_what_has_landed_needs_no_other_answer",
+        "L4_an_ended_source_gets_its_pages_back", "L4_a_landed_part_needs_no_other_answer",
         "L4_slots_come_back", "L4_the_entry_may_forget",
         "L4_slots_and_seats_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
         assumes=_FAIR),
@@ -152,17 +154,17 @@ LIVENESS: Final = (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
         "L5_a_request_gets_memory_or_ends", "deadlock"), assumes=_FAIR),
     Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
-        "L6_recovery", "L6_who_is_up_is_listed", "L6_who_gives_its_number_up_comes_back",
-        "L6_who_is_up_is_recorded", "L6_who_is_up_is_recorded_at_once",
+        "L6_recovery", "L6_a_run_that_is_up_is_listed", "L6_a_run_told_to_exceed_comes_back",
+        "L6_a_run_that_is_up_is_recorded", "L6_a_run_that_is_up_is_recorded_at_once",
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "A dead peer is noticed.", (
         "L7_a_sink_notices_a_crash", "L7_a_source_notices_a_crash", "a_source_notices_a_crash",
         "L7_registrations_expire",
-        "L7_a_dead_address_is_forgotten", "L7_who_has_landed_is_not_missed"),
+        "L7_a_dead_address_is_forgotten", "L7_a_landed_source_is_not_missed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
-        "S1_no_write_into_anothers_memory", "L4_every_chunk_comes_back"),
+        "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back"),
         runtime="a timer that guards remote memory is renewed while the other side is heard",
         assumes=_FENCE),
     Promise("L9", "No message and no error ends a thread.", ("no_row_is_busy",),
@@ -177,23 +179,23 @@ LIVENESS: Final = (
 MISSION: Final = (
     Promise("M1.1", "A failed look-up fails the hand-over for good.", ("S3_failed_stays_failed",)),
     Promise("M1.2", "After a failed look-up every attribute is defined.", (
-        "M1_2_every_attribute_is_defined", "M1_2_who_failed_has_no_info",
-        "M1_2_who_failed_says_why"), runtime="the failure is raised with its reason"),
+        "M1_2_every_attribute_is_defined", "M1_2_a_failed_look_up_has_no_info",
+        "M1_2_a_failed_look_up_has_a_reason"), runtime="the failure is raised with its reason"),
     Promise("M1.3", "Every target rank is looked up; one that is missing fails the whole.", (
         "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty",
-        "M1_3_who_has_met_all_looks_nobody_up", "the_cache_is_whole", "a_rank_is_missing")),
+        "M1_3_no_look_up_when_all_ranks_have_joined", "the_cache_is_whole", "a_rank_is_missing")),
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
-        "M1_4_lost_connection", "M1_4_who_lost_a_connection_had_one"),
+        "M1_4_lost_connection", "M1_4_a_lost_connection_was_welcomed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (
         "one_rank_is_addressed", "a_named_room_is_met", "the_rule_serves",
         "the_rule_serves_a_room_of_its_own", "the_query_serves")),
     Promise("M2.2", "The source detects that it was routed a room that the rule gives another.", (
-        "a_conflict_is_found", "M2_2_a_conflict_is_noted", "who_serves_agrees")),
+        "a_conflict_is_found", "M2_2_a_conflict_is_noted", "the_ranks_of_a_serving_server_agree")),
     Promise("M2.3", "Where queries are forced every room is found; else a conflict fails at once.",
-            ("M2_3_the_query_finds_it", "M2_3_nobody_routes_before_the_mode_is_known",
-             "M2_3_nobody_routes_by_name_before_the_mode_is_known",
-             "L2_a_conflict_reaches_decode", "the_mode_is_everybodys", "the_mode_is_said_once",
+            ("M2_3_the_query_finds_the_room", "M2_3_no_routing_before_the_mode_is_known",
+             "M2_3_no_routing_by_name_before_the_mode_is_known",
+             "L2_a_conflict_reaches_decode", "all_ranks_share_the_mode", "the_mode_is_said_once",
              "M2_3_ranks_at_odds_are_refused", "M2_3_a_conflict_fails_the_room"),
             runtime="the error names both ranks and the switch"),
     Promise("M2.4", "Without a conflict the rule costs neither a registration nor a query.", (
@@ -202,16 +204,16 @@ MISSION: Final = (
     Promise("M2.5", "Other methods always register; entries and questions are cleaned up.", (
         "L3_entries_are_cleaned_up", "L3_questions_are_closed"), runtime="queries go in batches"),
     Promise("M3.1", "A sink's failure, whatever its cause, is told to every source.", (
-        "L2_a_source_hears_of_a_failure", "who_is_to_hear_of_a_failure_is_told_once")),
+        "L2_a_source_hears_of_a_failure", "a_failure_is_told_to_each_sink_once")),
     Promise("M3.2", "A source that is told ends the request, acknowledges, and later drains.", (
-        "L2_a_source_hears_of_a_failure", "M3_2_who_is_stopped_has_acknowledged",
+        "L2_a_source_hears_of_a_failure", "M3_2_a_stopped_source_has_acknowledged",
         "S10_drained_means_quiescent", "L3_every_claim_is_settled", "sending_edges"),
         assumes=_FENCE),
     Promise("M3.3", "The state is looked at again before each chunk and each destination.", (
-        "S11_who_writes_has_not_failed", *_SKIPS)),
+        "S11_a_failed_source_posts_no_write", *_SKIPS)),
     Promise("M3.4", "No write lands in memory that has a new owner.", (
-        "S1_no_write_into_anothers_memory", "S2_complete_when_committed",
-        "S2_complete_while_it_is_read"),
+        "S1_writes_stay_in_own_memory", "S2_complete_when_committed",
+        "S2_complete_while_the_memory_is_read"),
         simulator="what holding costs, against light notification", assumes=_FENCE),
     Promise("M3.5", "A malformed frame is dropped and counted.",
             runtime="any bytes are a message or a RemoteProtocolError that names the peer"),
@@ -222,7 +224,7 @@ MISSION: Final = (
         "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree", "S7_in_order",
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "What failed on one rank is drained on every rank, and answered once.", (
-        "M4_2_failure_drains_everywhere", "M4_2_who_votes_dead_has_failed",
+        "M4_2_failure_drains_everywhere", "M4_2_a_dead_vote_comes_from_a_failed_rank",
         "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "course_edges"),
         runtime="status 500 and the reason"),
     Promise("M4.3", "With no traffic every queue is empty on every rank.", (
@@ -233,20 +235,22 @@ MISSION: Final = (
         "M4_4_nothing_is_kept", "something_is_held")),
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
         "M4_5_freed_when_all_have_ended", "M4_5_no_rank_still_sends",
-        "M4_5_pages_wait_for_the_other_rank", "freed_one_by_one")),
+        "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, which is polled chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
     Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (
-        "M5_2_attempts_in_order", "a_pass_is_an_attempt", "M5_2_somebody_runs_again",
-        "M5_2_who_yields_runs_again",
+        "M5_2_attempts_in_order", "a_pass_is_an_attempt", "M5_2_a_request_runs_again",
+        "M5_2_a_yielding_request_runs_again",
         "M5_2_fallen_back_after_the_last", "M5_2_forced_back_after_the_last",
         "M5_2_run_again_uses_the_next_attempt", "M5_2_force_retry_uses_the_next_attempt",
-        "M5_2_somebody_yields_between_its_chunks", "M5_2_who_is_admitted_has_its_bootstrap",
-        "M5_2_somebody_falls_back", "M5_2_who_knows_its_sink_finalizes_between_chunks",
-        "M5_2_a_request_waits_that_never_ran_early", "M5_2_who_runs_early_uses_an_attempt",
-        "M5_2_who_knows_its_sink_does_not_reserve_early", "M5_2_who_knows_its_sink_does_not_park",
-        "M5_2_who_knows_its_sink_does_not_run_again", "M5_2_who_knows_its_sink_does_not_fall_back",
-        "M5_2_somebody_waits_for_who_does_run_again", "M5_2_somebody_waits_for_who_does_fall_back",
+        "M5_2_a_request_yields_between_its_chunks", "M5_2_an_admitted_request_has_its_bootstrap",
+        "M5_2_a_request_falls_back", "M5_2_a_bootstrapped_pass_finalizes_between_chunks",
+        "M5_2_a_request_waits_without_an_early_pass", "M5_2_an_early_pass_uses_an_attempt",
+        "M5_2_a_bootstrapped_pass_does_not_reserve_early", "M5_2_a_bootstrapped_pass_does_not_park",
+        "M5_2_a_bootstrapped_pass_does_not_run_again",
+        "M5_2_a_bootstrapped_pass_does_not_fall_back",
+        "M5_2_a_ready_request_needs_a_place_at_run_again",
+        "M5_2_a_ready_request_needs_a_place_at_fall_back",
         "S8_kv_is_held_while_the_last_chunk_is_computed"),
         runtime="tokens are the same as without a retry"),
     Promise("M5.3", "Nothing is sent before finalize, which happens once and cannot fail.", (
@@ -255,11 +259,11 @@ MISSION: Final = (
     Promise("M5.4", "Slots that run out block nobody, and no cycle across both sides does.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed"), assumes=_FAIR),
     Promise("M5.5", "A forced retry is a sample of the request alone, on its first pass only.", (
-        "M5_5_forced_on_the_first_pass_only", "M5_5_who_is_to_run_again_is_not_finalized",
-        "M5_5_who_is_forced_does_not_run_again", "M5_5_who_has_yielded_is_forced_no_more",
-        "M5_5_who_is_forced_does_not_fall_back", "M5_5_who_is_forced_runs_again",
-        "M5_5_who_is_forced_falls_back", "M5_5_who_is_forced_does_not_yield",
-        "M5_5_who_is_to_run_again_is_not_admitted", "M5_5_only_who_is_forced_is_forced_back"),
+        "M5_5_forced_on_the_first_pass_only", "M5_5_a_forced_request_is_not_finalized",
+        "M5_5_a_forced_request_does_not_run_again", "M5_5_a_retried_request_is_not_forced",
+        "M5_5_a_forced_request_does_not_fall_back", "M5_5_a_forced_request_runs_again",
+        "M5_5_a_forced_request_falls_back", "M5_5_a_forced_request_does_not_yield",
+        "M5_5_a_forced_request_is_not_admitted", "M5_5_only_a_forced_request_is_forced_back"),
         runtime="SHA-256 of the id, as all ranks compute"),
     Promise("M5.6", "A retry corrects the time statistics and the cache hit rate.",
             runtime="the numbers of a request that was run twice"),

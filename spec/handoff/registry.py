@@ -359,8 +359,8 @@ SYSTEM: Final = System(
 )
 
 # A repeat hides that something was not said, or not answered, the first time: here there is none.
-PROMPT: Final = edited(
-    SYSTEM, "registry-prompt",
+NO_RETRY: Final = edited(
+    SYSTEM, "registry-no-retry",
     ReplaceProperties(AT_ONCE),
     DropRow("enroll_again"), DropRow("show_sign_of_life"), DropRow("look_again"),
     DropRow("call_again"),
@@ -378,8 +378,8 @@ PROMPT: Final = edited(
 )
 
 # Whoever gives up empties the cache, and so hides who would not have done it by itself.
-PATIENT: Final = edited(
-    replace(PROMPT, final=OVER | dark()), "registry-patient",
+NO_TIMEOUTS: Final = edited(
+    replace(NO_RETRY, final=OVER | dark()), "registry-no-timeouts",
     ReplaceProperties((replace(FORGOTTEN, under=(Fairness.TIMERS,)),)),
     DropRow("give_up"), AddRow(sink, Ignore(dark(), why="it is waited for")),
     about="Bootstrap that waits for its registry for as long as it takes.",

@@ -162,7 +162,7 @@ PROPERTIES: Final = (
                    any_of(passed(h), course(h) != Course.NONE)),
            why="the requests behind it wait for its turn"),
     Always("rule_4_a_turn_is_not_both", implies(passed(h), course(h) == Course.NONE)),
-    Always("a_failure_of_what_has_landed_is_of_its_row",
+    Always("a_failure_after_landing_is_of_the_row",
            implies(all_of(knows(h) == View.FAILED, course(h) == Course.LANDED),
                    row(h) == Slot.UNFIT), why="all the KV is there: nothing else can be wrong"),
     OnRow("moving_is_said_when_bytes_have_come", "move", course(h) == Course.MOVING),

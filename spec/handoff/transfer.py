@@ -10,14 +10,14 @@ telling it so would only move the same doubt to the other side (two generals).
 Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
 is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
 
-Seven systems share the tables, and so do those of transfer_calm.py and transfer_two.py:
-    transfer            what holds whatever is lost, whoever dies, and however long a write takes
-    transfer-lossy      the same, while messages are lost or are delivered only once
-    transfer-patient    where nobody gives up, what is lost is made good by sending it again
-    transfer-prompt     where nothing is lost, nothing is sent again, and nobody waits for a clock
-    transfer-restart    where processes die and come back, lives begun after that succeed
-    transfer-direct     sources write straight into pages, on engines that can fence a page
-    transfer-in-place   the same, where digests are compared and nodes run it (direct.py)
+Seven systems share the tables, and so do those of transfer_fault_free.py and transfer_two.py:
+    transfer              every loss, every death, and writes that take however long
+    transfer-loss         the same, while messages are lost or are delivered only once
+    transfer-no-timeouts  nobody gives up: a message that is lost is sent again until it arrives
+    transfer-no-timers    nothing is lost or sent again, and no timer runs but the heartbeat
+    transfer-restart      processes die and come back: lives begun after that succeed
+    transfer-direct       sources write straight into pages, on engines that can fence a page
+    transfer-in-place     the same with digests, as nodes run it (direct.py)
 """
 
 from dataclasses import replace
@@ -118,7 +118,7 @@ SETTLED: Final = any_of(
 )
 
 SAFETY: Final = (
-    OnRow("S1_no_write_into_anothers_memory", "land", lease(d, h, b),
+    OnRow("S1_writes_stay_in_own_memory", "land", lease(d, h, b),
           why="a write lands only in memory that is leased to its own life"),
     Sometimes("S1_a_write_lands_after_the_failure", all_of(
         GIVEN_UP, write(p, h, d, c) == Write.LANDED, lease(d, h, b))),
@@ -129,27 +129,27 @@ SAFETY: Final = (
           forall((p, c), implies(feeds(p, d), all_of(
               content(d, h, b, p, c), write(p, h, d, c) == Write.LANDED, target(p, h, d, b)))),
           why="what is committed is every part of this life, and nothing else"),
-    Sometimes("S2_somebody_commits", COMMITTED),
+    Sometimes("S2_a_sink_commits", COMMITTED),
     OnRow("S2_chunks_go_in_order", "post",
           forall(part, implies(part.before(c), write(p, h, d, part) != Write.NONE)),
           why="the metadata row is the last to go to a sink"),
     OnRow("S8_source_pages_are_held", "land", implies(write(p, h, d, c) == Write.POSTED, kv(p, h)),
           why="the engine reads no page that its owner may have used again"),
-    Sometimes("S8_they_are_held_past_a_failure", all_of(
+    Sometimes("S8_source_pages_are_held_past_a_failure", all_of(
         sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, c) == Write.POSTED)),
-    Sometimes("S8_they_are_back_before_it_lands", ~kv(p, h) & (write(p, h, d, c) == Write.ADRIFT)),
+    Sometimes("S8_pages_are_back_before_landing", ~kv(p, h) & (write(p, h, d, c) == Write.ADRIFT)),
     Always("S10_drained_means_quiescent",
            implies(drained(p, h, d), QUIET & (sending(p, h) != Sending.TRANSFERRING)),
            why="who has said DRAINED writes nothing, and begins nothing"),
     Sometimes("S10_a_write_is_drained", drained(p, h, d) & (write(p, h, d, c) == Write.LANDED)),
-    OnRow("S11_who_writes_has_not_failed", "post",
+    OnRow("S11_a_failed_source_posts_no_write", "post",
           all_of(sending(p, h) == Sending.TRANSFERRING, handed(p, h, c), address(d, h, b)),
           why="a failure skips the chunks and the destinations that remain"),
     Sometimes("S11_a_failure_skips_a_chunk", all_of(
         sending(p, h) == Sending.FAILED, handed(p, h, c), feeds(p, d),
         write(p, h, d, c) == Write.NONE)),
     *SKIPPED,
-    Always("who_has_an_address_knows_its_sink",
+    Always("a_source_with_an_address_knows_its_sink",
            implies(all_of(target(p, h, d, b), sending(p, h).among(*OPEN)), known(p, h, d)),
            why="whoever has published is to hear of a failure, also if its introduction was lost"),
     Always("S14_no_success_after_a_failure",
@@ -175,7 +175,7 @@ LIVENESS: Final = (
             why="every accepted request ends on the prefill server"),
     LeadsTo("L1_a_sink_ends", RECEIVING_NOW, RECEIVING_ENDED, under=(Fairness.TIMERS,),
             why="every accepted request ends on the decode server"),
-    LeadsTo("who_is_to_hear_of_a_failure_is_told_once",
+    LeadsTo("a_failure_is_told_to_each_sink_once",
             known(p, h, d) & (sending(p, h) == Sending.FAILED),
             ~known(p, h, d) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
             why="who has been told is known no longer, and is not told for ever"),
@@ -264,8 +264,8 @@ def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
     ))
 
 
-LOSING: Final = edited(
-    SYSTEM, "transfer-lossy", _under(SYSTEM, *ONCE_TOO),
+LOSS: Final = edited(
+    SYSTEM, "transfer-loss", _under(SYSTEM, *ONCE_TOO),
     about="The transfer while messages are lost, or are delivered once and never again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
@@ -279,8 +279,8 @@ _GIVE_UP: Final = (
 )
 _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 
-PATIENT: Final = edited(
-    SYSTEM, "transfer-patient",
+NO_TIMEOUTS: Final = edited(
+    SYSTEM, "transfer-no-timeouts",
     *map(DropRow, _GIVE_UP),
     ReplaceRow("land", replace(ENGINE.rows[0], fair=True, why="nothing hangs")),
     ReplaceProperties((
@@ -295,7 +295,7 @@ PATIENT: Final = edited(
         LeadsTo("L4_an_ended_source_gets_its_pages_back",
                 kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
                 under=ONCE_TOO, why="as soon as its last write has ended"),
-        LeadsTo("L1_who_has_all_parts_commits",
+        LeadsTo("L1_a_sink_with_all_parts_commits",
                 RECEIVING_NOW & forall(p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS)),
                 RECEIVING_ENDED, under=ONCE_TOO, why="the status follows the last byte"),
     )),
@@ -310,12 +310,13 @@ PATIENT: Final = edited(
     },
 )
 
-_RELIABLE: Final = {name: tables for name, tables in PATIENT.faults.items() if name != "lossy"}
-PROMPT: Final = edited(
-    replace(PATIENT, faults=_RELIABLE, configurations={}, like=PATIENT), "transfer-prompt",
+_RELIABLE: Final = {name: tables for name, tables in NO_TIMEOUTS.faults.items() if name != "lossy"}
+NO_TIMERS: Final = edited(
+    replace(NO_TIMEOUTS, faults=_RELIABLE, configurations={}, like=NO_TIMEOUTS),
+    "transfer-no-timers",
     *map(DropRow, _RESEND),
     # Only an introduction that is repeated is answered.
-    ReplaceProperties((*(c for c in PATIENT.properties if c is not BOTH_MEET), *PROMPTLY)),
+    ReplaceProperties((*(c for c in NO_TIMEOUTS.properties if c is not BOTH_MEET), *PROMPTLY)),
     about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
     configurations={
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
@@ -333,7 +334,7 @@ NO_ERROR: Final = Ignore(
 _SEND: Final = next(row for row in SOURCE.rows if row.name == "send")
 
 RESTARTED: Final = edited(
-    PATIENT, "transfer-restart",
+    NO_TIMEOUTS, "transfer-restart",
     *map(DropRow, _CALLED_OFF),
     ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
     ReplaceRow("send", replace(_SEND, fair=True, why="prefill comes to its end")),
@@ -386,7 +387,7 @@ DIRECT: Final = edited(
         *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
         GRANTED_ONCE,
         LOST_WHEN_OVER,
-        Always("S2_complete_while_it_is_read",
+        Always("S2_complete_while_the_memory_is_read",
                implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
                why="what an answer is generated from is every part of this life, and nothing else"),
         *(claim for claim in LIVENESS if claim.name not in _OWN_MEMORY),

@@ -58,7 +58,7 @@ from pdproto.spec.language import (
 )
 
 WITHDRAWN: Final = Always(
-    "who_has_failed_asks_for_no_memory",
+    "a_failed_sink_asks_for_no_memory",
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
     why="a failure withdraws the request, whether or not it was granted")
 
@@ -68,7 +68,7 @@ LOST_WHEN_OVER: Final = OnRow(
     why="a sink that waits for memory is not over")
 
 GRANTED_ONCE: Final = Always(
-    "who_leases_has_been_given", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
+    "a_lease_was_granted", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
     why="memory is granted once: who has it waits for no more")
 
 # Detectors are all they need; a system with a fairness of its own says them under that.
@@ -93,15 +93,15 @@ BOTH_MEET: Final = LeadsTo(
 )
 
 SPOILT_ONLY: Final = OnRow(
-    "only_what_is_spoilt_fails_by_its_digest", "find_spoilt", SPOILT,
+    "only_spoilt_parts_fail_by_the_digest", "find_spoilt", SPOILT,
     why="a digest that agrees fails nobody",
 )
 
 PARTIES: Final = (
-    Always("who_feeds_nothing_is_told_nothing",
+    Always("sinks_speak_only_to_their_sources",
            implies(any_of(introduce(d, h, p), publish(d, h, p), abort(d, h, p)), feeds(p, d)),
            why="a rank that takes no part is not failed with those that do"),
-    Always("who_feeds_nothing_is_not_awaited",
+    Always("sinks_wait_only_for_their_sources",
            implies(~claim(d, h, p).among(Claim.NONE, Claim.TOLD, Claim.OUT), feeds(p, d)),
            why="nobody stops, fences or waits for what cannot write"),
     WITHDRAWN,
@@ -119,55 +119,55 @@ PARTIES: Final = (
     Always("chunks_are_handed_over_in_order",
            implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
            why="what is computed first is sent first"),
-    Always("who_transfers_was_handed_a_chunk",
+    Always("a_transferring_source_has_a_chunk",
            implies(sending(p, h).among(Sending.TRANSFERRING, Sending.SUCCESS),
                    exists(c, handed(p, h, c))),
            why="a transfer begins with its first chunk"),
-    Always("who_has_called_off_is_told_of_no_failure",
+    Always("an_aborting_sink_is_told_of_no_failure",
            implies(drain(p, h, d) != Drain.UNASKED, ~known(p, h, d)),
            why="it has ended the hand-over itself, and waits for another answer"),
-    Always("who_says_that_it_is_drained_notes_it",
+    Always("a_drained_answer_is_noted",
            implies(drained(p, h, d), drain(p, h, d) == Drain.SAID),
            why="an abort that comes again is answered again"),
     OnRow("the_dead_say_nothing_of_drains", "say_drained",
           sending(p, h).among(Sending.SUCCESS, Sending.FAILED),
           why="a successor cannot know what the process before it has under way"),
-    Always("who_has_a_write_adrift_has_failed",
+    Always("a_source_with_a_write_in_doubt_has_failed",
            implies(write(p, h, d, c) == Write.ADRIFT,
                    sending(p, h).among(Sending.FAILED, Sending.GONE)),
            why="nobody counts on what the engine has given up, or waits to see how it ends"),
-    Always("who_counts_as_landed_has_landed",
+    Always("a_landed_claim_has_landed",
            implies(claim(d, h, p) == Claim.LANDED, write(p, h, d, c) == Write.LANDED),
            why="a sink takes a part to be there when its source has seen it land"),
-    Always("who_counts_as_drained_was_asked",
+    Always("a_drained_claim_was_asked_for",
            implies(claim(d, h, p) == Claim.DRAINED, drain(p, h, d) != Drain.UNASKED),
            why="that nothing is written any more is the answer to an abort, and nothing else is"),
-    OnRow("what_is_written_has_a_destination", "post", feeds(p, d) & target(p, h, d, b),
+    OnRow("a_write_has_a_destination", "post", feeds(p, d) & target(p, h, d, b),
           why="a write goes where this life's sink has said, and nowhere else"),
-    OnRow("who_has_all_chunks_waits_for_its_writes", "give_up_sending",
+    OnRow("a_source_with_all_chunks_waits_for_its_writes", "give_up_sending",
           exists(part, ~handed(p, h, part)),
           why="what has been posted lands or is refused, and then it is known how it ends"),
-    OnRow("who_has_failed_publishes_no_more", "publish_again",
+    OnRow("a_failed_sink_publishes_no_more", "publish_again",
           receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING)
           & (claim(d, h, p) == Claim.OUT),
           why="an address is repeated for as long as bytes of that source are wanted there"),
-    OnRow("L7_who_has_landed_is_not_missed", "lose_source", claim(d, h, p) != Claim.LANDED,
+    OnRow("L7_a_landed_source_is_not_missed", "lose_source", claim(d, h, p) != Claim.LANDED,
           why="what it had to send is there"),
-    OnRow("who_has_answered_is_asked_no_more", "abort_again",
+    OnRow("an_answered_abort_is_not_repeated", "abort_again",
           claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
           why="an abort is repeated for as long as its end has not been heard"),
-    LeadsTo("L1_who_has_all_parts_ends",
+    LeadsTo("L1_a_sink_with_all_parts_ends",
             (receiving(d, h) == Receiving.TRANSFERRING) & ALL_LANDED,
             receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE),
             under=(Fairness.DETECTORS,),
             why="it commits, or finds them spoilt: no clock has to run out for that"),
     Sometimes("a_source_is_stopping", claim(d, h, p) == Claim.STOPPING),
-    Sometimes("who_had_no_address_need_not_drain",
+    Sometimes("a_source_without_an_address_need_not_drain",
               (claim(d, h, p) == Claim.DRAINED) & (drain(p, h, d) == Drain.ASKED)),
 )
 
 ALL_ADDRESSED: Final = OnRow(
-    "what_is_sent_has_a_destination", "send",
+    "a_sent_chunk_has_a_destination", "send",
     forall(other, implies(feeds(p, other), exists(spot, target(p, h, other, spot)))),
     why="prefill is polled WaitingForInput when every sink has said where its part goes",
 )
@@ -182,7 +182,7 @@ _CALLED_OFF_BY_SOURCE: Final = all_of(
 # Where nothing is lost, nothing is sent again, and no clock ends anything. What is said of all
 # landing chunks is true where there are none.
 SKIPPED: Final = (
-    Sometimes("S11_a_failure_skips_a_chunk_that_was_posted", all_of(
+    Sometimes("S11_a_failure_skips_a_posted_chunk", all_of(
         sending(p, h) == Sending.FAILED, write(p, h, d, c) == Write.SKIPPED, ~kv(p, h))),
     Always("S11_only_a_failure_skips",
            implies(write(p, h, d, c) == Write.SKIPPED,
@@ -207,7 +207,7 @@ PROMPTLY: Final = (
         under=ONCE_TOO,
         why="what is published arrives once, and that is enough",
     ),
-    Always("M3_2_who_is_stopped_has_acknowledged",
+    Always("M3_2_a_stopped_source_has_acknowledged",
            implies(drain(p, h, d) != Drain.UNASKED, abort_ack(p, h, d)),
            why="before it has drained, which may take as long as its writes do"),
     Sometimes("a_sink_may_call_off_before_there_is_memory",

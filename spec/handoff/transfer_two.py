@@ -31,7 +31,7 @@ from pdproto.spec.handoff.ends import (
     sending,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.transfer import LIVENESS, PATIENT, SYSTEM
+from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMEOUTS, SYSTEM
 from pdproto.spec.language import (
     Configuration,
     DropRow,
@@ -54,7 +54,7 @@ _FAILED: Final = receiving(d, k) == Receiving.FAILED
 
 # Nobody dies here, so that there is no crash to notice.
 _CLAIMS: Final = tuple(
-    claim for claim in PATIENT.properties
+    claim for claim in NO_TIMEOUTS.properties
     if isinstance(claim, LeadsTo) and claim.name not in (
         "L7_a_sink_notices_a_crash", "L1_both_ends_meet")
 )
@@ -64,7 +64,7 @@ _UNANSWERED: Final = ReplaceRow("answer_meeting", Ignore(
     introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d), why="it is known"))
 
 TWO_SINKS: Final = edited(
-    PATIENT, "transfer-two-sinks", _UNANSWERED, ReplaceProperties((
+    NO_TIMEOUTS, "transfer-two-sinks", _UNANSWERED, ReplaceProperties((
         *_CLAIMS,
         Sometimes("one_sink_fails_and_the_other_succeeds", all_of(
             receiving(d, h) == Receiving.SUCCESS, receiving(other, h) == Receiving.FAILED)),
@@ -76,12 +76,12 @@ TWO_SINKS: Final = edited(
 )
 
 TWO_LIVES: Final = edited(
-    PATIENT, "transfer-two-lives", _UNANSWERED,
+    NO_TIMEOUTS, "transfer-two-lives", _UNANSWERED,
     ReplaceProperties((
         *(replace(claim, under=(Fairness.TIMERS,)) for claim in _CLAIMS),
         Sometimes("one_life_waits_for_the_other", all_of(
             h.differs(k), memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),
-        Sometimes("one_life_gets_what_the_other_had", all_of(
+        Sometimes("a_chunk_passes_to_the_waiting_life", all_of(
             h.differs(k), _FAILED, receiving(d, h) == Receiving.SUCCESS)),
         LeadsTo("a_chunk_goes_from_life_to_life",
                 all_of(h.differs(k), _FAILED, memory(d, h) == Memory.ASKED),
@@ -99,7 +99,7 @@ QUEUED: Final = edited(
     DropRow("give_up_queue"),
     ReplaceProperties((
         *LIVENESS,
-        Sometimes("a_request_waits_for_anothers_memory_without_a_clock", all_of(
+        Sometimes("a_request_waits_for_memory_without_a_clock", all_of(
             h.differs(k), receiving(d, h) == Receiving.BOOTSTRAPPING,
             sending(p, h) == Sending.BOOTSTRAPPING, has_met(d, h, p),
             memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),

@@ -30,7 +30,7 @@ from pdproto.spec.lemmas.transfer_lemmas import spot
 
 # Of every transfer straight into pages, with digests or without.
 LEASES: Final = (
-    Always("who_asks_has_just_begun",
+    Always("memory_is_asked_for_while_bootstrapping",
            implies(memory(d, h) == Memory.ASKED, receiving(d, h) == Receiving.BOOTSTRAPPING),
            why="memory is asked for once, and a failure withdraws that"),
     Always("no_memory_before_the_life",
@@ -41,16 +41,17 @@ LEASES: Final = (
 )
 
 _PAGES: Final = (
-    Always("who_publishes_has_been_given", implies(address(d, h, b), memory(d, h) != Memory.ASKED),
+    Always("a_published_address_was_granted",
+           implies(address(d, h, b), memory(d, h) != Memory.ASKED),
            why="it publishes what it leases"),
-    Always("who_leases_has_published_that",
+    Always("a_lease_is_of_the_published_address",
            implies(lease(d, h, b) & address(d, h, spot), b.same(spot)),
            why="it publishes the piece that it leases"),
-    Always("who_leases_has_pages", implies(lease(d, h, b), exists(g, page(d, h, g))),
+    Always("a_lease_has_pages", implies(lease(d, h, b), exists(g, page(d, h, g))),
            why="they come together, and go together"),
-    Always("who_has_committed_leases_nothing", implies(COMMITTED, ~lease(d, h, b)),
+    Always("a_committed_sink_leases_nothing", implies(COMMITTED, ~lease(d, h, b)),
            why="the lease ends with the commit"),
-    Always("what_is_committed_stays",
+    Always("committed_memory_stays",
            implies(all_of(COMMITTED, address(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
            why="nobody has the memory leased while the answer is generated"),
 )

@@ -19,16 +19,16 @@ from pdproto.spec.examples.lock_server import (
 from pdproto.spec.language import Always, all_of, exists, implies
 
 LEMMAS: Final = (
-    Always("who_is_busy_has_a_lease",
+    Always("a_busy_client_has_a_lease",
            implies(phase(c) != Phase.IDLE, exists(r, lease(c, r) == Lease.CURRENT)),
            why="a lease begins as a client leaves idle, and ends as it returns"),
-    Always("who_is_idle_has_none",
+    Always("an_idle_client_has_no_lease",
            implies(phase(c) == Phase.IDLE, lease(c, r) != Lease.CURRENT),
            why="a lease begins as a client leaves idle, and ends as it returns"),
     Always("rounds_are_in_order",
            implies(all_of(s.before(r), lease(c, r) != Lease.UNUSED), lease(c, s) == Lease.SPENT),
            why="a round begins when all before it are over"),
-    Always("who_holds_is_booked",
+    Always("a_holder_is_booked",
            implies(all_of(phase(c) == Phase.HOLDING, lease(c, r) == Lease.CURRENT),
                    book(c, r) == Lease.CURRENT),
            why="it has been granted, and the server waits for its release"),

@@ -69,20 +69,20 @@ def waits_parked(life: Life) -> Formula:
 
 
 LEMMAS: Final = (
-    Always("who_waits_has_computed_nothing",
+    Always("a_waiting_request_has_computed_nothing",
            implies(~stage(h).among(*AT_WORK, Stage.SUCCESS, Stage.FAILED),
                    forward(h) == Forward.NONE),
            why="a pass begins as it takes a seat, and whoever gives that back drops the KV"),
-    Always("who_is_at_work_has_begun",
+    Always("a_working_request_has_begun",
            implies(stage(h).among(*AT_WORK), forward(h) != Forward.NONE),
            why="a seat is taken as the first chunk is launched"),
-    Always("who_is_parked_has_computed_all",
+    Always("a_parked_request_has_computed_all",
            implies(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE),
            why="a pass is parked when it has ended"),
-    Always("a_seat_is_for_who_is_at_work",
+    Always("a_seat_is_for_a_working_request",
            implies(seat(h, s), stage(h).among(*AT_WORK, Stage.FAILED)),
            why="what ends a pass gives its seat back, but for a failure while it is computed"),
-    Always("a_page_is_for_who_has_published",
+    Always("a_page_is_for_a_published_sink",
            implies(page(h, g), receiving(h).among(Receiving.PUBLISHED, Receiving.SUCCESS)),
            why="a page is taken as its address is published, and a failure gives it back"),
 )
@@ -177,7 +177,7 @@ UNDISTURBED: Final = Undisturbed(
     ("lossy",),
     lemmas=(
         TOLD,
-        Always("who_publishes_says_so",
+        Always("a_published_sink_says_so",
                implies(receiving(h).among(Receiving.PUBLISHED, Receiving.SUCCESS), publish(h)),
                why="a sink takes a page and publishes it at once"),
         Always("a_source_that_fails_is_heard",
@@ -188,7 +188,7 @@ UNDISTURBED: Final = Undisturbed(
                implies(receiving(h) == Receiving.FAILED,
                        any_of(abort(h), stage(h) == Stage.FAILED)),
                why="a sink tells its source, or has been told by it"),
-        Always("who_stops_a_source_has_failed",
+        Always("an_abort_is_of_a_failed_sink",
                implies(abort(h), receiving(h) == Receiving.FAILED),
                why="a sink says so as it gives up"),
     ),

@@ -27,16 +27,16 @@ from pdproto.spec.lemmas import direct_lemmas, transfer_lemmas
 from pdproto.spec.lemmas.transfer_lemmas import LANDED
 
 BELIEVES_ALL: Final = Always(
-    "who_has_committed_believes_all",
+    "a_committed_sink_counts_all_as_landed",
     implies(COMMITTED & feeds(p, d), claim(d, h, p) == Claim.LANDED),
     why="a sink commits when every source says that its part has landed")
 
 _BELIEF: Final = (
-    Always("what_has_landed_is_there", implies(all_of(LANDED, feeds(p, d), address(d, h, b)),
+    Always("a_landed_write_is_in_memory", implies(all_of(LANDED, feeds(p, d), address(d, h, b)),
                                                content(d, h, b, p, c)),
            why="a write lands where it was told to, and nobody else's lands there"),
     BELIEVES_ALL,
-    Always("what_is_leased_by_then_is_published",
+    Always("a_lease_of_a_waiting_sink_is_published",
            implies(lease(d, h, b) & receiving(d, h).among(
                Receiving.WAITING, Receiving.TRANSFERRING, Receiving.SUCCESS), address(d, h, b)),
            why="it waits for the pages that it has published"),

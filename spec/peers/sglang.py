@@ -78,12 +78,12 @@ WAITS: Final = all_of(receiving(d, r).among(*READY), published(d, r))
 SENDING_FAILED: Final = sending(p, r) == Status.FAILED
 
 SAFETY: Final = (
-    OnRow("S1_no_write_into_anothers_memory", "land", page(d, r),
+    OnRow("S1_writes_stay_in_own_memory", "land", page(d, r),
           why="a write lands only in pages that belong to its room"),
-    Sometimes("S1_somebody_writes", write(p, r, d, c) == Write.LANDED),
+    Sometimes("S1_a_source_writes", write(p, r, d, c) == Write.LANDED),
     OnRow("S2_complete_when_success", "keep_pages", forall((p, c), content(d, r, p, c)),
           why="what a decode rank takes for its KV is all there, and of this use of the room"),
-    Sometimes("S2_somebody_succeeds", receiving(d, r) == Status.SUCCESS),
+    Sometimes("S2_a_sink_succeeds", receiving(d, r) == Status.SUCCESS),
     OnRow("S10_an_ack_means_quiescent", "say_ack",
           forall(c, write(p, r, d, c) != Write.POSTED),
           why="whoever acknowledges an abort writes nothing to that decode rank"),
@@ -97,7 +97,7 @@ SAFETY: Final = (
     Always("S4_no_chunk_of_an_earlier_use", ~all_of(
         sending(p, r) == Status.BOOTSTRAPPING, queued(p, r, c)),
         why="what was queued for one use of a room is not there when the next begins"),
-    OnRow("R8c_who_answers_is_kept_for_each_abort", "abort_published_again",
+    OnRow("R8c_answers_are_kept_for_each_abort", "abort_published_again",
           ~armed(d, r, other), why="an abort's answers count until its pages are released"),
     OnRow("B09_no_room_begins_failed", "reopen_sender_abandoned", ~owner(p, r),
           why="what one use of a room has left behind does not fail the next"),
@@ -114,7 +114,7 @@ LIVENESS: Final = (
                    found(d, r)),
             sending(p, r) != Status.BOOTSTRAPPING, under=(Fairness.CONSUMED,),
             why="a message tells it, and no clock"),
-    LeadsTo("L1_who_has_all_parts_succeeds",
+    LeadsTo("L1_a_sink_with_all_parts_succeeds",
             all_of(WAITS, sending(p, r) == Status.SUCCESS), ~WAITS, under=(Fairness.CONSUMED,),
             why="what is lost is said again"),
 )

@@ -65,7 +65,7 @@ SYSTEM: Final = System(
     properties=(
         OnRow("ready_means_every_rank", "answer_topology", forall(p, listed(p)),
               why="who is told that a server is ready finds every rank of it"),
-        Sometimes("it_gets_ready", READY),
+        Sometimes("the_server_gets_ready", READY),
         Always("one_topology", ~differs(p),
                why="what the ranks of a server say of it agrees, or is refused"),
     ),

@@ -81,7 +81,7 @@ def test_where_runs_do_not_end_nothing_is_claimed() -> None:
     assert result.verdict is Verdict.UNKNOWN
     verdicts = {finding.name: finding.verdict for finding in result.findings}
     assert verdicts["mutual_exclusion"] is Verdict.UNKNOWN
-    assert verdicts["somebody_holds_it"] is Verdict.HOLDS
+    assert verdicts["the_lock_is_held"] is Verdict.HOLDS
     (exclusion,) = (f for f in result.findings if f.name == "mutual_exclusion")
     assert exclusion.assurance == "nothing within 8 steps for Client=2 Round=1"
 

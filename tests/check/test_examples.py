@@ -232,7 +232,7 @@ LOST: Final = LOCK_SERVER.configurations["default"]
 @pytest.mark.parametrize(
     ("edit", "broken"),
     [
-        (DropRow("ask_again"), "who_waits_gets_it"),
+        (DropRow("ask_again"), "a_waiting_client_gets_the_lock"),
         (DropRow("give_again"), "the_lock_comes_back"),
         (DropRow("leave_again"), "the_lock_comes_back"),
         (DropClause("take_back", book(c, r) == Lease.CURRENT), "mutual_exclusion"),
@@ -257,7 +257,7 @@ def test_only_a_timer_makes_good_what_is_lost() -> None:
     """And without loss nobody waits for one."""
     without = Fairness.NO_TIMERS
     calm = LOCK_SERVER.configurations["no-loss"]
-    for name in ("who_waits_gets_it", "the_lock_comes_back"):
+    for name in ("a_waiting_client_gets_the_lock", "the_lock_comes_back"):
         assert judged(LOCK_SERVER, name, LOST, without).verdict is Verdict.VIOLATED
         assert judged(LOCK_SERVER, name, calm, without).verdict is Verdict.HOLDS
 
@@ -266,10 +266,10 @@ def test_only_a_timer_makes_good_what_is_lost() -> None:
     ("edit", "broken"),
     [
         (DropClause("pass_on", n.before(k)), "the_leader_is_the_highest"),
-        (DropRow("wake_up"), "a_start_elects_a_leader_whom_all_know"),
+        (DropRow("wake_up"), "a_start_elects_a_leader_known_to_all"),
         (
             DropEffect("follow", each(m, elected(n, m, k), where=ring_election.next(n, m))),
-            "a_start_elects_a_leader_whom_all_know",
+            "a_start_elects_a_leader_known_to_all",
         ),
     ],
     ids=["pass_on", "wake_up", "follow"],

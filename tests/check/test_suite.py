@@ -13,8 +13,8 @@ from pdproto.check import suite
 from pdproto.check.checking import Settings
 from pdproto.check.explore import Limits, Monitor, Progress, silent
 from pdproto.check.report import suite as suite_report
-from pdproto.check.result import Verdict
-from pdproto.check.suite import Suite, Task, perform, run, tasks
+from pdproto.check.result import Checked, Suite, Task, Verdict
+from pdproto.check.suite import perform, run, tasks
 from pdproto.check.worker_pool import WorkerError, shared_out
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load
@@ -25,11 +25,11 @@ Output = pytest.CaptureFixture[str]
 
 ALL = Settings()
 QUICK = Settings(properties=("deadlock",))
-SMALL = ("agreement-once", "optimistic-lossy")
+SMALL = ("agreement-once", "optimistic-loss")
 
 
 def task(name: str) -> Task:
-    return Task(name, BUILT_IN[name], "default", ALL)
+    return Task(name, BUILT_IN[name], "default")
 
 
 def named(*names: str) -> dict[str, str]:
@@ -47,7 +47,7 @@ def suite_of(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 def test_every_named_size_is_run_and_deep_ones_apart() -> None:
     for name in HANDOFF:
         sizes = set(load(name).configurations)
-        plain, deep = ({task.configuration for task in tasks(named(name), ALL, deep=deep)}
+        plain, deep = ({task.configuration for task in tasks(named(name), deep=deep)}
                        for deep in (False, True))
         assert plain == sizes - {"deep"}
         assert sizes - deep <= {"default"}
@@ -57,7 +57,7 @@ def test_every_named_size_is_run_and_deep_ones_apart() -> None:
 def test_in_a_deep_run_no_fault_is_left_out() -> None:
     for name in HANDOFF:
         found = load(name).configurations
-        run_deep = {task.configuration for task in tasks(named(name), ALL, deep=True)}
+        run_deep = {task.configuration for task in tasks(named(name), deep=True)}
         assert {fault for size in found.values() for fault in size.faults} == {
             fault for size in run_deep for fault in found[size].faults}
 
@@ -70,8 +70,8 @@ def answers(found: Suite) -> list[tuple[str, int, int, Verdict]]:
 
 
 def test_processes_come_to_the_same_as_one() -> None:
-    wanted = tasks(named(*SMALL), ALL, deep=False)
-    alone, shared = (run(wanted, workers, silent) for workers in (1, 2))
+    wanted = tasks(named(*SMALL), deep=False)
+    alone, shared = (run(wanted, ALL, workers, silent) for workers in (1, 2))
     assert answers(alone) == answers(shared)
     assert [title for title, *_ in answers(alone)] == [task.title for task in wanted]
     assert (alone.rows, alone.never_fired) == (shared.rows, shared.never_fired)
@@ -79,20 +79,20 @@ def test_processes_come_to_the_same_as_one() -> None:
 
 def test_a_row_that_fires_nowhere_fails_the_run() -> None:
     """Two systems that share their tables, of which neither loses a rank without the other."""
-    both = tasks(named("agreement", "agreement-lost"), QUICK, deep=False)
-    found = run([task for task in both if task.title == "agreement two-slots"], 1, silent)
+    both = tasks(named("agreement", "agreement-loss"), deep=False)
+    found = run([task for task in both if task.title == "agreement two-slots"], QUICK, 1, silent)
     assert {c.result.verdict for c in found.checked} == {Verdict.HOLDS}
     assert found.verdict is Verdict.VIOLATED
     assert {"crash", "follow", "end"} <= {name for name, _ in found.never_fired}
-    whole = run(both, 1, silent)
+    whole = run(both, QUICK, 1, silent)
     assert (whole.never_fired, whole.verdict) == ((), Verdict.HOLDS)
     assert whole.rows > 50
 
 
 def test_the_verdict_is_the_worst() -> None:
-    wrong = perform(BROKEN, silent)
-    fine = perform(HOLDING, silent)
-    limited = perform(replace(HOLDING, settings=Settings(limits=Limits(10))), silent)
+    wrong = perform(ALL, BROKEN, silent)
+    fine = perform(ALL, HOLDING, silent)
+    limited = perform(Settings(limits=Limits(10)), HOLDING, silent)
     assert Suite((), (fine,)).verdict is Verdict.HOLDS
     assert Suite((), (fine, limited)).verdict is Verdict.UNKNOWN
     assert Suite((), (fine, wrong, limited)).verdict is Verdict.VIOLATED
@@ -170,10 +170,10 @@ class TestCommand:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")
         after_one = iter([False, True])
 
-        def work(task: Task, monitor: Monitor) -> suite.Checked:
+        def work(settings: Settings, task: Task, monitor: Monitor) -> Checked:
             if next(after_one):
                 raise KeyboardInterrupt
-            return perform(task, monitor)
+            return perform(settings, task, monitor)
 
         monkeypatch.setattr(suite, "perform", work)
         assert main(["check", "--workers", "1", "--quiet"]) == 3
@@ -186,7 +186,7 @@ class TestCommand:
             if not progress.done:
                 raise KeyboardInterrupt
 
-        found = run([HOLDING, HOLDING], 1, interrupt)
+        found = run([HOLDING, HOLDING], ALL, 1, interrupt)
         assert [c.result.stopped for c in found.checked] == ["interrupted"]
         assert (found.stopped, found.rows) == ("interrupted", 0)
 

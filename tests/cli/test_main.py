@@ -94,7 +94,7 @@ class TestAnswers:
         assert err == ""
 
     def test_deep_is_a_configuration(self, capsys: Output) -> None:
-        deep = answer(capsys, "agreement-lost", "--deep", "--property", "deadlock")
+        deep = answer(capsys, "agreement-loss", "--deep", "--property", "deadlock")
         assert deep["sizes"] == {"Rank": 2, "Life": 2, "Slot": 1, "Decision": 4}
 
     def test_a_system_that_does_not(self, capsys: Output) -> None:
@@ -127,8 +127,8 @@ class TestAnswers:
         assert one == two
 
     def test_one_property_alone(self, capsys: Output) -> None:
-        told = answer(capsys, "lock-server-broken", "--property", "somebody_holds_it", "deadlock")
-        assert verdicts(told) == {"somebody_holds_it": "holds", "deadlock": "holds"}
+        told = answer(capsys, "lock-server-broken", "--property", "the_lock_is_held", "deadlock")
+        assert verdicts(told) == {"the_lock_is_held": "holds", "deadlock": "holds"}
 
     def test_an_assumption_of_fairness(self, capsys: Output) -> None:
         arguments = ("two-phase-commit", "--property", "a_decision_arrives", "--fairness")

@@ -134,7 +134,8 @@ def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:
 
 def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:
     families = verb._families
-    assert families(["registry-prompt"]) == (("registry", "registry-prompt", "registry-patient"),)
+    assert families(["registry-no-retry"]) == (
+        ("registry", "registry-no-retry", "registry-no-timeouts"),)
     assert families(["lock-server"]) == (("lock-server",),)
     assert families(["a.py:ONE", "a.py:TWO"]) == (("a.py:ONE", "a.py:TWO"),)
     assert families([]) == verb.handover()

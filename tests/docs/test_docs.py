@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.main import VERBS
-from tests.docs import reference_pages
+from tests.docs import api_reference, reference_pages
 from tests.docs.documents import ROOT, broken, links, pages, prose, read
+from tests.layers import LAYERS, allowed, arrows
 
 DOCS = ROOT / "docs"
 DECISIONS = sorted((DOCS / "explanation" / "decisions").glob("[0-9]*.md"))
@@ -104,30 +105,27 @@ def test_the_architecture_walks_every_path() -> None:
         assert re.search(r"`[\w/]+\.py:[\w.]+`", part), part.splitlines()[0]
 
 
-FOLDERS = re.findall(r"^\| `((?:pdproto/)?\w+)` \|.*\| ([a-z, ]+) \|$", ARCHITECTURE, re.MULTILINE)
+FOLDERS = dict(re.findall(
+    r"^\| `(?:pdproto/)?([\w/]+)` \|.*\| ([a-z., ]+) \|$", ARCHITECTURE, re.MULTILINE))
 
 
-def imported(folder: Path) -> set[str]:
-    """The folders of the package that the modules of one import."""
-    found = set()
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [
-                alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            found |= {name.split(".")[1] for name in names if name.startswith("pdproto.")}
-    return found - {folder.name}
+def test_the_architecture_shows_the_declared_imports() -> None:
+    """The table of folders is that of tests/layers.py, in its order; spec is one folder there."""
+    declared: dict[str, set[str]] = {"spec": set()}
+    for folder in LAYERS:
+        if not folder.startswith("spec."):
+            declared[folder] = {other.split(".")[0] for other in allowed(folder)}
+    told = {folder: set(imports.split(", ")) - {"nothing"} for folder, imports in FOLDERS.items()}
+    assert [*told.items()] == [*declared.items()]
 
 
-@pytest.mark.parametrize(("folder", "imports"), FOLDERS)
-def test_the_architecture_tells_the_imports(folder: str, imports: str) -> None:
-    told = set() if imports == "nothing" else set(imports.split(", "))
-    assert imported(ROOT / folder) == told
-
-
-def test_every_folder_of_the_package_is_told_of() -> None:
-    folders = {path.parent.name for path in (ROOT / "pdproto").glob("*/__init__.py")}
-    assert {folder.removeprefix("pdproto/") for folder, _ in FOLDERS} == {
-        *folders, "spec", "kernels"}  # fmt: skip
+@pytest.mark.parametrize("folder", LAYERS)
+def test_no_arrow_is_declared_in_vain(folder: str) -> None:
+    """Each import that tests/layers.py lets a folder have, the folder has."""
+    below = ROOT if folder in ("proofs", "examples") else ROOT / "pdproto"
+    start = below / folder.replace(".", "/")
+    paths = start.rglob("*.py") if start.is_dir() else [start.with_suffix(".py")]
+    assert {there for path in paths for there, _ in arrows(path)} == allowed(folder)
 
 
 # The pages of docs/
@@ -172,6 +170,17 @@ def wanted() -> dict[str, str]:
 def test_the_reference_is_what_the_code_says(name: str, wanted: dict[str, str]) -> None:
     """If this fails, run `python -m tests.docs.reference_pages` and look at it."""
     assert read(DOCS / "reference" / name) == wanted[name]
+
+
+def test_every_public_object_says_what_it_is() -> None:
+    assert api_reference.without_docstring() == []
+
+
+def test_a_missing_docstring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdproto.runtime.store.Shared.__doc__", "See above.")
+    monkeypatch.setattr("pdproto.check.load.load.__doc__", None)
+    assert api_reference.without_docstring() == [
+        "pdproto.check.load.load", "pdproto.runtime.store.Shared"]  # fmt: skip
 
 
 # What else calls the same commands

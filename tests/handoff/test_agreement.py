@@ -9,7 +9,7 @@ from pdproto.check.result import Verdict
 from pdproto.spec.bugs.agreement import BUGS
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.catalogue import EXPECTED, Counts
-from pdproto.spec.handoff.agreement import LOST, PROMPT, SAFETY, SYSTEM, TWO_LIVES
+from pdproto.spec.handoff.agreement import LOSS, NO_TIMERS, SAFETY, SYSTEM, TWO_LIVES
 from pdproto.spec.handoff.group import Decision, Rank, closed, h, k
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
@@ -28,7 +28,7 @@ def test_three_ranks_are_safe() -> None:
 def test_every_row_fires() -> None:
     """A row that rejects must not, and is not listed; losing a message is no part of the group."""
     assert explored(SYSTEM.name).rows_never_fired == ()
-    assert explored(LOST.name).rows_never_fired == ()
+    assert explored(LOSS.name).rows_never_fired == ()
 
 
 @pytest.mark.parametrize("system", [LOCAL_DRAIN, NO_SECOND_LOOK], ids=str)
@@ -47,7 +47,7 @@ REACHES_ALL: Final = "L2_a_decision_reaches_all"
 
 @pytest.mark.parametrize("name", [ANSWERED, EMPTY, FORGOTTEN])
 def test_what_is_lost_is_made_good(name: str) -> None:
-    assert judged(LOST, name, LOSSY).verdict is Verdict.HOLDS
+    assert judged(LOSS, name, LOSSY).verdict is Verdict.HOLDS
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_is_lost_is_made_good(name: str) -> None:
     ],
 )
 def test_every_timer_and_repeat_is_needed(row: str, broken: str) -> None:
-    assert judged(without(LOST, row), broken, LOSSY).verdict is Verdict.VIOLATED
+    assert judged(without(LOSS, row), broken, LOSSY).verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(("row", "broken"), [("answer_lost", ANSWERED), ("follow", EMPTY)])
@@ -89,7 +89,7 @@ def test_only_timers_end_a_wait_for_the_other_side() -> None:
 @pytest.mark.parametrize("row", ["drain", "turn_away", "free", "free_broken"])
 def test_an_end_is_confirmed_at_once(row: str) -> None:
     """Where decisions are repeated, the answer to the repeat confirms it a little later."""
-    for system, verdict in ((SYSTEM, Verdict.HOLDS), (PROMPT, Verdict.VIOLATED)):
+    for system, verdict in ((SYSTEM, Verdict.HOLDS), (NO_TIMERS, Verdict.VIOLATED)):
         silent = edited(system, "silent", DropEffect(row, closed(k, h)))
         assert judged(silent, REACHES_ALL, CRASHING).verdict is verdict
 

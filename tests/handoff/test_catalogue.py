@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.systems import load, subject
-from pdproto.spec.catalogue import CATALOGUE, EXPECTED, SYSTEMS, Counts, Entry, Purpose
+from pdproto.spec.catalogue import CATALOGUE, EXPECTED, SYSTEMS, Counts, Entry
 from pdproto.spec.language import LeadsTo, System
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def missing(entry: Entry) -> list[str]:
         found.append("`about` of the system: say in one sentence what it is")
     if not system.configurations:
         found.append("`configurations` of the system: name at least one size")
-    if entry.purpose is Purpose.HANDOFF:
+    if entry.of_the_handoff:
         found += [f"`expected` lacks the configuration {name}" for name in system.configurations
                   if name not in entry.expected]
         found += [f"`expected` has {name}, which the system lacks" for name in entry.expected

@@ -22,7 +22,7 @@ def test_everything_holds_at_the_expected_counts(name: str) -> None:
     assert counts(found) == EXPECTED[IN_PLACE.name, name]
     # Nothing spoils a part here: the fence holds.
     vacuous = [f.name for f in found.findings if "vacuous" in f.note]
-    assert vacuous == ["only_what_is_spoilt_fails_by_its_digest"]
+    assert vacuous == ["only_spoilt_parts_fail_by_the_digest"]
 
 
 def test_lint_has_nothing_against_it() -> None:
@@ -31,9 +31,9 @@ def test_lint_has_nothing_against_it() -> None:
 
 BROKEN: Final = (
     (edited(IN_PLACE, "failure-frees-pages", AddEffect("abort_receive", FREE_PAGES)),
-     "default", "S1_no_write_into_anothers_page"),
+     "default", "S1_writes_stay_in_own_pages"),
     (edited(IN_PLACE, "timeout-frees-pages", AddEffect("give_up_transfer", FREE_PAGES)),
-     "default", "S1_no_write_into_anothers_page"),
+     "default", "S1_writes_stay_in_own_pages"),
     (edited(IN_PLACE, "pages-are-kept", DropEffect("end_lease", FREE_PAGES)),
      "default", "L4_every_page_comes_back"),
     (edited(IN_PLACE, "digests-are-not-read", DropClause("commit", INTACT)),
@@ -52,5 +52,5 @@ def test_each_precaution_is_needed(system: System, size: str, claim: str) -> Non
 
 
 def test_without_a_page_fence_nothing_is_granted() -> None:
-    found = judged(IN_PLACE, "S2_somebody_commits", SYSTEM.configurations["no-fence"])
+    found = judged(IN_PLACE, "S2_a_sink_commits", SYSTEM.configurations["no-fence"])
     assert found.verdict is Verdict.VIOLATED

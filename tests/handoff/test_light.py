@@ -12,7 +12,7 @@ from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import DropRow, System, edited
 from tests.handoff.exploring import counts, judged
 
-WRITE: Final = "S1_no_write_into_anothers_memory"
+WRITE: Final = "S1_writes_stay_in_own_memory"
 NEXT: Final = "S1_no_write_into_the_next_requests_memory"
 BACK: Final = "L4_every_chunk_comes_back"
 

@@ -8,10 +8,10 @@ from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.optimistic import BUGS
 from pdproto.spec.handoff.optimistic import (
-    LOSING,
+    LOSS,
+    NO_TIMEOUTS,
     ONE_ATTEMPT,
     ONE_SIDED,
-    PATIENT,
     SYSTEM,
 )
 from pdproto.spec.language import System
@@ -62,12 +62,12 @@ HELD: Final = "L4_slots_and_seats_come_back"
 
 # What is sent again, the clocks, and the steps that let go: each is there for this.
 NEEDED: Final[list[tuple[str, System, str]]] = [
-    ("give_up_waiting", LOSING, PREFILL_ENDS),
+    ("give_up_waiting", LOSS, PREFILL_ENDS),
     ("give_up_waiting", ONE_SIDED, PREFILL_ENDS),
     ("give_up_transfer", ONE_SIDED, SINK_ENDS),
-    ("publish_again", PATIENT, SINK_ENDS),
-    ("done_again", PATIENT, SINK_ENDS),
-    ("refuse", PATIENT, SINK_ENDS),
+    ("publish_again", NO_TIMEOUTS, SINK_ENDS),
+    ("done_again", NO_TIMEOUTS, SINK_ENDS),
+    ("refuse", NO_TIMEOUTS, SINK_ENDS),
     ("stop", SYSTEM, PREFILL_ENDS),
     ("hear_failure", SYSTEM, SINK_ENDS),
     ("release", SYSTEM, HELD),

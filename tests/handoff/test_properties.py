@@ -8,7 +8,8 @@ import pytest
 
 from pdproto.cli.main import main
 from pdproto.cli.promises import checked_in, document
-from pdproto.cli.systems import load
+from pdproto.cli.systems import load, subject
+from pdproto.spec.catalogue import CATALOGUE, Entry
 from pdproto.spec.handoff.properties import PROMISES, Promise
 from pdproto.spec.language import Always, LeadsTo, OnRow, Sometimes
 
@@ -24,6 +25,21 @@ def test_every_id_is_there_once() -> None:
     assert IDS[18:29] == [f"L{n}" for n in range(1, 12)]
     rows = {1: 4, 2: 5, 3: 6, 4: 5, 5: 9, 6: 4}
     assert IDS[29:] == [f"M{part}.{n}" for part, count in rows.items() for n in range(1, count + 1)]
+
+
+# A name says its subject: "a_failed_sink", and not "who_has_failed".
+HEADLESS = re.compile(r"(?:^|_)(?:who|whom|whose|what|somebody|nobody|everybody|everybodys)(?:_|$)")
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_names_of_properties_lemmas_and_rows_have_a_subject(entry: Entry) -> None:
+    found = subject(entry.name) if entry.lemmas else None
+    system = load(entry.name)
+    names = [*(claim.name for claim in system.properties), *(row.name for _, row in system.rows())]
+    if found is not None:
+        names += [one.name for one in (*found.lemmas, *found.helping, *found.undisturbed.lemmas)]
+        names += [one.name for one in found.ratchets]
+    assert [name for name in names if HEADLESS.search(name)] == []
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.id)

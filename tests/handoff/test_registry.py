@@ -28,10 +28,10 @@ from pdproto.spec.language import (
 from tests.handoff.exploring import counts, explored, judged, name_of
 
 REGISTRY: Final = registry.SYSTEM
-PROMPT: Final = registry.PROMPT
-PATIENT: Final = registry.PATIENT
+NO_RETRY: Final = registry.NO_RETRY
+NO_TIMEOUTS: Final = registry.NO_TIMEOUTS
 DP_RANK: Final = dp_rank.SYSTEM
-DP_RANK_PROMPT: Final = dp_rank.PROMPT
+DP_RANK_NO_TIMERS: Final = dp_rank.NO_TIMERS
 SYSTEMS: Final = (REGISTRY, DP_RANK)
 
 
@@ -124,9 +124,9 @@ def test_each_defect_is_the_edits_doing(bug: Bug) -> None:
 
 
 WAITED_FOR: Final = [
-    (REGISTRY, "show_sign_of_life", "alarm-lossy", "L6_who_is_up_is_listed"),
-    (REGISTRY, "enroll_again", "lossy", "L6_who_is_up_is_recorded"),
-    (REGISTRY, "record_again", "lossy", "L6_who_is_up_is_recorded"),
+    (REGISTRY, "show_sign_of_life", "alarm-lossy", "L6_a_run_that_is_up_is_listed"),
+    (REGISTRY, "enroll_again", "lossy", "L6_a_run_that_is_up_is_recorded"),
+    (REGISTRY, "record_again", "lossy", "L6_a_run_that_is_up_is_recorded"),
     (REGISTRY, "expire", "default", "L7_registrations_expire"),
     (REGISTRY, "look_again", "lossy", "L6_recovery"),
     (REGISTRY, "give_up", "default", "L1_bootstrap_ends"),
@@ -160,13 +160,13 @@ def test_no_timer_is_left_out_of_that() -> None:
     ("row", "broken"),
     [
         ("locate", "L1_bootstrap_ends_at_once"),
-        ("record", "L6_who_is_up_is_recorded_at_once"),
+        ("record", "L6_a_run_that_is_up_is_recorded_at_once"),
         ("decline", "L6_a_stale_address_is_refused_at_once"),
     ],
 )
 def test_without_repeats_each_answer_is_needed(row: str, broken: str) -> None:
-    default = PROMPT.configurations["default"]
-    without = edited(PROMPT, "silent", DropRow(row))
+    default = NO_RETRY.configurations["default"]
+    without = edited(NO_RETRY, "silent", DropRow(row))
     assert judged(without, broken, default).verdict is Verdict.VIOLATED
 
 
@@ -180,21 +180,21 @@ def test_without_repeats_each_answer_is_needed(row: str, broken: str) -> None:
     ],
 )
 def test_without_clocks_each_message_about_a_rank_is_needed(row: str, broken: str) -> None:
-    default = DP_RANK_PROMPT.configurations["default"]
-    without = edited(DP_RANK_PROMPT, "silent", DropRow(row))
+    default = DP_RANK_NO_TIMERS.configurations["default"]
+    without = edited(DP_RANK_NO_TIMERS, "silent", DropRow(row))
     assert judged(without, broken, default).verdict is Verdict.VIOLATED
 
 
 def test_a_dead_address_does_not_wait_for_the_rest_of_a_look_up() -> None:
     """Where somebody gives up, that empties the cache in the end."""
     name = "L7_a_dead_address_is_forgotten"
-    for system, verdict in ((REGISTRY, Verdict.HOLDS), (PATIENT, Verdict.VIOLATED)):
+    for system, verdict in ((REGISTRY, Verdict.HOLDS), (NO_TIMEOUTS, Verdict.VIOLATED)):
         late = edited(system, "late", Retarget("forget", at=Cache.WHOLE))
         assert judged(late, name, system.configurations["default"]).verdict is verdict
 
 
 @pytest.mark.parametrize(
-    "name", ["L1_bootstrap_ends", "L6_recovery", "L6_who_is_up_is_recorded"]
+    "name", ["L1_bootstrap_ends", "L6_recovery", "L6_a_run_that_is_up_is_recorded"]
 )
 def test_without_loss_nobody_waits_for_a_safety_net(name: str) -> None:
     default = REGISTRY.configurations["default"]

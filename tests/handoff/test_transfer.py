@@ -15,8 +15,8 @@ from pdproto.spec.handoff.forgetting import FORGETFUL
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.source import QUIESCENT
-from pdproto.spec.handoff.transfer import DIRECT, LOSING, PATIENT, PROMPT, RESTARTED, SYSTEM
-from pdproto.spec.handoff.transfer_calm import LANDED
+from pdproto.spec.handoff.transfer import DIRECT, LOSS, NO_TIMEOUTS, NO_TIMERS, RESTARTED, SYSTEM
+from pdproto.spec.handoff.transfer_fault_free import LANDED
 from pdproto.spec.language import (
     Configuration,
     DropClause,
@@ -52,8 +52,10 @@ def test_every_row_fires_somewhere() -> None:
     assert "find_spoilt" not in explored(SYSTEM.name, "stray").rows_never_fired
 
 
-OF_CHUNKS: Final = {"chunks_are_handed_over_in_order", "who_has_all_chunks_waits_for_its_writes"}
-OF_STRAYS: Final = {"only_what_is_spoilt_fails_by_its_digest"}
+OF_CHUNKS: Final = {
+    "chunks_are_handed_over_in_order", "a_source_with_all_chunks_waits_for_its_writes",
+}
+OF_STRAYS: Final = {"only_spoilt_parts_fail_by_the_digest"}
 
 
 def vacuous(name: str) -> set[str]:
@@ -126,7 +128,7 @@ def test_the_defect_is_refuted(bug: Bug) -> None:
 def test_it_is_the_edit_that_breaks_it(bug: Bug) -> None:
     """A property that fails anyway would seem to catch every defect."""
     again = {"lossy", "restart"}.intersection(bug.configuration.faults)
-    among = (SYSTEM, PATIENT, RESTARTED) if again else (SYSTEM, PROMPT, DIRECT)
+    among = (SYSTEM, NO_TIMEOUTS, RESTARTED) if again else (SYSTEM, NO_TIMERS, DIRECT)
     derived = {"sending_edges": SYSTEM}
     named = {claim.name: system for system in reversed(among) for claim in system.properties}
     sound = (derived | named)[bug.violates]
@@ -139,37 +141,37 @@ def test_each_defect_is_pinned_once() -> None:
 
 # What is sent again, the clocks, and the steps that answer: each is there for this.
 NEEDED: Final[list[tuple[str, System, str, str]]] = [
-    ("find_spoilt", SYSTEM, "stray", "L1_who_has_all_parts_ends"),
-    ("give_up_waiting", LOSING, "default", "L1_a_source_ends"),
-    ("give_up_sending", LOSING, "chunks", "L1_a_source_ends"),
+    ("find_spoilt", SYSTEM, "stray", "L1_a_sink_with_all_parts_ends"),
+    ("give_up_waiting", LOSS, "default", "L1_a_source_ends"),
+    ("give_up_sending", LOSS, "chunks", "L1_a_source_ends"),
     ("give_up_bootstrap", SYSTEM, "no-fence", "L1_a_sink_ends"),
     ("give_up_queue", SYSTEM, "no-fence", "L1_a_sink_ends"),
-    ("lose_sink", PROMPT, "sink-crash", "L7_a_source_notices_a_crash"),
-    ("answer_meeting", PATIENT, "no-memory", "L1_both_ends_meet"),
-    ("note_met", PATIENT, "no-memory", "L1_both_ends_meet"),
-    ("give_up_transfer", LOSING, "default", "L1_a_sink_ends"),
-    ("fence_silent", LOSING, "default", "L4_every_chunk_comes_back"),
-    ("finish_fence", LOSING, "default", "L4_every_chunk_comes_back"),
-    ("refuse", LOSING, "default", "L4_source_pages_come_back"),
-    ("meet_refusal", LOSING, "default", "L1_a_source_ends"),
-    ("lose_source", PATIENT, "default", "L7_a_sink_notices_a_crash"),
-    ("fence_lost", PATIENT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("introduce_again", PATIENT, "no-memory", "L2_a_sink_hears_of_a_failure"),
-    ("refuse_meeting", PATIENT, "no-memory", "L2_a_sink_hears_of_a_failure"),
-    ("publish_again", PATIENT, "default", "L1_who_has_all_parts_commits"),
-    ("done_again", PATIENT, "default", "L1_who_has_all_parts_commits"),
-    ("refuse_address", PATIENT, "default", "L2_a_sink_hears_of_a_failure"),
-    ("abort_again", PATIENT, "default", "L2_a_source_hears_of_a_failure"),
-    ("say_drained_again", PATIENT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("disown_meeting", PATIENT, "no-memory", "L7_a_sink_notices_a_crash"),
-    ("disown_address", PATIENT, "default", "L7_a_sink_notices_a_crash"),
-    ("disown_abort", PATIENT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("tell_failure", PROMPT, "default", "L2_a_sink_hears_of_a_failure"),
-    ("say_drained", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("note_drained", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("note_landed", LANDED, "default", "L4_what_has_landed_needs_no_other_answer"),
-    ("end_lease", PROMPT, "default", "L4_a_failed_sink_gets_its_chunk_back"),
-    ("release_kv", PROMPT, "default", "L4_an_ended_source_gets_its_pages_back"),
+    ("lose_sink", NO_TIMERS, "sink-crash", "L7_a_source_notices_a_crash"),
+    ("answer_meeting", NO_TIMEOUTS, "no-memory", "L1_both_ends_meet"),
+    ("note_met", NO_TIMEOUTS, "no-memory", "L1_both_ends_meet"),
+    ("give_up_transfer", LOSS, "default", "L1_a_sink_ends"),
+    ("fence_silent", LOSS, "default", "L4_every_chunk_comes_back"),
+    ("finish_fence", LOSS, "default", "L4_every_chunk_comes_back"),
+    ("refuse", LOSS, "default", "L4_source_pages_come_back"),
+    ("meet_refusal", LOSS, "default", "L1_a_source_ends"),
+    ("lose_source", NO_TIMEOUTS, "default", "L7_a_sink_notices_a_crash"),
+    ("fence_lost", NO_TIMEOUTS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("introduce_again", NO_TIMEOUTS, "no-memory", "L2_a_sink_hears_of_a_failure"),
+    ("refuse_meeting", NO_TIMEOUTS, "no-memory", "L2_a_sink_hears_of_a_failure"),
+    ("publish_again", NO_TIMEOUTS, "default", "L1_a_sink_with_all_parts_commits"),
+    ("done_again", NO_TIMEOUTS, "default", "L1_a_sink_with_all_parts_commits"),
+    ("refuse_address", NO_TIMEOUTS, "default", "L2_a_sink_hears_of_a_failure"),
+    ("abort_again", NO_TIMEOUTS, "default", "L2_a_source_hears_of_a_failure"),
+    ("say_drained_again", NO_TIMEOUTS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("disown_meeting", NO_TIMEOUTS, "no-memory", "L7_a_sink_notices_a_crash"),
+    ("disown_address", NO_TIMEOUTS, "default", "L7_a_sink_notices_a_crash"),
+    ("disown_abort", NO_TIMEOUTS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("tell_failure", NO_TIMERS, "default", "L2_a_sink_hears_of_a_failure"),
+    ("say_drained", NO_TIMERS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("note_drained", NO_TIMERS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("note_landed", LANDED, "default", "L4_a_landed_part_needs_no_other_answer"),
+    ("end_lease", NO_TIMERS, "default", "L4_a_failed_sink_gets_its_chunk_back"),
+    ("release_kv", NO_TIMERS, "default", "L4_an_ended_source_gets_its_pages_back"),
 ]
 
 
@@ -201,12 +203,13 @@ def test_direct_writes_are_only_as_good_as_the_fence() -> None:
     stray = SYSTEM.configurations["stray"]
     assert "stray" not in DIRECT.faults
     strayed = replace(DIRECT, faults=SYSTEM.faults)
-    assert judged(strayed, "S2_complete_while_it_is_read", stray).verdict is Verdict.VIOLATED
+    finding = judged(strayed, "S2_complete_while_the_memory_is_read", stray)
+    assert finding.verdict is Verdict.VIOLATED
 
 
 def test_without_a_fence_nothing_is_written_directly() -> None:
     no_fence = SYSTEM.configurations["no-fence"]
-    found = judged(DIRECT, "S2_somebody_commits", no_fence)
+    found = judged(DIRECT, "S2_a_sink_commits", no_fence)
     assert found.verdict is Verdict.VIOLATED
 
 
@@ -219,7 +222,7 @@ def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["S10_drained_means_quiescent", "S1_no_write_into_anothers_memory"]
+    "name", ["S10_drained_means_quiescent", "S1_writes_stay_in_own_memory"]
 )
 def test_a_life_whose_write_is_under_way_may_not(name: str) -> None:
     hasty = edited(

@@ -32,13 +32,13 @@ CASES: Final = {
     "transfer": (transfer.SYSTEM, FAULTY, None),
     "transfer, as served": (transfer.SYSTEM, FAULTY, SERVED),
     "transfer, two lives and chunks, as served": (transfer.SYSTEM, LIVES, SERVED),
-    "transfer, nobody gives up": (transfer.PATIENT, FAULTY, SERVED),
+    "transfer, nobody gives up": (transfer.NO_TIMEOUTS, FAULTY, SERVED),
     "agreement": (agreement.SYSTEM, GROUP, None),
     "agreement, delivered once": (agreement.ONCE, GROUP, None),
     **{name: (load(name), load(name).configurations["default"], None)
-       for name in ("registry", "dp-rank", "optimistic", "whole")},
+       for name in ("registry", "dp-rank", "optimistic", "group-transfer")},
 }
-WRITE: Final = "S1_no_write_into_anothers_memory"
+WRITE: Final = "S1_writes_stay_in_own_memory"
 STORES: Final = frozenset({"entry"})  # as a server runs it
 
 

@@ -366,7 +366,7 @@ BUGS: Final = {bug.id: bug for bug in runnable()}
 
 
 @pytest.mark.parametrize(("bug", "complaint"), [
-    ("B22", "S1_no_write_into_anothers_memory"),  # memory is free as soon as ABORT is sent
+    ("B22", "S1_writes_stay_in_own_memory"),  # memory is free as soon as ABORT is sent
     ("B54", "S10_drained_means_quiescent"),  # DRAINED while a write is under way
     ("B10", "sending_edges"),  # an aborted request turns to Success
     ("B62", "S8_source_pages_are_held"),  # pages are free before the engine has read them

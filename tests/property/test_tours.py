@@ -21,7 +21,7 @@ from pdproto.testing.tour import tour
 TOPOLOGY: Final = {feeds: frozenset({(0, 0)}), can_fence: frozenset({(0,)})}
 ONE: Final = transfer._sizes()
 # With answers to introductions that come again, two lives have 341,828 states: two minutes of tour.
-SILENT: Final = edited(transfer.PATIENT, "silent", ReplaceRow("answer_meeting", Ignore(
+SILENT: Final = edited(transfer.NO_TIMEOUTS, "silent", ReplaceRow("answer_meeting", Ignore(
     introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d),
     why="the tour of one life hears the answers")))
 GROUP: Final = {Rank: 2, Life: 1, Slot: 1, Decision: 2}

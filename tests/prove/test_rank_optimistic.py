@@ -15,15 +15,15 @@ from tests.property.profiles import some
 from tests.prove import draining
 
 SAMPLE: Final = 4  # helpers of each ranking
-NAMES: Final = ("optimistic", "optimistic-lossy", "optimistic-patient")
+NAMES: Final = ("optimistic", "optimistic-loss", "optimistic-no-timeouts")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}")
     for name in NAMES for ranking in subject(name).every_ranking
 )
-PATIENT: Final = "optimistic-patient"
-RANKED: Final = tuple(ranking.leads_to for ranking in subject(PATIENT).rankings)
+NO_TIMEOUTS: Final = "optimistic-no-timeouts"
+RANKED: Final = tuple(ranking.leads_to for ranking in subject(NO_TIMEOUTS).rankings)
 HELPERS: Final = tuple(dict.fromkeys(
-    helper.row for ranking in subject(PATIENT).rankings for helper in ranking.helpers
+    helper.row for ranking in subject(NO_TIMEOUTS).rankings for helper in ranking.helpers
 ))
 # Where it takes a second request to see that all promises are broken, not some.
 CONTENDED: Final = ("give_up_waiting", "release", "finish")
@@ -51,8 +51,8 @@ def explored(system: System) -> set[str]:
 @pytest.mark.parametrize("row", HELPERS)
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     """What a fair run violates has no proof; and what has none, it violates."""
-    broken = without(subject(PATIENT).system, row)
-    unhelped = draining.unhelped(PATIENT, broken)
+    broken = without(subject(NO_TIMEOUTS).system, row)
+    unhelped = draining.unhelped(NO_TIMEOUTS, broken)
     assert set(unhelped.values()) == {Status.FAILED}
     violated = explored(broken)
     assert violated

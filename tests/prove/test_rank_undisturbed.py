@@ -1,6 +1,5 @@
 """What is promised only while some faults never happen, and what two rankings ask alike."""
 
-from argparse import Namespace
 from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Final
@@ -118,7 +117,7 @@ def test_it_is_told_without_what() -> None:
     found = told.obligations()
     proof = prove(told.system, found, Settings(timeout_s=LIMIT_S))
     with StringIO() as out:
-        tell(told, proof, Console(file=out, width=200), Namespace(properties=[]))
+        tell(told, proof, [], Console(file=out, width=200), everything=True)
         lines = out.getvalue().splitlines()
     assert [line.split()[:3] for line in lines if line.endswith(", in runs without lossy faults")
             ] == [

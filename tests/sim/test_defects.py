@@ -19,7 +19,7 @@ from pdproto.sim.plan import Fault, Kind, Shape, planned
 from pdproto.spec.handoff import transfer
 from tests.sim.runs import ran
 
-WRITE = "S1_no_write_into_anothers_memory"
+WRITE = "S1_writes_stay_in_own_memory"
 SOURCE_PAGES = "S8_source_pages_are_held"
 EARLY = {"requests": 40, "rate": 100, "skew_s": 0.3, "allocation_s": 0.05, "write_s": 0.04,
          "forward_s": 0.01, "landings": 64, "pages": 400, "slots": 64}
@@ -48,7 +48,7 @@ def _early(violates: str) -> Case:
 
 CASES = {
     "B05": Case(WRITE),
-    "B05-worker": Case("S11_who_writes_has_not_failed"),
+    "B05-worker": Case("S11_a_failed_source_posts_no_write"),
     "B22": _pair(WRITE),
     "R1": Case(WRITE),
     "R2": Case(WRITE),
@@ -104,7 +104,7 @@ def test_b28_nobody_notices_a_dead_source() -> None:
     found = simulate(plan, Random, roles=roles_of(BUGS["B28"].system))
     assert found.violation is not None
     assert found.violation.name == ENDS
-    assert simulate(plan, Random, roles=roles_of(transfer.PROMPT)).violation is None
+    assert simulate(plan, Random, roles=roles_of(transfer.NO_TIMERS)).violation is None
 
 
 def test_what_is_shipped_is_what_is_run() -> None:

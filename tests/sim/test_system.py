@@ -16,7 +16,7 @@ from pdproto.spec.bugs.bug import Bug
 
 STORES: Final = frozenset({"entry"})  # as a server runs it
 SYSTEMS: Final = (
-    "registry", "dp-rank", "transfer", "transfer-restart", "agreement", "agreement-lost",
+    "registry", "dp-rank", "transfer", "transfer-restart", "agreement", "agreement-loss",
     "optimistic", "optimistic-group",
 )
 SAY_RUN: Final = """

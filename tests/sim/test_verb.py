@@ -43,16 +43,16 @@ def test_a_failure_is_made_small_drawn_and_replayed(
     status, told = run(capsys, *FAILING, "--html", page, "--json", answers)
     assert status == 1
     (answer,) = json.loads(answers.read_text())
-    assert answer["violation"]["name"] == "S1_no_write_into_anothers_memory"
+    assert answer["violation"]["name"] == "S1_writes_stay_in_own_memory"
     assert f"replay: {answer['replay']} " in told
     assert told.startswith("VIOLATED 1 runs")
-    assert "S1_no_write_into_anothers_memory violated for room=" in told
+    assert "S1_writes_stay_in_own_memory violated for room=" in told
     assert "abort_receive(" in told, "the picture lacks the row that does it"
     command = told.split("replay: pdproto sim ")[1].split(" S1_no_write")[0]
     assert command in page.read_text()
     status, again = run(capsys, *command.split())
     assert status == 1
-    assert "S1_no_write_into_anothers_memory violated for room=" in again
+    assert "S1_writes_stay_in_own_memory violated for room=" in again
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [

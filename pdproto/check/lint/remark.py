@@ -9,6 +9,8 @@ from pdproto.spec.language.place import Place
 
 
 class Severity(StrEnum):
+    """How much a remark matters."""
+
     ERROR = "error"  # the tables leave something open that a runtime must know
     WARNING = "warning"  # most likely not what was meant
     NOTE = "note"  # worth knowing, and often right

@@ -1,6 +1,6 @@
 """How strong are the properties? Each mutant of the tables must be noticed by one of them.
 
-    trials = prepared([load("agreement"), load("agreement-lost")])
+    trials = prepared([SYSTEM, SYSTEM_WITH_LOSS])
     for mutant in trials.mutants:
         print(trials.judged(mutant))
 

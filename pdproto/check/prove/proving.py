@@ -52,8 +52,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """engines: by name. cache_folder: where what is proved is remembered, or None for nowhere.
+    """How to prove.
 
+    engines: by name. cache_folder: where what is proved is remembered, or None for nowhere.
     monitor: is told how far it is, and after how many seconds.
     slow: is told of every row that takes long, and how many seconds it took.
     """

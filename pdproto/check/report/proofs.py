@@ -1,27 +1,23 @@
 """What `pdproto prove` found out, in lines and as JSON."""
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rich.console import Console
 
-from pdproto.check.prove.confirming import stands
-from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import RATCHETS, Claim, Method, Obligation
 from pdproto.check.prove.proving import Outcome, Proof
 from pdproto.check.prove.ranking import proved_under
+from pdproto.check.prove.refutation import Refutation, Run
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.prove.subject import Subject
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, Kind, Verdict
 from pdproto.check.words import formula_text
 from pdproto.spec.language.properties import LeadsTo
-from pdproto.spec.language.system import DEFAULT, System
 
-DRAWN_MAX: Final = 3  # steps that break a property; more of them say little
 EXPLORED: Final = "explored"  # a leads_to without a ranking
 
 
@@ -134,13 +130,17 @@ def _second(proof: Proof) -> list[Outcome]:
     return [outcome for outcome in proof.outcomes if outcome.instead_of]
 
 
-def tell(one: Subject, proof: Proof, drawn: Console, arguments: argparse.Namespace) -> None:
-    """The verdict on every claim, and for what fails a step that breaks it."""
-    for line in _lines(one, proof, everything=not arguments.properties):
+def tell(
+    one: Subject, proof: Proof, refuted: Iterable[Refutation], drawn: Console, *, everything: bool
+) -> None:
+    """Print the verdict on every claim, and for each refutation the step that breaks the claim.
+
+    everything: also print claims that no obligation was asked for.
+    """
+    for line in _lines(one, proof, everything=everything):
         drawn.print(line, markup=False, highlight=False, soft_wrap=True)
-    broken = [o for o in proof.obligations if proof.status(o) is Status.FAILED]
-    for obligation in broken[:DRAWN_MAX]:
-        _draw(one, obligation, drawn, arguments)
+    for refutation in refuted:
+        _draw(refutation, drawn)
 
 
 def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
@@ -239,15 +239,10 @@ def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Ite
         yield f"    explored only where {' or '.join(promise.explored_under)}"
 
 
-def _draw(
-    one: Subject, obligation: Obligation, drawn: Console, arguments: argparse.Namespace
-) -> None:
-    """The smallest state from which the row breaks the claim, and the step."""
-    found = counterexample(one.system, obligation, arguments.timeout)
+def _draw(one: Refutation, drawn: Console) -> None:
+    """The state and the step that break a claim."""
+    obligation, found = one.obligation, one.found
     if found is None:
-        return
-    if not stands(one.system, obligation, found):
-        # What the cut-off weakened lets it find states in which not every claim holds.
         drawn.print(f"\n{obligation.name} fails, as Z3 with quantifiers says; no smallest state "
                     f"that shows it was found to draw", markup=False, highlight=False,
                     soft_wrap=True)
@@ -258,7 +253,7 @@ def _draw(
         f"\n{obligation.name} {_failure(obligation)} ({sizes})\n"
         f"{claim.why + chr(10) if claim.part_of and claim.why else ''}"
         f"{formula_text(claim.formula)}\n"
-        f"{claim.place}\n{_reached(one.system, obligation, arguments)}",
+        f"{claim.place}\n{_reached(one)}",
         markup=False, highlight=False, soft_wrap=True,
     )
     finding = Finding(
@@ -274,17 +269,13 @@ def _failure(obligation: Obligation) -> str:
     return "is not inductive: in this state every claim holds, and the row breaks this one"
 
 
-def _reached(system: System, obligation: Obligation, arguments: argparse.Namespace) -> str:
+def _reached(one: Refutation) -> str:
     """Whether a short run gets there: then it is a defect, and otherwise a lemma may be missing."""
-    configuration = system.configurations.get(DEFAULT)
-    claim = obligation.claim
-    if claim.part_of:
-        return "the state need not be reachable: then a lemma is missing (`pdproto check` looks)"
-    if arguments.bmc is None or configuration is None or claim.is_lemma:
-        return "the state need not be reachable: then a lemma is missing (--bmc K looks)"
-    from pdproto.check.bmc import bounded  # noqa: PLC0415 - most runs need no second opinion
-
-    result = bounded(system, configuration, arguments.bmc, properties=(claim.name,))
-    if any(f.name == claim.name and f.verdict is Verdict.VIOLATED for f in result.findings):
-        return f"a run of {result.depth} steps violates it: this is a defect"
-    return f"no run of up to {result.depth} steps violates it: perhaps a lemma is missing"
+    match one.run:
+        case None:
+            how = "`pdproto check`" if one.obligation.claim.part_of else "--bmc K"
+            return f"the state need not be reachable: then a lemma is missing ({how} looks)"
+        case Run(steps, violates=True):
+            return f"a run of {steps} steps violates it: this is a defect"
+        case Run(steps):
+            return f"no run of up to {steps} steps violates it: perhaps a lemma is missing"

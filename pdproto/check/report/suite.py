@@ -13,8 +13,7 @@ from rich.text import Text
 
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
-from pdproto.check.result import CheckResult, Verdict
-from pdproto.check.suite import Checked, Suite
+from pdproto.check.result import Checked, CheckResult, Suite, Verdict
 
 FORMATS: Final = ("json", "junit", "sarif")  # a page or a diagram shows one system
 

@@ -137,7 +137,7 @@ def test_the_examples_are_free_of_errors_and_warnings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    entry.name for entry in CATALOGUE if entry.purpose in (Purpose.HANDOFF, Purpose.COMPARED)])
+    entry.name for entry in CATALOGUE if entry.of_the_handoff or entry.purpose is Purpose.COMPARED])
 def test_the_hand_over_is_free_of_errors(name: str) -> None:
     """Its warnings are races that are meant, and promises that only the explorer can see kept."""
     system = load(name)

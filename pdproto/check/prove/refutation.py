@@ -1,0 +1,69 @@
+"""Refutations: for an obligation that fails, a smallest state and the step that breaks the claim.
+
+The state need not be reachable. Bounded model checking may find a run that violates the claim:
+then the protocol has a defect, and otherwise a lemma may be missing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from pdproto.check.bmc import bounded
+from pdproto.check.prove.confirming import stands
+from pdproto.check.prove.induction import Counterexample, counterexample
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Claim, Obligation
+from pdproto.check.prove.proving import Proof
+from pdproto.check.result import Verdict
+from pdproto.spec.language.system import DEFAULT, System
+
+REFUTATIONS_MAX: Final = 3  # more of them say little
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The answer of bounded model checking. steps: the length of the runs that it looked at."""
+
+    steps: int
+    violates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """An obligation that fails. found: None if no state was found in which every claim holds.
+
+    run: whether a short run violates the claim; None if nobody looked.
+    """
+
+    obligation: Obligation
+    found: Counterexample | None
+    run: Run | None = None
+
+
+def refutations(
+    system: System, proof: Proof, timeout_s: float, steps: int | None
+) -> Iterator[Refutation]:
+    """Refute the first obligations that fail. timeout_s: for one question.
+
+    steps: how long runs may be in which to look for a violation; None: do not look.
+    """
+    failed = (o for o in proof.obligations if proof.status(o) is Status.FAILED)
+    for obligation in islice(failed, REFUTATIONS_MAX):
+        found = counterexample(system, obligation, timeout_s)
+        if found is None:
+            continue
+        if not stands(system, obligation, found):
+            # The cut-off weakens formulas, so its state need not satisfy every claim.
+            yield Refutation(obligation, None)
+        else:
+            yield Refutation(obligation, found, _run(system, obligation.claim, steps))
+
+
+def _run(system: System, claim: Claim, steps: int | None) -> Run | None:
+    configuration = system.configurations.get(DEFAULT)
+    if steps is None or configuration is None or claim.is_lemma or claim.part_of:
+        return None
+    result = bounded(system, configuration, steps, properties=(claim.name,))
+    violates = any(f.name == claim.name and f.verdict is Verdict.VIOLATED for f in result.findings)
+    return Run(result.depth, violates)

@@ -1,0 +1,255 @@
+"""The transfer of what optimistic prefill computes: one system made of the tables of both.
+
+The tables are those of the parts (attempts.py; source.py, sink.py and engine.py). In attempts.py
+the sink is no more than one that publishes, and in source.py prefill is no more than a call. Here
+the sink is the transfer's, and a source sends what a pass has computed. The prefill process holds
+both, and the rows of HOST, and no other, read both.
+
+Rule 1: a request that comes to prefill is queued, and its sender waits for its sinks.
+Rule 2: a pass knows where its KV goes when every sink has published to its sender.
+Rule 3: a sender begins when the pass is finalized and computed to its end.
+Rule 4: a sender that fails, for whatever reason, ends the request here, wherever it stands.
+Rule 5: a place for KV is free when nothing computes into it and the engine reads nothing from it:
+        the one is not enough without the other.
+
+One source rank: ranks that attempt alike are group_attempts.py's.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff import attempts, optimistic, transfer
+from pdproto.spec.handoff.attempts import Forward, Seat, Stage, s
+from pdproto.spec.handoff.end_to_end_ends import SENDER, without
+from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    GIVEN_UP,
+    RECEIVING_NOW,
+    Receiving,
+    Sending,
+    Write,
+    c,
+    d,
+    g,
+    h,
+    handed,
+    k,
+    kv,
+    p,
+    page,
+    receiving,
+    sending,
+    write,
+)
+from pdproto.spec.handoff.engine import CRASH, ENGINE
+from pdproto.spec.handoff.renaming import Renamed
+from pdproto.spec.handoff.roles import Attempt, Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.sink import POOL, SINK
+from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, ENDED, UNREAD
+from pdproto.spec.language import (
+    ANY,
+    Call,
+    Configuration,
+    Drains,
+    DropRow,
+    Fairness,
+    LeadsTo,
+    Machine,
+    OnRow,
+    ReplaceProperties,
+    ReplaceRow,
+    Row,
+    Sizes,
+    Sometimes,
+    System,
+    Table,
+    all_of,
+    any_of,
+    edited,
+    forall,
+)
+from pdproto.spec.language.properties import Property
+
+# What was called from outside, or was said to the sink that attempts.py made do with.
+_REPLACED: Final = ("send", "give_up_waiting", "release")
+_SAID: Final = ("submit", "abort_prefill", "landed", "publish", "abort")
+
+PASS: Final = Renamed(
+    (without(attempts.PREFILL, *_REPLACED, triggers=_SAID),),
+    machines={},
+    symbols={"slot": "metadata_slot", "link": "destination", "ready": "bootstrapped"},
+    rows={"start": "start_pass"},
+)
+stage: Final = PASS.symbol(attempts.stage)
+forward: Final = PASS.symbol(attempts.forward)
+ready: Final = PASS.symbol(attempts.ready)
+slot: Final = PASS.symbol(attempts.slot)
+seat: Final = PASS.symbol(attempts.seat)
+FINALIZED: Final = PASS.formula(attempts.FINALIZED)
+AT_REST: Final = PASS.formula(attempts.AT_REST)
+HAS_SEAT: Final = PASS.formula(optimistic.HAS_SEAT)
+HAS_SLOT: Final = PASS.formula(optimistic.HAS_SLOT)
+
+host = Machine("host", world=True)
+
+COMPUTED: Final = all_of(stage(h).among(Stage.RUNNING, Stage.PARKED),
+                         forward(h) == Forward.WHOLE, FINALIZED)
+NO_MORE: Final = sending(p, h).among(Sending.FAILED, Sending.GONE)
+FREE_PLACES: Final = (seat(h, ANY).to(False), slot(h, ANY).to(False))
+
+HOST: Final = Table(host, rows=(
+    Row("submit", on=Call("submit", p, h),
+        when=[stage(h) == Stage.NEW, sending(p, h) == Sending.UNKNOWN],
+        do=[stage(h).to(Stage.QUEUED), sending(p, h).to(Sending.BOOTSTRAPPING)]),
+    Row("find_destination", choose=(p, h),
+        when=[stage(h).among(*attempts.BEFORE_SENDING), ~ready(h), ALL_PUBLISHED,
+              sending(p, h) == Sending.BOOTSTRAPPING],
+        do=[ready(h).to(True)]),
+    Row("begin_transfer", choose=(p, h, c),
+        when=[COMPUTED, sending(p, h) == Sending.BOOTSTRAPPING, EARLIER_HANDED,
+              ~handed(p, h, c)],
+        do=[stage(h).to(Stage.SENDING), sending(p, h).to(Sending.TRANSFERRING),
+            handed(p, h, c).to(True), kv(p, h).to(True)]),
+    Row("conclude", choose=(p, h),
+        when=[stage(h) == Stage.SENDING, sending(p, h) == Sending.SUCCESS],
+        do=[stage(h).to(Stage.SUCCESS), kv(p, h).to(False), *FREE_PLACES]),
+    Row("end_pass", choose=(p, h), when=[stage(h).among(Stage.NEW, *attempts.ACTIVE), NO_MORE],
+        do=[stage(h).to(Stage.FAILED)],
+        why="nobody wants it any more; a batch that is launched runs to its end all the same"),
+    Row("release_places", choose=(p, h),
+        when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h).among(*ENDED), UNREAD,
+              HAS_SEAT | HAS_SLOT | kv(p, h)],
+        do=[kv(p, h).to(False), *FREE_PLACES],
+        why="no batch writes the KV, and no write that was posted reads it"),
+    Row("bury_pass", choose=(p, h),
+        when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h) == Sending.GONE,
+              HAS_SEAT | HAS_SLOT],
+        do=FREE_PLACES, why="its memory went with the process"),
+))
+
+# The chunks are handed over, and their place freed, by HOST.
+HANDED_OVER: Final = without(SENDER, "release_kv", triggers=("send",))
+
+
+def of_the_pass(*names: str) -> tuple[Property, ...]:
+    """These properties of optimistic prefill."""
+    return tuple(PASS.claim(claim) for claim in optimistic.SAFETY if claim.name in names)
+
+
+UNWRITTEN: Final = forall((p, d, c), (write(p, h, d, c) == Write.NONE) & ~handed(p, h, c))
+
+
+def _nothing_is_sent(*rows: str) -> tuple[Property, ...]:
+    return tuple(
+        OnRow(f"nothing_is_sent_before_{row}", row, UNWRITTEN,
+              why="no sink holds, or will hold, KV of a pass that was thrown away")
+        for row in rows
+    )
+
+
+OF_THE_PASS: Final = of_the_pass(
+    "S6_slot_has_one_owner", "S6_request_has_one_slot",
+    "S8_seat_has_one_owner", "S8_kv_is_held_while_the_first_chunk_is_computed",
+    "S8_kv_is_held_while_the_last_chunk_is_computed", "S11_no_send_before_finalize",
+    "S11_a_request_is_sent", "M5_3_finalized_once_and_surely", "M5_2_attempts_in_order",
+)
+DROPPED_AND_PUBLISHED: Final = Sometimes("a_pass_is_dropped_while_its_sink_publishes", all_of(
+    stage(h) == Stage.HEAD, receiving(d, h) == Receiving.WAITING))
+TOGETHER: Final[tuple[Property, ...]] = (
+    OnRow("a_landed_write_was_computed", "land",
+          any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.ADRIFT,
+                 all_of(forward(h) == Forward.WHOLE, HAS_SEAT)),
+          why="the engine reads the KV of a whole pass, in a place that is still its own"),
+    OnRow("a_posted_write_is_of_a_finalized_pass", "post", FINALIZED & (stage(h) == Stage.SENDING)
+          | (stage(h) == Stage.FAILED),
+          why="no write begins for a pass that may yet be dropped"),
+    *_nothing_is_sent("force_retry", "force_fall_back"),
+    DROPPED_AND_PUBLISHED,
+    Sometimes("a_failed_pass_is_read_by_the_engine", all_of(
+        stage(h) == Stage.FAILED, write(p, h, d, c) == Write.POSTED, seat(h, s))),
+    Sometimes("a_failed_pass_is_computed_in_vain", all_of(
+        stage(h) == Stage.FAILED, forward(h) == Forward.LAST, GIVEN_UP)),
+)
+IN_TIME: Final = (
+    LeadsTo("a_sinks_failure_ends_the_pass",
+            GIVEN_UP & stage(h).among(*attempts.ACTIVE), stage(h).among(*attempts.ENDED),
+            why="prefill learns by a message, and stops as soon as its batch is done"),
+    Drains("L4_slots_and_seats_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
+           under=(Fairness.TIMERS,), why="however the pass and the transfer have ended"),
+)
+OVER: Final = all_of(
+    transfer.FINAL,
+    forall(h, stage(h).among(Stage.NEW, *attempts.ENDED)),
+    PASS.formula(optimistic.SOURCE_IS_FREE),
+)
+
+
+def sizes(*, lives: int = 1, attempts: int = 2) -> Sizes:
+    return {
+        Source: 1, Sink: 1, Life: lives, Landing: 1, Chunk: 1, Page: 1, Slot: 1, Seat: 1,
+        Attempt: attempts,
+    }
+
+
+SYSTEM: Final = System(
+    "end-to-end-attempts",
+    "The transfer of what optimistic prefill computes, with passes that are dropped.",
+    tables=(HANDED_OVER, SINK, POOL, ENGINE, *PASS.tables, HOST),
+    properties=(
+        *transfer.SAFETY, *OF_THE_PASS, *TOGETHER, *transfer.LIVENESS, *IN_TIME,
+    ),
+    final=OVER,
+    faults={"crash": (CRASH,)},
+    configurations={
+        "default": Configuration(sizes(), faults=("crash",), dead_bits=True),
+        "one-attempt": Configuration(sizes(attempts=1), faults=("crash",), dead_bits=True),
+        # What one request does to the other when it fails, with all that they share.
+        "deep": Configuration(sizes(lives=2, attempts=1), dead_bits=True, symmetry=True),
+    },
+)
+
+
+# Without them nobody gives up or calls off, so that who waits waits for the other side.
+_WAYS_OUT: Final = (
+    "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue", "give_up_transfer",
+    "fence_silent",
+    "introduce_again", "publish_again", "abort_again", "abort_send", "abort_receive", "meet_error",
+)
+_BY_ITSELF: Final = (Fairness.NO_TIMERS,)
+
+CONTENDED: Final = edited(
+    SYSTEM, "end-to-end-contended",
+    *map(DropRow, _WAYS_OUT),
+    ReplaceRow("ignore_error_transferring_failed", transfer.NO_ERROR),
+    *(ReplaceRow(row.name, replace(row, fair=True, why=why)) for row, why in (
+        (HOST.rows[0], "the router sends each request to both servers"),
+        (SINK.rows[0], "the router sends each request to both servers"),
+        (ENGINE.rows[0], "nothing hangs"),
+    )),
+    ReplaceProperties((
+        *(claim for claim in OF_THE_PASS if not isinstance(claim, Sometimes)),
+        *(claim for claim in TOGETHER if not isinstance(claim, Sometimes)),
+        *_nothing_is_sent("run_again", "fall_back"),
+        DROPPED_AND_PUBLISHED,
+        Sometimes("L5_the_two_sides_are_crossed", all_of(
+            h.differs(k), stage(h) == Stage.PARKED, receiving(d, h) == Receiving.BOOTSTRAPPING,
+            receiving(d, k) == Receiving.WAITING, stage(k) == Stage.QUEUED)),
+        Sometimes("both_are_committed", all_of(
+            h.differs(k), COMMITTED, receiving(d, k) == Receiving.SUCCESS)),
+        LeadsTo("L5_no_capacity_deadlock", stage(h).among(*attempts.ACTIVE),
+                stage(h) == Stage.SUCCESS, under=_BY_ITSELF,
+                why="with room for one on each side every request is sent, and by no clock"),
+        LeadsTo("L1_a_sink_ends", RECEIVING_NOW, COMMITTED, under=_BY_ITSELF,
+                why="and arrives"),
+        Drains("L4_slots_and_seats_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
+               under=_BY_ITSELF, why="the source is as it was"),
+        Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=_BY_ITSELF,
+               why="and so is the sink"),
+    )),
+    about="Optimistic prefill and its transfer, two requests with room for one on each side.",
+    configurations={
+        "default": Configuration(sizes(lives=2), dead_bits=True, symmetry=True),
+        "one-attempt": Configuration(sizes(lives=2, attempts=1), dead_bits=True, symmetry=True),
+        "deep": Configuration(sizes(lives=3), dead_bits=True, symmetry=True),
+    },
+)

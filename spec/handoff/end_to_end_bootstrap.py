@@ -1,0 +1,257 @@
+"""The transfer with the bootstrap that comes before it: one system made of the tables of both.
+
+The tables are those of the parts (registry.py; source.py, sink.py and engine.py). In registry.py a
+hand-over that waits for input is the end; in transfer.py a receiver is opened by a call, and a dead
+source is told of by the transport. Here the one leads to the other, and both speak of the same
+processes: the rows of HOST and of CRASH, and no other, read both parts.
+
+Rule 1: a receiver is opened when its hand-over waits for input, and never before.
+Rule 2: a life is begun with the run of the source that has opened its sender or has welcomed it,
+        whichever comes first, and with no other. When that run ends, the life is gone.
+Rule 3: what the sink's heartbeat finds of a run holds for every life that was begun with it.
+Rule 4: once a receiver is open, the end of its hand-over is the transfer's.
+
+A run that has welcomed a life dies, and the sink has not heard the welcome. Either the welcome
+arrives all the same: then the life is gone (CRASH's `crash`). Or it never does: then nothing of the
+life is left, and the next run may take it up (`crash_unheard`). There is no third way.
+
+The registry's detector is never wrong here, and clocks are right: what becomes of a run whose
+number does not count is registry.py's own matter.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff import bootstrap, registry, transfer
+from pdproto.spec.handoff.bootstrap import GONE, Link, Phase, Reason, Run, e, f
+from pdproto.spec.handoff.end_to_end_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
+from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
+    Memory,
+    Receiving,
+    Sending,
+    abort,
+    b,
+    d,
+    g,
+    gone,
+    h,
+    introduce,
+    k,
+    kv,
+    lease,
+    memory,
+    p,
+    page,
+    publish,
+    receiving,
+    sending,
+)
+from pdproto.spec.handoff.engine import ENGINE
+from pdproto.spec.handoff.registry_claims import PROPERTIES
+from pdproto.spec.handoff.renaming import Renamed
+from pdproto.spec.handoff.roles import (
+    Chunk,
+    Incarnation,
+    Landing,
+    Life,
+    Page,
+    Sink,
+    Slot,
+    Source,
+)
+from pdproto.spec.handoff.sink import POOL
+from pdproto.spec.language import (
+    ANY,
+    AddClause,
+    AddEffect,
+    Always,
+    Call,
+    Configuration,
+    DropRow,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    Machine,
+    OnRow,
+    Reject,
+    ReplaceRow,
+    Row,
+    Sizes,
+    Sometimes,
+    System,
+    Table,
+    all_of,
+    any_of,
+    edited,
+    forall,
+    implies,
+)
+from pdproto.spec.language.properties import Property
+from pdproto.spec.language.symbols import Sent
+
+BOOTSTRAP: Final = Renamed(
+    (registry.OPERATOR, registry.SOURCE, registry.REGISTRY, registry.SINK, registry.OUTAGE),
+    machines={"source": "process", "sink": "directory", "world": "operator"},
+    symbols={"introduce": "hello"},
+    rows={"learn": "note_address"},
+)
+*TABLES, OUTAGE = BOOTSTRAP.tables
+run: Final = BOOTSTRAP.symbol(bootstrap.run)
+phase: Final = BOOTSTRAP.symbol(bootstrap.phase)
+reason: Final = BOOTSTRAP.symbol(bootstrap.reason)
+link: Final = BOOTSTRAP.symbol(bootstrap.link)
+dead: Final = BOOTSTRAP.symbol(bootstrap.dead)
+cached: Final = BOOTSTRAP.symbol(bootstrap.cached)
+located: Final = BOOTSTRAP.symbol(bootstrap.located)
+welcome: Final = BOOTSTRAP.symbol(bootstrap.welcome)
+refuse: Final = BOOTSTRAP.symbol(bootstrap.refuse)
+unheard: Final = BOOTSTRAP.symbol(bootstrap.unheard)
+outdated: Final = BOOTSTRAP.symbol(bootstrap.outdated)
+missed: Final = BOOTSTRAP.symbol(bootstrap.missed)
+# This run is the one that the life was begun with.
+begun: Final = BOOTSTRAP.machine(bootstrap.source).relation("begun", Life)
+
+host = Machine("host", world=True)
+world = Machine("world", world=True)
+
+(_LOSE,) = (row for row in registry.SINK.rows if row.name == "lose_connection")
+
+HOST: Final = Table(host, rows=(
+    Row("open_own_sender", on=Call("open_sender", p, e, h),
+        when=[run(p, e) == Run.UP, sending(p, h) == Sending.UNKNOWN],
+        do=[sending(p, h).to(Sending.BOOTSTRAPPING), kv(p, h).to(True),
+            begun(p, e, h).to(True)]),
+    Row("open_receiver", choose=(d, h),
+        when=[phase(d, h) == Phase.WAITING_FOR_INPUT, UNOPENED],
+        do=OPENED, send=INTRODUCED),
+    Row("notice", choose=(d, h, p, e),
+        when=[dead(d, p, e), link(d, h, p, e) == Link.WELCOMED,
+              receiving(d, h) != Receiving.UNKNOWN, ~gone(p, h, d)],
+        do=[gone(p, h, d).to(True)],
+        why="one heartbeat for each process, and not one for each life"),
+    Row("disown", choose=(d, h, p, e),
+        when=[introduce(d, h, p) | publish(d, h, p) | abort(d, h, p), run(p, e) == Run.UP,
+              sending(p, h) == Sending.GONE, ~gone(p, h, d)],
+        do=[gone(p, h, d).to(True)],
+        why="the run that is there now answers for itself alone; where there is none, nobody does"),
+))
+
+_DIES: Final = (run(p, e).to(Run.CRASHED), unheard(p, e).to(True), missed(p, e).to(True))
+CRASH: Final = Table(world, rows=(
+    Row("crash_idle", choose=(p, e), when=[run(p, e) == Run.UP, forall(h, ~begun(p, e, h))],
+        do=_DIES, fair=False, why="a process dies that no life was begun with"),
+    Row("crash", choose=(p, e, h), when=[run(p, e) == Run.UP, begun(p, e, h)],
+        do=[*_DIES, sending(p, h).to(Sending.GONE)], fair=False,
+        why="a process dies; its adapter may still be writing"),
+    Row("crash_unheard", choose=(p, e, h),
+        when=[run(p, e) == Run.UP, begun(p, e, h), sending(p, h) == Sending.UNKNOWN,
+              forall(d, link(d, h, p, e) != Link.WELCOMED)],
+        do=[*_DIES, begun(p, e, h).to(False), welcome(ANY, h, p, e).to(False)], fair=False,
+        why="a process dies, and what it had said of this life is lost with its connections"),
+))
+
+LOOKED_UP: Final = phase(d, h) == Phase.WAITING_FOR_INPUT
+NOT_FOUND: Final = phase(d, h).among(Phase.FAILED, Phase.CLEARED)
+BOUND: Final = link(d, h, p, e) == Link.WELCOMED
+NOTHING_HELD: Final = all_of(
+    receiving(d, h) == Receiving.UNKNOWN, memory(d, h) == Memory.UNASKED,
+    forall(b, ~lease(d, h, b)), forall(g, ~page(d, h, g)))
+
+TOGETHER: Final[tuple[Property, ...]] = (
+    Always("a_failed_look_up_begins_no_transfer", implies(NOT_FOUND, NOTHING_HELD),
+           why="the room ends at the sink, which has asked for no memory and told nobody"),
+    Sometimes("a_look_up_fails_while_prefill_waits", all_of(
+        reason(d, h) == Reason.NOT_FOUND, sending(p, h) == Sending.BOOTSTRAPPING)),
+    Always("a_life_is_begun_with_one_run",
+           implies(all_of(begun(p, e, h), begun(p, f, h), sending(p, h) != Sending.GONE),
+                   e.same(f)),
+           why="bound at the first contact; who comes after the run that died only says so"),
+    OnRow("the_writing_run_was_looked_up", "post",
+          forall((d, e), implies(BOUND, all_of(begun(p, e, h), run(p, e) == Run.UP))),
+          why="no life is taken over by a run that the sink has not met"),
+    OnRow("the_writing_run_is_not_older_than_the_answer", "post",
+          forall((e, f), implies(begun(p, e, h) & e.before(f), ~located(d, h, p, f))),
+          why="a sink that was told of a later run is not written to by an earlier one"),
+    Always("a_source_called_lost_is_gone", implies(gone(p, h, d), sending(p, h) == Sending.GONE),
+           why="what is found of a run holds for the lives that were begun with it"),
+    Sometimes("a_peer_restarts_under_a_look_up", all_of(
+        e.before(f), cached(d, p, e), run(p, e).among(*GONE), run(p, f) == Run.UP,
+        phase(d, h) == Phase.BOOTSTRAPPING)),
+    Sometimes("a_stale_address_reaches_a_new_source_and_all_is_well", all_of(
+        refuse(d, h, p, e, f), COMMITTED)),
+    Sometimes("a_bound_run_dies", all_of(
+        BOUND, run(p, e).among(*GONE), receiving(d, h) == Receiving.WAITING)),
+)
+IN_TIME: Final[tuple[Property, ...]] = (
+    LeadsTo("a_failed_look_up_gives_everything_back", NOT_FOUND & kv(p, h),
+            ~kv(p, h) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
+            why="prefill, which nobody will call on, ends the request by its own clock"),
+    LeadsTo("a_run_that_ends_takes_its_transfers_along",
+            all_of(BOUND, run(p, e).among(*GONE), RECEIVING_NOW),
+            RECEIVING_ENDED, under=(Fairness.DETECTORS,),
+            why="the heartbeat finds it, and no time-out is waited for"),
+    LeadsTo("a_completed_look_up_begins_the_transfer",
+            LOOKED_UP, receiving(d, h) != Receiving.UNKNOWN,
+            under=(Fairness.NO_TIMERS,), why="the transfer follows by itself"),
+)
+# What the composition may break; the rest is registry.py's own matter.
+_OF_BOOTSTRAP: Final = (
+    "S3_failed_stays_failed", "M1_2_a_failed_look_up_has_no_info", "M1_3_every_target_rank_is_met",
+    "S12_a_stale_address_is_refused", "S12_only_current_addresses",
+)
+OF_BOOTSTRAP: Final = tuple(
+    BOOTSTRAP.claim(claim) for claim in PROPERTIES if claim.name in _OF_BOOTSTRAP
+)
+OVER: Final = all_of(
+    transfer.FINAL,
+    forall((d, h), any_of(
+        phase(d, h) == Phase.CLEARED,
+        LOOKED_UP & (receiving(d, h) != Receiving.UNKNOWN))),
+)
+
+SIZES: Final[Sizes] = {
+    Source: 1, Incarnation: 2, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1,
+}
+_PARTS: Final = System(
+    "parts", "The tables of the bootstrap and of the transfer, side by side.",
+    tables=(SENDER, RECEIVER, POOL, ENGINE, *TABLES, HOST),
+    properties=(*transfer.SAFETY, *OF_BOOTSTRAP, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
+    final=OVER,
+    faults={"crash": (CRASH,), "outage": (OUTAGE,)},
+    configurations={
+        # Two runs of one rank: the sink may know the one when the other is there.
+        "default": Configuration(SIZES, faults=("crash",), dead_bits=True),
+        "deep": Configuration(SIZES, faults=("crash", "outage"), dead_bits=True),
+    },
+)
+
+
+def _to_nobody(name: str, message: Sent) -> ReplaceRow:
+    return ReplaceRow(name, Ignore(
+        message, at=Sending.GONE, why="it was meant for a run that is no more: HOST's `disown`"))
+
+
+# What the parts leave to each other, they do here.
+JOINED: Final = (
+    _to_nobody("disown_meeting", introduce(d, h, p)),
+    _to_nobody("disown_address", publish(d, h, p)),
+    _to_nobody("disown_abort", abort(d, h, p)),
+    # Only whoever is gone is struck out.
+    ReplaceRow("renew", Reject(outdated(p, e, f), at=Run.UP, why="it gives signs of life")),
+    DropRow("come_back"),
+    AddEffect("accept", begun(p, e, h).to(True)),
+    # Whoever is taken down on purpose ends its lives first.
+    AddClause("leave", forall(k, ~begun(p, e, k))),
+    # Rule 4.
+    ReplaceRow("lose_connection", BOOTSTRAP.row(replace(_LOSE, when=tuple(
+        bootstrap.phase(d, h) == Phase.BOOTSTRAPPING if clause == _LOSE.conditions[0] else clause
+        for clause in _LOSE.conditions
+    )))),
+)
+SYSTEM: Final = edited(
+    _PARTS, "end-to-end-bootstrap", *JOINED,
+    about="The transfer with the bootstrap that comes before it, of a source that restarts.",
+)

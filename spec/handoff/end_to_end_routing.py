@@ -1,0 +1,173 @@
+"""The transfer of a room that was routed: one system made of the tables of both.
+
+The tables are those of the parts (dp_rank.py; source.py, sink.py and engine.py). In dp_rank.py a
+room that runs is met or fails, and what it is run for is not said; in transfer.py both servers have
+been given the same room, and know where it is. Here each server opens its end of the transfer when
+it knows so much, and the ends say what becomes of the room: the rows of HOST, and no other, read
+both parts.
+
+Rule 1: a source opens its sender for a room that its own group runs.
+Rule 2: a sink opens its receiver when it knows the group, and calls on no other.
+Rule 3: a sender that has failed fails the room where it runs, so that decode is turned away and the
+        registry is told, also if it comes later.
+Rule 4: a sink that is turned away fails, and gives everything back.
+
+The sink addresses one group, whose ranks the sources are. That the other group may be told of the
+room by mistake is here; what a room that the other group runs comes to is the same as here. Nobody
+dies: a run that is gone is found by the registry and the sink's heartbeat
+(end_to_end_bootstrap.py).
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff import dp_rank, routing, transfer
+from pdproto.spec.handoff.end_to_end_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
+from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
+    Receiving,
+    Sending,
+    Write,
+    c,
+    d,
+    h,
+    kv,
+    p,
+    receiving,
+    sending,
+    write,
+)
+from pdproto.spec.handoff.engine import ENGINE
+from pdproto.spec.handoff.renaming import Renamed
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.routing import Group, Phase, Runs, g, k, modulo
+from pdproto.spec.handoff.sink import DROP, POOL, STOP_ALL
+from pdproto.spec.language import (
+    AddClause,
+    AddRow,
+    Always,
+    Configuration,
+    DropRow,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    Machine,
+    Rigid,
+    Row,
+    Sizes,
+    Sometimes,
+    System,
+    Table,
+    Tuples,
+    all_of,
+    edited,
+    exists,
+    forall,
+    implies,
+)
+from pdproto.spec.language.properties import Property
+
+ROUTING: Final = Renamed(
+    (dp_rank.ROUTER, dp_rank.RANK, dp_rank.SENDER, dp_rank.REGISTRY, dp_rank.RECEIVER,
+     dp_rank.LOSSY),
+    machines={},
+    symbols={"publish": "publish_room", "gone": "room_gone", "target": "addressed"},
+)
+*TABLES, LOSSY = ROUTING.tables
+runs: Final = ROUTING.symbol(routing.runs)
+phase: Final = ROUTING.symbol(routing.phase)
+addressed: Final = ROUTING.symbol(routing.target)
+posted: Final = ROUTING.symbol(routing.posted)
+conflict: Final = ROUTING.symbol(routing.conflict)
+
+
+def _the_first(_: Sizes) -> Tuples:
+    return [(0,)]
+
+
+# The sources are the ranks of this group.
+ours: Final = Rigid("ours", g, given=_the_first)
+host = Machine("host", world=True)
+
+NO_MORE: Final = sending(p, h) == Sending.FAILED
+RUN_HERE: Final = runs(g, h).among(Runs.WAITING, Runs.MET)
+HAS_THE_ROOM: Final = runs(g, h).among(Runs.WAITING, Runs.MET, Runs.FAILED)
+TURNED_AWAY: Final = phase(h) == Phase.FAILED
+
+HOST: Final = Table(host, rows=(
+    Row("open_own_sender", choose=(g, p, h),
+        when=[ours(g), RUN_HERE, sending(p, h) == Sending.UNKNOWN],
+        do=[sending(p, h).to(Sending.BOOTSTRAPPING), kv(p, h).to(True)]),
+    Row("open_receiver", choose=(g, d, h),
+        when=[phase(h).among(Phase.RESOLVED, Phase.MET), addressed(h, g), ours(g), UNOPENED],
+        do=OPENED, send=INTRODUCED),
+    Row("end_room", choose=(g, p, h), when=[ours(g), runs(g, h) == Runs.WAITING, NO_MORE],
+        do=[runs(g, h).to(Runs.FAILED)],
+        why="its transfer has ended before decode was met, and decode may be on its way"),
+    Row("obey_refusal", choose=(d, h),
+        when=[TURNED_AWAY, RECEIVING_NOW],
+        do=[receiving(d, h).to(Receiving.FAILED), *DROP], send=[STOP_ALL],
+        why="nobody runs this room for it"),
+))
+
+TOGETHER: Final[tuple[Property, ...]] = (
+    Always("nothing_is_sent_of_a_room_in_conflict",
+           implies(conflict(g, h), sending(p, h).among(Sending.UNKNOWN, Sending.FAILED)),
+           why="a room that was put on the wrong group runs nowhere"),
+    Always("S9_a_landed_write_comes_from_the_addressed_group",
+           implies(ours(g) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, g)),
+           why="no KV comes from a group that decode did not mean, or that has not got the room"),
+    Sometimes("a_conflict_ends_an_open_receiver", all_of(
+        conflict(g, h), receiving(d, h) == Receiving.FAILED)),
+    Sometimes("a_room_ends_before_decode_comes", all_of(
+        runs(g, h) == Runs.FAILED, sending(p, h) == Sending.FAILED, phase(h) == Phase.IDLE)),
+    Sometimes("a_room_is_published_and_committed", all_of(posted(g, h), COMMITTED)),
+)
+IN_TIME: Final[tuple[Property, ...]] = (
+    LeadsTo("a_refusal_ends_the_transfer", TURNED_AWAY & RECEIVING_NOW,
+            RECEIVING_ENDED, under=(Fairness.NO_TIMERS,),
+            why="a sink that is turned away waits for no clock"),
+    LeadsTo("a_failed_sender_ends_its_room", NO_MORE & (runs(g, h) == Runs.WAITING),
+            ~(runs(g, h) == Runs.WAITING), under=(Fairness.NO_TIMERS,),
+            why="and so decode is turned away, if it comes after all"),
+    LeadsTo("a_listed_room_is_struck_out", posted(g, h), ~posted(g, h), under=(Fairness.TIMERS,),
+            why="however the transfer has ended"),
+)
+OVER: Final = all_of(
+    transfer.FINAL,
+    forall((g, h), all_of(runs(g, h) != Runs.WAITING, ~posted(g, h))),
+    forall(h, phase(h).among(Phase.IDLE, Phase.MET, Phase.FAILED)),
+)
+
+
+SIZES: Final[Sizes] = {
+    Group: 2, Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1,
+}
+_PARTS: Final = System(
+    "parts", "The tables of the routing and of the transfer, side by side.",
+    tables=(SENDER, RECEIVER, POOL, ENGINE, *TABLES, HOST),
+    properties=(*transfer.SAFETY, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
+    final=OVER,
+    faults={"lossy": (LOSSY,)},
+    axioms={
+        **dp_rank.AXIOMS,
+        "one_group_is_ours": implies(ours(g) & ours(k), g.same(k)),
+        "a_group_is_ours": exists(g, ours(g)),
+    },
+    # Either half of the request may be lost, and every setting of both groups is tried.
+    configurations={"default": Configuration(SIZES, faults=("lossy",), dead_bits=True)},
+)
+SYSTEM: Final = edited(
+    _PARTS, "end-to-end-routing",
+    # The sender has a clock of its own.
+    DropRow("stop_waiting"),
+    # A room that another group is to run has its transfer there, and is not followed here.
+    AddClause("route_named", modulo(h, k)),
+    AddClause("serve_and_publish", modulo(h, g)),
+    AddRow(ROUTING.machine(routing.sender), Ignore(
+        ROUTING.symbol(routing.prompt)(h, g), at=Runs.ABSENT,
+        when=[ROUTING.symbol(routing.publishes)(g), ~modulo(h, g), dp_rank.several],
+        why="the other group runs it, with a source of its own")),
+    about="The transfer of a room that decode has to find, and that may be where it does not look.",
+)

@@ -1,0 +1,244 @@
+"""The transfer under the group's decisions: one system made of the tables of both.
+
+The tables are those of the parts (group.py; source.py, sink.py and engine.py). In the parts, what
+one of them cannot see of the other comes as a call: that a rank has its bootstrap, that its
+transfer has ended, that prefill hands chunks over. Here these calls are gone. The process of a
+prefill rank holds both its seat in the group and its sender, and does of itself, when the one side
+gets there, what the other was called to do: the rows of HOST, and no other, read both.
+
+Rule 1: a rank opens its sender when the request has come, and votes ready when every sink has
+        published.
+Rule 2: a sender begins only after the group has admitted the request.
+Rule 3: a rank reports that its part has ended well when its sender says Success, and badly when its
+        sender has failed and writes nothing any more.
+Rule 4: a sender that still waits when the group closes its request fails, and tells its sinks.
+Rule 5: source pages are free when the group has decided so.
+Rule 6: a rank that has died, or has followed one, takes its sender with it.
+
+The decode server is one sink: a group of sinks decides by the same tables as a group of sources.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff import group, source, transfer
+from pdproto.spec.handoff.agreement import ANSWERED, ENDED
+from pdproto.spec.handoff.ends import (
+    COMMITTED,
+    GIVEN_UP,
+    RECEIVING_ENDED,
+    RECEIVING_NOW,
+    Receiving,
+    Sending,
+    c,
+    d,
+    feeds,
+    gone,
+    h,
+    handed,
+    kv,
+    p,
+    receiving,
+    sending,
+)
+from pdproto.spec.handoff.group import (
+    ENTRY,
+    RANK,
+    Course,
+    Decision,
+    Health,
+    Rank,
+    Stage,
+    broke,
+    confirmed,
+    course,
+    dead,
+    done,
+    health,
+    k,
+    q,
+    ready,
+    stage,
+)
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, UNREAD
+from pdproto.spec.language import (
+    ANY,
+    Always,
+    Call,
+    Configuration,
+    Drains,
+    DropRow,
+    Fairness,
+    LeadsTo,
+    Machine,
+    OnRow,
+    ReplaceProperties,
+    Rigid,
+    Row,
+    Sizes,
+    Sometimes,
+    System,
+    Table,
+    Tuples,
+    all_of,
+    any_of,
+    edited,
+    forall,
+    implies,
+)
+
+other = Source("other")
+
+
+def _each_its_own(sizes: Sizes) -> Tuples:
+    return [(i, i) for i in range(sizes[Rank])]
+
+
+# The sender of this prefill rank.
+runs: Final = Rigid("runs", k, p, given=_each_its_own)
+host = Machine("host", world=True)
+
+OWN: Final = (runs(k, p), health(k) == Health.UP)
+
+HOST: Final = Table(host, rows=(
+    Row("open_own_sender", choose=(k, p, h),
+        when=[*OWN, stage(k, h).among(*group.WAITING), sending(p, h) == Sending.UNKNOWN],
+        do=[sending(p, h).to(Sending.BOOTSTRAPPING), kv(p, h).to(True)]),
+    Row("vote_ready", choose=(k, p, h),
+        when=[*OWN, stage(k, h) == Stage.PREPARED, sending(p, h) == Sending.BOOTSTRAPPING,
+              ALL_PUBLISHED],
+        do=[stage(k, h).to(Stage.READY), ready(k, h).to(True)],
+        why="its bootstrap is there, the last of what it votes on"),
+    Row("vote_dead", choose=(k, p, h),
+        when=[*OWN, stage(k, h).among(*group.WAITING, Stage.READY),
+              sending(p, h) == Sending.FAILED],
+        do=[stage(k, h).to(Stage.FAILED), dead(k, h).to(True)],
+        why="the sink has given up, or never came"),
+    Row("begin_transfer", choose=(k, p, h, c),
+        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.BOOTSTRAPPING,
+              ALL_PUBLISHED, EARLIER_HANDED, ~handed(p, h, c)],
+        do=[sending(p, h).to(Sending.TRANSFERRING), handed(p, h, c).to(True)]),
+    Row("report_done", choose=(k, p, h),
+        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.SUCCESS],
+        do=[stage(k, h).to(Stage.DONE), done(k, h).to(True)]),
+    Row("report_broken", choose=(k, p, h),
+        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.FAILED, UNREAD],
+        do=[stage(k, h).to(Stage.BROKEN), broke(k, h).to(True)],
+        why="failed is not enough: the engine may still read the pages"),
+    Row("obey", choose=(k, p, h),
+        when=[*OWN, stage(k, h) == Stage.CLOSED,
+              sending(p, h).among(Sending.UNKNOWN, *source.RUNNING)],
+        do=[sending(p, h).to(Sending.FAILED)],
+        why="the group has ended the request, and the sink must hear of it"),
+    Row("free_pages", choose=(k, p, h),
+        when=[*OWN, stage(k, h) == Stage.CLOSED, sending(p, h).among(*source.ENDED), kv(p, h)],
+        do=[kv(p, h).to(False)],
+        why="the group has decided that nobody reads them any more"),
+    Row("end_sender", choose=(k, p, h),
+        when=[runs(k, p), health(k) == Health.DOWN, sending(p, h) != Sending.GONE],
+        do=[sending(p, h).to(Sending.GONE), gone(p, h, ANY).to(True)],
+        why="one process: a sender dies with its rank, and its connections close"),
+))
+
+# Called from outside in the parts, and done by HOST here. A transfer is cut off by its sender.
+_CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_off")
+_CALLED_SENDER: Final = ("begin_send", "send", "send_more", "abort_send", "release_kv")
+_SENDER_CALLS: Final = ("open_sender", "send")
+
+ALL_UP: Final = forall(q, health(q) == Health.UP)
+SERVED: Final = course(h) == Course.SERVED
+REFUSED: Final = course(h) == Course.REFUSED
+
+TOGETHER: Final = (
+    Always("M4_1_nothing_is_sent_before_all_agree",
+           implies((sending(p, h) == Sending.TRANSFERRING) & (health(k) == Health.UP),
+                   ~stage(k, h).among(Stage.ABSENT, *group.WAITING)),
+           why="no rank sends anything before every rank has voted"),
+    Sometimes("two_ranks_send_at_once",
+              all_of(p.differs(other), sending(p, h) == Sending.TRANSFERRING,
+                     sending(other, h) == Sending.TRANSFERRING)),
+    OnRow("M4_5_no_rank_still_sends", "free_pages",
+          forall((q, other), implies(runs(q, other) & (health(q) == Health.UP),
+                                     sending(other, h) != Sending.TRANSFERRING)),
+          why="pages are freed when the transfer has ended on every rank that lives"),
+    Sometimes("M4_5_pages_wait_for_the_other_rank", all_of(
+        p.differs(other), sending(p, h) == Sending.SUCCESS, kv(p, h),
+        sending(other, h) == Sending.TRANSFERRING)),
+    Always("S14_served_means_sent",
+           implies(all_of(SERVED, ALL_UP, runs(k, p)), sending(p, h) == Sending.SUCCESS),
+           why="the prefill server answers Success if every rank's part is where it belongs"),
+    Always("S14_the_servers_agree",
+           implies(all_of(COMMITTED, ALL_UP, runs(k, p), feeds(p, d)), ~REFUSED),
+           why="while no rank dies decode never serves what prefill has refused"),
+    Sometimes("S14_both_serve", SERVED & COMMITTED),
+    Sometimes("S14_both_refuse", REFUSED & (receiving(d, h) == Receiving.FAILED)),
+    Sometimes("S14_prefill_may_serve_alone", SERVED & (receiving(d, h) == Receiving.FAILED)),
+)
+
+IN_TIME: Final = (
+    LeadsTo("L1_every_request_is_answered", course(h) != Course.NEW, course(h).among(*ANSWERED),
+            under=(Fairness.TIMERS,), why="each request comes to its one answer"),
+    LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & RECEIVING_NOW & feeds(p, d),
+            RECEIVING_ENDED,
+            why="what the group has refused ends on the decode server too, by messages alone"),
+    LeadsTo("L2_a_sinks_failure_is_decided",
+            GIVEN_UP & (course(h) == Course.OPEN), course(h) != Course.OPEN,
+            why="what decode has given up the group decides, by messages alone"),
+    LeadsTo("M4_2_failure_drains_everywhere", sending(p, h) == Sending.FAILED,
+            forall(q, stage(q, h).among(Stage.ABSENT, Stage.CLOSED)), under=(Fairness.TIMERS,),
+            why="a sender that has failed is drained by the group on every rank"),
+    Drains("L3_no_orphan", forall((k, h), any_of(
+        stage(k, h) == Stage.CLOSED, (stage(k, h) == Stage.ABSENT) & (course(h) == Course.NEW),
+    )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty"),
+)
+
+FINAL: Final = all_of(
+    transfer.FINAL,
+    any_of(
+        forall((k, h), any_of(course(h) == Course.NEW,
+                              course(h).among(*ANSWERED) & confirmed(k, h))),
+        all_of(ENDED, forall(k, health(k) == Health.DOWN),
+               forall(h, course(h).among(Course.NEW, *ANSWERED))),
+    ),
+)
+
+_PARTS: Final = System(
+    "parts", "The tables of the transfer and of the group, side by side.",
+    tables=(*transfer.SYSTEM.tables, RANK, ENTRY),
+)
+_UNCALLED: Final = edited(_PARTS, "uncalled", *map(DropRow, (
+    *_CALLED, *_CALLED_SENDER,
+    *(row.name for row in source.SOURCE.rows
+      if row.kind == "ignore" and isinstance(row.on, Call) and row.on.name in _SENDER_CALLS),
+)))
+
+
+
+def _configuration(*, ranks: int, faults: tuple[str, ...] = ()) -> Configuration:
+    """One of everything else, and a life needs two decisions."""
+    sizes: Sizes = {
+        Rank: ranks, Source: ranks, Sink: 1, Life: 1, Decision: 2,
+        Slot: 1, Landing: 1, Page: 1, Chunk: 1,
+    }
+    return Configuration(sizes, faults=faults, dead_bits=True)
+
+
+PAIR: Final = System(
+    "group-transfer-pair",
+    "The transfer under the decisions of a group of two ranks.",
+    tables=(*_UNCALLED.tables, HOST),
+    properties=(*transfer.SAFETY, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
+    final=FINAL,
+    faults={"crash": (group.CRASH,)},
+    configurations={"deep": _configuration(ranks=2)},
+)
+
+_OF_TWO: Final = ("two_ranks_send_at_once", "M4_5_pages_wait_for_the_other_rank")
+
+SYSTEM: Final = edited(
+    PAIR, "group-transfer",
+    ReplaceProperties(tuple(claim for claim in PAIR.properties if claim.name not in _OF_TWO)),
+    about="The transfer under the group's decisions: what the one's calls were, the other does.",
+    # One rank, and it may die: what two do to each other takes minutes, and is PAIR's.
+    configurations={"default": _configuration(ranks=1, faults=("crash",))},
+)

@@ -1,0 +1,112 @@
+"""The transfer in which no process dies and no message is lost: what is over, and how soon.
+
+    transfer-timeouts-only  clocks run out as they do everywhere: nobody takes that for a death, and
+                            a message tells of a failure before a clock does
+    transfer-landed         a source that has ended never says DRAINED, and no engine has a fence:
+                            DONE settles a part that has landed, also when it crosses the abort
+    transfer-drained        DONE counts for nothing once the sink has failed: DRAINED is enough
+
+The last two leave out one of two answers to an abort. With both there, either makes up for the
+other, and nothing tells whether one of them is heeded.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.ends import (
+    GIVEN_UP,
+    RECEIVING_NOW,
+    SENDING_NOW,
+    Claim,
+    Receiving,
+    Sending,
+    b,
+    can_fence,
+    claim,
+    d,
+    done,
+    feeds,
+    h,
+    lease,
+    p,
+    receiving,
+    sending,
+)
+from pdproto.spec.handoff.roles import Chunk
+from pdproto.spec.handoff.sink import THREATENS
+from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMEOUTS, NO_TIMERS, SYSTEM
+from pdproto.spec.handoff.transfer_claims import A_SINK_HEARS, A_SOURCE_HEARS
+from pdproto.spec.language import (
+    Always,
+    Configuration,
+    DropRow,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    ReplaceProperties,
+    ReplaceRow,
+    Sometimes,
+    System,
+    all_of,
+    edited,
+    forall,
+    implies,
+)
+
+_SIZES: Final = NO_TIMERS.configurations["default"].sizes
+_ONE: Final = Configuration(_SIZES, dead_bits=True)
+_UNFENCED: Final = replace(_ONE, given={can_fence: lambda _: ()})
+
+TIMEOUTS_ONLY: Final[System] = edited(
+    replace(SYSTEM, faults={}, configurations={}, like=SYSTEM), "transfer-timeouts-only",
+    ReplaceProperties((
+        Always("no_end_is_gone_without_a_death",
+               (sending(p, h) != Sending.GONE) & (receiving(d, h) != Receiving.GONE),
+               why="who gives up says Failed, as one who is there: gone is said of the dead"),
+        Sometimes("a_source_gives_up", sending(p, h) == Sending.FAILED),
+        A_SINK_HEARS,
+        A_SOURCE_HEARS,
+        *LIVENESS,
+    )),
+    about="The transfer where nobody dies and nothing is lost, and clocks may still run out.",
+    configurations={"default": replace(_ONE, sizes={**_SIZES, Chunk: 2})},
+)
+
+_ENDED: Final = all_of(forall((p, h), ~SENDING_NOW), forall((d, h), ~RECEIVING_NOW))
+
+LANDED: Final[System] = edited(
+    # Who failed before it had landed says nothing either, and its lease lasts.
+    replace(NO_TIMERS, faults={}, configurations={}, final=_ENDED, like=NO_TIMERS),
+    "transfer-landed",
+    DropRow("say_drained"),
+    ReplaceProperties((
+        LeadsTo("L4_a_landed_part_needs_no_other_answer",
+                all_of(GIVEN_UP, lease(d, h, b), forall(
+                    p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS))),
+                ~lease(d, h, b), under=(Fairness.TIMERS, Fairness.CONSUMED),
+                why="DONE says it all, and may have crossed the abort"),
+        Sometimes("all_have_landed_where_the_sink_has_failed",
+                  all_of(GIVEN_UP, lease(d, h, b), sending(p, h) == Sending.SUCCESS,
+                         claim(d, h, p) == Claim.OUT)),
+    )),
+    about="The transfer whose sources never say DRAINED, on engines without a fence.",
+    configurations={"default": _UNFENCED},
+)
+
+_UNHEEDED: Final = Ignore(
+    done(p, h, d), at=Receiving.FAILED, when=claim(d, h, p).among(*THREATENS),
+    why="DRAINED follows",
+)
+
+DRAINED: Final[System] = edited(
+    replace(NO_TIMERS, faults={}, configurations={}, like=NO_TIMERS), "transfer-drained",
+    ReplaceRow("note_landed", _UNHEEDED),
+    ReplaceProperties((
+        *(one for one in NO_TIMEOUTS.properties if one.name.startswith("L4_")),
+        Sometimes("a_sink_may_call_off_while_parts_come",
+                  GIVEN_UP & (claim(d, h, p) == Claim.LANDED),
+                  why="what comes after the failure is not counted here, so that came before"),
+    )),
+    about="The transfer whose failed sinks wait for DRAINED, also of who has landed.",
+    configurations={"default": _UNFENCED},
+)

@@ -1,0 +1,17 @@
+"""Why optimistic prefill ends every request whatever is lost: each side has a clock."""
+
+from typing import Final
+
+from pdproto.spec.handoff.attempts import h
+from pdproto.spec.language.ranking import Help, Ranking
+from pdproto.spec.lemmas.optimistic_no_timeouts_ranking import SOURCE
+from pdproto.spec.lemmas.optimistic_ranking import FINISH, LEMMAS, RATCHETS, TENANT
+
+__all__ = ["LEMMAS", "RANKINGS", "RATCHETS"]
+
+RANKINGS: Final = (
+    *SOURCE,
+    Ranking("L1_a_sink_ends", (Help("give_up_transfer"),), why="a sink gives up in time"),
+    Ranking("L4_pages_come_back", (Help("give_up_transfer", at={h: TENANT.variable}), FINISH),
+            witnesses=(TENANT,), why="every sink ends, and no answer is generated for ever"),
+)

@@ -1,0 +1,127 @@
+"""The whole at its smallest: its defects, and what joins the parts."""
+
+from typing import Final
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.end_to_end import BUGS
+from pdproto.spec.handoff import attempts, dp_rank, registry, transfer
+from pdproto.spec.handoff import end_to_end_attempts as passes
+from pdproto.spec.handoff import end_to_end_bootstrap as lookup
+from pdproto.spec.handoff import end_to_end_routing as rooms
+from pdproto.spec.handoff.bootstrap import e
+from pdproto.spec.handoff.end_to_end import HOST, RESTART, SYSTEM
+from pdproto.spec.handoff.ends import d, h, kv, p
+from pdproto.spec.handoff.sink import DROP
+from pdproto.spec.language import (
+    Always,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    OnRow,
+    ReplaceProperties,
+    Sometimes,
+    System,
+    edited,
+)
+from pdproto.spec.language.edit import Edit
+from tests.handoff.exploring import explored, failing, name_of
+
+SYSTEMS: Final = (
+    SYSTEM, RESTART, lookup.SYSTEM, rooms.SYSTEM, passes.SYSTEM, passes.CONTENDED,
+)
+
+
+def broken(system: System, name: str, configuration: Configuration) -> list[str]:
+    """What the system violates of this one property."""
+    return failing(check(system, configuration, Settings(properties=(name,))))
+
+
+@pytest.mark.parametrize(
+    "system", [s for s in SYSTEMS if "default" in s.configurations], ids=name_of)
+def test_no_row_of_a_host_is_idle(system: System) -> None:
+    """What joins the parts does so: but for a successor, and passes that nobody fails."""
+    own = {row.name for table in system.tables if table.machine.name == "host"
+           for row in table.rows}
+    idle = own & set(explored(system.name).rows_never_fired)
+    failures = {"end_pass", "release_places", "bury_pass"}
+    allowed = {"end-to-end": {"disown"}, "end-to-end-contended": failures}
+    assert idle == allowed.get(system.name, set())
+
+
+def test_the_rows_are_those_of_the_parts() -> None:
+    """What is not is the host's. A row of a part is known by the place where it is written."""
+    parts = {row.place for part in (attempts.PREFILL, *registry.SYSTEM.tables, registry.OUTAGE,
+                                    *transfer.SYSTEM.tables, *dp_rank.SYSTEM.tables)
+             for row in part.rows}
+    own = {row.place for host in (HOST, lookup.HOST, rooms.HOST, passes.HOST) for row in host.rows}
+    for system in SYSTEMS:
+        strange = {row.name for table in system.tables for row in table.rows
+                   if row.place not in parts | own}
+        assert strange <= {
+            "ignore_prompt_absent", "ignore_introduce_gone", "ignore_publish_gone",
+            "ignore_abort_gone", "ignore_error_transferring_failed",
+            "reject_outdated_up",
+        }
+
+
+def test_each_says_what_never_happens_and_what_may() -> None:
+    for system in SYSTEMS:
+        kinds = [type(claim) for claim in system.properties]
+        assert kinds.count(Sometimes) > 1
+        assert kinds.count(Always) + kinds.count(OnRow) > 1
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
+def test_each_defect_is_found(bug: Bug) -> None:
+    assert broken(bug.system, bug.violates, bug.configuration) == [bug.violates]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
+def test_no_part_has_the_property_that_a_defect_violates(bug: Bug) -> None:
+    """So that it takes the composition to say what goes wrong."""
+    parts = (registry.SYSTEM, dp_rank.SYSTEM, transfer.SYSTEM)
+    assert bug.violates not in {claim.name for part in parts for claim in part.properties}
+
+
+# Without this, each of these goes wrong; where it is a defect that was met, it is in spec/bugs.
+NEEDED: Final[list[tuple[System, str, Edit]]] = [
+    (lookup.SYSTEM, "a_completed_look_up_begins_the_transfer", DropRow("open_receiver")),
+    (lookup.SYSTEM, "a_life_is_begun_with_one_run",
+     DropEffect("crash_unheard", lookup.begun(p, e, h).to(False))),
+    (rooms.SYSTEM, "a_refusal_ends_the_transfer", DropRow("obey_refusal")),
+    (rooms.SYSTEM, "L4_every_page_comes_back", DropEffect("obey_refusal", DROP[0])),
+    (rooms.SYSTEM, "nothing_is_sent_of_a_room_in_conflict",
+     DropClause("open_own_sender", rooms.RUN_HERE)),
+    (passes.SYSTEM, "a_sinks_failure_ends_the_pass", DropRow("end_pass")),
+    (passes.SYSTEM, "L4_slots_and_seats_come_back", DropRow("release_places")),
+    (passes.SYSTEM, "L4_slots_and_seats_come_back", DropRow("bury_pass")),
+    (passes.SYSTEM, "L4_source_pages_come_back",
+     DropEffect("release_places", kv(p, h).to(False))),
+    (passes.CONTENDED, "L5_no_capacity_deadlock", DropRow("run_again")),
+    (passes.CONTENDED, "L5_no_capacity_deadlock", DropRow("fall_back")),
+    (passes.CONTENDED, "L5_no_capacity_deadlock", DropRow("conclude")),
+    (SYSTEM, "a_run_that_ends_takes_its_transfers_along", DropRow("notice")),
+    (SYSTEM, "a_run_that_ends_takes_its_passes_along", DropRow("bury_pass")),
+    (SYSTEM, "a_failed_look_up_gives_everything_back", DropRow("give_up_waiting")),
+    (SYSTEM, "a_source_called_lost_is_gone",
+     DropClause("notice", lookup.dead(d, p, e))),
+    (SYSTEM, "a_failed_look_up_gives_everything_back", DropRow("release_places")),
+]
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "edit"), NEEDED,
+    ids=[f"{s.name}-{type(e).__name__}-{getattr(e, 'row', '')}" for s, _, e in NEEDED])
+def test_each_link_between_the_parts_is_needed(system: System, name: str, edit: Edit) -> None:
+    claims = tuple(claim for claim in system.properties if claim.name == name)
+    wrong = edited(system, "unlinked", ReplaceProperties(claims), edit)
+    assert broken(wrong, name, system.configurations["default"]) == [name]
+
+
+def test_two_passes_are_dropped_where_two_contend() -> None:
+    fired = set(explored(passes.CONTENDED.name).rows_fired)
+    assert {"run_again", "fall_back"} <= fired

@@ -1,0 +1,29 @@
+"""Two of a thing while messages are lost: what must come about, one size up."""
+
+import pytest
+
+from pdproto.check.checking import Settings, check
+from pdproto.spec.catalogue import EXPECTED
+from pdproto.spec.handoff.transfer_two import TWO_LIVES, TWO_SINKS
+from pdproto.spec.language import DropRow, System, edited
+from tests.handoff.exploring import counts, explored, failing, name_of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [TWO_LIVES, TWO_SINKS], ids=name_of)
+def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
+    found = explored(system.name, "deep")
+    assert failing(found) == []
+    assert [f.name for f in found.findings if "vacuous" in f.note] == []
+    assert counts(found) == EXPECTED[system.name, "deep"]
+
+
+@pytest.mark.parametrize(("name", "edit"), [
+    ("a_chunk_goes_from_life_to_life", DropRow("end_lease")),
+    ("a_chunk_goes_from_life_to_life", DropRow("abort_again")),
+    ("a_chunk_passes_to_the_waiting_life", DropRow("grant")),
+], ids=lambda value: value if isinstance(value, str) else value.row)
+def test_each_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:
+    wrong = edited(TWO_LIVES, "needed", edit)
+    settings = Settings(properties=(name,))
+    assert failing(check(wrong, wrong.configurations["deep"], settings)) == [name]

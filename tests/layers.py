@@ -1,0 +1,93 @@
+"""The arrows of the architecture: which folder may import which. ARCHITECTURE.md shows this table.
+
+From the bottom to the top: a folder imports only what stands above it here. So servers never
+import the checker, the checker knows no protocol, and nothing imports a command.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+# By folder or module below pdproto/, or folder of the project: what its modules may import.
+LAYERS: Final = {
+    "spec.language": "",
+    "spec.handoff": "spec.language",
+    "spec.peers": "spec.handoff, spec.language",
+    "spec.examples": "spec.language",
+    "spec.bugs": "spec.handoff, spec.language, spec.peers",
+    "spec.lemmas": "spec.examples, spec.handoff, spec.language",
+    "spec.catalogue": "",
+    "kernels": "",
+    "ground": "spec.language",
+    "check": "ground, spec.language",
+    "runtime": "ground, spec.handoff, spec.language",
+    "engine": "kernels, runtime",
+    "node": "engine, ground, kernels, runtime, spec.handoff, spec.language, transport",
+    "transport": "engine, node, pages, runtime, spec.handoff",
+    "pages": "engine, kernels, node, runtime, spec.handoff, transport",
+    "group": "node, runtime, spec.handoff, spec.language, transport",
+    "registry": "engine, runtime, spec.handoff, transport",
+    "items": "engine, kernels, node, pages, runtime",
+    "sglang": "engine, items, node, pages, registry, runtime, spec.handoff, spec.language, "
+              "spec.peers, transport",
+    "vllm": "engine, items, node, pages, runtime, spec.handoff, spec.language, transport",
+    "testing": "check, ground, runtime, spec.handoff, spec.language",
+    "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing, "
+           "transport",
+    "drill": "check, engine, group, node, pages, registry, runtime, sim, spec.handoff, testing, "
+             "transport",
+    "bench": "kernels",
+    "cli": "bench, check, drill, engine, ground, pages, registry, runtime, sim, spec.bugs, "
+           "spec.catalogue, spec.handoff, spec.language, transport",
+    "proofs": "check, cli, spec.examples, spec.handoff, spec.language, spec.lemmas, tests",
+    "examples": "check, pages, sglang, spec.language, spec.peers",
+}
+
+# Arrows that go up, and are to go away.
+UPWARD: Final = {("node", "transport"), ("transport", "pages"), ("proofs", "tests")}
+
+
+def allowed(folder: str) -> frozenset[str]:
+    """What the table lets a folder import."""
+    return frozenset(filter(None, LAYERS[folder].split(", ")))
+
+
+def folder_of(module: str) -> str:
+    """The folder of the table that a module is in: of `pdproto.engine.tcp_sink` it is `engine`."""
+    parts = module.removeprefix("pdproto.").split(".")
+    return ".".join(parts[: 2 if parts[0] == "spec" else 1])
+
+
+def dotted(path: Path) -> str:
+    """The name by which a module of the project is imported, without `pdproto.`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[1:] if parts[0] == "pdproto" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every name that a module imports, each `from` with both its module and its names."""
+    package = ("pdproto." + dotted(path)).split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def arrows(path: Path) -> Iterator[tuple[str, str]]:
+    """The arrows of a module: from its folder to another of the project, with the import."""
+    here = folder_of(dotted(path))
+    for module in imports(path):
+        first = module.split(".")[0]
+        if (first == "pdproto" and module.count(".")) or first in ("proofs", "examples", "tests"):
+            there = folder_of(module)
+            if there != here and (there in LAYERS or there == "tests"):
+                yield there, module
