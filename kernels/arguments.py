@@ -1,4 +1,4 @@
-"""Checks of what callers pass, before anything moves. Every message names the argument."""
+"""Checks of arguments before any byte moves. Every error names the argument."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan
 from pdproto.kernels.report import HostReport, Report, report_words
 
 FEW_PAGES: Final = 64
-"""Up to this many, Python looks through page numbers faster than numpy starts to."""
+"""Up to this many page numbers, a Python loop is faster than a call of numpy."""
 
 
 IN_FLIGHT: Final = 32
-"""Chunks whose page numbers may be on their way to a device at one time, unless told."""
+"""Default of chunks whose page numbers may be on the way to a device at one time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a GPU runs a copy; a CPU pays no heed to it.
+    """How a GPU runs a copy; a CPU ignores it.
 
     `stream` is a torch.cuda.Stream (default: the current one). `ctas_max` bounds the thread
     blocks of the kernel, so that a compute kernel beside it keeps its multiprocessors.
@@ -45,7 +45,7 @@ DEFAULT: Final = Launch()
 
 
 def key_number(key: Any) -> int:
-    """`key` modulo 2**64; a TypeError for what is no integer, numpy's included."""
+    """`key` modulo 2**64. Raises TypeError unless it is an integer of Python or numpy."""
     try:
         return operator.index(key) & KEY_MASK
     except TypeError:
@@ -53,7 +53,10 @@ def key_number(key: Any) -> int:
 
 
 def static_scales(scales: Any, entries: int) -> NDArray[np.float32]:
-    """Scales in host memory, float32 [entry]; a ValueError unless all are positive and finite."""
+    """Scales in host memory, float32 [entry].
+
+    Raises ValueError unless all are positive and finite.
+    """
     told = np.asarray(in_host_memory(scales, "static"), np.float32)
     if told.shape != (entries,):
         raise ValueError(f"static: want {entries} scales, got shape {told.shape}")
@@ -65,17 +68,17 @@ def static_scales(scales: Any, entries: int) -> NDArray[np.float32]:
 
 
 def in_host_memory(array: Any, name: str) -> Any:
-    """`array`, a tensor as numpy sees it: a TypeError where that cannot be."""
+    """`array` as numpy sees it. Raises TypeError for a tensor that numpy cannot read."""
     if not hasattr(array, "data_ptr"):
         return array
     try:
         return array.numpy()
-    except TypeError as error:  # on a GPU, or of a type that numpy lacks
+    except TypeError as error:  # it is on a GPU, or numpy lacks its type
         raise TypeError(f"{name}: want host memory that numpy can read: {error}") from None
 
 
 def page_numbers(layout: KVLayout, pages: Any, *, unique: bool = False) -> NDArray[np.int64]:
-    """Page numbers from host memory, int64 [page], each of them a page of `layout`."""
+    """Page numbers from host memory as int64 [page], each checked to be a page of `layout`."""
     listed = np.asarray(in_host_memory(pages, "pages"))
     if listed.size == 0 and listed.ndim == 1:
         return np.empty(0, np.int64)
@@ -101,7 +104,7 @@ def check_count(layout: KVLayout, pages: int) -> None:
 
 
 def check_unique(listed: NDArray[np.integer]) -> None:
-    """Refuse a page that is written twice: which write lasts would be chance."""
+    """Refuse a page that is listed twice: either of the two writes could be the last."""
     if listed.size <= FEW_PAGES:
         if len(set(listed.tolist())) == listed.size:
             return
@@ -126,7 +129,7 @@ def check_disjoint(layout: KVLayout, peers: Sequence[HeadRange] | None) -> None:
 
 
 def bytes_needed(plan: ChunkPlan, peer: PeerPlan) -> int:
-    """Bytes of a chunk without digests, which may lie elsewhere."""
+    """Bytes of a chunk without its digests: they may lie elsewhere."""
     return peer.payload_bytes if plan.scale is None else peer.scale_offset + 4 * peer.scales
 
 
@@ -141,7 +144,7 @@ def check_apart(
 ) -> None:  # fmt: skip
     """Refuse chunks and digests, named `name`, that lie in a pool; or, if `written`, in each other.
 
-    They are contiguous arrays or tensors that have been checked; None among them is none.
+    Each is a contiguous array or tensor that has been checked, or None.
     """
     spans = [
         span_of(chunk, bytes_needed(plan, peer), f"chunks[{index}]")

@@ -1,7 +1,8 @@
-"""The table a cast kernel reads: where each entry's elements lie, in pool and chunk. Arithmetic.
+"""The table that a cast kernel reads: where each entry's elements lie, in pool and chunk.
 
-Its columns are named in `page_cast`. As `table` is for copies, but a row is of an entry, and units
-are counted in the order of the chunk within what shares one scale: a page, or one head of it.
+Its columns are named in `page_cast`. It is like the table of a copy (`table`), but a row is about
+an entry. Units are counted in the order of the chunk, within a page or, if each head has its own
+scale, within a head of it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ UNIT_ELEMENTS: Final = 16
 
 @dataclass(frozen=True)
 class CastTable:
-    """A table, int64 [entry, column], and what is common to its rows.
+    """A table, int64 [entry, column], and the numbers that its rows have in common.
 
-    `elements` are those of a unit; `depth` is how many axes of a scale's elements are apart in
-    the pool or in the chunk, `wide` whether by 2**31 bytes and more, `apart` whether the outer
-    axis is in the chunk; `longest` the most units of a scale.
+    elements: of one unit. depth: axes of a scale's elements that are not contiguous in the pool or
+    in the chunk. wide: whether a stride of them is 2**31 bytes or more. apart: whether the outer
+    axis is not contiguous in the chunk. longest: the most units that share one scale.
     """
 
     rows: NDArray[np.int64]
@@ -38,7 +39,7 @@ class CastTable:
 
 
 def unit_elements(layout: KVLayout) -> int:
-    """Elements that move together: 16 where every address, row and stride allows, else 1."""
+    """Elements of a unit: 16 if every address, row and stride is a multiple of that, else 1."""
     steps = list(layout.addresses())
     for group in layout.groups:
         geometry = group.geometry

@@ -6,10 +6,10 @@
     unpack_chunk(layout, pages, chunk)
 
 Every call checks its arguments first and raises ValueError or TypeError, naming the argument,
-before any byte moves; a chunk or digests in the memory of a pool, or of one another, are refused.
-With pools on a CPU a call returns when it is done. With pools on a GPU it enqueues one kernel, and
-at most one copy of page numbers, on the stream it is given or on the current one, waits for nothing
-and allocates nothing; results are there when the stream is.
+before any byte moves. A chunk and its digests may overlap neither a pool nor each other. With pools
+on a CPU a call returns when the copy is done. With pools on a GPU it enqueues one kernel, and at
+most one copy of page numbers, on the stream that it is given or on the current one. It waits for
+nothing and allocates nothing. The results are there when the stream has run the kernel.
 
 Pages are page numbers, int32 or int64, in host memory (checked before the call does anything)
 or on the pools' GPU (checked by the kernel, which never touches memory outside the pools: a bad
@@ -17,11 +17,11 @@ page number is packed as zeros, unpacked nowhere, and its position is put in the
 Chunks are uint8 [byte] on the pools' device; their layout is `plan.PeerPlan`.
 
 A copy can be part of a CUDA graph, after a `warmup` that covers it, if its page numbers are on
-the GPU: each replay reads what they are by then. How many they are, the addresses of chunks and
-digests, and the key stay as captured. Page numbers in host memory would not stay, for the memory
-they are sent through is the next chunk's as well; nor would the places of several peers' chunks,
-which go the same way. So both raise a ValueError while a graph is captured: keep page numbers in
-a tensor on the GPU, and call once for each peer. Fetch and read a report outside of the capture.
+the GPU: each replay reads their values of that moment. Their count, the addresses of chunks and
+digests, and the key stay as captured. Page numbers in host memory are sent through a ring of memory
+that later chunks use again, and so are the places of several peers' chunks: a replay would read the
+numbers of a later chunk. Both raise ValueError while a graph is captured. Keep page numbers in a
+tensor on the GPU, and call once for each peer. Fetch and read a report outside of the capture.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 def digests_in(peer: PeerPlan, chunk: Any) -> Any:
     """View the digest region at the end of a chunk, 64-bit [entries * pages].
 
-    Give it as `digests` to pack and as `expected` to unpack, to let digests travel in the chunk.
+    To send digests inside the chunk, give it as `digests` to pack and as `expected` to unpack.
     """
     if hasattr(chunk, "data_ptr"):
         from torch import int64  # noqa: PLC0415 - only where a tensor was given
@@ -106,10 +106,10 @@ def unpack_chunk(
 ) -> ChunkPlan:
     """Copy `chunk` into `pages` of every pool, in one launch, byte for byte.
 
-    pages: [page], all different. order: that of the chunk, if the sender's is not the layout's.
-    With `expected`, 64-bit [entries * pages], the bytes that are stored are digested on their
-    way, and pages that differ are marked in `report`: data is stored either way, so commit to
-    the pages only after a clean report. Returns the plan.
+    pages: [page], all different. order: of the chunk (default: the layout's own).
+    expected: 64-bit [entries * pages], the digests that the stored bytes must have; pages that
+    differ are marked in `report`. The data is stored in either case, so use the pages only after
+    a clean report. Returns the plan.
     """
     return unpack_slices(
         layout, pages, [chunk], None, order=order,
@@ -131,8 +131,9 @@ def pack_slices(
 ) -> ChunkPlan:
     """Split `pages` by heads into one chunk per peer, in one launch: unequal tensor parallelism.
 
-    peers: the heads each gets; any counts, and the same heads may go to several. An entry with a
-    single head (a latent) goes to every peer whole. Otherwise as `pack_chunk`, once per peer.
+    peers: the heads that each gets. Counts may differ, and several peers may get the same heads.
+    An entry with a single head (a latent) goes to every peer whole. All else is as in
+    `pack_chunk`, once per peer.
     """
     key = key_number(key)
     if layout.device != "cpu":
@@ -164,9 +165,9 @@ def unpack_slices(  # noqa: PLR0913 - all but four by name, with defaults
     report: Report | None = None,
     launch: Launch = DEFAULT,
 ) -> ChunkPlan:
-    """Merge one chunk per writer into `pages`, in one launch; or one writer's alone, as it comes.
+    """Merge one chunk per writer into `pages`, in one launch; or the chunk of one writer alone.
 
-    peers: the heads that each chunk holds, without overlap. Otherwise as `unpack_chunk`.
+    peers: the heads that each chunk holds, without overlap. All else is as in `unpack_chunk`.
     """
     key = key_number(key)
     check_disjoint(layout, peers)
@@ -200,7 +201,7 @@ def digest_pages(
     report: Report | None = None,
     launch: Launch = DEFAULT,
 ) -> None:
-    """Digest `pages` where they lie, as if packed whole: 64-bit `digests` [entries * pages]."""
+    """Digest `pages` in the pools, as if packed whole, into `digests`, 64-bit [entries * pages]."""
     key = key_number(key)
     if layout.device != "cpu":
         from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
@@ -256,8 +257,8 @@ def pack_cast(
     """Pack bfloat16 or float16 pages as fp8 e4m3 with the scales behind them; see `fp8`.
 
     chunk: at least `plan.only.digest_offset` bytes. static: float32 [entry], positive and finite,
-    for `Scale.STATIC` and for nothing else. On a GPU it is a tensor there: the first call with it,
-    or after it was written to, waits for the GPU to look at it.
+    only with `Scale.STATIC`. On a GPU it is a tensor there: a call waits for the GPU to check the
+    scales the first time, and again after they were written to.
     """
     if (static is None) == (scale is Scale.STATIC):
         raise ValueError(f"static: scales belong to Scale.STATIC, here scale is {scale.name}")
@@ -315,14 +316,15 @@ def warmup(
 ) -> int:
     """Compile and load what copies of `layout` will need; returns how many kernels.
 
-    Call it before serving: afterwards no call compiles or allocates. Whole pages are always
-    included; `peers` are the ways of slicing, as they will be given to pack and unpack, `orders`
-    those of chunks that will be unpacked beside the layout's own, `scales` those of fp8 chunks.
-    `in_flight` is how many chunks with page numbers from host memory may wait for a stream that
-    is behind, as long as their numbers fit a ring of pinned memory of 4 MiB (or of two of the
-    largest chunk, see `chunk_pages_max`): one more is a BlockingIOError. Until it is given it is
-    32; a later call can make room for more, while copies run, and never for fewer. On a CPU there
-    is nothing to do.
+    Call it before serving: afterwards no call compiles or allocates. Kernels for whole pages are
+    always included. On a CPU there is nothing to do.
+
+    peers: the ways of slicing, as they will be given to pack and unpack. orders: of chunks that
+    will be unpacked, besides the layout's own. scales: of fp8 chunks. in_flight: how many chunks
+    with page numbers from host memory may wait for a slow stream (default: 32). Their numbers have
+    to fit a ring of pinned memory of 4 MiB, or of two of the largest chunk (`chunk_pages_max`). One
+    chunk more raises BlockingIOError. A later call can raise the number while copies run, and
+    cannot lower it.
     """
     if in_flight is not None and in_flight < 1:
         raise ValueError(f"in_flight: want at least 1, got {in_flight}")

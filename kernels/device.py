@@ -77,7 +77,7 @@ def launch_work(layout: KVLayout, work: Work) -> None:
     pages, places, turn = device_numbers(
         binding, work.pages, work.chunks, work.digests, work.launch
     )
-    # Nothing may fail between numbers that are sent and the launch that ends their turn.
+    # Nothing may fail between sending the numbers and the launch that ends their turn.
     try:
         arguments = (rows, places, pages, *behind)
         run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)

@@ -34,7 +34,7 @@ KINDS: Final = {"bfloat16": tl.bfloat16, "float16": tl.float16}
 
 
 class CastVariant(NamedTuple):
-    """What the compiler is told; a kernel is compiled once for each."""
+    """The constants of one compiled kernel."""
 
     kind: Any
     elements: int
@@ -109,7 +109,7 @@ def warmup(layout: KVLayout, scale: Scale, order: Order) -> int:
 def bound_cast(
     binding: Binding, layout: KVLayout, plan: ChunkPlan, to_chunk: bool, check: bool
 ) -> tuple[CastVariant, torch.Tensor]:
-    """The variant, and the table on the device, made by whoever asks first."""
+    """The variant, and the table on the device; the first call makes them."""
     key = (plan.order, plan.scale)
     bound = binding.cast_tables.get(key)
     if bound is None:
@@ -157,7 +157,7 @@ def pack_cast(
 
 
 def _check_static(binding: Binding, scales: torch.Tensor) -> None:
-    """Look at scales once, and again when they were written to: the only wait of a call."""
+    """Check scales once, and again after they were written to. Nothing else in a call waits."""
     # Tensors made in inference mode do not count what is written to them.
     version = 0 if scales.is_inference() else scales._version
     known = binding.static_scales

@@ -1,4 +1,4 @@
-"""Launching compiled kernels: the part that every call on a device has in common."""
+"""Launch a compiled kernel: every call on a device does it through here."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def run(
 ) -> None:  # fmt: skip
     """Launch the compiled kernel directly: Triton's own look-up costs more than the launch.
 
-    A kernel is compiled for a variant and the type of the page numbers, which are argument
-    number `pages`; its other arguments specialize nothing.
+    A kernel is compiled for a variant and the type of the page numbers (argument number `pages`).
+    Its other arguments do not choose the compiled kernel.
     """
     if not isinstance(kernel, triton.runtime.JITFunction):
         kernel[(grid,)](*arguments, *variant)  # the interpreter
@@ -55,7 +55,7 @@ def run(
 
 
 def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:
-    """The stream to launch on, which the report will be fetched along. None without a GPU."""
+    """The stream to launch on, and to fetch the report on. None without a GPU."""
     stream = launch.stream
     if stream is None and on.is_cuda:
         stream = torch.cuda.current_stream(on.device)
@@ -67,7 +67,7 @@ def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:
 
 
 def device_words(binding: Binding, report: Report | None) -> torch.Tensor:
-    """Where the kernel reports: without a report, where nobody looks."""
+    """The words that the kernel writes its report to; without a report, words that nobody reads."""
     if report is None:
         return binding.sink
     if not isinstance(report, DeviceReport) or report.words.device != binding.sink.device:
@@ -83,13 +83,13 @@ def device_numbers(
     digests: Sequence[torch.Tensor] | None,
     launch: Launch,
 ) -> tuple[torch.Tensor, torch.Tensor, Turn | None]:
-    """Page numbers, and the places of several peers' chunks, on the device by at most one copy.
+    """Page numbers and the places of several peers' chunks on the device, sent by at most one copy.
 
-    The last is the turn of the uplink that is to be `launched`, if numbers were sent.
-
-    Places are int64 [2, peer]: bytes from the first chunk, and digests from the first digests.
-    What a kernel does not need is any tensor. While a graph is captured nothing can be sent: a
-    replay would send again whatever a later chunk has left in the turn. A ValueError says so.
+    The third value is the turn of the uplink: the caller tells it when the kernel is `launched`. It
+    is None if no numbers were sent. Places are int64 [2, peer]: bytes from the first chunk, and
+    digests from the first digests. An argument that the kernel does not read is any tensor.
+    Raises ValueError if numbers would have to be sent while a graph is captured: a replay would
+    send the numbers of a later chunk.
     """
     peers = len(chunks) if len(chunks) > 1 else 0
     pieces = []

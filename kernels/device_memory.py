@@ -1,4 +1,4 @@
-"""What lives on the device beside pools and chunks, all of it made before the first chunk."""
+"""Buffers on the device besides pools and chunks. All are made before the first chunk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def capturing(device: torch.device) -> bool:
 
 
 def refuse_capture(device: torch.device, what: str) -> None:
-    """Refuse to make what `warmup` makes while a graph is captured: making it waits."""
+    """Refuse to make, while a graph is captured, buffers that `warmup` makes: making them waits."""
     if capturing(device):
         raise RuntimeError(
             f"warmup: must have made {what} before a graph is captured: call it for this layout"
@@ -63,11 +63,11 @@ class DeviceReport:
         self.words[:1].fill_(NO_BAD_INDEX)
 
     def follow(self, stream: Any) -> None:
-        """A copy on `stream` comes next, after all that happened to the report before.
+        """Order a copy on `stream` after all earlier uses of the report.
 
-        Without the wait, words could be cleared after a kernel elsewhere has found something, and
-        what is damaged would look clean. While a graph is captured nothing can be waited for, and
-        copies are of the graph: the report stays with the stream it was on.
+        Without the wait, the words could be cleared after a kernel on another stream has found an
+        error, and damaged pages would look clean. While a graph is captured, waiting is impossible
+        and all copies belong to the graph: the report stays with its stream.
         """
         if stream is None or stream == self.stream:
             return
@@ -80,7 +80,7 @@ class DeviceReport:
         self.stream = stream
 
     def fetch(self) -> None:
-        """Enqueue the way home of what the copies so far find; waits for nothing."""
+        """Enqueue a copy of the findings so far to host memory; waits for nothing."""
         with on_stream(self.stream):
             self.home.copy_(self.words, non_blocking=True)
             if self._fetched is not None:
@@ -106,7 +106,10 @@ class DeviceReport:
 
 @dataclass
 class Binding:
-    """What a layout has on its device. Its lock is taken to make a table, never to find one."""
+    """The buffers and tables of a layout on its device.
+
+    Its lock is taken to make a table, never to find one.
+    """
 
     uplink: Uplink
     sink: torch.Tensor  # takes what a copy without a report finds
@@ -118,7 +121,7 @@ class Binding:
     tables: dict[tuple[Order, tuple[HeadRange, ...] | None], tuple[Table, torch.Tensor]] = field(
         default_factory=dict
     )
-    # The last that were seen to be positive and finite, and how often they had been written to.
+    # The scales that were last checked, and how often they had been written to then.
     static_scales: tuple[ref[torch.Tensor], int] | None = None
     lock: Lock = field(default_factory=Lock)
 
@@ -128,7 +131,7 @@ BINDING: Final = Lock()
 
 
 def binding_of(layout: KVLayout, in_flight: int = IN_FLIGHT) -> Binding:
-    """The binding, made once by whoever asks first: `warmup`, or else a copy."""
+    """The binding of a layout; the first call makes it: `warmup`, or else a copy."""
     binding = _BINDINGS.get(layout)
     if binding is None:
         with BINDING:
@@ -153,7 +156,7 @@ def _new_binding(layout: KVLayout, in_flight: int) -> Binding:
 def bound_table(
     binding: Binding, layout: KVLayout, plan: ChunkPlan, peers: Sequence[HeadRange] | None
 ) -> tuple[Table, torch.Tensor]:
-    """The table of a copy, here and on the device, made by whoever asks first."""
+    """The table of a copy, in host memory and on the device; the first call makes it."""
     key = (plan.order, None if peers is None else tuple(peers))
     bound = binding.tables.get(key)
     if bound is None:

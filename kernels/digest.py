@@ -18,15 +18,15 @@ Always found, whatever the data:
     that changed places together with their digests, or a chunk of an older hand-over. (Of two
     keys: at the same place always; elsewhere, keys that are hashes collide once in 2^64 pairs.)
 
-Found unless sums happen to agree: everything else, such as stale or damaged bytes in several words.
-For data that has nothing to do with the multipliers that is one chance in 2^64. It is no bound for
-chosen data: the multipliers are fixed, so who knows them can make two pages of one sum.
+Found unless the sums happen to agree: all other changes, such as stale or damaged bytes in several
+words. For data that does not depend on the multipliers, sums agree with probability 2^-64. This is
+no bound for chosen data: the multipliers are fixed, so an attacker can make two pages with one sum.
 
-Not found: what was wrong before the digest was taken, and a page that is the right one by chance or
-by history, for it holds the same bytes. It does not resist an adversary.
+Not found: errors from before the digest was taken, and a wrong page that holds the same bytes as
+the right one. The digest does not resist an attacker.
 
-`key` is any number both ends derive from the life of the hand-over; `key_at` makes that of a chunk
-which is not its first one, so that whole chunks cannot change places either.
+`key` is any number that both ends derive from the life of the hand-over. `key_at` makes the key of
+a later chunk, so that two chunks that changed places are found as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KEY_MASK: Final = (1 << 64) - 1
 # A block and its temporaries stay in a core's second-level cache.
 BLOCK_BYTES: Final = 1 << 16
 
-# Of splitmix64: shift, multiply, shift, multiply, shift; each step can be undone.
+# The constants of splitmix64: shift, multiply, shift, multiply, shift. Each step is one to one.
 _SHIFTS: Final = (np.uint64(30), np.uint64(27), np.uint64(31))
 _FACTORS: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -89,8 +89,8 @@ def page_digests(
 ) -> NDArray[np.uint64]:
     """Return uint64 [entry * position] for `data`, uint8 [entry * position, byte].
 
-    This is the definition, in numpy: every other form of the digest, on any device, equals it.
-    Entries and positions begin at 0; where they do not, use `key_at`.
+    This is the definition, in numpy: the digest on any device equals it. Entries and positions
+    begin at 0; for others, use `key_at`.
     """
     rows, length = data.shape
     sums = np.empty(rows, np.uint64)

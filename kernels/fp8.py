@@ -1,6 +1,6 @@
 """fp8 (e4m3: 4 exponent bits, 3 mantissa bits, no infinity) in numpy, bit for bit.
 
-A chunk may carry bfloat16 or float16 elements as fp8 with scales. What both ends compute:
+A chunk may carry bfloat16 or float16 elements as fp8 with scales. Both ends compute:
 
     scale  = given (static), or max(largest finite magnitude / 448, 2^-126), 1 where all are zero
     code   = e4m3(float32(element) * (1 / scale)), to nearest even, saturating at 448

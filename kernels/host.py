@@ -1,9 +1,9 @@
-"""The CPU path: rows of the pools' own memory, byte by byte whatever the element type.
+"""The CPU path: it copies rows of the pools as bytes, for every element type.
 
-Every copy is rows of equal length taken from, or put at, computed row numbers: by copy.c where it
-was compiled (native.py), else by numpy. `np.take` into the chunk with mode="clip", and
-`pool[rows] = chunk`, are the two numpy forms that run near the speed of memcpy; "clip" never clips
-here, because page numbers are checked before.
+A copy takes rows of equal length from computed row numbers, or puts them there. copy.c does it
+where it was compiled (native.py), else numpy. `np.take` into the chunk with mode="clip" and
+`pool[rows] = chunk` are the two forms of numpy that run near the speed of memcpy. "clip" never
+clips here, because page numbers are checked before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Index = NDArray[np.int64]
 # numbers themselves would leave the cache.
 JOINED_ROWS_MAX: Final = 16_384
 
-# Up to this, pages of all entries are brought together once to be digested in one go.
+# Up to this many bytes, pages of all entries are gathered first and digested by one call.
 GATHERED_BYTES_MAX: Final = 1 << 20
 
 
@@ -124,9 +124,10 @@ def routes_of(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> tuple[Route,
 
 
 def _found(layout: KVLayout, plan: ChunkPlan, peer: PeerPlan) -> _Found:
-    """Parts and their routes, also for copy.c, worked out the first time they are asked for."""
+    """Parts and their routes, also for copy.c; the first call computes them."""
     known = _ROUTES.setdefault(layout, {})
-    # Parts are the same object for every chunk of a kind, and kept here, so their id is theirs.
+    # All chunks of a kind share one object of parts, and this dictionary keeps it: its id is
+    # unique.
     key = (id(peer.parts), plan.order is Order.NHD)
     found = known.get(key)
     if found is None:
@@ -145,14 +146,14 @@ def rows_of(route: Route, pages: Index) -> Index:
 
 
 def _joined_rows(route: Route, rows: Index) -> Index | None:
-    """Row numbers over all entries, or None where going entry by entry is better."""
+    """Row numbers over all entries, or None if a copy for each entry is faster."""
     if route.joined is None or len(route.pools) * rows.size > JOINED_ROWS_MAX:
         return None
     return (route.entry_starts + rows).ravel()
 
 
 def _run_start(rows: Index) -> int | None:
-    """The first row, where rows are consecutive and a plain copy does."""
+    """The first row if the rows are consecutive, so that a plain copy is enough; else None."""
     start = int(rows[0])
     if int(rows[-1]) - start != rows.size - 1 or not (np.diff(rows) == 1).all():
         return None
@@ -253,7 +254,7 @@ def pack(
     digests: Sequence[NDArray[np.uint64] | None],
     key: int,
 ) -> None:
-    """Fill one chunk per peer, and its digests from the bytes that are then in the chunk."""
+    """Fill one chunk per peer, then its digests, taken of the bytes in the chunk."""
     for peer, chunk, out in zip(plan.peers, chunks, digests, strict=True):
         if native.available():
             native.gather(_found(layout, plan, peer)[2], pages, chunk, out, key)
@@ -275,10 +276,10 @@ def unpack(
     report: HostReport | None,
     key: int,
 ) -> None:
-    """Store chunks into pages; digest what the pages then hold, not what the chunk held.
+    """Store chunks into pages, and digest the bytes of the pages, not those of the chunk.
 
-    A writer that is late by one scheduling quantum can change a chunk between a check and a
-    copy, but not the pages, which only this process writes.
+    A late writer can change a chunk between its check and the copy. It cannot change the pages:
+    only this process writes them.
     """
     for peer, chunk, wanted in zip(plan.peers, chunks, expected, strict=True):
         if native.available():
@@ -298,7 +299,7 @@ def _compare(
     stored: NDArray[np.uint64] | None, wanted: NDArray[np.uint64] | None,
     report: HostReport | None, pages: int,
 ) -> None:  # fmt: skip
-    """Mark the pages of digests, [entry * page], that are not the expected ones."""
+    """Mark the pages whose digests, [entry * page], differ from the expected ones."""
     if stored is None or wanted is None or report is None:
         return
     differs = np.flatnonzero(stored != wanted)
@@ -309,7 +310,7 @@ def _compare(
 def digest_pages(
     layout: KVLayout, plan: ChunkPlan, pages: Index, digests: NDArray[np.uint64], key: int
 ) -> None:
-    """Digest pages where they lie, as if packed for the one peer of `plan`."""
+    """Digest pages in the pools, as if packed for the one peer of `plan`."""
     if native.available():
         native.digest(_found(layout, plan, plan.only)[2], pages, digests, key)
         return

@@ -1,11 +1,11 @@
-"""Where the pages of a KV cache lie in memory: read off its tensors once, checked once.
+"""Where the pages of a KV cache lie in memory: read from its tensors and checked once.
 
 Words: a *pool* is one tensor of pages, one layer's K or V (one latent tensor for MLA), also
 called an *entry* of the layout. A *row* is one head of one token. Offsets, strides and sizes
 are bytes, always Python integers, so a pool may pass 2**32 bytes.
 
-Nothing here reads or writes a pool, and nothing imports torch: arrays and tensors are asked
-for their address, shape and strides through what numpy and torch have in common.
+Nothing here reads or writes a pool or imports torch: address, shape and strides are read through
+the attributes that arrays of numpy and tensors of torch share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a numpy array or a torch tensor says about its own memory."""
+    """Address, shape, strides and element type of a numpy array or torch tensor."""
 
     address: int
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class Memory:
 
 
 def memory_of(array: Any, name: str) -> Memory:
-    """Describe `array`, a numpy array or a torch tensor; a TypeError names anything else."""
+    """Describe `array`. Raises TypeError unless it is a numpy array or a torch tensor."""
     if hasattr(array, "data_ptr"):
         element = str(array.dtype).removeprefix("torch.")
         size = int(array.element_size())
@@ -75,7 +75,7 @@ def memory_of(array: Any, name: str) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What both ends of a hand-over must have in common about one page of an entry."""
+    """The shape of one page of an entry; it is the same at both ends of a hand-over."""
 
     tokens: int
     heads: int
@@ -100,7 +100,7 @@ class Shapes(tuple[tuple[int, Shape], ...]):
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A shape and where its rows lie; entries that share one form a group."""
+    """A shape and the strides of its rows. Entries with equal geometry form a group."""
 
     shape: Shape
     page_stride: int
@@ -156,7 +156,7 @@ class KVLayout:
 
     @cached_property
     def reach(self) -> tuple[list[int], list[int]]:
-        """Starts and ends of what pools span, in order and merged where they are interleaved."""
+        """Starts and ends of the memory of the pools, in order; interleaved pools are merged."""
         starts: list[int] = []
         ends: list[int] = []
         spans = [
@@ -210,8 +210,8 @@ def register(
     [page, head, token, dim] (HND), of any element type and any strides as long as a row of
     `dim` elements is contiguous. MLA has one head. All pools have the same number of pages and
     lie on the same device; shapes may differ from pool to pool. No two pools share a byte, but
-    they may be interleaved views of one tensor. `chunk_pages_max` bounds the pages of one chunk,
-    whatever a peer asks for (default: the pages of a pool).
+    they may be interleaved views of one tensor. `chunk_pages_max` bounds the pages of one chunk
+    (default: the pages of a pool).
 
     Raises TypeError or ValueError, naming the pool, before anything is kept.
     """

@@ -1,8 +1,7 @@
-"""copy.c behind the forms of host.py: the same copies, with the digest of a page taken while it is
-in the cache. setup.py compiles it where there is a C compiler; `available` tells whether it did.
+"""The copies of host.py in C: copy.c takes the digest of a page while the page is in the cache.
+setup.py compiles it if there is a C compiler; `available` says whether it did.
 
-Whoever calls has checked every page number, for copy.c trusts its caller. No call holds Python's
-global lock.
+The caller has checked every page number: copy.c checks none. No call holds Python's global lock.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _pointer: Final = ctypes.c_void_p
 
 
 class NativeRoute(ctypes.Structure):
-    """Where the rows of one part lie, as copy.c wants it; it keeps what it points at."""
+    """Where the rows of one part lie, as copy.c reads it. It keeps the arrays that it points to."""
 
     _fields_ = (
         ("pools", _pointer), ("entries", ctypes.c_uint64), ("pattern", _pointer),
@@ -73,8 +72,9 @@ def available() -> bool:
 def gather(
     routes: NativeRoutes, pages: Index, target: Bytes, digests: Digests | None, key: int
 ) -> None:
-    """Copy pages into `target`, contiguous uint8, and their digests, if asked for, into uint64
-    [entry * page].
+    """Copy pages into `target`, contiguous uint8.
+
+    digests: uint64 [entry * page] for the digests of the pages, or None for none.
     """
     told = _Told(routes, pages, digests, key)
     _library().kv_gather_parts(
@@ -84,8 +84,9 @@ def gather(
 def scatter(
     routes: NativeRoutes, pages: Index, source: Bytes, digests: Digests | None, key: int
 ) -> None:
-    """Copy contiguous uint8 `source` into pages, and the digests of what the pages then hold, if
-    asked for, into uint64 [entry * page].
+    """Copy contiguous uint8 `source` into pages.
+
+    digests: uint64 [entry * page] for the digests of the stored pages, or None for none.
     """
     told = _Told(routes, pages, digests, key)
     _library().kv_scatter_parts(
@@ -99,7 +100,7 @@ def digest(routes: NativeRoutes, pages: Index, digests: Digests, key: int) -> No
 
 
 class _Told:
-    """What a call gets besides its route, kept until it returns."""
+    """The other arguments of a call, kept until it returns."""
 
     def __init__(
         self, routes: NativeRoutes, pages: Index, digests: Digests | None, key: int
@@ -120,7 +121,7 @@ class _Told:
 def _library() -> ctypes.CDLL:
     spec = find_spec("pdproto.kernels._copy")
     if spec is None or spec.origin is None:
-        raise ImportError("the copies were not compiled: reinstall with a C compiler at hand")
+        raise ImportError("copy.c was not compiled: install a C compiler, then pdproto again")
     library = ctypes.CDLL(spec.origin)
     size = ctypes.c_uint64
     for name, arguments in {

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pdproto.kernels.layout import Geometry, KVLayout
 
 WORK_MAX: Final = 1_000_000
-"""What a proof that two strided pools lie apart may cost, see `numpy.shares_memory`."""
+"""The most work to prove that two strided pools share no byte: see `numpy.shares_memory`."""
 
 
 class Span(NamedTuple):
-    """Bytes that a call writes or reads in one piece, and the argument that they are."""
+    """A contiguous range of bytes that a call reads or writes, and the name of its argument."""
 
     address: int
     length: int
@@ -41,7 +41,7 @@ def check_pools_apart(pools: Sequence[tuple[int, Geometry]], pages: int) -> None
     Pools may be interleaved: views of one tensor that take turns row by row.
     """
     order = sorted(range(len(pools)), key=lambda index: pools[index][0])
-    open_pools: list[int] = []  # those that reach past the address that the walk is at
+    open_pools: list[int] = []  # pools that end behind the start of the current one
     for index in order:
         address, geometry = pools[index]
         open_pools = [o for o in open_pools if pools[o][0] + pools[o][1].extent(pages) > address]
@@ -61,11 +61,11 @@ def _share(one: tuple[int, Geometry], other: tuple[int, Geometry], pages: int) -
         # numpy's stubs know two of its limits only.
         return bool(np.shares_memory(*rows, max_work=WORK_MAX))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
-        return True  # strides that nobody has: what cannot be told apart is refused
+        return True  # strange strides: pools that cannot be proved apart are refused
 
 
 def _rows(address: int, geometry: Geometry, pages: int) -> Any:
-    """The rows of a pool as an array that is only ever asked for its addresses."""
+    """The rows of a pool as an array of which only the addresses are used."""
     shape = geometry.shape
     interface = {
         "version": 3, "typestr": "|u1", "data": (address, False),
@@ -76,7 +76,7 @@ def _rows(address: int, geometry: Geometry, pages: int) -> Any:
 
 
 def check_spans(layout: KVLayout, spans: Sequence[Span], *, written: bool) -> None:
-    """Refuse a span that shares bytes with a pool, or with another one if they are `written`."""
+    """Refuse a span that overlaps a pool or, if the spans are `written`, another span."""
     starts, ends = layout.reach
     for span in spans:
         place = bisect_right(ends, span.address)
@@ -90,7 +90,7 @@ def check_spans(layout: KVLayout, spans: Sequence[Span], *, written: bool) -> No
 
 
 def _check_span(layout: KVLayout, span: Span) -> None:
-    """Refuse a span that is more than between the rows of the pools whose reach it is in."""
+    """Refuse a span that overlaps a row of a pool. A span between the rows of a pool is allowed."""
     piece = {"version": 3, "typestr": "|u1", "data": (span.address, False), "shape": (span.length,)}
     bytes_of_span = np.asarray(SimpleNamespace(__array_interface__=piece))
     index = 0

@@ -4,8 +4,8 @@ A program takes pages of an entry in turn: whole, or one head of them where ever
 own scale. Where the scale follows from the data the page is read twice, the second time from
 cache. The arithmetic is that of `fp8`, and so is its reference; codes are compared exactly.
 
-Elements move in units of 16, 32 bytes in the pool and 16 in the chunk, or one by one where
-addresses or rows are no multiples of that. Cost: 3 bytes of memory traffic an element.
+Elements move in units of 16: 32 bytes in the pool, 16 in the chunk. Where addresses or rows are no
+multiples of that they move one by one. Cost: 3 bytes of memory traffic an element.
 """
 
 # Triton's own manner: constants in capitals, and a kernel's arguments are all it knows.
@@ -49,7 +49,7 @@ UNSPECIALIZED = [
 
 @triton.jit
 def places(unit, row_ptr, DEPTH: tl.constexpr, WIDE: tl.constexpr, APART: tl.constexpr):
-    """Where units are in the pool's page and in the chunk's, in units."""
+    """The places of units in the page of the pool and in that of the chunk, in units."""
     OFFSET: tl.constexpr = tl.int64 if WIDE else tl.int32
     in_pool = unit.to(OFFSET)
     in_chunk = unit
@@ -81,8 +81,9 @@ def largest_finite(
 ):  # fmt: skip
     """The largest finite magnitude of `units` units at address `pool`, as float32.
 
-    Without their signs, bits are in the order of magnitudes, as integers. Two elements at a time
-    get added what takes an infinity and all above it into the sign of 16 bits, out of the order.
+    The bits of floats without their signs, read as integers, are in the order of the magnitudes. A
+    constant is added to two elements at a time: it makes infinities and NaNs negative in 16 bits,
+    so that the comparison of signed integers leaves them out.
     """
     PAIR: tl.constexpr = 2 if ELEMENTS > 1 else 1
     LIFT: tl.constexpr = 0x400 if KIND == tl.float16 else 0x80

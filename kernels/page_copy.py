@@ -61,7 +61,7 @@ COMPARE_DIGEST = tl.constexpr(2)
 
 @triton.jit
 def divide(numerator, row_ptr, DIVISION: tl.constexpr):
-    """Divide by a number the host knew, see `table.division`: exact below 2**31."""
+    """Divide by a constant of the table, see `table.division`. Exact below 2**31."""
     factor = tl.load(row_ptr + DIVISION).to(tl.uint32).to(tl.uint64)
     shift = tl.load(row_ptr + DIVISION + 1).to(tl.uint32)
     product = numerator.to(tl.uint32).to(tl.uint64) * factor + factor
@@ -70,7 +70,10 @@ def divide(numerator, row_ptr, DIVISION: tl.constexpr):
 
 @triton.jit
 def split(number, size, NEEDED: tl.constexpr):
-    """Quotient and rest of numbers that are not negative, which the hardware divides faster."""
+    """Quotient and remainder of non-negative integers.
+
+    The hardware divides unsigned ones faster.
+    """
     if NEEDED:
         quotient = tl.cast(number, tl.uint32) // size.to(tl.uint32)
         return quotient.to(tl.int32), (number - quotient * size).to(tl.int32)
@@ -79,7 +82,7 @@ def split(number, size, NEEDED: tl.constexpr):
 
 @triton.jit
 def times(count, size):
-    """count * size in 64 bits, of a count from 0 to 2**31 - 1, whose upper half costs nothing."""
+    """count * size in 64 bits. count: 0 to 2**31 - 1, so that its upper half needs no multiply."""
     return (count.to(tl.uint32).to(tl.uint64) * size.to(tl.uint64)).to(tl.int64)
 
 
@@ -100,7 +103,7 @@ def layout_place(atom, row_ptr, DEPTH: tl.constexpr, WIDE: tl.constexpr):
 
 @triton.jit
 def positions(page_tile, within, PAGES: tl.constexpr, UNITS: tl.constexpr):
-    """The position of each unit's page, [1, unit, 1]; of a tile of one page, [1, 1, 1]."""
+    """The position of each unit's page, [1, unit, 1]; [1, 1, 1] if the tile is of one page."""
     if PAGES > 1:
         return page_tile * PAGES + within // UNITS
     else:
@@ -109,7 +112,7 @@ def positions(page_tile, within, PAGES: tl.constexpr, UNITS: tl.constexpr):
 
 @triton.jit
 def pointers(address, atom, ATOM: tl.constexpr):
-    """Pointers to atoms [1, unit, atom] from an address; one of 16 bytes is two words."""
+    """Pointers to atoms [1, unit, atom] from an address. An atom of 16 bytes is two words."""
     if ATOM == 16:
         words = address.to(tl.pointer_type(tl.int64)) + atom * 2
         return tl.multiple_of(words, [16, 16, 16]) + tl.arange(0, 2)[None, None, :]
@@ -134,8 +137,8 @@ def multiplier(index):
 def digest_terms(data, unit, inside, ATOM: tl.constexpr):
     """The sum of the terms of every unit of `data`, [1, unit, atom], as uint64 [1, unit].
 
-    Units that are not `inside` the page have none. A term is a product of halves and their own
-    sum, which is one instruction; hence halves are made zero, not a product.
+    Units outside the page (`inside` is false) add nothing. A term, the product of two halves plus
+    their sum, is one instruction. So the halves are set to zero, and not the term.
     """
     if ATOM == 16:
         word = (unit * 2 + tl.arange(0, 2)[None, None, :]).to(tl.uint32)
@@ -162,13 +165,13 @@ def move(
 ):  # fmt: skip
     """Copy a tile between pages at addresses [1, unit, 1] or [1, 1, 1]; return it, [1, unit, atom].
 
-    Atoms are `first` and `near` it; in the pool, those at `place` if they are `APART`. `readable`
-    and `writable` count from where `near` does; what is not readable is 0.
+    The atoms are at `near` from `first`; in the pool they are at `place` if they are `APART`.
+    `readable` and `writable` are bounds of `near`. An atom that is not readable is 0.
     """
     ahead = tl.cast(first, tl.int64) * ATOM
     in_chunk = pointers(chunk + ahead, near, ATOM)
     in_pool = pointers(pool, place, ATOM) if APART else pointers(pool + ahead, near, ATOM)
-    # As wide as the data, or Triton would find the pages once more, in a layout for the masks.
+    # As wide as the data: else Triton computes the pages again, in the layout of the masks.
     near += tl.zeros(in_chunk.shape, tl.int32)
     data = tl.load(in_pool if FROM_POOL else in_chunk, mask=near < readable, other=0)
     if STORE:
@@ -184,7 +187,7 @@ def digest_pages(
 ):  # fmt: skip
     """Move whole pages, a tile of units at a time; return the sums of their terms, [page]."""
     UNIT: tl.constexpr = 16 if ATOM == 16 else 8
-    # Units of one thread, at least where units are 16 bytes: they are added where they are.
+    # Each thread adds its own units, at least where units are 16 bytes.
     ROWS: tl.constexpr = UNITS // THREADS if UNITS > THREADS else 1
     total = tl.zeros([PAGES, UNITS // ROWS], tl.uint64)
     page_units = ((page_bytes + UNIT - 1) // UNIT).to(tl.int32)
@@ -201,7 +204,7 @@ def digest_pages(
 
 @triton.jit
 def is_page(number, pool_pages):
-    """Whether a number is of a page: a negative one is too large as well, without its sign."""
+    """Whether a number is that of a page. Read without its sign, a negative one is too large."""
     if number.dtype == tl.int32:
         return number.to(tl.uint32) < pool_pages.to(tl.uint32)
     else:
@@ -215,7 +218,7 @@ def tell(
 ):  # fmt: skip
     """Note the first position of a tile whose page number no pool has."""
     if FLAT:
-        # [1, unit, 1]: each thread looks over its own first.
+        # [1, unit, 1]: each thread looks through its own units first.
         worst = tl.where(good, NO_POSITION, position)
         worst = tl.min(tl.reshape(worst, [position.numel // THREADS, THREADS]), axis=0)
     else:
@@ -230,9 +233,9 @@ def find_pages(
     position, listed, page_tile, pages, row_ptr, page_ptr, report_ptr, pool_pages,
     PAGES: tl.constexpr, FLAT: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
-    """Addresses in the pool of the pages at `position`, and whether each is a page at all.
+    """Addresses in the pool of the pages at `position`, and whether each number is that of a page.
 
-    Where one is not, or is not listed, its address is any, for nothing is read or written there.
+    The address of another number, or of a position past the last, is never read or written.
     """
     number = tl.load(page_ptr + position, mask=listed)
     pool = tl.load(row_ptr + POOL_ADDRESS) + times(number, tl.load(row_ptr + PAGE_STRIDE))
@@ -262,7 +265,7 @@ def settle(total, key, entry, digest_ptr, position, pages, report_ptr, DIGEST: t
         )
 
 
-# Values change from chunk to chunk, so no variant may depend on one: nothing compiles later.
+# These values change from chunk to chunk. No variant depends on them, so nothing compiles later.
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def copy_kernel(
     table_ptr,  # [entry, peer, column] int64

@@ -1,6 +1,6 @@
-"""What a chunk looks like: a pure function of what both ends know, so that both compute it.
+"""The layout of a chunk. Both ends compute it, from shapes and peers that both know.
 
-A chunk is the bytes that one peer gets of some pages, in one piece:
+A chunk is one contiguous piece: the bytes of some pages that one peer gets.
 
     payload   [entry][page][token][head][dim], or [entry][page][head][token][dim] for HND
     scales    float32, only when the elements are cast; starts at a multiple of 128 bytes
@@ -43,7 +43,7 @@ class HeadRange:
 class Part:
     """One group of entries in one peer's chunk.
 
-    `prefix_bytes` is what a page of all entries before this group takes, so the first byte of
+    `prefix_bytes` is the size of one page of all entries before this group. So the first byte of
     entry e of the group, page i, is at pages * (prefix_bytes + e * page_bytes) + i * page_bytes.
     `prefix_scales` counts scales in the same way.
     """
@@ -84,7 +84,7 @@ class PeerPlan:
         raise IndexError(f"entry {entry} of {self.entries}")
 
     def expect(self, signature: int) -> None:
-        """Raise ValueError unless the peer computed the same chunk: compare before receiving."""
+        """Raise ValueError unless the peer computed the same chunk. Call it before receiving."""
         if signature != self.signature:
             raise ValueError(
                 f"signature: the peer's chunk is {signature:#018x}, ours {self.signature:#018x}:"
@@ -113,7 +113,10 @@ def _aligned(offset: int) -> int:
 
 
 def _heads(shape: Shape, peer: HeadRange | None) -> HeadRange:
-    """What `peer` gets of an entry: one with a single head (a latent) goes to every peer whole."""
+    """The heads of an entry that `peer` gets.
+
+    An entry with one head (a latent) goes to every peer.
+    """
     if peer is None or shape.heads == 1:
         return HeadRange(0, shape.heads)
     if peer.first < 0 or peer.count < 1 or peer.first + peer.count > shape.heads:
@@ -213,7 +216,7 @@ def plan_for(
     peers: Sequence[HeadRange] | None = None,
     scale: Scale | None = None,
 ) -> ChunkPlan:
-    """`plan_chunk` for the pools of `layout`, in its own order unless told another."""
+    """`plan_chunk` for the pools of `layout`. order: of the chunk (default: the layout's own)."""
     return plan_chunk(
         layout.shapes,
         pages,

@@ -1,7 +1,7 @@
-"""What packing means, in the plainest numpy: tests and benchmarks compare with this.
+"""The definition of packing, in plain numpy: tests and benchmarks compare with it.
 
-Pools are uint8 [page, token, head, byte] (NHD) or [page, head, token, byte] (HND). Nothing is
-shared with the paths that are compared with it, except the plan.
+Pools are uint8 [page, token, head, byte] (NHD) or [page, head, token, byte] (HND). This module
+shares only the plan with the code that is compared with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a copy found wrong, gathered where the copy ran and read when its result is needed.
+"""Reports of copies: bad page numbers and pages whose digests differ.
 
-A report starts clean and is written only when something is wrong, so a hand-over that goes well
-never pays for clearing one. It is the one thing here that can wait for a device, and says so.
+A copy writes its report on its own device, and only if it finds an error: after a clean hand-over
+nothing has to be cleared. Reading a report is the only call here that can wait for a device.
 """
 
 from __future__ import annotations
@@ -36,21 +36,24 @@ class Outcome:
 
 
 class Report(Protocol):
-    """Where one copy at a time writes what it finds: a first bad index and a bit per page."""
+    """The findings of one copy at a time: the first bad index, and a bit for each page."""
 
     def fetch(self) -> None:
-        """Enqueue the way home of what the copies so far find; waits for nothing."""
+        """Enqueue a copy of the findings so far to host memory; waits for nothing."""
 
     def ready(self) -> bool:
-        """Whether what was fetched is home, so that `read` will not wait."""
+        """Whether the findings are in host memory, so that `read` does not wait."""
         ...
 
     def read(self) -> Outcome:
-        """Return the outcome: as fetched, or of the copies so far. Waits for the device."""
+        """Return the outcome that was fetched, else that of the copies so far.
+
+        Waits for the device.
+        """
         ...
 
     def clear(self) -> None:
-        """Forget what was found. Call it after a read that was not clean."""
+        """Clear the findings. Call it after a read that was not clean."""
 
 
 def report_words(pages_max: int) -> int:

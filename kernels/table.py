@@ -1,8 +1,7 @@
-"""The table a copy kernel reads: where each entry's pages lie, for each peer. Pure arithmetic.
+"""The table that a copy kernel reads: where each entry's pages lie, for each peer.
 
-A table depends on the layout, the peers and the order of the chunk, and on nothing that changes
-from chunk to chunk, so it is computed and sent to the device once. Its columns are named in
-`page_copy`.
+A table depends on the layout, the peers and the order of the chunk. None of them changes from chunk
+to chunk, so it is computed and sent to the device once. Its columns are named in `page_copy`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ TILES_MAX: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of a page in chunk order: how often, and how far apart in the pool (bytes)."""
+    """One axis of a page in chunk order: its length, and its stride in the pool (bytes)."""
 
     count: int
     stride: int
@@ -36,11 +35,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and what is common to its rows.
+    """A table and the numbers that its rows have in common.
 
-    `atom` is the widest access, in bytes, that is aligned everywhere; `depth` how many axes of a
-    page are apart in the pool; `wide` whether by 2**31 bytes or more; `page_bytes` the largest
-    page of a chunk, `even` whether all pages have that size.
+    atom: the widest access, in bytes, that is aligned everywhere. depth: axes of a page that are
+    not contiguous in the pool. wide: whether a stride of them is 2**31 bytes or more. page_bytes:
+    of the largest page of a chunk. even: whether all pages have that size.
     """
 
     rows: NDArray[np.int64]
@@ -80,7 +79,7 @@ def axes_of(geometry: Geometry, part: Part, order: Order) -> tuple[int, list[Axi
 
 
 def _row(address: int, page_stride: int, part: Part, run: int, axes: list[Axis]) -> list[int]:
-    """One row, with sizes in bytes still where the kernel wants atoms."""
+    """One row, with sizes in bytes that are turned into atoms later."""
     outer, inner = (*axes, Axis(1, 0), Axis(1, 0))[:2]
     inner_bytes = run if inner.count > 1 else part.page_bytes // outer.count
     return [
@@ -127,7 +126,7 @@ def table_of(layout: KVLayout, plan: ChunkPlan) -> Table:
 def _in_atoms(rows: NDArray[np.int64], atom: int) -> None:
     """Turn sizes that the kernel divides by into atoms, each with its factor and shift.
 
-    A stride becomes the gap: what a step is longer in the pool than in the chunk, also in atoms.
+    A stride becomes a gap: the length of a step in the pool less that in the chunk, in atoms.
     """
     for row in rows:
         for size, place, stride in ((4, 5, 7), (8, 9, 11)):

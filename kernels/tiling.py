@@ -1,4 +1,4 @@
-"""How a copy is cut into tiles, and which compiled variant of the kernel does it."""
+"""How a copy is cut into tiles, and which compiled variant of the kernel runs it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ UNITS_MAX: Final = 1024
 """Units of one tile: 16 KiB, eight loads of 16 bytes in flight for each of 128 threads."""
 
 NARROW_UNITS_MAX: Final = 256
-"""The same where accesses are narrower than 16 bytes, of which a unit takes up to eight."""
+"""Units of one tile where accesses are narrower than 16 bytes: a unit takes up to eight of them."""
 
 
 class Variant(NamedTuple):
-    """What the compiler is told; a kernel is compiled once for each."""
+    """The constants of one compiled kernel."""
 
     atom: int
     pages: int
@@ -46,7 +46,7 @@ def variant_for(
     page_units = -(-table.page_bytes // _unit(table.atom))
     most = UNITS_MAX if table.atom == 16 else NARROW_UNITS_MAX
     units = min(most, 1 << (page_units - 1).bit_length())
-    # A page that fills a power of two badly is cheaper found unit by unit than padded.
+    # If padding a page to a power of two wastes much, finding the page of each unit is cheaper.
     flat = digest == 0 and store and table.even and table.atom == 16
     flat = flat and page_units < most and page_units != units
     if flat:
@@ -67,7 +67,10 @@ def _unit(atom: int) -> int:
 
 
 def tiling_for(variant: Variant, table: Table, *, sections: int, pages: int) -> Tiling:
-    """Cut `pages` pages of `sections` entries times peers. ValueError: too many for 32 bits."""
+    """Cut `pages` pages of `sections` entries times peers.
+
+    Raises ValueError for 2**31 atoms or more.
+    """
     page_units = -(-table.page_bytes // _unit(variant.atom))
     if variant.flat:
         units = pages * page_units
@@ -77,7 +80,7 @@ def tiling_for(variant: Variant, table: Table, *, sections: int, pages: int) -> 
         page_tiles = -(-pages // variant.pages)
         segments = 1 if variant.digest else -(-page_units // variant.units)
     tiles = sections * page_tiles * segments
-    # A tile may reach past the last page's end, so atoms keep a bit in hand as well.
+    # A tile may reach past the end of the last page, so one more bit is kept free.
     atoms = units * _unit(variant.atom) // variant.atom
     if tiles > TILES_MAX or 2 * atoms > NUMERATOR_MAX:
         raise ValueError(f"pages: {pages} pages make a launch of {tiles} tiles: ask for fewer")

@@ -1,8 +1,8 @@
-"""How page numbers in host memory get to the device: through a ring that is made once.
+"""Page numbers in host memory are copied to the device through a ring that is made once.
 
-The ring is memory on both sides, pinned on the host's, of which each chunk takes what it needs. Its
-turn is over when the kernel that reads the numbers is: until then neither copy of them may
-change, whatever stream the next chunk is on.
+The ring is memory in the host (pinned) and in the device. Each chunk takes the part that it needs
+for one turn. The turn is over when the kernel that reads the numbers has ended. Until then neither
+copy of the numbers may change, on whatever stream the next chunk is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOM: Final = 1 << 19
 
 
 class Memory:
-    """The ring: pinned and device memory for so many numbers."""
+    """The ring: pinned and device memory for the same count of numbers."""
 
     def __init__(self, numbers: int, device: torch.device) -> None:
         cuda = device.type == "cuda"
@@ -34,7 +34,7 @@ class Memory:
 
 @dataclass(eq=False)
 class Turn:
-    """The part of a ring that one chunk has, kept alive by it, and when it is free again."""
+    """The part of the ring that one chunk has, and the event after which it is free again."""
 
     memory: Memory
     first: int
@@ -47,11 +47,11 @@ class Turn:
 
 
 class Uplink:
-    """Turns in the order in which they began; see above.
+    """The ring and its turns, in the order in which they began.
 
-    `chunk_max` are the numbers of the largest chunk. There is always room for one of those, and
-    for `in_flight` chunks as long as all their numbers fit the ring, which does not grow with the
-    pools: 16 bytes a page of a chunk, or 4 MiB, whichever is more.
+    chunk_max: the numbers of the largest chunk. There is always room for one of those, and for
+    `in_flight` chunks if their numbers fit the ring. The ring has 16 bytes for each page of the
+    largest chunk, and at least 4 MiB.
     """
 
     def __init__(self, chunk_max: int, device: torch.device, in_flight: int) -> None:
@@ -66,11 +66,11 @@ class Uplink:
         self.provide(in_flight)
 
     def provide(self, in_flight: int) -> None:
-        """Make room for so many chunks; those under way keep what they have until they are over."""
+        """Make room for `in_flight` chunks. Chunks under way keep their part of the old ring."""
         with self.lock:
             if in_flight <= self.in_flight:
                 return
-            # One chunk more, for what stays free at the end of the ring.
+            # One chunk more: up to a chunk stays free at the end of the ring.
             wanted = min((in_flight + 1) * self.chunk_max, max(ROOM, 2 * self.chunk_max))
             if wanted > self.memory.size:
                 self.memory, self.next = Memory(wanted, self.device), 0
@@ -82,9 +82,9 @@ class Uplink:
     def send(self, numbers: Sequence[NDArray[np.int64]]) -> tuple[torch.Tensor, Turn]:
         """Enqueue one copy of `numbers`, back to back; return where they will be, and the turn.
 
-        The caller launches what reads them and then says so with `launched`. Raises
-        BlockingIOError where as many chunks are still to be copied as there is room for: the
-        device is that far behind, so enqueueing more would only hide it.
+        The caller launches the kernel that reads them, and then calls `launched`. Raises
+        BlockingIOError if the ring is full: the device is behind, and enqueueing more would hide
+        it.
         """
         needed = sum(piece.size for piece in numbers)
         if needed > self.chunk_max:
@@ -99,12 +99,12 @@ class Uplink:
             placed = turn.memory.placed[first:end]
             placed.copy_(turn.memory.pinned[first:end], non_blocking=True)
         except BaseException:
-            turn.launching = False  # nobody will: it is over once its event, which has happened, is
+            turn.launching = False  # the copy failed, so no kernel follows: its event has happened
             raise
         return placed, turn
 
     def _begin(self, needed: int) -> Turn:
-        """The next turn, of so many numbers. The lock is held."""
+        """The next turn, of `needed` numbers. The caller holds the lock."""
         while self.turns and self.turns[0].over:
             self.events.append(self.turns.popleft().read)
         oldest = next((turn.first for turn in self.turns if turn.memory is self.memory), None)
@@ -130,7 +130,7 @@ class Uplink:
 
     @staticmethod
     def launched(turn: Turn, stream: Any) -> None:
-        """The turn is over when what is on `stream` now is done."""
+        """End the turn after the work that is on `stream` now."""
         if turn.read is not None:
             turn.read.record(stream)
         turn.launching = False
