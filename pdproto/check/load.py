@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from pdproto.spec.language.edit import Postponed, postponed_errors
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import System
 
@@ -50,9 +51,11 @@ def load_with_module(
         raise LoadError(_unnamed(name, known))
     module = load_module(module_name)
     system = vars(module).get(attribute)
+    if isinstance(system, Postponed):
+        raise system.error
     if isinstance(system, System):
         return system, module
-    systems = [k for k, v in vars(module).items() if isinstance(v, System)]
+    systems = [k for k, v in vars(module).items() if isinstance(v, System | Postponed)]
     if attribute in vars(module):
         wrong = f"{attribute!r} in {module_name} is no System but a {type(system).__name__}"
     else:
@@ -83,7 +86,7 @@ def load_module(name: str) -> ModuleType:
     """The module of that name, or of the file that the name is. Raises as `load` does."""
     # A spec that prints or exits must neither spoil the answer nor give one.
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), postponed_errors():
             return _from_file(Path(name)) if name.endswith(".py") else _from_path(name)
     except (SpecError, LoadError, KeyboardInterrupt):
         raise

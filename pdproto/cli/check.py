@@ -83,7 +83,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
         help="threads (default: one a core); the answer is the same for any number",
     )
-    parser.add_argument("--keep-going", action="store_true", help="explore past a violation")
+    parser.add_argument(
+        "--keep-going", action=argparse.BooleanOptionalAction,
+        help="explore past a violation (default: where the system is an edit of another)",
+    )
     parser.add_argument(
         "--max-states", metavar="N", type=whole_number, help="give up after N states"
     )
@@ -142,7 +145,7 @@ def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
     began = monotonic()
     settings = Settings(
         limits=replace(_limits(arguments), bytes_max=_bytes(arguments) // arguments.workers),
-        keep_going=arguments.keep_going,
+        keep_going=bool(arguments.keep_going),
     )
     wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
     found = suite.run(wanted, settings, arguments.workers, reporter.show)
@@ -184,10 +187,16 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
         properties=wanted,
         limits=_limits(arguments),
         workers=arguments.workers,
-        keep_going=arguments.keep_going,
+        keep_going=_keeps_going(system, arguments),
         fairness=tuple(Fairness[n.upper().replace("-", "_")] for n in arguments.fairness),
         monitor=reporter.show,
     )
+
+
+def _keeps_going(system: System, arguments: argparse.Namespace) -> bool:
+    """What an edit breaks first is often bookkeeping; all that it breaks says what it does."""
+    asked: bool | None = arguments.keep_going
+    return system.base is not None if asked is None else asked
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:

@@ -22,6 +22,7 @@ from pdproto.check.prove.assurance import cache_folder, remember
 from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.certificates import certificates
 from pdproto.check.prove.confirming import confirmed
+from pdproto.check.prove.inherited import surviving
 from pdproto.check.prove.proving import (
     CUTOFF,
     ENGINES,
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         return max(_suggest(one, arguments) for one in subjects)
     statuses, results = [], []
     for one in subjects:
-        proof = _proof(one, arguments)
+        one, proof = _proof(one, arguments)  # noqa: PLW2901 - without the lemmas that are broken
         statuses.append(exit_status(proof))
         results.append(to_json(one, proof))
         if arguments.json != STANDARD_OUTPUT:
@@ -109,9 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if 1 in statuses else max(statuses)
 
 
-def _proof(one: Subject, arguments: argparse.Namespace) -> Proof:
+def _proof(one: Subject, arguments: argparse.Namespace) -> tuple[Subject, Proof]:
+    """The proof, and the subject with the lemmas that it rests on."""
     wanted = tuple(name for group in arguments.properties for name in group)
-    found = one.obligations(wanted)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
         settings = Settings(
@@ -122,6 +123,9 @@ def _proof(one: Subject, arguments: argparse.Namespace) -> Proof:
             monitor=reporter.line,
             slow=lambda name, seconds: reporter.say(f"slow: {name} took {seconds:.1f} s"),
         )
+        if one.lemmas_of:
+            one = surviving(one, lambda asked: prove(one.system, asked, settings))
+        found = one.obligations(wanted)
         for ranking in one.every_ranking:
             require_possible(
                 one.system, settings.engines, settings.timeout_s, beside=ranking.assumed
@@ -133,7 +137,7 @@ def _proof(one: Subject, arguments: argparse.Namespace) -> Proof:
             proof = decided_by(QUANTIFIED, one.system, proof, settings)
     if folder is not None:
         remember(folder, one.system, proof, one.proved_words)
-    return proof
+    return one, proof
 
 
 def _engines(arguments: argparse.Namespace) -> tuple[str, ...]:

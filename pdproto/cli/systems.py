@@ -10,6 +10,7 @@ from pdproto.spec.catalogue import CATALOGUE, RENAMED, SYSTEMS
 from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
+LEMMAS: Final = {entry.name: entry.lemma_module for entry in CATALOGUE if entry.lemmas}
 
 
 def load(name: str) -> System:
@@ -40,4 +41,4 @@ def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None)
     """
     entry = SYSTEMS.get(name)
     own = ("", "") if entry is None else (entry.lemma_module, entry.ranking_module)
-    return prover.with_proofs(system, home, lemmas, own)
+    return prover.with_proofs(system, home, lemmas, own, LEMMAS)

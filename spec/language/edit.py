@@ -2,18 +2,19 @@
 
     broken = edited(SYSTEM, "grants-twice", DropEffect("grant", holder(s)))
 
-Rows are found by name, clauses and effects by structure; what is not found is an error, so that
-an edit never silently does nothing.
+Rows and properties are found by name, clauses and effects by structure; what is not found is an
+error, so that an edit never silently does nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from .formula import Formula
 from .machine import Machine, Row, Table
 from .place import Place, SpecError, here
-from .properties import Property
+from .properties import OnRow, Property
 from .symbols import Each, Sent, Update
 from .system import Configuration, System
 
@@ -97,8 +98,63 @@ class ReplaceProperties:
     properties: tuple[Property, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AddProperty:
+    """Check one more property."""
+
+    claim: Property
+
+
+@dataclass(frozen=True, slots=True)
+class DropProperty:
+    """Check a property no longer."""
+
+    name: str
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AddFaults:
+    """Add a layer of faults. Configurations switch it on by its name."""
+
+    layer: str
+    tables: tuple[Table, ...]
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    def __init__(self, layer: str, *tables: Table) -> None:
+        object.__setattr__(self, "layer", layer)
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "place", here())
+
+
 RowEdit: TypeAlias = ReplaceRow | DropClause | AddClause | DropEffect | AddEffect | Retarget
-Edit: TypeAlias = DropRow | AddRow | ReplaceProperties | RowEdit
+PropertyEdit: TypeAlias = ReplaceProperties | AddProperty | DropProperty
+Edit: TypeAlias = DropRow | AddRow | AddFaults | PropertyEdit | RowEdit
+
+_POSTPONING: Final[list[object]] = []  # one for each postponed_errors() that is open
+
+
+class Postponed:
+    """Stands for an edited system that is malformed: whatever is asked of it raises its error."""
+
+    def __init__(self, error: SpecError) -> None:
+        self.error: Final = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.error
+
+
+@contextmanager
+def postponed_errors() -> Iterator[None]:
+    """Within it an edited system that is malformed raises when it is used, and not at once.
+
+    So one bad edit of a file does not keep the other systems of the file from being checked.
+    """
+    _POSTPONING.append(None)
+    try:
+        yield
+    finally:
+        _POSTPONING.pop()
 
 
 def edited(
@@ -111,32 +167,62 @@ def edited(
     """The system after the edits, in order, under a new name; it is checked like any other.
 
     about, configurations: those of the edited system, where they differ (a defect may show at
-    other sizes). Raises SpecError where an edit finds nothing to change, and where the edited
-    system is malformed.
+    other sizes). Raises SpecError, at the line of the edit, where an edit finds nothing to change
+    and where the edited system is malformed.
     """
+    try:
+        return _edited(system, name, edits, about, configurations)
+    except SpecError as error:
+        if not _POSTPONING:
+            raise
+        return cast("System", Postponed(error))
+
+
+def _edited(
+    system: System,
+    name: str,
+    edits: tuple[Edit, ...],
+    about: str,
+    configurations: Mapping[str, Configuration] | None,
+) -> System:
     draft = _Draft(system.name, system.tables, system.faults, system.properties)
     for edit in edits:
         draft = _apply(draft, edit)
-    return replace(
-        system,
-        name=name,
-        about=about or system.about,
-        tables=draft.tables,
-        faults=draft.faults,
-        properties=draft.properties,
-        configurations=system.configurations if configurations is None else configurations,
-        like=system,
-    )
+    rows = {row.name for table in draft.every_table() for row in table.rows}
+    for claim in draft.properties:
+        if isinstance(claim, OnRow) and claim.row in draft.dropped.keys() - rows:
+            raise SpecError(
+                draft.dropped[claim.row], f"property {claim.name!r} speaks of row {claim.row!r}: "
+                f"drop it too, with DropProperty({claim.name!r})")
+    try:
+        return replace(
+            system,
+            name=name,
+            about=about or system.about,
+            tables=draft.tables,
+            faults=draft.faults,
+            properties=draft.properties,
+            configurations=system.configurations if configurations is None else configurations,
+            like=system,
+        )
+    except SpecError as error:
+        raise SpecError(draft.changed.get(error.place, error.place), error.problem) from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What edits change of a system: between two of them it need not be well formed."""
+    """What edits change of a system: between two of them it need not be well formed.
+
+    dropped: the rows that are gone, by name, each with the place of its edit. changed: by the place
+    of a row, that of the last edit of it.
+    """
 
     name: str
     tables: tuple[Table, ...]
     faults: Mapping[str, tuple[Table, ...]]
     properties: tuple[Property, ...]
+    dropped: Mapping[str, Place] = field(default_factory=dict)
+    changed: Mapping[Place, Place] = field(default_factory=dict)
 
     def every_table(self) -> Iterator[Table]:
         yield from self.tables
@@ -148,6 +234,17 @@ def _apply(draft: _Draft, edit: Edit) -> _Draft:
     match edit:
         case ReplaceProperties(properties):
             return replace(draft, properties=properties)
+        case AddProperty(claim):
+            return replace(draft, properties=(*draft.properties, claim))
+        case DropProperty(name):
+            kept = tuple(claim for claim in draft.properties if claim.name != name)
+            problem = f"{draft.name} has no property {name!r} to drop"
+            _must_differ(kept, draft.properties, edit.place, problem)
+            return replace(draft, properties=kept)
+        case AddFaults(layer, tables):
+            if layer in draft.faults:
+                raise SpecError(edit.place, f"{draft.name} has a fault layer {layer!r} already")
+            return replace(draft, faults={**draft.faults, layer: tables})
         case AddRow(machine, row):
             if machine not in {table.machine for table in draft.every_table()}:
                 raise SpecError(edit.place, f"{draft.name} has no table of {machine.name}")
@@ -156,12 +253,17 @@ def _apply(draft: _Draft, edit: Edit) -> _Draft:
             )
         case DropRow(name):
             _found(draft, name, edit.place)
+            draft = replace(draft, dropped={**draft.dropped, name: edit.place})
             return _tables(
                 draft, lambda t: replace(t, rows=tuple(r for r in t.rows if r.name != name))
             )
         case _:
             old = _found(draft, edit.row, edit.place)
             new = _changed(old, edit)
+            dropped = {} if new.name == old.name else {old.name: edit.place}
+            changed = {} if isinstance(edit, ReplaceRow) else {new.place: edit.place}
+            draft = replace(draft, dropped={**draft.dropped, **dropped},
+                            changed={**draft.changed, **changed})
             return _tables(
                 draft, lambda t: replace(t, rows=tuple(new if r is old else r for r in t.rows))
             )

@@ -43,7 +43,9 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     check_parts(system)
     fresh = _fresh(system, like)
     check_vocabulary(system, fresh)
-    _unique("machine", ((machine.name, machine.place) for machine in system.machines))
+    # Worlds without variables are one environment, though each part of a system may make its own.
+    _unique("machine", ((machine.name, machine.place) for machine in system.machines
+                        if machine.symbols or machine.own or not machine.world))
     _unique("row", ((row.name, row.place) for _, row in system.rows()))
     _unique("property", ((claim.name, claim.place) for claim in system.properties))
     _unique("symbol", ((symbol.name, symbol.place) for symbol in system.variables))

@@ -1,4 +1,4 @@
-"""The guide to one's own protocol: its files, its commands in order, and what they print."""
+"""Guides to one's own tables: their files, their commands in order, and what they print."""
 
 import re
 import runpy
@@ -11,9 +11,9 @@ import pytest
 
 from pdproto.cli.main import main
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs/tutorial/check-your-own-protocol.md"
-BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"),
-                    re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GUIDES = ("tutorial/check-your-own-protocol.md", "how-to/edit-tables.md")
+SPECS = ("vote", "defects")
 AT_THE_END = ", at the end"
 
 
@@ -23,9 +23,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "vote", raising=False)
+    for spec in SPECS:
+        monkeypatch.delitem(sys.modules, spec, raising=False)
     yield tmp_path
-    sys.modules.pop("vote", None)
+    for spec in SPECS:
+        sys.modules.pop(spec, None)
 
 
 def saved(folder: Path, text: str) -> None:
@@ -38,7 +40,8 @@ def saved(folder: Path, text: str) -> None:
 
 def entered(line: str) -> None:
     """Run a command of the guide, each in a Python that has not seen the spec."""
-    sys.modules.pop("vote", None)
+    for spec in SPECS:
+        sys.modules.pop(spec, None)
     command, *arguments = shlex.split(line)
     if command == "python":
         runpy.run_path(arguments[0])
@@ -48,12 +51,15 @@ def entered(line: str) -> None:
         main([*arguments, *quiet])
 
 
+@pytest.mark.parametrize("guide", GUIDES)
 def test_the_guide_is_what_happens(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    guide: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each line below a command is printed by it, in this order; line breaks apart."""
+    page = (DOCS / guide).read_text(encoding="utf-8")
     commands = 0
-    for kind, text in BLOCKS:
+    for kind, text in re.findall(r"^```(python|console)\n(.*?)^```$", page,
+                                 re.MULTILINE | re.DOTALL):
         if kind == "python":
             saved(folder, text)
             continue
@@ -67,4 +73,4 @@ def test_the_guide_is_what_happens(
             for expected in lines:
                 _, found, printed = printed.partition("".join(expected.split()))
                 assert found, (line, expected, out)
-    assert commands == len(re.findall(r"^\$ ", GUIDE.read_text(), re.MULTILINE))
+    assert commands == len(re.findall(r"^\$ ", page, re.MULTILINE))

@@ -14,12 +14,14 @@ from pdproto.spec.language import (
     ANY,
     TRUE,
     AddClause,
+    AddFaults,
     AddRow,
     Always,
     Call,
     Configuration,
     DropClause,
     DropEffect,
+    DropProperty,
     DropRow,
     Ignore,
     LeadsTo,
@@ -27,6 +29,7 @@ from pdproto.spec.language import (
     Message,
     OnRow,
     Reject,
+    ReplaceRow,
     Retarget,
     Rigid,
     Row,
@@ -687,8 +690,38 @@ def drop_of_an_update_that_is_not_there(a: Any) -> object:
 
 @malformed("row 'work' of worker: it reads knows, which is owned by boss")
 def edit_that_makes_a_row_malformed(a: Any) -> object:
-    system = a.system(worker=[Row("work")])  # <- here
-    return edited(system, "broken", AddClause("work", a.knows(w)))
+    system = a.system(worker=[Row("work")])
+    return edited(system, "broken", AddClause("work", a.knows(w)))  # <- here
+
+
+@malformed("row 'work' of worker: it reads knows, which is owned by boss")
+def last_edit_of_a_row_that_two_edits_change(a: Any) -> object:
+    system = a.system(worker=[Row("work")])
+    first = AddClause("work", a.knows(w))
+    return edited(system, "broken", first, Retarget("work", to=Phase.BUSY))  # <- here
+
+
+@malformed("property 'calm' speaks of row 'work': drop it too, with DropProperty('calm')")
+def drop_of_a_row_of_which_a_property_speaks(a: Any) -> object:
+    system = a.system(worker=[Row("work")], properties=[OnRow("calm", "work", TRUE)])
+    return edited(system, "broken", DropRow("work"))  # <- here
+
+
+@malformed("property 'calm' speaks of row 'work': drop it too, with DropProperty('calm')")
+def replacement_that_takes_a_row_from_a_property(a: Any) -> object:
+    system = a.system(worker=[Row("work")], properties=[OnRow("calm", "work", TRUE)])
+    return edited(system, "broken", ReplaceRow("work", Row("labour")))  # <- here
+
+
+@malformed("tiny has no property 'calm' to drop")
+def drop_of_a_property_that_is_not_there(a: Any) -> object:
+    return edited(a.system(), "broken", DropProperty("calm"))  # <- here
+
+
+@malformed("tiny has a fault layer 'lossy' already")
+def fault_layer_that_is_there(a: Any) -> object:
+    system = a.system(faults={"lossy": ()})
+    return edited(system, "broken", AddFaults("lossy", Table(a.world)))  # <- here
 
 
 @pytest.mark.parametrize(

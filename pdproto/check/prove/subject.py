@@ -1,12 +1,13 @@
 """What `pdproto prove` is asked about: a system, its lemmas and rankings, and all to be shown."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pdproto.check.load import LoadError, load_module, perhaps
+from pdproto.check.load import NO_NAMES, LoadError, load_module, perhaps
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.obligations import (
@@ -29,7 +30,8 @@ class Subject:
     """A system with its lemmas, and what is taken for granted of its rigid symbols.
 
     helping: lemmas that only its rankings rest on. undisturbed: what is promised only of runs
-    without some faults.
+    without some faults. lemmas_of: the system that it is an edit of, if the lemmas are that one's.
+    broken: the names of those that do not hold of the edit (inherited.py).
     """
 
     system: System
@@ -39,6 +41,8 @@ class Subject:
     ratchets: tuple[Ratchet, ...] = ()
     rankings: tuple[Ranking, ...] = ()
     undisturbed: Undisturbed = field(default_factory=Undisturbed)
+    lemmas_of: str = ""
+    broken: tuple[str, ...] = ()
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -112,16 +116,20 @@ class Subject:
 
 
 def with_proofs(
-    system: System, home: ModuleType, lemmas: str | None = None, own: tuple[str, str] = ("", "")
+    system: System, home: ModuleType, lemmas: str | None = None, own: tuple[str, str] = ("", ""),
+    known: Mapping[str, str] = NO_NAMES,
 ) -> Subject:
     """The system with its own lemmas and rankings, or with those of another module.
 
     home: the module that the system stands in. own: the modules of its lemmas and of its rankings;
-    without them they are LEMMAS and RANKINGS in `home`, if they are about the system. lemmas: a
-    module's name, or a path to a file, in place of these. Raises LoadError for a module without
-    LEMMAS, or with lemmas of something else than the system.
+    without them they are LEMMAS and RANKINGS in `home`, if they are about the system. An edited
+    system that has none takes the lemmas of the system that it is an edit of. known: the modules of
+    lemmas, by the names of systems. lemmas: a module's name, or a path to a file, in place of all
+    these. Raises LoadError for a module without LEMMAS, or with lemmas of something else than the
+    system.
     """
     of_lemmas, of_rankings = own
+    base = ""
     if lemmas is not None:
         proofs = ranked = _held(_other(lemmas, home), f"--lemmas {lemmas}")
     elif of_lemmas:
@@ -129,6 +137,9 @@ def with_proofs(
         ranked = _held(load_module(of_rankings), of_rankings) if of_rankings else {}
     else:
         proofs = ranked = _own(system, home)
+        if not proofs:
+            base, proofs = _of_base(system, known)
+            ranked = {}
     assumed = proofs.get("ASSUMED", {})
     one = Subject(
         replace(system, axioms={**system.axioms, **assumed}, like=system),
@@ -138,6 +149,7 @@ def with_proofs(
         ranked.get("RATCHETS", ()),
         ranked.get("RANKINGS", ()),
         ranked.get("UNDISTURBED", Undisturbed()),
+        base,
     )
     for lemma in one.lemmas:
         for symbol in _strange(one.system, lemma):
@@ -171,6 +183,28 @@ def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
     if not lemmas or not _are_lemmas(lemmas) or any(_strange(system, one) for one in lemmas):
         return {}
     return held
+
+
+def _of_base(system: System, known: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+    """The nearest system that this one is an edit of and that has lemmas, with those that apply."""
+    base = system.base
+    while base is not None:
+        held = vars(load_module(known[base.name])) if base.name in known else _beside(base)
+        lemmas = held.get("LEMMAS", ())
+        if lemmas and _are_lemmas(lemmas):
+            apply = tuple(lemma for lemma in lemmas if not _strange(system, lemma))
+            return base.name, {**held, "LEMMAS": apply}
+        base = base.base
+    return "", {}
+
+
+def _beside(system: System) -> Mapping[str, Any]:
+    """What the module holds that the system stands in, if it has LEMMAS about the system."""
+    for module in tuple(sys.modules.values()):
+        held = getattr(module, "__dict__", {})
+        if "LEMMAS" in held and any(value is system for value in held.values()):
+            return _own(system, module)
+    return {}
 
 
 def _are_lemmas(found: object) -> bool:

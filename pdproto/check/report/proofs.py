@@ -115,6 +115,8 @@ def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
         "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
         "assumed_is_possible": proof.axioms.status,
         "lemmas": [claim.name for claim in one.undisturbed_claims if claim.is_lemma],
+        "lemmas_of": one.lemmas_of,
+        "lemmas_broken": list(one.broken),
         "answers": answers(proof),
         "leads_to": [asdict(promise) for promise in promises(one, proof)],
         "engines": sorted({outcome.engine for outcome in proof.outcomes}),
@@ -152,6 +154,9 @@ def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
     )
     for name, axiom in one.system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
+    if one.lemmas_of:
+        yield (f"  lemmas    {len(one.lemmas)} of {one.lemmas_of}, of which this is an edit"
+               f"{'; broken: ' if one.broken else ''}{', '.join(one.broken)}")
     if proof.interrupted:
         yield "  interrupted: what had no answer by then is unknown"
     if not proof.from_possible_axioms:
