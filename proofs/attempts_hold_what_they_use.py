@@ -1,5 +1,5 @@
-"""Claim: what is sent has a destination, a slot and its KV, and no slot, seat or page has two
-owners, however many requests, slots, seats, pages and attempts.
+"""Claim: what is sent has a destination, a slot and its KV, and no slot, running slot or page has
+two owners, however many requests, slots, running slots, pages and attempts.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/optimistic_lemmas.py, each with its

@@ -1,7 +1,7 @@
 """Claim: whatever is lost, every request of optimistic prefill ends on both servers, and its slot,
-its seat and its page come back, however many requests, slots, seats, pages and attempts; even if
-no sink ever gives up, and even if a request reaches one of the two servers only (L1, L4 and L5 of
-optimistic-loss, optimistic-no-timeouts and optimistic-one-sided).
+its running slot and its page come back, however many requests, slots, running slots, pages and
+attempts; even if no sink ever gives up, and even if a request reaches one of the two servers only
+(L1, L4 and L5 of optimistic-loss, optimistic-no-timeouts and optimistic-one-sided).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
 spec/lemmas/optimistic_loss_ranking.py and optimistic_no_timeouts_ranking.py, with the lemmas that

@@ -1,6 +1,7 @@
 """Claim: by no clock, every request of optimistic prefill ends on both servers, and its slot, its
-seat and its page come back, however many requests, slots, seats, pages and attempts, although each
-server may wait for memory that is held for a request that waits at the other (L5, L1 and L4).
+running slot and its page come back, however many requests, slots, running slots, pages and
+attempts, although each server may wait for memory that is held for a request that waits at the
+other (L5, L1 and L4).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
 spec/lemmas/optimistic_ranking.py, with the lemmas that only this needs. It rests on the safety

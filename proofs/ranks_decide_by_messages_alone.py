@@ -23,7 +23,7 @@ from tests.handoff.exploring import without
 from tests.prove import draining
 
 SYSTEM = "agreement"
-PROMISES = tuple(ranking.leads_to for ranking in subject(SYSTEM).undisturbed.rankings)
+PROMISES = tuple(ranking.leads_to for ranking in subject(SYSTEM).fault_free.rankings)
 
 
 def test_it_is_about_what_no_clock_helps() -> None:

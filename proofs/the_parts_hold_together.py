@@ -1,7 +1,7 @@
 """Claim: registration, look-up, optimistic prefill and transfer of a room keep together what each
 promises alone, and a pass is sent by the run that was looked up, to whom that run has met, however
-many runs follow each other, and however many sinks, landings, chunks, pages, slots, seats and
-attempts there are.
+many runs follow each other, and however many sinks, landings, chunks, pages, slots, running slots
+and attempts there are.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are those that join a bootstrap to a transfer and a pass

@@ -1,7 +1,7 @@
 """Claim: what the engine reads is the KV of a whole pass, finalized, in a place that stays its own
 until nothing reads it any more; nothing is sent of a pass that is thrown away; and what holds of a
 transfer alone holds of what optimistic prefill computes too, however many requests, attempts,
-seats, slots, sinks, pages and chunks.
+running slots, slots, sinks, pages and chunks.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/end_to_end_attempts_lemmas.py, each

@@ -231,7 +231,7 @@ CATALOGUE: Final = (
           lemmas="optimistic_lemmas", ranking="optimistic_ranking", expected={
         "default": Counts(43_705, 271_608, 41),
         "slots": Counts(58_670, 381_998, 41),
-        "seats": Counts(43_705, 274_869, 41),
+        "running-slots": Counts(43_705, 274_869, 41),
         "deep": Counts(2_625_740, 21_877_739, 62),
     }),
     Entry("optimistic-loss", "handoff.optimistic:LOSS",

@@ -30,7 +30,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import group as tables
 from pdproto.spec.handoff import roles
-from pdproto.spec.handoff.group import ENTRY, Course
+from pdproto.spec.handoff.group import ENTRY, Status
 from pdproto.spec.language.machine import Row
 
 # What cannot go on is decided first: no rank runs a request in vain.
@@ -69,7 +69,7 @@ class Open:
     """What the entry keeps of a request beside the table. reason: of the first rank that failed."""
 
     submitted: Submitted
-    course: Course = Course.NEW
+    status: Status = Status.NEW
     numbers: list[int] = field(default_factory=list)
     slot: int | None = None
     reason: str = ""
@@ -231,7 +231,7 @@ class EntryPart:
     # What follows
 
     def _follow(self, opened: Open, step: Step, now: float) -> None:
-        entered: Course | None = None
+        entered: Status | None = None
         for symbol, key, value in step.changed:
             if key is None:
                 continue
@@ -244,7 +244,7 @@ class EntryPart:
                 self._free.popleft() if value else self._free.append(key[0])
             elif symbol is tables.confirmed:
                 opened.confirmed += 1
-            elif isinstance(value, Course):
+            elif isinstance(value, Status):
                 entered = value
         for message, arguments in step.sent:
             self._say(arguments[0], WRITERS[message](opened, arguments))
@@ -252,14 +252,14 @@ class EntryPart:
             self._enter(opened, entered)
             self._arm(opened, now, further=True)
 
-    def _enter(self, opened: Open, course: Course) -> None:
-        opened.course = course
+    def _enter(self, opened: Open, status: Status) -> None:
+        opened.status = status
         self._lacking.pop(opened.life.generation, None)
-        if course is Course.SERVED:
+        if status is Status.SERVED:
             self._answer(opened, Answer(200))
-        elif course is Course.REFUSED:
+        elif status is Status.REFUSED:
             self._answer(opened, Answer(500, opened.reason))
-        if course in (Course.SERVED, Course.REFUSED):
+        if status in (Status.SERVED, Status.REFUSED):
             self._unanswered -= 1
 
     def _answer(self, opened: Open, answer: Answer) -> None:
@@ -278,7 +278,7 @@ class EntryPart:
 
     def _arm(self, opened: Open, now: float, *, further: bool = False) -> None:
         """Run the timers of which some row could fire. A row stays enabled until a change of the
-        course, or until all ranks have confirmed, so that nothing else starts one.
+        status, or until all ranks have confirmed, so that nothing else starts one.
         """
         names = [name for name, rows in TIMERS.items() if any(
             self._machine.enabled(row.name, **parameters)

@@ -1,15 +1,15 @@
 """Prefill that begins before its bootstrap, as a scheduler of a prefill server drives it.
 
-    prefill = OptimisticPrefill(Settings(slots=64, seats=32, retries=3))
+    prefill = OptimisticPrefill(Settings(slots=64, running_slots=32, retries=3))
     request = prefill.create_sender("r1", [node.open(room)], chunks=4, now=now)
     while serving:
         prefill.turn(now)                      # polls, reserves slots, finalizes, makes room
-        while prefill.start(now): ...          # the next requests, as long as there are seats
+        while prefill.start(now): ...          # the next requests, while a running slot is free
         for order in prefill.orders(): ...     # COMPUTE, SEND, DROP, END
         prefill.chunk_done(request, now)       # when the device has computed what was launched
 
 Rule 1: the table of the source decides (spec/handoff/attempts.py, PREFILL). Here rows are
-        proposed, with a slot, a seat or a request that wants one; the row's guard disposes.
+        proposed, with a slot, a running slot or a request that wants one; the row's guard disposes.
 Rule 2: nothing about a request is proposed while the device computes a chunk of it. The table
         counts two chunks: the last, and all before it as one.
 Rule 3: a request ends when its KV is neither written nor read any more: when its last launched
@@ -45,7 +45,7 @@ from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.attempts import (
     ACTIVE,
     ENDED,
-    FOR_A_SEAT,
+    FOR_A_RUNNING_SLOT,
     PREFILL,
     QUEUED,
     Forward,
@@ -55,7 +55,7 @@ from pdproto.spec.handoff.poll import KVPoll
 
 _GAUGES: Final = (
     ("num_optimistic_queue_reqs", "Requests that wait for a slot", QUEUED),
-    ("num_optimistic_waiting_reqs", "Requests that wait for a seat", FOR_A_SEAT),
+    ("num_optimistic_waiting_reqs", "Requests that wait for a running slot", FOR_A_RUNNING_SLOT),
     ("num_optimistic_running_reqs", "Requests whose forward is computed", (Stage.RUNNING,)),
     ("num_optimistic_parked_reqs", "Requests whose KV waits for the sink", (Stage.PARKED,)),
     ("num_optimistic_sending_reqs", "Requests whose KV is under way", (Stage.SENDING,)),
@@ -74,14 +74,14 @@ class OptimisticPrefill:
         self._requests: Final[dict[int, Request]] = {}
         self._machine: Final = shared(
             PREFILL, (),
-            {roles.Slot: range(settings.slots), tables.Seat: range(settings.seats),
+            {roles.Slot: range(settings.slots), tables.RunningSlot: range(settings.running_slots),
              roles.Attempt: range(settings.attempts)},
             {tables.sampled: self._sampled}, trace=trace)
         self._number = 0
         self._at: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
         self._ready: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
         self._slots: Final = deque(range(settings.slots))
-        self._seats: Final = deque(range(settings.seats))
+        self._running_slots: Final = deque(range(settings.running_slots))
         self._failing: Final[dict[Request, None]] = {}
         self._waiting: Final[deque[Request]] = deque()  # by the end of their bootstrap's time
         self._orders: Final[deque[Ordered]] = deque()
@@ -138,13 +138,14 @@ class OptimisticPrefill:
         self._settle()
 
     def start(self, now: float) -> Request | None:
-        """Give the next request a seat, and order its first chunk. None if none can start."""
+        """Give the next request a running slot, and order its first chunk. None if none can start.
+        """
         self._now = now
         for stage, row in ((Stage.HEAD, "start_again"), (Stage.WAITING, "start")):
             request = next(iter(self._at[stage]), None)
-            if request is None or not self._seats:
+            if request is None or not self._running_slots:
                 continue
-            if self._fire(row, request, s=self._seats[0]):
+            if self._fire(row, request, s=self._running_slots[0]):
                 request.passes += 1
                 request.times.started = now
                 self._begin(request)
@@ -282,7 +283,7 @@ class OptimisticPrefill:
 
     def _yield(self, request: Request) -> bool:
         """Propose that the request yields to one that has its bootstrap, if there is one."""
-        stages = (*FOR_A_SEAT, *QUEUED)
+        stages = (*FOR_A_RUNNING_SLOT, *QUEUED)
         wanting = [next(iter(ready)).key for s in stages if (ready := self._ready[s])]
         return bool(wanting) and (self._fire("run_again", request, k=wanting)
                                   or self._fire("fall_back", request, k=wanting))
@@ -315,9 +316,9 @@ class OptimisticPrefill:
             if symbol is tables.slot:
                 request.slot = key[1] if value else None
                 self._slots.remove(key[1]) if value else self._slots.append(key[1])
-            elif symbol is tables.seat:
-                request.seat = key[1] if value else None
-                self._seats.remove(key[1]) if value else self._seats.append(key[1])
+            elif symbol is tables.running_slot:
+                request.running_slot = key[1] if value else None
+                self._running_slots.remove(key[1]) if value else self._running_slots.append(key[1])
             elif symbol is tables.link:
                 request.finalized = True
             elif symbol is tables.ready:
@@ -367,7 +368,7 @@ class OptimisticPrefill:
         if request.computing or (request.sent and not all(s.released for s in request.senders)):
             return False
         self._fire("release", request)
-        if request.slot is not None or request.seat is not None:
+        if request.slot is not None or request.running_slot is not None:
             return False
         del self._at[request.stage][request], self._requests[request.key]
         self._ready[request.stage].pop(request, None)
@@ -386,8 +387,8 @@ class OptimisticPrefill:
             self.metrics.gauge(name, about, partial(self._count, stages))
         self.metrics.gauge("num_optimistic_slots_taken", "Metadata slots that requests hold",
                            lambda: self.settings.slots - len(self._slots))
-        self.metrics.gauge("num_optimistic_seats_taken", "Seats that requests hold",
-                           lambda: self.settings.seats - len(self._seats))
+        self.metrics.gauge("num_optimistic_running_slots_taken", "Running slots that requests hold",
+                           lambda: self.settings.running_slots - len(self._running_slots))
 
     def _count(self, stages: tuple[Stage, ...]) -> int:
         return sum(len(self._at[stage]) for stage in stages)

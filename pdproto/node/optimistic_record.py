@@ -28,14 +28,15 @@ class Bootstrap(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """slots: of metadata. seats: rows of the request table, with room for the KV of one request.
-    retries: how often a request may be run again before its bootstrap; 0: none is run before it.
+    """slots: of metadata. running slots: rows of the request table, with room for the KV of one
+    request. retries: how often a request may be run again before its bootstrap; 0: none is run
+    before it.
 
     Raises ValueError for what does not go together, and says why.
     """
 
     slots: int
-    seats: int
+    running_slots: int
     retries: int = 0
     force_retry_probability: float = 0.0
     bootstrap_timeout_s: float = WAITS["bootstrap_timeout"].seconds
@@ -43,8 +44,9 @@ class Settings:
     mamba_radix_cache: bool = False
 
     def __post_init__(self) -> None:
-        if self.slots < 1 or self.seats < 1:
-            raise ValueError(f"{self.slots} slots, {self.seats} seats: want one of each at least")
+        if self.slots < 1 or self.running_slots < 1:
+            raise ValueError(f"{self.slots} slots, {self.running_slots} running slots: "
+                             f"want one of each at least")
         if not 0.0 <= self.force_retry_probability <= 1.0:
             raise ValueError(f"force_retry_probability {self.force_retry_probability}: want 0 to 1")
         if not self.attempts:
@@ -69,7 +71,7 @@ class Times:
     """When things happened, in the seconds of the caller's clock. Those of a pass are its own."""
 
     submitted: float
-    started: float | None = None  # the pass got its seat
+    started: float | None = None  # the pass got its running slot
     computed: float | None = None  # its last chunk
     ended: float | None = None
 
@@ -98,7 +100,7 @@ class Request:
     passes: int = 0
     prefill_retry_count: int = 0
     slot: int | None = None
-    seat: int | None = None
+    running_slot: int | None = None
     reason: str = ""
 
     def poll(self) -> KVPoll:
@@ -111,7 +113,7 @@ class Order(Enum):
 
     COMPUTE = auto()  # launch `chunk`; then say `chunk_done`
     SEND = auto()  # hand over `chunks`, the last of which is the request's last if `last`
-    DROP = auto()  # the KV goes, and with it the tokens: its seat is somebody else's now
+    DROP = auto()  # the KV goes, and with it the tokens: its running slot is somebody else's now
     END = auto()  # it has succeeded or failed, and holds nothing any more
 
 

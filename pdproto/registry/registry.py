@@ -254,7 +254,7 @@ class Registry:
         for rank, number in list(server.silent(now, self.limits.silent_s)):
             log.warning("%s has given no sign of life: struck out", rank)
             element = (number, rank)
-            taken(server.ranks, self.rows, bootstrap.unheard, rank, element)
+            taken(server.ranks, self.rows, bootstrap.suspected, rank, element)
             fired(server.ranks, self.rows, "expire", p=rank, e=element)
         server.rooms.end_old(now)
 

@@ -61,7 +61,7 @@ class SinkPart:
 
     def give_up(self) -> None:
         """The registry has not answered for as long as it may (timer registry_unreachable)."""
-        self._machine.receive(bootstrap.dark)
+        self._machine.receive(bootstrap.registry_down)
         self._machine.fire("give_up", h=self._handover)
         self._follow_failure()
 

@@ -291,7 +291,7 @@ class Shared:
             self._witness.written(symbol, key, value)
         cells.write(key, value)
 
-    def befall(self, table: Table, row_name: str, **elements: Hashable) -> None:
+    def apply_fault(self, table: Table, row_name: str, **elements: Hashable) -> None:
         """Take over what a row of the world has done to this machine: its process has started.
 
         elements: the row's parameters, by name. Raises LocalProtocolError for a row of no world.

@@ -20,7 +20,7 @@ from pdproto.runtime.automaton import Assignment, Automaton, Event
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
-from pdproto.spec.handoff.scheduler import Course, Slot
+from pdproto.spec.handoff.scheduler import Slot, Status
 
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
@@ -32,9 +32,9 @@ VIEW: Final = Automaton(scheduler.VIEW, {Life: 1})
 PAGES_BACK_S: Final = 10.0  # at most, until a fence has ended all writes
 IT: Final = (0,)  # the one life that an instance of the table is about
 FIND, OPEN, GIVE_UP, CLEAR = map(VIEW.call, ("find", "open", "give_up", "clear"))
-COURSES: Final[Mapping[KVPoll, Course]] = {
-    KVPoll.TRANSFERRING: Course.MOVING, KVPoll.SUCCESS: Course.LANDED,
-    KVPoll.FAILED: Course.BROKEN,
+STATUSES: Final[Mapping[KVPoll, Status]] = {
+    KVPoll.TRANSFERRING: Status.MOVING, KVPoll.SUCCESS: Status.LANDED,
+    KVPoll.FAILED: Status.BROKEN,
 }
 
 
@@ -64,7 +64,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
         self._turn = None if mgr.turns is None else mgr.turns.draw()
         self._reactions: Final[dict[object, Callable[[], None]]] = {
-            (scheduler.course, Course.UNDER_WAY): self._open,
+            (scheduler.status, Status.UNDER_WAY): self._open,
             (scheduler.passed, True): self._pass_turn,
             (scheduler.stopped, True): self._stop,
             (scheduler.closed, True): self._close,
@@ -174,8 +174,8 @@ class PdprotoKVReceiver(BaseKVReceiver):
             return
         self._seen = stands, reached
         news: list[Assignment] = [(scheduler.reached, IT, reached)]
-        if stands in COURSES:
-            news.append((scheduler.course, IT, COURSES[stands]))
+        if stands in STATUSES:
+            news.append((scheduler.status, IT, STATUSES[stands]))
         if stands is KVPoll.SUCCESS:
             news.append((scheduler.row, IT, self._write_row(receiver)))
         self._take(VIEW.device(*news))

@@ -24,7 +24,7 @@ TURN_S: Final = 0.0005  # from one turn of the scheduler to the next, at the lea
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A request with what it holds. pages: none before its pass has a seat."""
+    """A request with what it holds. pages: none before its pass has a running slot."""
 
     request: Request
     running: Running
@@ -41,7 +41,7 @@ class OptimisticServer(RankedServer):
     ) -> None:
         super().__init__(name, agenda, shape, pages, ended)
         self.prefill: Final = OptimisticPrefill(Settings(
-            slots=shape.slots, seats=shape.seats, retries=shape.retries or 0,
+            slots=shape.slots, running_slots=shape.running_slots, retries=shape.retries or 0,
             bootstrap_timeout_s=shape.waits.get("bootstrap_timeout", 120.0)))
         self._held: Final[dict[int, Held]] = {}
         self._of: Final[dict[Running, Held]] = {}
@@ -112,7 +112,7 @@ class OptimisticServer(RankedServer):
         if not held.pages:
             pages = self.pages.take(held.request.pages, held.request.room)
             if pages is None:
-                raise AssertionError(f"{self.name}: a seat without pages")
+                raise AssertionError(f"{self.name}: a running slot without pages")
             held.pages = pages
         self.compute(self._computed, ordered)
 

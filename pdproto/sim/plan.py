@@ -87,7 +87,8 @@ class Shape:
     rate: requests a second that come, over all servers. pages, slots: of each server's pool;
     landings: chunks of landing memory of each decode rank. writes: under way at each prefill rank.
     retries: with a number, prefill servers run node/optimistic.py, which may run a request so often
-    again before its bootstrap (0: never before it), and has `seats`. waits: as the nodes take them.
+    again before its bootstrap (0: never before it), and has `running_slots`. waits: as the nodes
+    take them.
     """
 
     prefill: int = 2
@@ -110,7 +111,7 @@ class Shape:
     landings: int = 16
     writes: int = 64
     retries: int | None = None
-    seats: int = 8
+    running_slots: int = 8
     sign_of_life_s: float = 1.0
     silent_s: float = 5.0
     waits: Mapping[str, float] = field(
@@ -123,8 +124,9 @@ class Shape:
         if self.pages < 2 * self.chunks or self.landings < self.pp or self.slots < 1:
             raise ValueError(f"{self.pages} pages, {self.landings} landing chunks, {self.slots} "
                              f"slots: the largest request would never find room")
-        if self.retries is not None and self.pages < 2 * self.chunks * self.seats:
-            raise ValueError(f"{self.pages} pages: too few for the requests of {self.seats} seats")
+        if self.retries is not None and self.pages < 2 * self.chunks * self.running_slots:
+            raise ValueError(f"{self.pages} pages: too few for the requests of "
+                             f"{self.running_slots} running slots")
 
 
 @dataclass(frozen=True, slots=True)

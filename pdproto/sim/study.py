@@ -28,8 +28,8 @@ MS: Final = 1e-3
 @dataclass(frozen=True, slots=True)
 class Setting:
     """forward_s: of all chunks of a request. load: share of the device's time that one pass of
-    every request takes. seats: requests whose KV the prefill server has room for. tails: some
-    delays are much longer than the others.
+    every request takes. running slots: requests whose KV the prefill server has room for. tails:
+    some delays are much longer than the others.
     """
 
     skew_s: float = 20 * MS
@@ -37,7 +37,7 @@ class Setting:
     latency_s: float = 0.5 * MS
     forward_s: float = 40 * MS
     load: float = 0.4
-    seats: int = 16
+    running_slots: int = 16
     tails: bool = True
 
     def delay(self, stream: Stream, typical: float) -> float:
@@ -53,8 +53,8 @@ VARIED: Final[dict[str, tuple[Setting, ...]]] = {
     "network latency": tuple(replace(BASE, latency_s=t * MS) for t in (0.1, 0.5, 2.0, 10.0)),
     "forward pass": tuple(replace(BASE, forward_s=t * MS) for t in (5.0, 20.0, 40.0, 80.0, 320.0)),
     "load": tuple(replace(BASE, load=load) for load in (0.2, 0.4, 0.6, 0.8, 0.9)),
-    "seats at 80 % load": tuple(
-        replace(BASE, load=0.8, seats=seats) for seats in (1, 2, 4, 8, 16)),
+    "running slots at 80 % load": tuple(
+        replace(BASE, load=0.8, running_slots=running_slots) for running_slots in (1, 2, 4, 8, 16)),
     "load, without tails": tuple(
         replace(BASE, load=load, tails=False) for load in (0.05, 0.2, 0.4, 0.8)),
 }
@@ -102,7 +102,7 @@ class Pair(Ways):
             "allocation delay": f"{setting.allocation_s / MS:g} ms",
             "network latency": f"{setting.latency_s / MS:g} ms",
             "forward pass": f"{setting.forward_s / MS:g} ms",
-            "seats at 80 % load": f"{setting.seats}",
+            "running slots at 80 % load": f"{setting.running_slots}",
         }.get(self.varied, f"{setting.load:.0%}")
 
 
@@ -132,7 +132,7 @@ def _plan(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: i
     shape = Shape(
         prefill=1, decode=1, requests=requests, latency_s=setting.latency_s,
         forward_s=setting.forward_s / len(CHUNKS), pages=4_096, slots=1_024, landings=1_024,
-        seats=setting.seats, retries=retries, waits={},
+        running_slots=setting.running_slots, retries=retries, waits={},
     )
     rate = setting.load / setting.forward_s
     clock = Stream(seeded, f"{seed}/study")

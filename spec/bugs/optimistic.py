@@ -17,10 +17,10 @@ from pdproto.spec.handoff.attempts import (
     PREFILL,
     SLOT_IS_FREE,
     UNSENT,
-    WANTS_SEAT,
+    WANTS_RUNNING_SLOT,
     WANTS_SLOT,
     WITHOUT_LINK,
-    Seat,
+    RunningSlot,
     Stage,
     a,
     h,
@@ -48,16 +48,16 @@ from pdproto.spec.language import (
     forall,
 )
 
-ONE: Final = Configuration({Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 2}, dead_bits=True)
+ONE: Final = Configuration({Life: 1, Slot: 1, RunningSlot: 1, Page: 1, Attempt: 2}, dead_bits=True)
 SCARCE: Final = Configuration(
-    {Life: 2, Slot: 1, Seat: 1, Page: 1, Attempt: 1}, symmetry=True, dead_bits=True)
+    {Life: 2, Slot: 1, RunningSlot: 1, Page: 1, Attempt: 1}, symmetry=True, dead_bits=True)
 TWO_ATTEMPTS: Final = replace(SCARCE, sizes={**SCARCE.sizes, Attempt: 2})
 TWO_PAGES: Final = replace(SCARCE, sizes={**SCARCE.sizes, Page: 2})
 TWO_SLOTS: Final = replace(SCARCE, sizes={**SCARCE.sizes, Slot: 2})
-TWO_SEATS: Final = replace(SCARCE, sizes={**SCARCE.sizes, Seat: 2})
+TWO_SEATS: Final = replace(SCARCE, sizes={**SCARCE.sizes, RunningSlot: 2})
 
 STUCK: Final = "L5_no_capacity_deadlock"
-LEAK: Final = "L4_slots_and_seats_come_back"
+LEAK: Final = "L4_slots_and_running_slots_come_back"
 
 _ROWS: Final = {row.name: row for row in PREFILL.rows}
 
@@ -85,7 +85,7 @@ CAPACITY: Final = (
         SCARCE, STUCK, note="nobody yields"),
     Bug("B32-slots", "sglang, from the code of 0.5.23",
         "The same with fewer slots than rows: only a lack of rows made anybody yield.",
-        edited(SYSTEM, "B32-slots", *_yielding_only_when(WANTS_SEAT)),
+        edited(SYSTEM, "B32-slots", *_yielding_only_when(WANTS_RUNNING_SLOT)),
         TWO_SEATS, STUCK, note="one with a bootstrap is queued, and finds no slot"),
     Bug("B32-seats", "sglang #31473",
         "The same with fewer rows than slots: only a lack of slots made anybody yield.",

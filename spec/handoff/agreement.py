@@ -19,16 +19,15 @@ from pdproto.spec.handoff.group import (
     LOSSY,
     RANK,
     WAITING,
-    Course,
     Decision,
     Health,
     Rank,
     Stage,
+    Status,
     Verdict,
     applied,
     broke,
     confirmed,
-    course,
     dead,
     g,
     granted,
@@ -45,6 +44,7 @@ from pdproto.spec.handoff.group import (
     ready,
     slot,
     stage,
+    status,
     taken,
 )
 from pdproto.spec.handoff.roles import Life, Slot
@@ -70,7 +70,7 @@ from pdproto.spec.language import (
 from pdproto.spec.language.properties import Property
 
 IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
-ANSWERED: Final = (Course.SERVED, Course.REFUSED)
+ANSWERED: Final = (Status.SERVED, Status.REFUSED)
 
 BOTH_UP: Final = all_of(health(k) == Health.UP, health(q) == Health.UP)
 SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(k, n), applied(q, n)),
@@ -136,11 +136,11 @@ SAFETY: Final[tuple[Property, ...]] = (
     Sometimes("ranks_free_one_by_one",
               all_of(BOTH_UP, CLOSED, stage(q, h) == Stage.DONE)),
     Always("S14_success_is_of_all_ranks",
-           implies(all_of(course(h) == Course.SERVED, health(k) == Health.UP),
+           implies(all_of(status(h) == Status.SERVED, health(k) == Health.UP),
                    stage(k, h).among(Stage.DONE, Stage.CLOSED)),
            why="a client is told of success only if every rank's part went well"),
     Always("S14_a_dropped_request_is_refused",
-           implies(log(n, h) == Verdict.DROP, course(h) == Course.REFUSED),
+           implies(log(n, h) == Verdict.DROP, status(h) == Status.REFUSED),
            why="the ranks throw away what the client has not been given"),
     OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(q, broke(q, h)),
           why="what went well on every rank is not refused"),
@@ -148,10 +148,10 @@ SAFETY: Final[tuple[Property, ...]] = (
           why="no rank is taken at a word that its own state belies"),
     *RULE_8,
     *REPEATS,
-    Sometimes("the_client_is_served", course(h) == Course.SERVED),
-    Sometimes("the_client_is_refused", course(h) == Course.REFUSED),
+    Sometimes("the_client_is_served", status(h) == Status.SERVED),
+    Sometimes("the_client_is_refused", status(h) == Status.REFUSED),
     Sometimes("a_client_may_leave_although_all_is_well",
-              all_of(course(h) == Course.REFUSED, group() == Health.UP,
+              all_of(status(h) == Status.REFUSED, group() == Health.UP,
                      forall(k, stage(k, h) == Stage.READY))),
 )
 
@@ -173,7 +173,7 @@ VOTES: Final = (
 
 # Each claim holds whatever is lost, by the timers.
 IN_TIME: Final = (
-    LeadsTo("L1_every_request_is_answered", course(h) != Course.NEW, course(h).among(*ANSWERED),
+    LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
             under=(Fairness.TIMERS,),
             why="each request comes to its one answer"),
     LeadsTo("M4_2_failure_drains_everywhere", stage(k, h) == Stage.FAILED,
@@ -183,7 +183,7 @@ IN_TIME: Final = (
     Drains("L3_no_orphan",
            forall((k, h), any_of(
                stage(k, h) == Stage.CLOSED,
-               all_of(stage(k, h) == Stage.ABSENT, course(h) == Course.NEW),
+               all_of(stage(k, h) == Stage.ABSENT, status(h) == Status.NEW),
            )),
            under=(Fairness.TIMERS,),
            why="with no traffic the queues of all ranks become empty"),
@@ -191,32 +191,32 @@ IN_TIME: Final = (
            all_of(forall((k, h, m), ~slot(k, h, m)), forall(m, any_of(~taken(m), ENDED))),
            under=(Fairness.TIMERS,),
            why="no slot stays with a request that has ended"),
-    LeadsTo("L4_the_entry_may_forget", course(h).among(*ANSWERED), any_of(confirmed(k, h), ENDED),
+    LeadsTo("L4_the_entry_may_forget", status(h).among(*ANSWERED), any_of(confirmed(k, h), ENDED),
             under=(Fairness.TIMERS,),
             why="each rank says that it has closed a life, so that it need not be remembered"),
 )
 
 # Where nothing is lost each of these follows from messages alone.
 AT_ONCE: Final = (
-    LeadsTo("a_request_reaches_every_rank", course(h) == Course.OPEN,
-            any_of(course(h) != Course.OPEN, forall(k, stage(k, h) != Stage.ABSENT), ENDED),
+    LeadsTo("a_request_reaches_every_rank", status(h) == Status.OPEN,
+            any_of(status(h) != Status.OPEN, forall(k, stage(k, h) != Stage.ABSENT), ENDED),
             under=(Fairness.DETECTORS,),
             why="what is sent to each rank as it comes need not be sent again"),
-    LeadsTo("L2_a_failure_is_decided", stage(k, h) == Stage.FAILED, course(h) != Course.OPEN,
+    LeadsTo("L2_a_failure_is_decided", stage(k, h) == Stage.FAILED, status(h) != Status.OPEN,
             under=(Fairness.DETECTORS,),
             why="a failure of one rank reaches the entry, also after a ready vote"),
-    LeadsTo("L2_a_decision_reaches_all", course(h).among(*ANSWERED),
+    LeadsTo("L2_a_decision_reaches_all", status(h).among(*ANSWERED),
             all_of(forall(k, stage(k, h) == Stage.CLOSED),
                    any_of(forall(k, confirmed(k, h)), ENDED)),
             under=(Fairness.DETECTORS,),
             why="what has been decided is applied by every rank, and the entry comes to know it"),
     LeadsTo("L2_readiness_is_decided",
             all_of(forall(k, stage(k, h) == Stage.READY), ~taken(m)),
-            any_of(course(h) != Course.OPEN, taken(m)),
+            any_of(status(h) != Status.OPEN, taken(m)),
             under=(Fairness.DETECTORS,),
             why="the last ready vote is followed by the decision, if a slot is free"),
     LeadsTo("L2_an_end_is_decided", forall(k, stage(k, h).among(Stage.DONE, Stage.BROKEN)),
-            course(h).among(*ANSWERED),
+            status(h).among(*ANSWERED),
             under=(Fairness.DETECTORS,),
             why="when every rank has ended its part the request is answered"),
 )
@@ -227,10 +227,10 @@ SYSTEM: Final = System(
     tables=(RANK, ENTRY),
     properties=(*SAFETY, *TWO_LIVES, *IN_TIME, *AT_ONCE),
     final=any_of(
-        forall((k, h), any_of(course(h) == Course.NEW,
-                              all_of(course(h).among(*ANSWERED), confirmed(k, h)))),
+        forall((k, h), any_of(status(h) == Status.NEW,
+                              all_of(status(h).among(*ANSWERED), confirmed(k, h)))),
         all_of(ENDED, forall(k, health(k) == Health.DOWN),
-               forall(h, course(h).among(Course.NEW, *ANSWERED))),
+               forall(h, status(h).among(Status.NEW, *ANSWERED))),
     ),
     faults={"lossy": (LOSSY,), "crash": (CRASH,)},
     configurations={

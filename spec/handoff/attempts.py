@@ -3,7 +3,7 @@
 The source is the group of prefill ranks as one: what is decided here is decided once for all its
 ranks and stages (agreement.py), from the reduced poll. A sink answers the bootstrap (*publish*)
 only when it has a page of its own for the request. So each side may wait for the other: a request
-holds a slot and a seat here while it waits for a page there, and another the reverse.
+holds a slot and a running slot here while it waits for a page there, and another the reverse.
 
 Rule 1: a slot is reserved when a request leaves the bootstrap queue, never before. One that finds
         none is passed over; who comes behind it is looked at all the same.
@@ -11,7 +11,8 @@ Rule 2: the bootstrap is polled before every further chunk and after the last. W
         pass is finalized, once, and cannot fail to be: the slot is there already.
 Rule 3: nothing is sent before the pass is finalized.
 Rule 4: a pass that ends without it is parked, with its KV. It yields as soon as one that could go
-        on lacks a seat, or lacks a slot: its KV is dropped, and it runs again from the head.
+        on lacks a running slot, or lacks a slot: its KV is dropped, and it runs again from the
+        head.
 Rule 5: the attempts are counted. After the last one a request waits for its bootstrap without a
         slot, and is not run before.
 Rule 6: KV is dropped when no launched batch writes it, whatever the reason.
@@ -49,7 +50,7 @@ from pdproto.spec.language import (
 )
 
 
-class Seat(Sort):
+class RunningSlot(Sort):
     """A row of the source's request table, with room for the KV of one request."""
 
 
@@ -58,10 +59,10 @@ class Stage(State):
 
     NEW = auto()
     QUEUED = auto()  # in the bootstrap queue, with no slot
-    WAITING = auto()  # for a seat, with a slot
-    HEAD = auto()  # for a seat, before all who are WAITING: it has run, and runs again
+    WAITING = auto()  # for a running slot, with a slot
+    HEAD = auto()  # for a running slot, before all who are WAITING: it has run, and runs again
     RUNNING = auto()
-    PARKED = auto()  # all chunks are computed; it holds its slot, its seat and its KV
+    PARKED = auto()  # all chunks are computed; it holds its slot, its running slot and its KV
     DEFERRED = auto()  # in the bootstrap queue again, with no slot and no attempts left
     SENDING = auto()
     SUCCESS = auto()
@@ -97,7 +98,7 @@ class Receiving(State):
 
 h, k, other = Life("h"), Life("k"), Life("other")
 m, n = Slot("m"), Slot("n")
-s, t = Seat("s"), Seat("t")
+s, t = RunningSlot("s"), RunningSlot("t")
 g = Page("g")
 a, b = Attempt("a"), Attempt("b")
 
@@ -127,7 +128,7 @@ forward = prefill.function("forward", Forward, Life, edges={
 link = prefill.function("link", Link, Life, edges={Link.PENDING: (Link.FINALIZED,)})
 ready = prefill.relation("ready", Life)
 slot = prefill.relation("slot", Life, Slot)
-seat = prefill.relation("seat", Life, Seat)
+running_slot = prefill.relation("running_slot", Life, RunningSlot)
 tried = prefill.relation("tried", Life, Attempt)
 retried = prefill.relation("retried", Life)
 
@@ -147,8 +148,8 @@ failed = Message("failed", h, sender=prefill, receiver=decode)
 sampled = Rigid("sampled", h)
 
 QUEUED: Final = (Stage.QUEUED, Stage.DEFERRED)
-FOR_A_SEAT: Final = (Stage.WAITING, Stage.HEAD)
-ADMITTED: Final = (*FOR_A_SEAT, Stage.RUNNING, Stage.PARKED)
+FOR_A_RUNNING_SLOT: Final = (Stage.WAITING, Stage.HEAD)
+ADMITTED: Final = (*FOR_A_RUNNING_SLOT, Stage.RUNNING, Stage.PARKED)
 BEFORE_SENDING: Final = (*QUEUED, *ADMITTED)
 ACTIVE: Final = (*BEFORE_SENDING, Stage.SENDING)
 ENDED: Final = (Stage.SUCCESS, Stage.FAILED)
@@ -165,20 +166,20 @@ UNSENT: Final = link(h) == Link.PENDING
 FINALIZED: Final = link(h) == Link.FINALIZED
 FORCED: Final = all_of(sampled(h), ~retried(h))
 SLOT_IS_FREE: Final = forall(other, ~slot(other, m))
-SEAT_IS_FREE: Final = forall(other, ~seat(other, s))
+RUNNING_SLOT_IS_FREE: Final = forall(other, ~running_slot(other, s))
 NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(b, implies(b.before(a), tried(h, b))))
 NO_ATTEMPT_LEFT: Final = forall(b, tried(h, b))
-# k has its bootstrap, and only a seat or a slot keeps it from going on.
-WANTS_SEAT: Final = all_of(
-    ready(k), stage(k).among(*FOR_A_SEAT), forall(t, exists(other, seat(other, t)))
+# k has its bootstrap, and only a running slot or a slot keeps it from going on.
+WANTS_RUNNING_SLOT: Final = all_of(
+    ready(k), stage(k).among(*FOR_A_RUNNING_SLOT), forall(t, exists(other, running_slot(other, t)))
 )
 WANTS_SLOT: Final = all_of(
     ready(k), stage(k).among(*QUEUED), forall(n, exists(other, slot(other, n)))
 )
 # h has nothing to send to, and k could go on in its place.
 WITHOUT_LINK: Final = (~ready(h), UNSENT, ~FORCED, any_of(HAS_PARKED, BETWEEN_CHUNKS))
-YIELDS: Final = (*WITHOUT_LINK, any_of(WANTS_SEAT, WANTS_SLOT))
-DROP_KV: Final = (forward(h).to(Forward.NONE), seat(h, ANY).to(False), retried(h).to(True))
+YIELDS: Final = (*WITHOUT_LINK, any_of(WANTS_RUNNING_SLOT, WANTS_SLOT))
+DROP_KV: Final = (forward(h).to(Forward.NONE), running_slot(h, ANY).to(False), retried(h).to(True))
 RUN_AGAIN: Final = (stage(h).to(Stage.HEAD), tried(h, a).to(True), *DROP_KV)
 FREE_SLOT: Final = slot(h, ANY).to(False)
 FALL_BACK: Final = (stage(h).to(Stage.DEFERRED), FREE_SLOT, *DROP_KV)
@@ -198,11 +199,11 @@ PREFILL: Final = Table(prefill, rows=(
         do=[stage(h).to(Stage.WAITING), slot(h, m).to(True)]),
     Row("start", choose=(h, s),
         when=[stage(h) == Stage.WAITING, forward(h) == Forward.NONE,
-              forall(k, stage(k) != Stage.HEAD), SEAT_IS_FREE],
-        do=[stage(h).to(Stage.RUNNING), seat(h, s).to(True), forward(h).to(Forward.FIRST)]),
+              forall(k, stage(k) != Stage.HEAD), RUNNING_SLOT_IS_FREE],
+        do=[stage(h).to(Stage.RUNNING), running_slot(h, s).to(True), forward(h).to(Forward.FIRST)]),
     Row("start_again", choose=(h, s),
-        when=[stage(h) == Stage.HEAD, forward(h) == Forward.NONE, SEAT_IS_FREE],
-        do=[stage(h).to(Stage.RUNNING), seat(h, s).to(True), forward(h).to(Forward.FIRST)],
+        when=[stage(h) == Stage.HEAD, forward(h) == Forward.NONE, RUNNING_SLOT_IS_FREE],
+        do=[stage(h).to(Stage.RUNNING), running_slot(h, s).to(True), forward(h).to(Forward.FIRST)],
         why="it has waited longest, and most of its prefix is still cached"),
     Row("finish_first", on=Completion("first_chunk", h), when=forward(h) == Forward.FIRST,
         do=[forward(h).to(Forward.HALF)]),
@@ -219,7 +220,7 @@ PREFILL: Final = Table(prefill, rows=(
               FINALIZED],
         do=[stage(h).to(Stage.SENDING)]),
     Row("succeed", on=Completion("landed", h), when=stage(h) == Stage.SENDING,
-        do=[stage(h).to(Stage.SUCCESS), seat(h, ANY).to(False), FREE_SLOT], send=[done(h)]),
+        do=[stage(h).to(Stage.SUCCESS), running_slot(h, ANY).to(False), FREE_SLOT], send=[done(h)]),
     *(Ignore(Completion(chunk, h), when=forward(h) != computing,
              why="a device reports what it was given, when that has ended")
       for chunk, computing in (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))),
@@ -232,7 +233,7 @@ PREFILL: Final = Table(prefill, rows=(
         do=[stage(h).to(Stage.PARKED)],
         why="the KV is worth keeping for as long as nobody needs its place"),
     Row("run_again", choose=(h, k, a), when=[*YIELDS, NEXT_ATTEMPT], do=RUN_AGAIN,
-        why="k has its bootstrap, and needs the seat or, in the end, the slot"),
+        why="k has its bootstrap, and needs the running slot or, in the end, the slot"),
     Row("fall_back", choose=(h, k), when=[*YIELDS, NO_ATTEMPT_LEFT], do=FALL_BACK,
         why="k needs the place, and h has had its passes"),
     Row("force_retry", choose=(h, a),
@@ -251,8 +252,8 @@ PREFILL: Final = Table(prefill, rows=(
         why="also one that it has not met yet: what comes of it later finds it Failed"),
     Row("release", choose=(h,),
         when=[stage(h) == Stage.FAILED, AT_REST,
-              any_of(exists(m, slot(h, m)), exists(s, seat(h, s)))],
-        do=[seat(h, ANY).to(False), FREE_SLOT],
+              any_of(exists(m, slot(h, m)), exists(s, running_slot(h, s)))],
+        do=[running_slot(h, ANY).to(False), FREE_SLOT],
         why="as soon as no launched batch writes the KV"),
 
     Row("learn", on=publish(h), when=[stage(h).among(Stage.NEW, *BEFORE_SENDING), ~ready(h)],

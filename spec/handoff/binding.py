@@ -16,12 +16,11 @@ from pdproto.spec.handoff.binding_tables import (
     OVER,
     RANK,
     SINK,
-    Course,
     Meeting,
     Opening,
+    Status,
     ask,
     binds,
-    course,
     d,
     h,
     k,
@@ -33,6 +32,7 @@ from pdproto.spec.handoff.binding_tables import (
     opening,
     p,
     q,
+    status,
     took,
     u,
     v,
@@ -66,13 +66,13 @@ ALL_UNDER_ONE: Final = forall((h, k, p), implies(leads(h, p), leads(k, p)))
 
 COMMITTED_AS_ONE: Final = (
     Always("S2_no_success_has_parts_of_two_requests",
-           implies(all_of(course(d, h) == Course.SUCCESS, took(d, h, p, u), took(d, h, q, v)),
+           implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u), took(d, h, q, v)),
                    u.same(v)),
            why="every part is of the request that the leader has named"),
     Always("S2_a_success_is_of_the_named_request",
-           implies(all_of(course(d, h) == Course.SUCCESS, took(d, h, p, u)), knows(d, h, u)),
+           implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u)), knows(d, h, u)),
            why="no part is counted that is of another request"),
-    Sometimes("S2_a_life_has_all_its_parts", course(d, h) == Course.SUCCESS),
+    Sometimes("S2_a_life_has_all_its_parts", status(d, h) == Status.SUCCESS),
 )
 
 SAFETY: Final = (
@@ -101,7 +101,7 @@ SAFETY: Final = (
     Sometimes("a_rank_is_told_before_its_request_comes", all_of(
         ~leads(h, p), named(p, h, u), opening(p, u) == Opening.NEVER)),
     Sometimes("a_life_hears_of_a_request_that_ended_before_it", all_of(
-        meeting(p, h) == Meeting.FAILED, binds(p, h, u), course(d, h) == Course.BEGUN,
+        meeting(p, h) == Meeting.FAILED, binds(p, h, u), status(d, h) == Status.BEGUN,
         warned(p, h, d), leads(h, p), opening(q, u) == Opening.NEVER)),
 )
 
@@ -124,14 +124,14 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                 any_of(meeting(p, h) != Meeting.UNBOUND, opening(p, u) != Opening.WAITING),
                 under=under, why="neither waits for the other"),
         LeadsTo("L1_a_request_on_both_servers_is_bound",
-                all_of(leads(h, p), course(d, h) == Course.BEGUN,
+                all_of(leads(h, p), status(d, h) == Status.BEGUN,
                        opening(p, u) == Opening.WAITING),
-                any_of(course(d, h) != Course.BEGUN, opening(p, u) != Opening.WAITING,
+                any_of(status(d, h) != Status.BEGUN, opening(p, u) != Opening.WAITING,
                        exists(v, binds(p, h, v))),
                 under=under, why="a life that has begun is heard of"),
         LeadsTo("L1_a_sink_learns_its_request",
-                all_of(leads(h, p), binds(p, h, u), course(d, h) == Course.BEGUN),
-                any_of(course(d, h) != Course.BEGUN, knows(d, h, u)), under=under,
+                all_of(leads(h, p), binds(p, h, u), status(d, h) == Status.BEGUN),
+                any_of(status(d, h) != Status.BEGUN, knows(d, h, u)), under=under,
                 why="it has to tell the other ranks"),
         LeadsTo("L1_every_rank_binds_as_its_leader",
                 all_of(ALL_UNDER_ONE, leads(h, p), binds(p, h, u),
@@ -139,10 +139,10 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                 opening(q, u) != Opening.WAITING, under=under,
                 why="the use is passed on, also of a life that has ended"),
         LeadsTo("L2_a_failure_reaches_the_sink",
-                all_of(meeting(p, h) == Meeting.FAILED, course(d, h) == Course.BEGUN),
-                course(d, h) != Course.BEGUN, under=under, why="a message tells it, and no clock"),
+                all_of(meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN),
+                status(d, h) != Status.BEGUN, under=under, why="a message tells it, and no clock"),
         LeadsTo("L2_a_failure_reaches_every_rank",
-                all_of(course(d, h) == Course.FAILED, meeting(p, h).among(
+                all_of(status(d, h) == Status.FAILED, meeting(p, h).among(
                     Meeting.UNBOUND, Meeting.BOUND)),
                 meeting(p, h).among(*OVER), under=under,
                 why="a message tells it, and no clock"),
@@ -150,7 +150,7 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
 
 
 _ENDS: Final = (
-    LeadsTo("L1_a_life_ends", course(d, h) == Course.BEGUN, course(d, h).among(*ENDED),
+    LeadsTo("L1_a_life_ends", status(d, h) == Status.BEGUN, status(d, h).among(*ENDED),
             under=(Fairness.TIMERS,), why="it has a clock"),
     LeadsTo("L1_a_request_waits_no_longer", opening(p, u) == Opening.WAITING,
             opening(p, u) != Opening.WAITING, under=(Fairness.TIMERS,), why="it has a clock"),
@@ -175,7 +175,7 @@ SYSTEM: Final = System(
     "Which request of a room a life belongs to, on every rank of a prefill server.",
     tables=(RANK, SINK),
     properties=SAFETY,
-    final=all_of(forall((d, h), course(d, h) != Course.BEGUN),
+    final=all_of(forall((d, h), status(d, h) != Status.BEGUN),
                  forall((p, u), opening(p, u) != Opening.WAITING)),
     faults={"lossy": (LOSSY,)},
     axioms={"one_leader": forall((h, p, q), implies(leads(h, p) & leads(h, q), p.same(q)))},

@@ -67,7 +67,7 @@ class Meeting(State):
     FAILED = auto()
 
 
-class Course(State):
+class Status(State):
     """A life at its sink."""
 
     NONE = auto()
@@ -107,8 +107,8 @@ met = rank.relation("met", Life, Sink)  # this sink of the life has introduced i
 told = rank.relation("told", Life, Sink)  # and knows which request it is
 warned = rank.relation("warned", Life, Sink)  # and knows that it has failed
 
-course = sink.function("course", Course, edges={
-    Course.NONE: (Course.BEGUN,), Course.BEGUN: (Course.SUCCESS, Course.FAILED),
+status = sink.function("status", Status, edges={
+    Status.NONE: (Status.BEGUN,), Status.BEGUN: (Status.SUCCESS, Status.FAILED),
 })
 knows = sink.relation("knows", Use)  # which request it is, as the leader says
 took = sink.relation("took", Source, Use)  # the source's part, and of which request it says it is
@@ -123,7 +123,7 @@ bound = Message("bound", p, h, d, u, sender=rank, receiver=sink)
 done = Message("done", p, h, d, u, sender=rank, receiver=sink)
 failed = Message("failed", p, h, d, sender=rank, receiver=sink)
 
-ENDED: Final = (Course.SUCCESS, Course.FAILED)
+ENDED: Final = (Status.SUCCESS, Status.FAILED)
 OVER: Final = (Meeting.SENT, Meeting.FAILED)
 UNNAMED: Final = forall(v, ~named(p, h, v))
 NOT_KNOWN: Final = forall(v, ~knows(d, h, v))
@@ -234,51 +234,51 @@ RANK: Final = Table(rank, rows=(
            name="ignore_abort_unbound", why="it has ended, and no request has with it"),
 ))
 
-SINK: Final = Table(sink, state=course, rows=(
-    Row("begin", on=Call("open_receiver"), at=Course.NONE, to=Course.BEGUN,
+SINK: Final = Table(sink, state=status, rows=(
+    Row("begin", on=Call("open_receiver"), at=Status.NONE, to=Status.BEGUN,
         send=[each(p, introduce(d, h, p))], why="to all at once: no source waits for another"),
-    Row("ask_again", on=Timer("no_news"), at=Course.BEGUN, when=NOT_KNOWN,
+    Row("ask_again", on=Timer("no_news"), at=Status.BEGUN, when=NOT_KNOWN,
         send=[each(q, ask(d, h, q))],
         why="the introduction, or what answers it, may have been lost"),
-    Row("hear_use", on=bound(p, h, d, u), at=(Course.BEGUN, Course.FAILED), when=NOT_KNOWN,
+    Row("hear_use", on=bound(p, h, d, u), at=(Status.BEGUN, Status.FAILED), when=NOT_KNOWN,
         do=[knows(d, h, u).to(True)], send=[each(q, name(d, h, q, u), where=~leads(h, q))],
         why="the other ranks are told at once"),
-    Ignore(bound(p, h, d, u), at=(Course.BEGUN, Course.FAILED), when=~NOT_KNOWN,
+    Ignore(bound(p, h, d, u), at=(Status.BEGUN, Status.FAILED), when=~NOT_KNOWN,
            why="it is known"),
-    Ignore(bound(p, h, d, u), at=Course.SUCCESS, why="it is over"),
-    Reject(bound(p, h, d, u), at=Course.NONE, why="it cannot know of us yet"),
-    Row("ask_again_by_name", on=Timer("no_news"), at=Course.BEGUN, choose=(u,),
+    Ignore(bound(p, h, d, u), at=Status.SUCCESS, why="it is over"),
+    Reject(bound(p, h, d, u), at=Status.NONE, why="it cannot know of us yet"),
+    Row("ask_again_by_name", on=Timer("no_news"), at=Status.BEGUN, choose=(u,),
         when=knows(d, h, u),
         send=[each(q, ask(d, h, q)), each(q, name(d, h, q, u), where=~leads(h, q))],
         why="what was said of the use, or what answers it, may have been lost"),
-    Row("take_first", on=done(p, h, d, u), at=Course.BEGUN,
+    Row("take_first", on=done(p, h, d, u), at=Status.BEGUN,
         when=[leads(h, p), NOT_KNOWN, ~took(d, h, p, u)],
         do=[took(d, h, p, u).to(True), knows(d, h, u).to(True)],
         send=[each(q, name(d, h, q, u), where=~leads(h, q))],
         why="what the leader said before was lost, or is late"),
-    Row("take", on=done(p, h, d, u), at=Course.BEGUN,
+    Row("take", on=done(p, h, d, u), at=Status.BEGUN,
         when=[~took(d, h, p, u), any_of(~leads(h, p), ~NOT_KNOWN)],
         do=[took(d, h, p, u).to(True)]),
-    Ignore(done(p, h, d, u), at=Course.BEGUN, when=took(d, h, p, u), why="it is here"),
+    Ignore(done(p, h, d, u), at=Status.BEGUN, when=took(d, h, p, u), why="it is here"),
     Ignore(done(p, h, d, u), at=ENDED, why="it is over"),
-    Reject(done(p, h, d, u), at=Course.NONE, why="it cannot know of us yet"),
-    Row("commit", at=Course.BEGUN, to=Course.SUCCESS,
+    Reject(done(p, h, d, u), at=Status.NONE, why="it cannot know of us yet"),
+    Row("commit", at=Status.BEGUN, to=Status.SUCCESS,
         when=[forall(p, exists(u, took(d, h, p, u))),
               forall((p, u, v), implies(took(d, h, p, u) & knows(d, h, v), u.same(v))),
               ~NOT_KNOWN],
         why="every part is there, and all are of the request that the leader has named"),
-    Row("find_mixed", at=Course.BEGUN, to=Course.FAILED, choose=(p, u, v),
+    Row("find_mixed", at=Status.BEGUN, to=Status.FAILED, choose=(p, u, v),
         when=[took(d, h, p, u), knows(d, h, v), u.differs(v)], send=[STOP_ALL],
         why="two requests are never mixed, whatever a source has done"),
-    Row("hear_failure", on=failed(p, h, d), at=Course.BEGUN, to=Course.FAILED, send=[STOP_ALL]),
+    Row("hear_failure", on=failed(p, h, d), at=Status.BEGUN, to=Status.FAILED, send=[STOP_ALL]),
     Ignore(failed(p, h, d), at=ENDED, why="it is over"),
-    Reject(failed(p, h, d), at=Course.NONE, why="it cannot know of us yet"),
-    Row("abort", on=Call("abort_receiver"), at=Course.BEGUN, to=Course.FAILED, send=[STOP_ALL]),
-    Row("give_up", on=Timer("bootstrap_timeout"), at=Course.BEGUN, to=Course.FAILED,
+    Reject(failed(p, h, d), at=Status.NONE, why="it cannot know of us yet"),
+    Row("abort", on=Call("abort_receiver"), at=Status.BEGUN, to=Status.FAILED, send=[STOP_ALL]),
+    Row("give_up", on=Timer("bootstrap_timeout"), at=Status.BEGUN, to=Status.FAILED,
         send=[STOP_ALL], why="a request that reached one server only must end there"),
-    Row("abort_again", on=Timer("no_answer"), at=Course.FAILED, when=NOT_KNOWN, send=[STOP_ALL],
+    Row("abort_again", on=Timer("no_answer"), at=Status.FAILED, when=NOT_KNOWN, send=[STOP_ALL],
         why="the abort, or what answers it, may have been lost"),
-    Row("abort_again_by_name", on=Timer("no_answer"), at=Course.FAILED, choose=(u,),
+    Row("abort_again_by_name", on=Timer("no_answer"), at=Status.FAILED, choose=(u,),
         when=knows(d, h, u),
         send=[STOP_ALL, each(q, name(d, h, q, u), where=~leads(h, q))],
         why="the other ranks may not know which request has ended"),

@@ -19,7 +19,7 @@ class Run(State):
 class Ready(State):
     COLLECTING = auto()
     READY = auto()
-    DARK = auto()  # the registry is down, and stays down
+    DOWN = auto()  # the registry is down, and stays down
 
 
 class Entry(State):
@@ -141,6 +141,6 @@ introduce = Message("introduce", d, h, p, f, sender=sink, receiver=source)
 welcome = Message("welcome", d, h, p, e, sender=source, receiver=sink)
 refuse = Message("refuse", d, h, p, f, e, sender=source, receiver=sink)
 # What the failure detectors go by: from some time on nothing is heard of this run.
-unheard = Message("unheard", p, e, sender=source, receiver=registry, reliable=True)
+suspected = Message("suspected", p, e, sender=source, receiver=registry, reliable=True)
 missed = Message("missed", p, e, sender=source, receiver=sink, reliable=True)
-dark = Message("dark", sender=registry, receiver=sink, reliable=True)
+registry_down = Message("registry_down", sender=registry, receiver=sink, reliable=True)

@@ -25,7 +25,7 @@ from typing import Final
 from pdproto.spec.handoff import end_to_end_attempts as passes
 from pdproto.spec.handoff import end_to_end_bootstrap as lookup
 from pdproto.spec.handoff import transfer
-from pdproto.spec.handoff.attempts import Seat, Stage
+from pdproto.spec.handoff.attempts import RunningSlot, Stage
 from pdproto.spec.handoff.bootstrap import Phase, Reason, Run, e, f
 from pdproto.spec.handoff.end_to_end_ends import RECEIVER
 from pdproto.spec.handoff.ends import COMMITTED, Sending, d, h, p, sending
@@ -62,7 +62,7 @@ SUBMIT: Final = Row(
         lookup.begun(p, e, h).to(True)])
 HOST: Final = Table(host, rows=(SUBMIT, *passes.HOST.rows[1:], *lookup.HOST.rows[1:]))
 
-HOLDS_A_PLACE: Final = passes.HAS_SLOT | passes.HAS_SEAT
+HOLDS_A_PLACE: Final = passes.HAS_SLOT | passes.HAS_RUNNING_SLOT
 TOGETHER: Final[tuple[Property, ...]] = (
     OnRow("the_computing_run_was_looked_up", "begin_transfer",
           forall((d, e), implies(lookup.BOUND, lookup.begun(p, e, h))),
@@ -92,7 +92,7 @@ _OF_TWO: Final = (
     "a_peer_restarts_under_a_look_up", "a_stale_address_reaches_a_new_source_and_all_is_well",
     "the_writing_run_is_not_older_than_the_answer", RESTARTED.name,
 )
-SIZES: Final[Sizes] = {**lookup.SIZES, Seat: 1, Attempt: 1}
+SIZES: Final[Sizes] = {**lookup.SIZES, RunningSlot: 1, Attempt: 1}
 
 RESTART: Final = edited(
     System(

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff import attempts, optimistic, transfer
-from pdproto.spec.handoff.attempts import Forward, Seat, Stage, s
+from pdproto.spec.handoff.attempts import Forward, RunningSlot, Stage, s
 from pdproto.spec.handoff.end_to_end_ends import SENDER, without
 from pdproto.spec.handoff.ends import (
     COMMITTED,
@@ -84,10 +84,10 @@ stage: Final = PASS.symbol(attempts.stage)
 forward: Final = PASS.symbol(attempts.forward)
 ready: Final = PASS.symbol(attempts.ready)
 slot: Final = PASS.symbol(attempts.slot)
-seat: Final = PASS.symbol(attempts.seat)
+running_slot: Final = PASS.symbol(attempts.running_slot)
 FINALIZED: Final = PASS.formula(attempts.FINALIZED)
 AT_REST: Final = PASS.formula(attempts.AT_REST)
-HAS_SEAT: Final = PASS.formula(optimistic.HAS_SEAT)
+HAS_RUNNING_SLOT: Final = PASS.formula(optimistic.HAS_RUNNING_SLOT)
 HAS_SLOT: Final = PASS.formula(optimistic.HAS_SLOT)
 
 host = Machine("host", world=True)
@@ -95,7 +95,7 @@ host = Machine("host", world=True)
 COMPUTED: Final = all_of(stage(h).among(Stage.RUNNING, Stage.PARKED),
                          forward(h) == Forward.WHOLE, FINALIZED)
 NO_MORE: Final = sending(p, h).among(Sending.FAILED, Sending.GONE)
-FREE_PLACES: Final = (seat(h, ANY).to(False), slot(h, ANY).to(False))
+FREE_PLACES: Final = (running_slot(h, ANY).to(False), slot(h, ANY).to(False))
 
 HOST: Final = Table(host, rows=(
     Row("submit", on=Call("submit", p, h),
@@ -118,12 +118,12 @@ HOST: Final = Table(host, rows=(
         why="nobody wants it any more; a batch that is launched runs to its end all the same"),
     Row("release_places", choose=(p, h),
         when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h).among(*ENDED), UNREAD,
-              HAS_SEAT | HAS_SLOT | kv(p, h)],
+              HAS_RUNNING_SLOT | HAS_SLOT | kv(p, h)],
         do=[kv(p, h).to(False), *FREE_PLACES],
         why="no batch writes the KV, and no write that was posted reads it"),
     Row("bury_pass", choose=(p, h),
         when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h) == Sending.GONE,
-              HAS_SEAT | HAS_SLOT],
+              HAS_RUNNING_SLOT | HAS_SLOT],
         do=FREE_PLACES, why="its memory went with the process"),
 ))
 
@@ -149,7 +149,7 @@ def _nothing_is_sent(*rows: str) -> tuple[Property, ...]:
 
 OF_THE_PASS: Final = of_the_pass(
     "S6_slot_has_one_owner", "S6_request_has_one_slot",
-    "S8_seat_has_one_owner", "S8_kv_is_held_while_the_first_chunk_is_computed",
+    "S8_a_running_slot_has_one_owner", "S8_kv_is_held_while_the_first_chunk_is_computed",
     "S8_kv_is_held_while_the_last_chunk_is_computed", "S11_no_send_before_finalize",
     "S11_a_request_is_sent", "M5_3_finalized_once_and_surely", "M5_2_attempts_in_order",
 )
@@ -157,8 +157,8 @@ DROPPED_AND_PUBLISHED: Final = Sometimes("a_pass_is_dropped_while_its_sink_publi
     stage(h) == Stage.HEAD, receiving(d, h) == Receiving.WAITING))
 TOGETHER: Final[tuple[Property, ...]] = (
     OnRow("a_landed_write_was_computed", "land",
-          any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.ADRIFT,
-                 all_of(forward(h) == Forward.WHOLE, HAS_SEAT)),
+          any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.IN_DOUBT,
+                 all_of(forward(h) == Forward.WHOLE, HAS_RUNNING_SLOT)),
           why="the engine reads the KV of a whole pass, in a place that is still its own"),
     OnRow("a_posted_write_is_of_a_finalized_pass", "post", FINALIZED & (stage(h) == Stage.SENDING)
           | (stage(h) == Stage.FAILED),
@@ -166,7 +166,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
     *_nothing_is_sent("force_retry", "force_fall_back"),
     DROPPED_AND_PUBLISHED,
     Sometimes("a_failed_pass_is_read_by_the_engine", all_of(
-        stage(h) == Stage.FAILED, write(p, h, d, c) == Write.POSTED, seat(h, s))),
+        stage(h) == Stage.FAILED, write(p, h, d, c) == Write.POSTED, running_slot(h, s))),
     Sometimes("a_failed_pass_is_computed_in_vain", all_of(
         stage(h) == Stage.FAILED, forward(h) == Forward.LAST, GIVEN_UP)),
 )
@@ -174,7 +174,7 @@ IN_TIME: Final = (
     LeadsTo("a_sinks_failure_ends_the_pass",
             GIVEN_UP & stage(h).among(*attempts.ACTIVE), stage(h).among(*attempts.ENDED),
             why="prefill learns by a message, and stops as soon as its batch is done"),
-    Drains("L4_slots_and_seats_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
+    Drains("L4_slots_and_running_slots_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
            under=(Fairness.TIMERS,), why="however the pass and the transfer have ended"),
 )
 OVER: Final = all_of(
@@ -186,7 +186,7 @@ OVER: Final = all_of(
 
 def sizes(*, lives: int = 1, attempts: int = 2) -> Sizes:
     return {
-        Source: 1, Sink: 1, Life: lives, Landing: 1, Chunk: 1, Page: 1, Slot: 1, Seat: 1,
+        Source: 1, Sink: 1, Life: lives, Landing: 1, Chunk: 1, Page: 1, Slot: 1, RunningSlot: 1,
         Attempt: attempts,
     }
 
@@ -241,7 +241,7 @@ CONTENDED: Final = edited(
                 why="with room for one on each side every request is sent, and by no clock"),
         LeadsTo("L1_a_sink_ends", RECEIVING_NOW, COMMITTED, under=_BY_ITSELF,
                 why="and arrives"),
-        Drains("L4_slots_and_seats_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
+        Drains("L4_slots_and_running_slots_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
                under=_BY_ITSELF, why="the source is as it was"),
         Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=_BY_ITSELF,
                why="and so is the sink"),

@@ -13,7 +13,7 @@ Rule 4: once a receiver is open, the end of its hand-over is the transfer's.
 
 A run that has welcomed a life dies, and the sink has not heard the welcome. Either the welcome
 arrives all the same: then the life is gone (CRASH's `crash`). Or it never does: then nothing of the
-life is left, and the next run may take it up (`crash_unheard`). There is no third way.
+life is left, and the next run may take it up (`crash_unnoticed`). There is no third way.
 
 The registry's detector is never wrong here, and clocks are right: what becomes of a run whose
 number does not count is registry.py's own matter.
@@ -108,7 +108,7 @@ cached: Final = BOOTSTRAP.symbol(bootstrap.cached)
 located: Final = BOOTSTRAP.symbol(bootstrap.located)
 welcome: Final = BOOTSTRAP.symbol(bootstrap.welcome)
 refuse: Final = BOOTSTRAP.symbol(bootstrap.refuse)
-unheard: Final = BOOTSTRAP.symbol(bootstrap.unheard)
+suspected: Final = BOOTSTRAP.symbol(bootstrap.suspected)
 outdated: Final = BOOTSTRAP.symbol(bootstrap.outdated)
 missed: Final = BOOTSTRAP.symbol(bootstrap.missed)
 # This run is the one that the life was begun with.
@@ -139,14 +139,14 @@ HOST: Final = Table(host, rows=(
         why="the run that is there now answers for itself alone; where there is none, nobody does"),
 ))
 
-_DIES: Final = (run(p, e).to(Run.CRASHED), unheard(p, e).to(True), missed(p, e).to(True))
+_DIES: Final = (run(p, e).to(Run.CRASHED), suspected(p, e).to(True), missed(p, e).to(True))
 CRASH: Final = Table(world, rows=(
     Row("crash_idle", choose=(p, e), when=[run(p, e) == Run.UP, forall(h, ~begun(p, e, h))],
         do=_DIES, fair=False, why="a process dies that no life was begun with"),
     Row("crash", choose=(p, e, h), when=[run(p, e) == Run.UP, begun(p, e, h)],
         do=[*_DIES, sending(p, h).to(Sending.GONE)], fair=False,
         why="a process dies; its adapter may still be writing"),
-    Row("crash_unheard", choose=(p, e, h),
+    Row("crash_unnoticed", choose=(p, e, h),
         when=[run(p, e) == Run.UP, begun(p, e, h), sending(p, h) == Sending.UNKNOWN,
               forall(d, link(d, h, p, e) != Link.WELCOMED)],
         do=[*_DIES, begun(p, e, h).to(False), welcome(ANY, h, p, e).to(False)], fair=False,

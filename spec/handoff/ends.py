@@ -47,7 +47,7 @@ class Write(State):
 
     NONE = auto()
     POSTED = auto()
-    ADRIFT = auto()  # the engine has given it up, and reads no page: it may still land
+    IN_DOUBT = auto()  # the engine has given it up, and reads no page: it may still land
     LANDED = auto()
     REFUSED = auto()
     SKIPPED = auto()  # it had not begun when the hand-over failed, and never does
@@ -122,11 +122,11 @@ handed = source.relation("handed", Chunk)  # the caller has handed this chunk ov
 target = source.relation("target", Sink, Landing)  # the address that this sink has published
 write = source.function("write", Write, Sink, Chunk, edges={
     Write.NONE: (Write.POSTED,),
-    Write.POSTED: (Write.ADRIFT, Write.LANDED, Write.REFUSED, Write.SKIPPED),
-    Write.ADRIFT: (Write.LANDED, Write.REFUSED),
+    Write.POSTED: (Write.IN_DOUBT, Write.LANDED, Write.REFUSED, Write.SKIPPED),
+    Write.IN_DOUBT: (Write.LANDED, Write.REFUSED),
 })
 write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
-UNDER_WAY: Final = (Write.POSTED, Write.ADRIFT)  # what may still land
+UNDER_WAY: Final = (Write.POSTED, Write.IN_DOUBT)  # what may still land
 
 receiving = sink.function("receiving", Receiving, edges={
     Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING,),

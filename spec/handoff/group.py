@@ -77,7 +77,7 @@ class Stage(State):
     CLOSED = auto()
 
 
-class Course(State):
+class Status(State):
     """What the entry knows of a request. The last two are the answers that clients get."""
 
     NEW = auto()
@@ -120,10 +120,10 @@ prefetched = rank.relation("prefetched", Life)
 slot = rank.relation("holding", Life, Slot)
 
 group = entry.function("group", Health, edges={Health.UP: (Health.DOWN,)})
-course = entry.function("course", Course, Life, edges={
-    Course.NEW: (Course.OPEN,),
-    Course.OPEN: (Course.ADMITTED, Course.REFUSED),
-    Course.ADMITTED: (Course.SERVED, Course.REFUSED),
+status = entry.function("status", Status, Life, edges={
+    Status.NEW: (Status.OPEN,),
+    Status.OPEN: (Status.ADMITTED, Status.REFUSED),
+    Status.ADMITTED: (Status.SERVED, Status.REFUSED),
 })
 log = entry.function("log", Verdict, Decision, Life, edges={
     Verdict.NONE: (Verdict.ADMIT, Verdict.FAIL, Verdict.RELEASE, Verdict.DROP),
@@ -268,35 +268,35 @@ RANK: Final = Table(rank, state=health, rows=(
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
-    Row("submit", on=Call("submit", h), at=Health.UP, when=course(h) == Course.NEW,
-        do=[course(h).to(Course.OPEN)], send=[each(k, request(k, h))]),
+    Row("submit", on=Call("submit", h), at=Health.UP, when=status(h) == Status.NEW,
+        do=[status(h).to(Status.OPEN)], send=[each(k, request(k, h))]),
     Row("submit_again", on=Timer("no_votes"), at=Health.UP, choose=(k, h),
-        when=course(h) == Course.OPEN, send=[request(k, h)],
+        when=status(h) == Status.OPEN, send=[request(k, h)],
         why="the request may have been lost on its way to a rank"),
     Row("abort", on=Call("abort", h), at=Health.UP, choose=(n,),
-        when=[course(h) == Course.OPEN, *NEXT],
-        do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), course(h).to(Course.REFUSED)],
+        when=[status(h) == Status.OPEN, *NEXT],
+        do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), status(h).to(Status.REFUSED)],
         send=[each(k, fail(k, n, h))],
         why="the client is gone, or its time is up, wherever the request may be by now"),
     Row("decide_admit", at=Health.UP, choose=(n, h, m),
-        when=[course(h) == Course.OPEN, forall(k, ready(k, h)), ~taken(m), *NEXT],
-        do=[numbered(n).to(True), log(n, h).to(Verdict.ADMIT), course(h).to(Course.ADMITTED),
+        when=[status(h) == Status.OPEN, forall(k, ready(k, h)), ~taken(m), *NEXT],
+        do=[numbered(n).to(True), log(n, h).to(Verdict.ADMIT), status(h).to(Status.ADMITTED),
             taken(m).to(True), granted(h, m).to(True)],
         send=[each(k, admit(k, n, h, m))]),
     Row("decide_fail", at=Health.UP, choose=(k, n, h),
-        when=[course(h) == Course.OPEN, dead(k, h), *NEXT],
-        do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), course(h).to(Course.REFUSED)],
+        when=[status(h) == Status.OPEN, dead(k, h), *NEXT],
+        do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), status(h).to(Status.REFUSED)],
         send=[each(q, fail(q, n, h))],
         why="one rank that cannot take part is enough"),
     Row("decide_release", at=Health.UP, choose=(n, h, m),
-        when=[course(h) == Course.ADMITTED, forall(k, done(k, h)), granted(h, m), *NEXT],
-        do=[numbered(n).to(True), log(n, h).to(Verdict.RELEASE), course(h).to(Course.SERVED),
+        when=[status(h) == Status.ADMITTED, forall(k, done(k, h)), granted(h, m), *NEXT],
+        do=[numbered(n).to(True), log(n, h).to(Verdict.RELEASE), status(h).to(Status.SERVED),
             taken(m).to(False)],
         send=[each(k, release(k, n, h))]),
     Row("decide_drop", at=Health.UP, choose=(k, n, h, m),
-        when=[course(h) == Course.ADMITTED, broke(k, h), forall(q, broke(q, h) | done(q, h)),
+        when=[status(h) == Status.ADMITTED, broke(k, h), forall(q, broke(q, h) | done(q, h)),
               granted(h, m), *NEXT],
-        do=[numbered(n).to(True), log(n, h).to(Verdict.DROP), course(h).to(Course.REFUSED),
+        do=[numbered(n).to(True), log(n, h).to(Verdict.DROP), status(h).to(Status.REFUSED),
             taken(m).to(False)],
         send=[each(q, drop(q, n, h))],
         why="only when every rank has run it: the pipeline would wait for one that had not"),
@@ -320,7 +320,7 @@ ENTRY: Final = Table(entry, state=group, rows=(
     Row("end", on=lost(k), at=Health.UP, to=Health.DOWN,
         why="a group that lacks a rank can serve nobody (rule 8)"),
     Row("answer_lost", at=Health.DOWN, choose=(h,),
-        when=course(h).among(Course.OPEN, Course.ADMITTED), do=[course(h).to(Course.REFUSED)],
+        when=status(h).among(Status.OPEN, Status.ADMITTED), do=[status(h).to(Status.REFUSED)],
         why="whoever still waits is told that the group has died"),
     Ignore(lost(k), at=Health.DOWN, why="the group has ended"),
     Ignore(closed(k, h), at=Health.DOWN, why="the group has ended"),

@@ -19,9 +19,9 @@ Rule 5: the sample that forces a retry is looked at by the entry, on the first p
 Rule 6: a rank does not outlive its group.
 
 Who needs whose place is left open: a pass may yield whenever rule 3 lets it (attempts.py says when
-it does). Slots and seats are the entry's, as there. What follows when a request is handed over, and
-what makes up for lost messages, is as for any other request (agreement.py). Properties and system:
-optimistic_group.py.
+it does). Slots and running slots are the entry's, as there. What follows when a request is handed
+over, and what makes up for lost messages, is as for any other request (agreement.py). Properties
+and system: optimistic_group.py.
 """
 
 from typing import Final
@@ -70,7 +70,7 @@ class Stage(State):
     CLOSED = auto()
 
 
-class Course(State):
+class Status(State):
     """Where a request stands at the entry."""
 
     NEW = auto()
@@ -107,11 +107,11 @@ begun = rank.relation("begun", Life, Attempt)  # the passes that it has begun
 applied = rank.relation("applied", Decision)
 
 group = entry.function("group", Health, edges={Health.UP: (Health.DOWN,)})
-course = entry.function("course", Course, Life, edges={
-    Course.NEW: (Course.QUEUED,),
-    Course.QUEUED: (Course.FIRST, Course.HANDED, Course.REFUSED),
-    Course.FIRST: (Course.LAST, Course.QUEUED, Course.REFUSED),
-    Course.LAST: (Course.QUEUED, Course.HANDED, Course.REFUSED),
+status = entry.function("status", Status, Life, edges={
+    Status.NEW: (Status.QUEUED,),
+    Status.QUEUED: (Status.FIRST, Status.HANDED, Status.REFUSED),
+    Status.FIRST: (Status.LAST, Status.QUEUED, Status.REFUSED),
+    Status.LAST: (Status.QUEUED, Status.HANDED, Status.REFUSED),
 })
 finalized = entry.relation("finalized", Life)
 tried = entry.relation("tried", Life, Attempt)
@@ -131,9 +131,9 @@ fail = Message("fail", k, n, h, sender=entry, receiver=rank)
 gone = Message("left", q, k, sender=rank.at(q), receiver=rank, reliable=True)
 lost = Message("lost", k, sender=rank, receiver=entry, reliable=True)
 
-OPEN: Final = (Course.QUEUED, Course.FIRST, Course.LAST)
-IN_PASS: Final = (Course.FIRST, Course.LAST)
-ENDED: Final = (Course.HANDED, Course.REFUSED)
+OPEN: Final = (Status.QUEUED, Status.FIRST, Status.LAST)
+IN_PASS: Final = (Status.FIRST, Status.LAST)
+ENDED: Final = (Status.HANDED, Status.REFUSED)
 ACTIVE: Final = (Stage.QUEUED, Stage.RUNNING)
 
 COMPUTING: Final = forward(k, h).among(Forward.FIRST, Forward.LAST)
@@ -147,12 +147,12 @@ NEXT: Final = (~numbered(n), forall(p, implies(p.before(n), numbered(p))))
 LATEST: Final = all_of(tried(h, a), forall(b, implies(a.before(b), ~tried(h, b))))
 NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(b, implies(b.before(a), tried(h, b))))
 ALL_READY: Final = forall(k, ready(k, h))
-ALL_WHOLE: Final = all_of(course(h) == Course.LAST, forall(k, whole(k, h, a)))
+ALL_WHOLE: Final = all_of(status(h) == Status.LAST, forall(k, whole(k, h, a)))
 ALL_COMPUTED: Final = any_of(
-    ALL_WHOLE, all_of(course(h) == Course.FIRST, forall(k, half(k, h, a)))
+    ALL_WHOLE, all_of(status(h) == Status.FIRST, forall(k, half(k, h, a)))
 )
 FORCED: Final = all_of(sampled(h), ~retried(h))
-UNDECIDED: Final = (course(h).among(*OPEN), ~finalized(h))
+UNDECIDED: Final = (status(h).among(*OPEN), ~finalized(h))
 
 
 def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tuple[Row, ...]:
@@ -234,48 +234,48 @@ RANK: Final = Table(rank, state=health, rows=(
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
-    Row("submit", on=Call("submit", h), at=Health.UP, when=course(h) == Course.NEW,
-        do=[course(h).to(Course.QUEUED)]),
+    Row("submit", on=Call("submit", h), at=Health.UP, when=status(h) == Status.NEW,
+        do=[status(h).to(Status.QUEUED)]),
     Row("decide_run", at=Health.UP, choose=(n, h, a),
-        when=[course(h) == Course.QUEUED, NEXT_ATTEMPT, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.FIRST), tried(h, a).to(True)],
+        when=[status(h) == Status.QUEUED, NEXT_ATTEMPT, *NEXT],
+        do=[numbered(n).to(True), status(h).to(Status.FIRST), tried(h, a).to(True)],
         send=[each(k, run(k, n, h, a))],
         why="the wait for the sink is spent computing"),
-    Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[course(h) == Course.FIRST, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.LAST)], send=[each(k, go_on(k, n, h))]),
+    Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[status(h) == Status.FIRST, *NEXT],
+        do=[numbered(n).to(True), status(h).to(Status.LAST)], send=[each(k, go_on(k, n, h))]),
     Row("decide_finalize", at=Health.UP, choose=(n, h),
-        when=[course(h).among(*IN_PASS), ~finalized(h), ALL_READY, ~FORCED, *NEXT],
+        when=[status(h).among(*IN_PASS), ~finalized(h), ALL_READY, ~FORCED, *NEXT],
         do=[numbered(n).to(True), finalized(h).to(True)], send=[each(k, finalize(k, n, h))]),
     Row("decide_to_yield", at=Health.UP, choose=(n, h, a),
         when=[ALL_COMPUTED, LATEST, ~finalized(h), ~FORCED, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.QUEUED), retried(h).to(True)],
+        do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
         send=[each(k, give_way(k, n, h))], fair=False,
         why="another request needs its place, or none does"),
     Row("force_retry", at=Health.UP, choose=(n, h, a),
         when=[ALL_WHOLE, LATEST, ~finalized(h), FORCED, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.QUEUED), retried(h).to(True)],
+        do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
         send=[each(k, give_way(k, n, h))],
         why="a test wants to see a retry"),
     Row("decide_admit", at=Health.UP, choose=(n, h),
-        when=[course(h) == Course.QUEUED, ALL_READY, ~FORCED, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.HANDED)], send=[each(k, admit(k, n, h))],
+        when=[status(h) == Status.QUEUED, ALL_READY, ~FORCED, *NEXT],
+        do=[numbered(n).to(True), status(h).to(Status.HANDED)], send=[each(k, admit(k, n, h))],
         why="it need not run before its bootstrap, or may not any more"),
     Row("hand_over", at=Health.UP, choose=(h, a), when=[ALL_WHOLE, LATEST, finalized(h)],
-        do=[course(h).to(Course.HANDED)]),
+        do=[status(h).to(Status.HANDED)]),
     Row("decide_fail", at=Health.UP, choose=(k, n, h), when=[*UNDECIDED, dead(k, h), *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.REFUSED)], send=[each(q, fail(q, n, h))],
+        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(q, fail(q, n, h))],
         why="one rank that cannot take part is enough"),
     Row("give_up", on=Timer("bootstrap_timeout"), at=Health.UP, choose=(n, h),
         when=[*UNDECIDED, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.REFUSED)], send=[each(k, fail(k, n, h))],
+        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(k, fail(k, n, h))],
         why="a request that reached one server only must end there"),
     Row("abort", on=Call("abort", h), at=Health.UP, choose=(n,), when=[*UNDECIDED, *NEXT],
-        do=[numbered(n).to(True), course(h).to(Course.REFUSED)], send=[each(k, fail(k, n, h))],
+        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(k, fail(k, n, h))],
         why="the client is gone"),
     Row("end", on=lost(k), at=Health.UP, to=Health.DOWN,
         why="a group that lacks a rank can serve nobody (rule 6)"),
-    Row("answer_lost", at=Health.DOWN, choose=(h,), when=course(h).among(*OPEN),
-        do=[course(h).to(Course.REFUSED)], why="whoever waits is told that the group has died"),
+    Row("answer_lost", at=Health.DOWN, choose=(h,), when=status(h).among(*OPEN),
+        do=[status(h).to(Status.REFUSED)], why="whoever waits is told that the group has died"),
     Ignore(lost(k), at=Health.DOWN, why="the group has ended"),
 ))
 

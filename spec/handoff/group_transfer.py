@@ -3,8 +3,8 @@
 The tables are those of the parts (group.py; source.py, sink.py and engine.py). In the parts, what
 one of them cannot see of the other comes as a call: that a rank has its bootstrap, that its
 transfer has ended, that prefill hands chunks over. Here these calls are gone. The process of a
-prefill rank holds both its seat in the group and its sender, and does of itself, when the one side
-gets there, what the other was called to do: the rows of HOST, and no other, read both.
+prefill rank holds both its running slot in the group and its sender, and does of itself, when the
+one side gets there, what the other was called to do: the rows of HOST, and no other, read both.
 
 Rule 1: a rank opens its sender when the request has come, and votes ready when every sink has
         published.
@@ -43,14 +43,13 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.group import (
     ENTRY,
     RANK,
-    Course,
     Decision,
     Health,
     Rank,
     Stage,
+    Status,
     broke,
     confirmed,
-    course,
     dead,
     done,
     health,
@@ -58,6 +57,7 @@ from pdproto.spec.handoff.group import (
     q,
     ready,
     stage,
+    status,
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, UNREAD
@@ -146,8 +146,8 @@ _CALLED_SENDER: Final = ("begin_send", "send", "send_more", "abort_send", "relea
 _SENDER_CALLS: Final = ("open_sender", "send")
 
 ALL_UP: Final = forall(q, health(q) == Health.UP)
-SERVED: Final = course(h) == Course.SERVED
-REFUSED: Final = course(h) == Course.REFUSED
+SERVED: Final = status(h) == Status.SERVED
+REFUSED: Final = status(h) == Status.REFUSED
 
 TOGETHER: Final = (
     Always("M4_1_nothing_is_sent_before_all_agree",
@@ -176,29 +176,29 @@ TOGETHER: Final = (
 )
 
 IN_TIME: Final = (
-    LeadsTo("L1_every_request_is_answered", course(h) != Course.NEW, course(h).among(*ANSWERED),
+    LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
             under=(Fairness.TIMERS,), why="each request comes to its one answer"),
     LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & RECEIVING_NOW & feeds(p, d),
             RECEIVING_ENDED,
             why="what the group has refused ends on the decode server too, by messages alone"),
     LeadsTo("L2_a_sinks_failure_is_decided",
-            GIVEN_UP & (course(h) == Course.OPEN), course(h) != Course.OPEN,
+            GIVEN_UP & (status(h) == Status.OPEN), status(h) != Status.OPEN,
             why="what decode has given up the group decides, by messages alone"),
     LeadsTo("M4_2_failure_drains_everywhere", sending(p, h) == Sending.FAILED,
             forall(q, stage(q, h).among(Stage.ABSENT, Stage.CLOSED)), under=(Fairness.TIMERS,),
             why="a sender that has failed is drained by the group on every rank"),
     Drains("L3_no_orphan", forall((k, h), any_of(
-        stage(k, h) == Stage.CLOSED, (stage(k, h) == Stage.ABSENT) & (course(h) == Course.NEW),
+        stage(k, h) == Stage.CLOSED, (stage(k, h) == Stage.ABSENT) & (status(h) == Status.NEW),
     )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty"),
 )
 
 FINAL: Final = all_of(
     transfer.FINAL,
     any_of(
-        forall((k, h), any_of(course(h) == Course.NEW,
-                              course(h).among(*ANSWERED) & confirmed(k, h))),
+        forall((k, h), any_of(status(h) == Status.NEW,
+                              status(h).among(*ANSWERED) & confirmed(k, h))),
         all_of(ENDED, forall(k, health(k) == Health.DOWN),
-               forall(h, course(h).among(Course.NEW, *ANSWERED))),
+               forall(h, status(h).among(Status.NEW, *ANSWERED))),
     ),
 )
 

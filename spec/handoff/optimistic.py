@@ -13,7 +13,7 @@ from pdproto.spec.handoff.attempts import (
     DECODE,
     ENDED,
     FINALIZED,
-    FOR_A_SEAT,
+    FOR_A_RUNNING_SLOT,
     FORCED,
     FREE_SLOT,
     LOSSY,
@@ -23,11 +23,11 @@ from pdproto.spec.handoff.attempts import (
     QUEUED,
     SLOT_IS_FREE,
     UNSENT,
-    WANTS_SEAT,
+    WANTS_RUNNING_SLOT,
     WANTS_SLOT,
     Forward,
     Receiving,
-    Seat,
+    RunningSlot,
     Stage,
     a,
     abort,
@@ -45,9 +45,9 @@ from pdproto.spec.handoff.attempts import (
     ready,
     receiving,
     retried,
+    running_slot,
     s,
     sampled,
-    seat,
     slot,
     stage,
     tried,
@@ -78,17 +78,17 @@ from pdproto.spec.language import (
 from pdproto.spec.language.properties import Property
 
 HAS_SLOT: Final = exists(m, slot(h, m))
-HAS_SEAT: Final = exists(s, seat(h, s))
+HAS_RUNNING_SLOT: Final = exists(s, running_slot(h, s))
 OVER: Final = forall(h, all_of(
     stage(h).among(Stage.NEW, *ENDED),
     receiving(h).among(Receiving.NEW, Receiving.SUCCESS, Receiving.FAILED),
 ))
-SOURCE_IS_FREE: Final = all_of(forall((h, m), ~slot(h, m)), forall((h, s), ~seat(h, s)))
+SOURCE_IS_FREE: Final = all_of(forall((h, m), ~slot(h, m)), forall((h, s), ~running_slot(h, s)))
 SINK_IS_FREE: Final = forall((h, g), ~page(h, g))
 
 
 def _held_while_written(row: str, chunk: str) -> OnRow:
-    return OnRow(f"S8_kv_is_held_while_the_{chunk}_is_computed", row, HAS_SEAT,
+    return OnRow(f"S8_kv_is_held_while_the_{chunk}_is_computed", row, HAS_RUNNING_SLOT,
                  why="the pages that a launched batch writes belong to its request")
 
 
@@ -104,7 +104,7 @@ def _only_once_parked(row: str) -> OnRow:
 
 def _only_for_somebody(row: str) -> OnRow:
     return OnRow(f"M5_2_a_ready_request_needs_a_place_at_{row}",
-                 row, any_of(WANTS_SEAT, WANTS_SLOT),
+                 row, any_of(WANTS_RUNNING_SLOT, WANTS_SLOT),
                  why="KV is kept for as long as nobody needs its place")
 
 
@@ -122,19 +122,20 @@ SAFETY: Final[tuple[Property, ...]] = (
            implies(slot(h, m), stage(h).among(*ADMITTED, Stage.SENDING, Stage.FAILED)),
            why="neither a request in the bootstrap queue nor one that has succeeded holds a slot"),
     Sometimes("S6_slot_is_kept_across_a_retry", slot(h, m) & (stage(h) == Stage.HEAD)),
-    Always("S8_seat_has_one_owner", implies(seat(h, s) & seat(k, s), h.same(k)),
+    Always("S8_a_running_slot_has_one_owner",
+           implies(running_slot(h, s) & running_slot(k, s), h.same(k)),
            why="the KV of one request is never another's"),
     _held_while_written("finish_first", "first_chunk"),
     _held_while_written("finish_last", "last_chunk"),
     Sometimes("S8_a_failed_request_is_computed",
-              all_of(stage(h) == Stage.FAILED, forward(h) == Forward.LAST, seat(h, s))),
+              all_of(stage(h) == Stage.FAILED, forward(h) == Forward.LAST, running_slot(h, s))),
     Always("S11_no_send_before_finalize",
            implies(stage(h) == Stage.SENDING,
-                   all_of(FINALIZED, ready(h), HAS_SLOT, HAS_SEAT)),
+                   all_of(FINALIZED, ready(h), HAS_SLOT, HAS_RUNNING_SLOT)),
            why="what is sent has a destination, a slot, and its KV"),
     Sometimes("S11_a_request_is_sent", stage(h) == Stage.SENDING),
     OnRow("M5_3_finalized_once_and_surely", "finalize",
-          all_of(UNSENT, HAS_SLOT, HAS_SEAT),
+          all_of(UNSENT, HAS_SLOT, HAS_RUNNING_SLOT),
           why="once for each request, since one that is finalized runs to its end"),
     OnRow("M5_3_finalized_never_runs_again", "run_again", UNSENT,
           why="what was finalized has told the sink where it stands"),
@@ -188,12 +189,12 @@ SAFETY: Final[tuple[Property, ...]] = (
     Sometimes("S14_both_succeed", receiving(h) == Receiving.SUCCESS),
 )
 
-# The sink holds its page for k, and the source its slot or its seat for h.
+# The sink holds its page for k, and the source its slot or its running slot for h.
 CROSSED: Final = (
     Sometimes("L5_the_two_sides_are_crossed",
               all_of(h.differs(k), stage(h) == Stage.PARKED, receiving(h) == Receiving.ASKED,
                      receiving(k) == Receiving.PUBLISHED, ready(k),
-                     stage(k).among(*QUEUED, *FOR_A_SEAT))),
+                     stage(k).among(*QUEUED, *FOR_A_RUNNING_SLOT))),
 )
 
 # With a budget of one attempt; with more, who is forced runs again.
@@ -220,15 +221,15 @@ LIVENESS: Final = (
     LeadsTo("L1_a_sink_ends", receiving(h).among(*OPEN),
             receiving(h).among(Receiving.SUCCESS, Receiving.FAILED), under=_PROMPT,
             why="every accepted request ends on the decode server"),
-    Drains("L4_slots_and_seats_come_back", SOURCE_IS_FREE, under=_PROMPT,
+    Drains("L4_slots_and_running_slots_come_back", SOURCE_IS_FREE, under=_PROMPT,
            why="on success, failure, abort and fallback"),
     Drains("L4_pages_come_back", SINK_IS_FREE, under=_PROMPT,
            why="and on the other side"),
 )
 
 
-def _sizes(*, slots: int = 1, seats: int = 1, pages: int = 1, attempts: int = 2) -> Sizes:
-    return {Life: 2, Slot: slots, Seat: seats, Page: pages, Attempt: attempts}
+def _sizes(*, slots: int = 1, running_slots: int = 1, pages: int = 1, attempts: int = 2) -> Sizes:
+    return {Life: 2, Slot: slots, RunningSlot: running_slots, Page: pages, Attempt: attempts}
 
 
 def _configuration(sizes: Sizes, *faults: str) -> Configuration:
@@ -237,7 +238,7 @@ def _configuration(sizes: Sizes, *faults: str) -> Configuration:
 
 SYSTEM: Final = System(
     "optimistic",
-    "Prefill that begins before its bootstrap: slots, seats, attempts, and the sink's pages.",
+    "Prefill before its bootstrap has ended: slots, running slots, attempts and the sink's pages.",
     tables=(PREFILL, DECODE),
     properties=SAFETY + CROSSED + LIVENESS,
     final=all_of(OVER, SOURCE_IS_FREE, SINK_IS_FREE),
@@ -246,7 +247,7 @@ SYSTEM: Final = System(
         # Two requests, and room for one of them in each place: all they can wait for.
         "default": _configuration(_sizes()),
         "slots": _configuration(_sizes(slots=2)),
-        "seats": _configuration(_sizes(seats=2)),
+        "running-slots": _configuration(_sizes(running_slots=2)),
         "deep": _configuration({**_sizes(), Life: 3}),
     },
 )
@@ -266,7 +267,7 @@ ONE_ATTEMPT: Final = edited(
     },
 )
 
-_ONE: Final[Sizes] = {Life: 1, Slot: 1, Seat: 1, Page: 1, Attempt: 1}
+_ONE: Final[Sizes] = {Life: 1, Slot: 1, RunningSlot: 1, Page: 1, Attempt: 1}
 
 LOSS: Final = edited(
     SYSTEM, "optimistic-loss", _under(Fairness.TIMERS, Fairness.CONSUMED),

@@ -22,7 +22,7 @@ from pdproto.spec.handoff.attempts import (
     OPEN,
     PREFILL,
     Receiving,
-    Seat,
+    RunningSlot,
     Stage,
     decode,
     g,
@@ -84,7 +84,7 @@ NOTICED: Final = (
 
 
 def _sizes(lives: int, attempts: int) -> Sizes:
-    return {Life: lives, Slot: 1, Seat: 1, Page: 1, Attempt: attempts}
+    return {Life: lives, Slot: 1, RunningSlot: 1, Page: 1, Attempt: attempts}
 
 
 CRASHING: Final[System] = edited(

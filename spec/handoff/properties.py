@@ -29,7 +29,7 @@ class Promise:
 
 
 _EDGES: Final = (
-    "sending_edges", "receiving_edges", "stage_edges", "course_edges", "phase_edges",
+    "sending_edges", "receiving_edges", "stage_edges", "status_edges", "phase_edges",
 )
 
 _SKIPS: Final = (
@@ -79,7 +79,7 @@ SAFETY: Final = (
         assumes=_NAMES),
     Promise("S8", "Source pages are held for as long as a write may read or compute them.", (
         "S8_source_pages_are_held", "S8_source_pages_are_held_past_a_failure",
-        "S8_pages_are_back_before_landing", "S8_seat_has_one_owner",
+        "S8_pages_return_before_landing", "S8_a_running_slot_has_one_owner",
         "S8_kv_is_held_while_the_first_chunk_is_computed",
         "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed",
         "S8_kv_is_held_while_it_is_sent"),
@@ -114,7 +114,7 @@ SAFETY: Final = (
     Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
             runtime="registration with another layout, version or dtype is refused with a reason"),
     Promise("S17", "What is done to one request changes no other request.", (
-        "S1_one_life_a_chunk", "S6_slot_has_one_owner", "S8_seat_has_one_owner"),
+        "S1_one_life_a_chunk", "S6_slot_has_one_owner", "S8_a_running_slot_has_one_owner"),
         runtime="ids are compared whole, never by prefix"),
     Promise("S18", "No poll ever answers with a state that its reader does not expect.", (
         *_EDGES, "no_peer_is_at_fault", "deadlock")),
@@ -148,7 +148,7 @@ LIVENESS: Final = (
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
         "L4_an_ended_source_gets_its_pages_back", "L4_a_landed_part_needs_no_other_answer",
         "L4_slots_come_back", "L4_the_entry_may_forget",
-        "L4_slots_and_seats_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
+        "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always goes on.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
@@ -225,7 +225,7 @@ MISSION: Final = (
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "What failed on one rank is drained on every rank, and answered once.", (
         "M4_2_failure_drains_everywhere", "M4_2_a_dead_vote_comes_from_a_failed_rank",
-        "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "course_edges"),
+        "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "status_edges"),
         runtime="status 500 and the reason"),
     Promise("M4.3", "With no traffic every queue is empty on every rank.", (
         "L3_no_orphan", "a_failure_is_reported_once"),

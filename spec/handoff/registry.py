@@ -42,7 +42,6 @@ from pdproto.spec.handoff.bootstrap import (
     cache,
     cached,
     d,
-    dark,
     dead,
     e,
     enrolled,
@@ -71,11 +70,12 @@ from pdproto.spec.handoff.bootstrap import (
     refuse,
     register,
     registry,
+    registry_down,
     run,
     sink,
     source,
+    suspected,
     to_exceed,
-    unheard,
     unlocated,
     welcome,
     world,
@@ -124,12 +124,12 @@ SOURCE: Final = Table(source, state=run, rows=(
         why="a rank that is taken for silent learns so from the answer"),
     Row("renew", on=outdated(p, e, f), at=Run.UP, to=Run.RENEWED,
         do=[to_exceed(p, e, f).to(True)],
-        send=[unheard(p, e), missed(p, e)],
+        send=[suspected(p, e), missed(p, e)],
         why="it lives, and its number counts no more: another does"),
     Ignore(outdated(p, e, f), at=GONE, why="it has been said, or nobody is there to read it"),
     Reject(outdated(p, e, f), at=Run.UNBORN, why="it has not registered"),
     Row("leave", on=Call("stop"), at=Run.UP, to=Run.LEFT,
-        send=[goodbye(p, e), unheard(p, e), missed(p, e)],
+        send=[goodbye(p, e), suspected(p, e), missed(p, e)],
         why="a server that is taken down on purpose spares everybody the wait for a detector"),
     Row("accept", on=introduce(d, h, p, f), at=Run.UP, when=f.same(e), send=[welcome(d, h, p, e)]),
     Row("decline", on=introduce(d, h, p, f), at=Run.UP, when=f.differs(e),
@@ -168,7 +168,7 @@ REGISTRY: Final = Table(registry, state=ready, rows=(
         why="the goodbye overtook the registration, which must not count when it arrives"),
     Ignore(goodbye(p, e), at=ALIVE, when=entry(p, e) == Entry.OVER, why="it is out already"),
     Row("expire", on=Timer("no_sign_of_life", detector=True), at=ALIVE, to=Ready.COLLECTING,
-        choose=(p, e), when=[unheard(p, e), entry(p, e) == Entry.CURRENT],
+        choose=(p, e), when=[suspected(p, e), entry(p, e) == Entry.CURRENT],
         do=[entry(p, e).to(Entry.OVER), present(p).to(False)],
         why="a registration lives as long as its process shows signs of life"),
     Row("complete", at=Ready.COLLECTING, to=Ready.READY, when=forall(p, present(p))),
@@ -178,9 +178,9 @@ REGISTRY: Final = Table(registry, state=ready, rows=(
         why="some rank is missing, and a part of the ranks is of no use"),
     Reject(lookup(d, h, p), at=Ready.READY, when=forall(e, entry(p, e) != Entry.CURRENT),
            why="when it is ready, every rank is there"),
-    Ignore(register(p, e), at=Ready.DARK, why="the registry is down"),
-    Ignore(goodbye(p, e), at=Ready.DARK, why="the registry is down"),
-    Ignore(lookup(d, h, p), at=Ready.DARK, why="the registry is down"),
+    Ignore(register(p, e), at=Ready.DOWN, why="the registry is down"),
+    Ignore(goodbye(p, e), at=Ready.DOWN, why="the registry is down"),
+    Ignore(lookup(d, h, p), at=Ready.DOWN, why="the registry is down"),
 ))
 
 # What a sink does when its cache turns out to be wrong or cannot be filled.
@@ -226,7 +226,7 @@ LOOK_UP: Final = (
            why="an answer to an earlier look-up"),
     Row("give_up", on=Timer("registry_unreachable", detector=True), at=Cache.FILLING,
         to=Cache.EMPTY, choose=(h,),
-        when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING, dark()],
+        when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING, registry_down()],
         do=[*failing(Reason.UNREACHABLE), *FORGET],
         why="a registry that is down would be asked for ever"),
 )
@@ -291,7 +291,7 @@ OPERATOR: Final = Table(world, rows=(
         why="the process goes on, under a number above the one that it was told of"),
 ))
 ALARM: Final = Table(world, rows=(
-    Row("find_silent", choose=(p, e), when=run(p, e) == Run.UP, send=[unheard(p, e)], fair=False,
+    Row("find_silent", choose=(p, e), when=run(p, e) == Run.UP, send=[suspected(p, e)], fair=False,
         why="its process stood still, or its network: the registry's detector is wrong"),
 ))
 CLOCKS: Final = Table(world, rows=(
@@ -301,10 +301,10 @@ CLOCKS: Final = Table(world, rows=(
 ))
 CRASH: Final = Table(world, rows=(
     Row("crash", choose=(p, e), when=run(p, e) == Run.UP, do=[run(p, e).to(Run.CRASHED)],
-        send=[unheard(p, e), missed(p, e)], fair=False, why="a process dies without a word"),
+        send=[suspected(p, e), missed(p, e)], fair=False, why="a process dies without a word"),
 ))
 OUTAGE: Final = Table(world, rows=(
-    Row("go_dark", when=ready() != Ready.DARK, do=[ready().to(Ready.DARK)], send=[dark()],
+    Row("go_down", when=ready() != Ready.DOWN, do=[ready().to(Ready.DOWN)], send=[registry_down()],
         fair=False, why="the registry goes down, and does not come back"),
 ))
 LOSSY: Final = Table(world, rows=tuple(
@@ -379,9 +379,9 @@ NO_RETRY: Final = edited(
 
 # Whoever gives up empties the cache, and so hides who would not have done it by itself.
 NO_TIMEOUTS: Final = edited(
-    replace(NO_RETRY, final=OVER | dark()), "registry-no-timeouts",
+    replace(NO_RETRY, final=OVER | registry_down()), "registry-no-timeouts",
     ReplaceProperties((replace(FORGOTTEN, under=(Fairness.TIMERS,)),)),
-    DropRow("give_up"), AddRow(sink, Ignore(dark(), why="it is waited for")),
+    DropRow("give_up"), AddRow(sink, Ignore(registry_down(), why="it is waited for")),
     about="Bootstrap that waits for its registry for as long as it takes.",
     configurations={
         "default": Configuration(

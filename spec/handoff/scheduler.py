@@ -2,7 +2,7 @@
 
 SGLang knows a request before its hand-over can begin, and takes the pages back as soon as it hears
 of an end. So the answers to its polls have a table of their own, over what it asks (the calls) and
-over what the hand-over has come to (`course`, `reached`, `row`: written by the node).
+over what the hand-over has come to (`status`, `reached`, `row`: written by the node).
 
 Rule 1: a failure is told when nothing is copied into the pages any more.
 Rule 2: success is told when the metadata row is in its slot.
@@ -48,7 +48,7 @@ class View(State):
     FAILED = auto()
 
 
-class Course(State):
+class Status(State):
     """What the hand-over has come to, as its node says."""
 
     NONE = auto()
@@ -80,12 +80,12 @@ knows = view.function("knows", View, edges={
 passed = view.relation("passed")  # its turn: no hand-over is opened in it
 stopped = view.relation("stopped")  # the hand-over has been asked to end
 closed = view.relation("closed")  # SGLang has its pages back
-course = view.function("course", Course, edges={
-    Course.NONE: (Course.UNDER_WAY,),
-    Course.UNDER_WAY: (Course.MOVING, Course.LANDED, Course.BROKEN),
-    Course.MOVING: (Course.LANDED, Course.BROKEN),
+status = view.function("status", Status, edges={
+    Status.NONE: (Status.UNDER_WAY,),
+    Status.UNDER_WAY: (Status.MOVING, Status.LANDED, Status.BROKEN),
+    Status.MOVING: (Status.LANDED, Status.BROKEN),
 })
-course.shared_with(node, writes=(Course.MOVING, Course.LANDED, Course.BROKEN))
+status.shared_with(node, writes=(Status.MOVING, Status.LANDED, Status.BROKEN))
 reached = view.relation("reached")  # something may still be written into the pages
 reached.shared_with(node, writes=(True, False))
 row = view.function("row", Slot, edges={Slot.EMPTY: (Slot.WRITTEN, Slot.UNFIT)})
@@ -99,7 +99,7 @@ VIEW: Final = Table(view, state=knows, rows=(
     Row("find", on=Call("find"), at=View.ASKED, to=View.FOUND),
     Ignore(Call("find"), at=(View.FOUND, *OPENED, *ENDED), why="it has been found, or has ended"),
     Row("open", on=Call("open"), at=View.FOUND, to=View.OPEN,
-        when=course(h) == Course.NONE, do=[course(h).to(Course.UNDER_WAY)]),
+        when=status(h) == Status.NONE, do=[status(h).to(Status.UNDER_WAY)]),
     Ignore(Call("open"), at=(View.ASKED, *OPENED, *ENDED),
            why="nobody opens a hand-over for a request that has ended"),
     Row("refuse", on=Call("give_up"), at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
@@ -107,13 +107,13 @@ VIEW: Final = Table(view, state=knows, rows=(
     Row("stop", on=Call("give_up"), at=OPENED, do=[stopped(h).to(True)],
         why="the hand-over ends, and says when nothing reaches the pages any more"),
     Ignore(Call("give_up"), at=ENDED, why="it has ended already"),
-    Row("move", at=View.OPEN, to=View.MOVING, when=course(h) == Course.MOVING),
+    Row("move", at=View.OPEN, to=View.MOVING, when=status(h) == Status.MOVING),
     Row("succeed", at=OPENED, to=View.SUCCESS,
-        when=[course(h) == Course.LANDED, row(h) == Slot.WRITTEN]),
+        when=[status(h) == Status.LANDED, row(h) == Slot.WRITTEN]),
     Row("find_unfit", at=OPENED, to=View.FAILED,
-        when=[course(h) == Course.LANDED, row(h) == Slot.UNFIT],
+        when=[status(h) == Status.LANDED, row(h) == Slot.UNFIT],
         why="the peer has other metadata: SGLang would read a row of another request"),
-    Row("fail", at=OPENED, to=View.FAILED, when=[course(h) == Course.BROKEN, ~reached(h)]),
+    Row("fail", at=OPENED, to=View.FAILED, when=[status(h) == Status.BROKEN, ~reached(h)]),
     Row("leave", on=Call("clear"), at=BEFORE, to=View.FAILED,
         do=[passed(h).to(True), closed(h).to(True)]),
     Row("give_back", on=Call("clear"), at=(*OPENED, *ENDED), when=~closed(h),
@@ -122,20 +122,20 @@ VIEW: Final = Table(view, state=knows, rows=(
 ))
 
 NODE: Final = Table(node, rows=(
-    Row("reach", choose=(h,), when=[course(h).among(Course.UNDER_WAY, Course.MOVING), ~reached(h)],
+    Row("reach", choose=(h,), when=[status(h).among(Status.UNDER_WAY, Status.MOVING), ~reached(h)],
         do=[reached(h).to(True)], why="the pages have been published"),
-    Row("bring", choose=(h,), when=[course(h) == Course.UNDER_WAY, reached(h)],
-        do=[course(h).to(Course.MOVING)]),
+    Row("bring", choose=(h,), when=[status(h) == Status.UNDER_WAY, reached(h)],
+        do=[status(h).to(Status.MOVING)]),
     Row("land", choose=(h,),
-        when=[course(h).among(Course.UNDER_WAY, Course.MOVING), reached(h), ~stopped(h)],
-        do=[course(h).to(Course.LANDED), reached(h).to(False)]),
-    Row("break", choose=(h,), when=course(h).among(Course.UNDER_WAY, Course.MOVING),
-        do=[course(h).to(Course.BROKEN)], fair=True, why="or its time is over"),
-    Row("end_copies", choose=(h,), when=[course(h) == Course.BROKEN, reached(h)],
+        when=[status(h).among(Status.UNDER_WAY, Status.MOVING), reached(h), ~stopped(h)],
+        do=[status(h).to(Status.LANDED), reached(h).to(False)]),
+    Row("break", choose=(h,), when=status(h).among(Status.UNDER_WAY, Status.MOVING),
+        do=[status(h).to(Status.BROKEN)], fair=True, why="or its time is over"),
+    Row("end_copies", choose=(h,), when=[status(h) == Status.BROKEN, reached(h)],
         do=[reached(h).to(False)], fair=True, why="copies and fenced writes end"),
-    Row("write_row", choose=(h,), when=[course(h) == Course.LANDED, row(h) == Slot.EMPTY],
+    Row("write_row", choose=(h,), when=[status(h) == Status.LANDED, row(h) == Slot.EMPTY],
         do=[row(h).to(Slot.WRITTEN)], fair=True),
-    Row("find_row_unfit", choose=(h,), when=[course(h) == Course.LANDED, row(h) == Slot.EMPTY],
+    Row("find_row_unfit", choose=(h,), when=[status(h) == Status.LANDED, row(h) == Slot.EMPTY],
         do=[row(h).to(Slot.UNFIT)]),
 ))
 
@@ -152,20 +152,20 @@ PROPERTIES: Final = (
     Always("rule_1_pages_of_a_failure_are_free", implies(knows(h) == View.FAILED, ~reached(h)),
            why="SGLang gives them to another request at once"),
     Always("rule_1_no_hand_over_outlives_its_failure",
-           implies(knows(h) == View.FAILED, ~course(h).among(Course.UNDER_WAY, Course.MOVING)),
+           implies(knows(h) == View.FAILED, ~status(h).among(Status.UNDER_WAY, Status.MOVING)),
            why="it would write into pages that SGLang has given to another request"),
     Always("rule_2_success_has_its_row", implies(knows(h) == View.SUCCESS,
                                                  row(h) == Slot.WRITTEN),
            why="SGLang reads the slot in the same step"),
     Always("rule_4_a_turn_is_taken_or_passed",
            implies(any_of(knows(h).among(*ENDED), closed(h)),
-                   any_of(passed(h), course(h) != Course.NONE)),
+                   any_of(passed(h), status(h) != Status.NONE)),
            why="the requests behind it wait for its turn"),
-    Always("rule_4_a_turn_is_not_both", implies(passed(h), course(h) == Course.NONE)),
+    Always("rule_4_a_turn_is_not_both", implies(passed(h), status(h) == Status.NONE)),
     Always("a_failure_after_landing_is_of_the_row",
-           implies(all_of(knows(h) == View.FAILED, course(h) == Course.LANDED),
+           implies(all_of(knows(h) == View.FAILED, status(h) == Status.LANDED),
                    row(h) == Slot.UNFIT), why="all the KV is there: nothing else can be wrong"),
-    OnRow("moving_is_said_when_bytes_have_come", "move", course(h) == Course.MOVING),
+    OnRow("moving_is_said_when_bytes_have_come", "move", status(h) == Status.MOVING),
     Sometimes("a_request_is_refused", all_of(knows(h) == View.FAILED, passed(h), ~closed(h))),
     Sometimes("an_open_hand_over_is_stopped", all_of(knows(h) == View.OPEN, stopped(h))),
     Sometimes("a_moving_hand_over_is_stopped", all_of(knows(h) == View.MOVING, stopped(h))),
@@ -176,7 +176,7 @@ PROPERTIES: Final = (
     Sometimes("a_request_succeeds", knows(h) == View.SUCCESS),
     Sometimes("a_row_does_not_fit", all_of(knows(h) == View.FAILED, row(h) == Slot.UNFIT)),
     Sometimes("a_failure_waits_for_its_pages",
-              all_of(course(h) == Course.BROKEN, reached(h))),
+              all_of(status(h) == Status.BROKEN, reached(h))),
     LeadsTo("L1_an_open_hand_over_is_told", knows(h).among(*OPENED), knows(h).among(*ENDED),
             why="the scheduler hears of every end"),
 )

@@ -137,7 +137,7 @@ SAFETY: Final = (
           why="the engine reads no page that its owner may have used again"),
     Sometimes("S8_source_pages_are_held_past_a_failure", all_of(
         sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, c) == Write.POSTED)),
-    Sometimes("S8_pages_are_back_before_landing", ~kv(p, h) & (write(p, h, d, c) == Write.ADRIFT)),
+    Sometimes("S8_pages_return_before_landing", ~kv(p, h) & (write(p, h, d, c) == Write.IN_DOUBT)),
     Always("S10_drained_means_quiescent",
            implies(drained(p, h, d), QUIET & (sending(p, h) != Sending.TRANSFERRING)),
            why="who has said DRAINED writes nothing, and begins nothing"),

@@ -133,7 +133,7 @@ PARTIES: Final = (
           sending(p, h).among(Sending.SUCCESS, Sending.FAILED),
           why="a successor cannot know what the process before it has under way"),
     Always("a_source_with_a_write_in_doubt_has_failed",
-           implies(write(p, h, d, c) == Write.ADRIFT,
+           implies(write(p, h, d, c) == Write.IN_DOUBT,
                    sending(p, h).among(Sending.FAILED, Sending.GONE)),
            why="nobody counts on what the engine has given up, or waits to see how it ends"),
     Always("a_landed_claim_has_landed",

@@ -1,4 +1,4 @@
-"""Why a `leads_to` holds for all sizes: what only goes forward, and which rows help.
+"""Rankings: why a `leads_to` holds for all sizes, by what only goes forward and rows that help.
 
     RANKINGS = (
         Ranking("L1_a_sink_ends", helpers=(Help("give_up_bootstrap"), Help("give_up_transfer"))),
@@ -17,12 +17,14 @@ from .sorts import Sort
 
 
 @dataclass(frozen=True, slots=True)
-class Ratchet:
-    """Once the claim is true of some elements, no row of the protocol makes it false of them, but
-    one that moves a symbol that can only go forward, or clicks a ratchet named before it.
+class Monotone:
+    """A monotone predicate: once it is true of some elements, no row of the protocol makes it
+    false.
 
-    Faults may, for they happen finitely often. A symbol that can only go forward (along declared
-    edges without a cycle, or into one value) is a ratchet by itself.
+    Exempt is a row that moves a symbol which can only go forward, or that makes a predicate true
+    which is named before this one. Exempt are faults, for they happen finitely often. A symbol that
+    can only go forward (along declared edges without a cycle, or into one value) is monotone by
+    itself, and need not be named.
     """
 
     name: str
@@ -88,11 +90,11 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Undisturbed:
-    """Rankings of what is promised only of runs in which some faults never happen.
+class FaultFree:
+    """Rankings of promises that are made only for runs in which some faults never happen.
 
-    without: the names of those fault layers. lemmas: what holds in such runs, and perhaps in no
-    others, so that no other ranking rests on it.
+    without: the names of those fault layers. lemmas: claims that hold in such runs, and perhaps in
+    no others, so that no other ranking rests on them.
     """
 
     without: tuple[str, ...] = ()

@@ -8,14 +8,13 @@ from typing import Final
 
 from pdproto.spec.handoff.group import (
     WAITING,
-    Course,
     Health,
     Stage,
+    Status,
     Verdict,
     admit,
     applied,
     broke,
-    course,
     done,
     drop,
     fail,
@@ -36,6 +35,7 @@ from pdproto.spec.handoff.group import (
     s,
     slot,
     stage,
+    status,
     taken,
 )
 from pdproto.spec.language import Always, all_of, any_of, exists, forall, implies
@@ -43,17 +43,17 @@ from pdproto.spec.language import Always, all_of, any_of, exists, forall, implie
 BEGUN: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 ENDS: Final = (Verdict.FAIL, Verdict.RELEASE, Verdict.DROP)
 FREES: Final = (Verdict.RELEASE, Verdict.DROP)
-FRESH: Final = (Course.NEW, Course.OPEN)
+FRESH: Final = (Status.NEW, Status.OPEN)
 
 _LOG: Final = (
     Always("logged_is_numbered", implies(log(n, h) != Verdict.NONE, numbered(n)),
            why="a decision gets its number as it is made"),
     Always("numbers_have_no_gaps", implies(all_of(numbered(n), p.before(n)), numbered(p)),
            why="the next number is taken when all before it are"),
-    Always("decided_is_not_open", implies(log(n, h) != Verdict.NONE, ~course(h).among(*FRESH)),
-           why="a request leaves its open course with its first decision, and for good"),
+    Always("decided_is_not_open", implies(log(n, h) != Verdict.NONE, ~status(h).among(*FRESH)),
+           why="a request leaves its open status with its first decision, and for good"),
     Always("an_end_is_answered",
-           implies(log(n, h).among(*ENDS), course(h).among(Course.SERVED, Course.REFUSED)),
+           implies(log(n, h).among(*ENDS), status(h).among(Status.SERVED, Status.REFUSED)),
            why="the client is answered by the decision that ends its request"),
     Always("one_end", implies(all_of(log(n, h).among(*ENDS), log(p, h).among(*ENDS)), n.same(p)),
            why="a request that was answered is decided on no more"),
@@ -68,21 +68,21 @@ _LOG: Final = (
 )
 
 _SLOTS: Final = (
-    Always("granted_is_decided", implies(granted(h, m), ~course(h).among(*FRESH)),
+    Always("granted_is_decided", implies(granted(h, m), ~status(h).among(*FRESH)),
            why="a slot is granted with the admission"),
     Always("one_grant", implies(all_of(granted(h, m), granted(h, s)), m.same(s)),
            why="a request is admitted once"),
     Always("one_holder",
-           implies(all_of(course(h) == Course.ADMITTED, granted(h, m),
-                          course(g) == Course.ADMITTED, granted(g, m), group() == Health.UP),
+           implies(all_of(status(h) == Status.ADMITTED, granted(h, m),
+                          status(g) == Status.ADMITTED, granted(g, m), group() == Health.UP),
                    h.same(g)),
            why="a slot is granted when no admitted request has it"),
     Always("a_slot_is_given_back_by_decision",
-           implies(all_of(group() == Health.UP, granted(h, m), course(h) != Course.ADMITTED),
+           implies(all_of(group() == Health.UP, granted(h, m), status(h) != Status.ADMITTED),
                    exists(n, log(n, h).among(*FREES))),
            why="while the group lives, only a release or a drop ends an admitted request"),
     Always("an_admitted_request_keeps_its_slot",
-           implies(all_of(course(h) == Course.ADMITTED, granted(h, m)), taken(m)),
+           implies(all_of(status(h) == Status.ADMITTED, granted(h, m)), taken(m)),
            why="the slot is given back with the answer"),
     Always("a_slot_is_freed_before_it_is_granted_again",
            implies(all_of(log(n, g) == Verdict.ADMIT, granted(g, m), granted(h, m), g.differs(h)),
@@ -114,7 +114,7 @@ _RANKS: Final = (
     Always("admitted_by_all",
            implies(log(n, h) == Verdict.ADMIT, ~stage(k, h).among(Stage.ABSENT, *WAITING)),
            why="every rank has voted ready, and only then the request is admitted"),
-    Always("begun_is_decided", implies(stage(k, h).among(*BEGUN), ~course(h).among(*FRESH)),
+    Always("begun_is_decided", implies(stage(k, h).among(*BEGUN), ~status(h).among(*FRESH)),
            why="only an admission lets a rank begin"),
     Always("failed_never_began",
            implies(log(n, h) == Verdict.FAIL, ~stage(k, h).among(*BEGUN)),
@@ -127,7 +127,7 @@ _RANKS: Final = (
                    stage(k, h).among(Stage.DONE, Stage.BROKEN, Stage.CLOSED)),
            why="every rank has said that its part has ended"),
     Always("served_when_all_are_done",
-           implies(course(h) == Course.SERVED, stage(k, h).among(Stage.DONE, Stage.CLOSED)),
+           implies(status(h) == Status.SERVED, stage(k, h).among(Stage.DONE, Stage.CLOSED)),
            why="the answer is given with the release"),
     Always("an_applied_admission_has_begun",
            implies(all_of(applied(k, n), log(n, h) == Verdict.ADMIT),

@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from pdproto.spec.handoff.group import (
-    Course,
     Decision,
     Health,
     Rank,
     Stage,
+    Status,
     Verdict,
     admit,
     applied,
     broke,
     closed,
     confirmed,
-    course,
     dead,
     done,
     drop,
@@ -42,11 +41,12 @@ from pdproto.spec.handoff.group import (
     request,
     slot,
     stage,
+    status,
     taken,
 )
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.language import Always, Formula, Sort, all_of, exists, forall, implies
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Undisturbed, Use, Witness
+from pdproto.spec.language.ranking import FaultFree, Help, Monotone, Ranking, Use, Witness
 
 # A rank that lags, the first decision that it lacks, its request, and the slot that it grants.
 behind, missing, decided, given = (
@@ -64,7 +64,7 @@ following, departed, remaining, ending = (
 
 BEGUN: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 ENDS: Final = (Verdict.FAIL, Verdict.RELEASE, Verdict.DROP)
-ANSWERED: Final = (Course.SERVED, Course.REFUSED)
+ANSWERED: Final = (Status.SERVED, Status.REFUSED)
 
 LEMMAS: Final = (
     Always("a_lost_rank_leaves_all", implies(lost(q), gone(q, k)),
@@ -79,20 +79,20 @@ LEMMAS: Final = (
            why="nothing is kept by a rank without its group"),
     Always("an_ended_group_lost_one", implies(group() == Health.DOWN, exists(q, lost(q))),
            why="the entry goes by a connection that closes"),
-    Always("requests_are_open", implies(request(k, h), course(h) != Course.NEW),
+    Always("requests_are_open", implies(request(k, h), status(h) != Status.NEW),
            why="the entry asks the ranks as it opens a request"),
     Always("a_new_request_is_on_no_rank",
-           implies(course(h) == Course.NEW, stage(k, h).among(Stage.ABSENT, Stage.CLOSED)),
+           implies(status(h) == Status.NEW, stage(k, h).among(Stage.ABSENT, Stage.CLOSED)),
            why="a request comes through the entry"),
     Always("taken_is_admitted",
            implies(taken(m) & (group() == Health.UP),
-                   exists(h, granted(h, m) & (course(h) == Course.ADMITTED))),
+                   exists(h, granted(h, m) & (status(h) == Status.ADMITTED))),
            why="the slot is given back with the answer"),
     Always("admitted_is_granted",
-           implies(course(h) == Course.ADMITTED, exists(m, granted(h, m))),
+           implies(status(h) == Status.ADMITTED, exists(m, granted(h, m))),
            why="a slot is granted with the admission"),
     Always("admitted_is_logged",
-           implies(course(h) == Course.ADMITTED, exists(n, log(n, h) == Verdict.ADMIT)),
+           implies(status(h) == Status.ADMITTED, exists(n, log(n, h) == Verdict.ADMIT)),
            why="a decision admits it"),
     Always("logged_admission_is_granted",
            implies(log(n, h) == Verdict.ADMIT, exists(m, granted(h, m))),
@@ -100,12 +100,12 @@ LEMMAS: Final = (
     Always("numbered_is_logged", implies(numbered(n), exists(h, log(n, h) != Verdict.NONE)),
            why="a number is taken with its decision"),
     Always("answered_is_logged",
-           implies(course(h).among(*ANSWERED) & (group() == Health.UP),
+           implies(status(h).among(*ANSWERED) & (group() == Health.UP),
                    exists(n, log(n, h).among(*ENDS))),
            why="while the group lives, a decision answers"),
     Always("closed_is_answered",
            implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED),
-                   course(h).among(*ANSWERED)),
+                   status(h).among(*ANSWERED)),
            why="while it lives, a rank closes what the entry has answered"),
     Always("closed_has_applied_all",
            implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED,
@@ -120,7 +120,7 @@ LEMMAS: Final = (
            why="the entry believes the rank"),
 )
 
-RATCHETS: Final[tuple[Ratchet, ...]] = ()
+MONOTONE: Final[tuple[Monotone, ...]] = ()
 
 _OF_DECIDED: Final = {k: behind, n: missing, h: decided}
 _OF_ADMITTED: Final = {**_OF_DECIDED, m: given}
@@ -132,11 +132,11 @@ _WITNESSES: Final = (
     Witness(decided, log(missing, decided) != Verdict.NONE),
     Witness(given, granted(decided, given)),
     Witness(following, ~numbered(following)),
-    Witness(serving, course(serving) == Course.ADMITTED),
+    Witness(serving, status(serving) == Status.ADMITTED),
     Witness(held, granted(serving, held)),
     Witness(unended, ~done(unended, serving) & ~broke(unended, serving)),
     Witness(broken, broke(broken, serving)),
-    Witness(opening, course(opening) == Course.OPEN),
+    Witness(opening, status(opening) == Status.OPEN),
     Witness(silent, ~ready(silent, opening)),
     Witness(spare, ~taken(spare)),
     Witness(occupied, taken(occupied)),
@@ -205,7 +205,7 @@ def _ranking(
 RANKINGS: Final = (
     _ranking("L1_every_request_is_answered", "every rank votes, or the group ends"),
     _ranking("M4_2_failure_drains_everywhere", "what is answered is closed on every rank",
-             pending=course(h) != Course.NEW),
+             pending=status(h) != Status.NEW),
     _ranking("L3_no_orphan", "what is answered is closed on every rank"),
     _ranking("L4_slots_come_back", "what is admitted ends, and gives its slot back",
              answered=kept, witnesses=(Witness(keeper, slot(keeper, kept, grip)),)),
@@ -232,11 +232,11 @@ def _sent(name: str, verdict: Verdict, message: Formula) -> Always:
 
 
 # What follows from messages alone, so that one that is lost is made good by nothing.
-UNDISTURBED: Final = Undisturbed(
+FAULT_FREE: Final = FaultFree(
     ("lossy",),
     lemmas=(
         Always("an_opened_request_is_asked_of_every_rank",
-               implies(course(h) != Course.NEW, request(k, h)),
+               implies(status(h) != Status.NEW, request(k, h)),
                why="the entry asks every rank as it opens a request"),
         Always("a_failure_is_said", implies(stage(k, h) == Stage.FAILED, dead(k, h)),
                why="a rank votes as it fails"),
@@ -250,7 +250,7 @@ UNDISTURBED: Final = Undisturbed(
                implies(all_of(health(k) == Health.UP, stage(k, h) == Stage.CLOSED), closed(k, h)),
                why="a rank confirms as it closes a request, or ends with its group"),
         Always("an_ended_part_was_admitted",
-               implies(done(k, h) | broke(k, h), ~course(h).among(Course.NEW, Course.OPEN)),
+               implies(done(k, h) | broke(k, h), ~status(h).among(Status.NEW, Status.OPEN)),
                why="a rank takes part in what the entry has admitted"),
         Always("an_admission_is_sent",
                implies(all_of(log(n, h) == Verdict.ADMIT, granted(h, m)), admit(k, n, h, m)),

@@ -46,7 +46,7 @@ from pdproto.spec.handoff.routing import (
     withdraw,
 )
 from pdproto.spec.language import Always, all_of, any_of, exists, implies
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
 # Another rank; room modulo ranks; whom decode asks; whose room the registry knows; its answer.
 j, home, asked, listed, told = (
@@ -102,7 +102,7 @@ LEMMAS: Final = (
            why="decode asks where the rule or the request leads it"),
 )
 
-RATCHETS: Final[tuple[Ratchet, ...]] = ()
+MONOTONE: Final[tuple[Monotone, ...]] = ()
 
 _REMAINDER: Final = {"every_room_has_a_remainder": exists(g, modulo(h, g))}
 _HOME: Final = Witness(home, modulo(h, home))

@@ -1,5 +1,5 @@
 """Why what is sent of optimistic prefill was computed, and stays where it is read, for any number
-of requests, attempts, seats, slots, sinks and chunks, of one source.
+of requests, attempts, running slots, slots, sinks and chunks, of one source.
 
 The lemmas of the transfer and of optimistic prefill hold here too, but for those that speak of what
 the other part stood for: the pages of a transfer are those of a pass, taken as it is sent, and a
@@ -13,7 +13,7 @@ from typing import Final
 
 from pdproto.spec.handoff import optimistic
 from pdproto.spec.handoff.attempts import Forward, Stage
-from pdproto.spec.handoff.end_to_end_attempts import HAS_SEAT, PASS, forward, stage
+from pdproto.spec.handoff.end_to_end_attempts import HAS_RUNNING_SLOT, PASS, forward, stage
 from pdproto.spec.handoff.ends import Sending, Write, c, d, h, handed, kv, p, sending, write
 from pdproto.spec.handoff.roles import Source
 from pdproto.spec.language import Always, all_of, any_of, forall, implies
@@ -35,7 +35,7 @@ BRIDGE: Final = (
            why="chunks are handed over as a pass is sent, and it runs no more"),
     Always("a_pass_being_read_stays",
            implies(all_of(write(p, h, d, c) == Write.POSTED, sending(p, h) != Sending.GONE),
-                   all_of(forward(h) == Forward.WHOLE, HAS_SEAT)),
+                   all_of(forward(h) == Forward.WHOLE, HAS_RUNNING_SLOT)),
            why="a place is given back when the engine reads nothing from it"),
 )
 # What speaks of the other part as one makes do with it where it is alone.

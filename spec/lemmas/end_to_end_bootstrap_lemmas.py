@@ -25,7 +25,7 @@ from pdproto.spec.handoff.end_to_end_bootstrap import (
     phase,
     refuse,
     run,
-    unheard,
+    suspected,
     welcome,
 )
 from pdproto.spec.handoff.ends import (
@@ -73,7 +73,7 @@ _RUNS: Final = (
            why="a sink calls on whom it has the address of"),
     Always("a_called_run_was_there", implies(hello(d, h, p, e), WAS_THERE),
            why="a sink calls on whom it has the address of"),
-    Always("a_silent_run_is_gone", implies(unheard(p, e) | goodbye(p, e), OVER),
+    Always("a_silent_run_is_gone", implies(suspected(p, e) | goodbye(p, e), OVER),
            why="the registry's detector is never wrong here"),
     Always("a_struck_out_run_is_gone", implies(entry(p, e) == Entry.OVER, OVER),
            why="it said goodbye, gives no sign of life, or a later run has registered"),

@@ -1,5 +1,5 @@
 """Why the parts hold together: registration, look-up, optimistic prefill and transfer of a room,
-for any number of runs, sinks, landings, chunks, pages, slots, seats and attempts.
+for any number of runs, sinks, landings, chunks, pages, slots, running slots and attempts.
 
 What joins the bootstrap to the transfer, and a pass to the transfer, is all that joins the three: a
 pass knows nothing of runs, and a run nothing of passes. One life and one source, as each of the two

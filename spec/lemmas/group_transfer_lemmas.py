@@ -22,12 +22,11 @@ from pdproto.spec.handoff.ends import (
     write,
 )
 from pdproto.spec.handoff.group import (
-    Course,
     Health,
     Stage,
+    Status,
     Verdict,
     broke,
-    course,
     health,
     k,
     log,
@@ -35,6 +34,7 @@ from pdproto.spec.handoff.group import (
     n,
     q,
     stage,
+    status,
 )
 from pdproto.spec.handoff.group_transfer import REFUSED, other, runs
 from pdproto.spec.language import Always, all_of, any_of, exists, forall, implies
@@ -80,7 +80,7 @@ _RANKS: Final = (
 )
 
 _ANSWERS: Final = (
-    Always("a_sent_request_is_admitted", implies(SENT, ~course(h).among(Course.NEW, Course.OPEN)),
+    Always("a_sent_request_is_admitted", implies(SENT, ~status(h).among(Status.NEW, Status.OPEN)),
            why="no rank sends anything before the group has admitted the request"),
     Always("a_failed_request_is_not_sent", implies(log(n, h) == Verdict.FAIL, ~SENT),
            why="a request fails instead of being admitted"),

@@ -1,10 +1,11 @@
-"""Why optimistic prefill is safe, however many requests, slots, seats, pages and attempts."""
+"""Why optimistic prefill is safe, however many requests, slots, running slots, pages and attempts.
+"""
 
 from typing import Final
 
 from pdproto.spec.handoff.attempts import (
     FINALIZED,
-    FOR_A_SEAT,
+    FOR_A_RUNNING_SLOT,
     Forward,
     Receiving,
     Stage,
@@ -19,8 +20,8 @@ from pdproto.spec.handoff.attempts import (
     ready,
     receiving,
     retried,
+    running_slot,
     s,
-    seat,
     slot,
     stage,
     tried,
@@ -32,13 +33,14 @@ UNPUBLISHED: Final = (Receiving.NEW, Receiving.ASKED)
 
 LEMMAS: Final = (
     Always("a_pass_has_a_slot",
-           implies(stage(h).among(*FOR_A_SEAT, *SEATED), exists(m, slot(h, m))),
+           implies(stage(h).among(*FOR_A_RUNNING_SLOT, *SEATED), exists(m, slot(h, m))),
            why="a request leaves the bootstrap queue with a slot, and gives it back at the end"),
-    Always("a_pass_has_a_seat", implies(stage(h).among(*SEATED), exists(s, seat(h, s))),
-           why="a pass begins by taking a seat, and whatever ends it gives the seat back"),
-    Always("the_device_writes_to_a_seat",
-           implies(forward(h).among(Forward.FIRST, Forward.LAST), exists(s, seat(h, s))),
-           why="a seat is not given back while a launched batch writes the KV"),
+    Always("a_pass_has_a_running_slot",
+           implies(stage(h).among(*SEATED), exists(s, running_slot(h, s))),
+           why="a pass begins by taking a running slot, and whatever ends it gives that back"),
+    Always("the_device_writes_to_a_running_slot",
+           implies(forward(h).among(Forward.FIRST, Forward.LAST), exists(s, running_slot(h, s))),
+           why="a running slot is not given back while a launched batch writes the KV"),
     Always("finalized_when_ready", implies(FINALIZED, ready(h)),
            why="a pass is finalized by the bootstrap that it finds"),
     Always("sent_when_whole", implies(stage(h) == Stage.SENDING, forward(h) == Forward.WHOLE),

@@ -5,9 +5,9 @@ from typing import Final
 from pdproto.spec.handoff.attempts import h
 from pdproto.spec.language.ranking import Help, Ranking
 from pdproto.spec.lemmas.optimistic_no_timeouts_ranking import SOURCE
-from pdproto.spec.lemmas.optimistic_ranking import FINISH, LEMMAS, RATCHETS, TENANT
+from pdproto.spec.lemmas.optimistic_ranking import FINISH, LEMMAS, MONOTONE, TENANT
 
-__all__ = ["LEMMAS", "RANKINGS", "RATCHETS"]
+__all__ = ["LEMMAS", "MONOTONE", "RANKINGS"]
 
 RANKINGS: Final = (
     *SOURCE,

@@ -13,17 +13,17 @@ from pdproto.spec.lemmas.optimistic_ranking import (
     GOES_ON,
     GRANT,
     LEMMAS,
+    MONOTONE,
     PUBLISHED,
-    RATCHETS,
     RESERVE,
     SINKS,
     WITNESSES,
-    unheard,
+    unready,
 )
 
-__all__ = ["LEMMAS", "RANKINGS", "RATCHETS"]
+__all__ = ["LEMMAS", "MONOTONE", "RANKINGS"]
 
-_ENDS: Final = (Help("give_up_waiting", at={h: unheard}), *GOES_ON)
+_ENDS: Final = (Help("give_up_waiting", at={h: unready}), *GOES_ON)
 _ANSWERED: Final = (
     Help("submit", at=PUBLISHED), Help("publish_again", ~publish(h), PUBLISHED),
     Help("done_again", ~done(h), PUBLISHED), Help("refuse", ~failed(h), PUBLISHED),
@@ -33,8 +33,8 @@ _BOTH: Final = (*WITNESSES, *SINKS)
 
 SOURCE: Final = (
     Ranking("L5_no_capacity_deadlock", (*_ENDS, RESERVE), witnesses=WITNESSES,
-            why="who has a seat goes on, or fails for want of its bootstrap"),
-    Ranking("L4_slots_and_seats_come_back", _ENDS, witnesses=WITNESSES,
+            why="who has a running slot goes on, or fails for want of its bootstrap"),
+    Ranking("L4_slots_and_running_slots_come_back", _ENDS, witnesses=WITNESSES,
             why="who has one ends, and who has ended gives it back"),
 )
 RANKINGS: Final = (

@@ -1,9 +1,10 @@
 """Why optimistic prefill ends every request, although each side may wait for the other's memory.
 
-Who waits for a seat or a slot is helped by whoever is furthest. A request that has a seat computes,
-sends, or is parked; then it yields to one that has its bootstrap, so that a seat comes free; if
-nobody has a seat, who has a slot may take one; and if nobody has that either, who is next may. A
-sink waits for a page of one that has published, whose source has its bootstrap, or ends.
+Who waits for a running slot or a slot is helped by whoever is furthest. A request that has a
+running slot computes, sends, or is parked; then it yields to one that has its bootstrap, so that a
+running slot comes free; if nobody has a running slot, who has a slot may take one; and if nobody
+has that either, who is next may. A sink waits for a page of one that has published, whose source
+has its bootstrap, or ends.
 
 Nobody goes round for ever. A request runs again once for each attempt, and once for the sample; it
 falls back once while its bootstrap is missing, and runs after that when it is there.
@@ -16,11 +17,11 @@ from typing import Final
 from pdproto.spec.handoff.attempts import (
     BEFORE_SENDING,
     ENDED,
-    FOR_A_SEAT,
+    FOR_A_RUNNING_SLOT,
     QUEUED,
     Forward,
     Receiving,
-    Seat,
+    RunningSlot,
     Stage,
     a,
     abort,
@@ -36,9 +37,9 @@ from pdproto.spec.handoff.attempts import (
     ready,
     receiving,
     retried,
+    running_slot,
     s,
     sampled,
-    seat,
     slot,
     stage,
     tried,
@@ -46,17 +47,17 @@ from pdproto.spec.handoff.attempts import (
 from pdproto.spec.handoff.optimistic import TOLD
 from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
 from pdproto.spec.language import Always, Formula, Sort, all_of, any_of, exists, forall, implies
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Undisturbed, Witness
+from pdproto.spec.language.ranking import FaultFree, Help, Monotone, Ranking, Witness
 
-# Who lacks its bootstrap; who waits for a seat, first and after that; who has its bootstrap, and
-# waits for a seat or a slot.
-unheard, returning, starting, entitled = (
-    Life("unheard"), Life("returning"), Life("starting"), Life("entitled"))
+# Who lacks its bootstrap; who waits for a running slot, first and after that; who has its
+# bootstrap, and waits for a running slot or a slot.
+unready, returning, starting, entitled = (
+    Life("unready"), Life("returning"), Life("starting"), Life("entitled"))
 # Who can go on by itself, and its next attempt; who is parked without its bootstrap, and its next.
 moving, untried = Life("moving"), Attempt("untried")
 parked, upcoming = Life("parked"), Attempt("upcoming")
-# A seat and a slot, free ones if there are any.
-place, spot = Seat("place"), Slot("spot")
+# A running slot and a slot, free ones if there are any.
+place, spot = RunningSlot("place"), Slot("spot")
 # A sink that has published; a page that is taken if one is, and by whom.
 published, tenant, room = Life("published"), Life("tenant"), Page("room")
 
@@ -72,16 +73,16 @@ LEMMAS: Final = (
     Always("a_waiting_request_has_computed_nothing",
            implies(~stage(h).among(*AT_WORK, Stage.SUCCESS, Stage.FAILED),
                    forward(h) == Forward.NONE),
-           why="a pass begins as it takes a seat, and whoever gives that back drops the KV"),
+           why="a pass begins as it takes a running slot, and giving that back drops the KV"),
     Always("a_working_request_has_begun",
            implies(stage(h).among(*AT_WORK), forward(h) != Forward.NONE),
-           why="a seat is taken as the first chunk is launched"),
+           why="a running slot is taken as the first chunk is launched"),
     Always("a_parked_request_has_computed_all",
            implies(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE),
            why="a pass is parked when it has ended"),
-    Always("a_seat_is_for_a_working_request",
-           implies(seat(h, s), stage(h).among(*AT_WORK, Stage.FAILED)),
-           why="what ends a pass gives its seat back, but for a failure while it is computed"),
+    Always("a_running_slot_is_for_a_working_request",
+           implies(running_slot(h, s), stage(h).among(*AT_WORK, Stage.FAILED)),
+           why="the end of a pass gives it back, but for a failure while it is computed"),
     Always("a_page_is_for_a_published_sink",
            implies(page(h, g), receiving(h).among(Receiving.PUBLISHED, Receiving.SUCCESS)),
            why="a page is taken as its address is published, and a failure gives it back"),
@@ -90,42 +91,42 @@ LEMMAS: Final = (
 _DROPS_KV: Final = "KV is dropped for an attempt, for the sample, or to fall back"
 
 # In this order: what is above is taken back by nobody, or only as something above it moves.
-RATCHETS: Final = (
-    Ratchet("source_over", stage(h).among(*ENDED), why="an end is for good"),
-    Ratchet("runs_no_more_in_vain", any_of(stage(h).among(Stage.DEFERRED, *ENDED), ready(h)),
+MONOTONE: Final = (
+    Monotone("source_over", stage(h).among(*ENDED), why="an end is for good"),
+    Monotone("runs_no_more_in_vain", any_of(stage(h).among(Stage.DEFERRED, *ENDED), ready(h)),
             why="who has fallen back is taken up when its bootstrap is there"),
-    Ratchet("submitted", stage(h) != Stage.NEW, why="the router sends a request once"),
-    Ratchet("taken_up", ~stage(h).among(Stage.NEW, *QUEUED),
+    Monotone("submitted", stage(h) != Stage.NEW, why="the router sends a request once"),
+    Monotone("taken_up", ~stage(h).among(Stage.NEW, *QUEUED),
             why="a request falls back for want of its bootstrap, or for the sample"),
-    Ratchet("first_chunk_begun", forward(h) != Forward.NONE, why=_DROPS_KV),
-    Ratchet("first_chunk_computed", ~forward(h).among(Forward.NONE, Forward.FIRST),
+    Monotone("first_chunk_begun", forward(h) != Forward.NONE, why=_DROPS_KV),
+    Monotone("first_chunk_computed", ~forward(h).among(Forward.NONE, Forward.FIRST),
             why=_DROPS_KV),
-    Ratchet("last_chunk_begun", forward(h).among(Forward.LAST, Forward.WHOLE), why=_DROPS_KV),
-    Ratchet("last_chunk_computed", forward(h) == Forward.WHOLE, why=_DROPS_KV),
-    Ratchet("parked", stage(h).among(Stage.PARKED, Stage.SENDING, *ENDED), why=_DROPS_KV),
-    Ratchet("sent", stage(h).among(Stage.SENDING, *ENDED), why="what is sent runs to its end"),
-    Ratchet("slot_given_back", (stage(h) == Stage.FAILED) & ~slot(h, m),
+    Monotone("last_chunk_begun", forward(h).among(Forward.LAST, Forward.WHOLE), why=_DROPS_KV),
+    Monotone("last_chunk_computed", forward(h) == Forward.WHOLE, why=_DROPS_KV),
+    Monotone("parked", stage(h).among(Stage.PARKED, Stage.SENDING, *ENDED), why=_DROPS_KV),
+    Monotone("sent", stage(h).among(Stage.SENDING, *ENDED), why="what is sent runs to its end"),
+    Monotone("slot_given_back", (stage(h) == Stage.FAILED) & ~slot(h, m),
             why="who has failed takes no slot"),
-    Ratchet("seat_given_back", (stage(h) == Stage.FAILED) & ~seat(h, s),
-            why="who has failed takes no seat"),
-    Ratchet("page_given_back",
+    Monotone("running_slot_given_back", (stage(h) == Stage.FAILED) & ~running_slot(h, s),
+            why="who has failed takes no running slot"),
+    Monotone("page_given_back",
             receiving(h).among(Receiving.SUCCESS, Receiving.FAILED) & ~page(h, g),
             why="a sink takes a page once"),
 )
 
 _MOVING: Final[Mapping[Sort, Sort]] = {h: moving}
 WITNESSES: Final = (
-    Witness(unheard, all_of(stage(unheard).among(*BEFORE_SENDING), ~ready(unheard))),
+    Witness(unready, all_of(stage(unready).among(*BEFORE_SENDING), ~ready(unready))),
     Witness(moving, any_of(
         all_of(stage(moving).among(*AT_WORK), ~waits_parked(moving)),
         all_of(stage(moving) == Stage.FAILED,
-               any_of(exists(m, slot(moving, m)), exists(s, seat(moving, s)))),
+               any_of(exists(m, slot(moving, m)), exists(s, running_slot(moving, s)))),
     )),
     Witness(untried, ~tried(moving, untried)),
     Witness(returning, stage(returning) == Stage.HEAD),
     Witness(starting, stage(starting) == Stage.WAITING),
-    Witness(entitled, all_of(ready(entitled), stage(entitled).among(*QUEUED, *FOR_A_SEAT))),
-    Witness(place, forall(other, ~seat(other, place))),
+    Witness(entitled, all_of(ready(entitled), stage(entitled).among(*QUEUED, *FOR_A_RUNNING_SLOT))),
+    Witness(place, forall(other, ~running_slot(other, place))),
     Witness(spot, forall(other, ~slot(other, spot))),
 )
 # A pass goes on to its end, and what is over gives back what it has.
@@ -156,8 +157,8 @@ _HEARS: Final = (
 )
 # Who has no bootstrap gets one, or hears that there will be none.
 _BOOTSTRAPS: Final = (
-    Help("open", at={h: unheard}), replace(GRANT, at={h: unheard, g: room}),
-    Help("stop", at={h: unheard}),
+    Help("open", at={h: unready}), replace(GRANT, at={h: unready, g: room}),
+    Help("stop", at={h: unready}),
 )
 
 
@@ -173,7 +174,7 @@ def _prompt(leads_to: str, why: str, *helpers: Help) -> Ranking:
 
 RANKINGS: Final[tuple[Ranking, ...]] = ()
 # These hold by no clock, so that a message that is lost is made good by nothing.
-UNDISTURBED: Final = Undisturbed(
+FAULT_FREE: Final = FaultFree(
     ("lossy",),
     lemmas=(
         TOLD,
@@ -196,7 +197,7 @@ UNDISTURBED: Final = Undisturbed(
         _prompt("L5_no_capacity_deadlock",
                 "who has a bootstrap goes on, and who has none makes room for it", *_BOOTSTRAPS),
         _prompt("L1_a_sink_ends", "it gets a page, and its source ends", GRANT),
-        _prompt("L4_slots_and_seats_come_back",
+        _prompt("L4_slots_and_running_slots_come_back",
                 "every request ends, and who has ended gives back what it has", *_BOOTSTRAPS),
         _prompt("L4_pages_come_back", "every sink ends, and no answer is generated for ever"),
     ),

@@ -19,7 +19,6 @@ from pdproto.spec.handoff.bootstrap import (
     cache,
     cached,
     d,
-    dark,
     dead,
     e,
     entry,
@@ -42,15 +41,16 @@ from pdproto.spec.handoff.bootstrap import (
     recorded,
     refuse,
     register,
+    registry_down,
     run,
+    suspected,
     to_exceed,
-    unheard,
     unlocated,
     welcome,
 )
 from pdproto.spec.handoff.roles import Incarnation, Life, Source
 from pdproto.spec.language import Always, all_of, exists, forall, implies
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
 # Who fills the cache, a rank that it lacks, and the run of it that is registered.
 filling, lacking, current = Life("filling"), Source("lacking"), Incarnation("current")
@@ -63,7 +63,7 @@ BORN: Final = run(p, e) != Run.UNBORN
 
 LEMMAS: Final = (
     Always("a_gone_run_is_silent",
-           implies(run(p, e).among(*GONE), all_of(unheard(p, e), missed(p, e))),
+           implies(run(p, e).among(*GONE), all_of(suspected(p, e), missed(p, e))),
            why="nothing is heard of it from then on"),
     Always("a_silent_run_is_gone",
            implies(missed(p, e) | goodbye(p, e), run(p, e).among(*GONE)),
@@ -100,7 +100,7 @@ LEMMAS: Final = (
     Always("a_welcomed_rank_has_joined",
            implies(link(d, h, p, e) == Link.WELCOMED, joined(d, h, p)),
            why="a rank is joined as it welcomes the hand-off"),
-    Always("dark_is_found", implies(ready() == Ready.DARK, dark()),
+    Always("registry_down_is_said", implies(ready() == Ready.DOWN, registry_down()),
            why="whoever asks a registry that is down finds that it does not answer"),
     Always("a_look_up_is_of_an_open_handoff",
            implies(lookup(d, h, p) | unlocated(d, h, p), phase(d, h) != Phase.IDLE),
@@ -111,16 +111,16 @@ LEMMAS: Final = (
 )
 
 # In this order: what is above is taken back by nobody, or only as something above it moves.
-RATCHETS: Final = (
-    Ratchet("open_for_all", ready() == Ready.READY,
+MONOTONE: Final = (
+    Monotone("open_for_all", ready() == Ready.READY,
             why="who is struck out makes it collect again, once"),
-    Ratchet("written_off", dead(d, p, e) & ~cached(d, p, e),
+    Monotone("written_off", dead(d, p, e) & ~cached(d, p, e),
             why="no address is learnt of a run that is known to be gone"),
-    Ratchet("looked_up", cache(d) != Cache.EMPTY,
+    Monotone("looked_up", cache(d) != Cache.EMPTY,
             why="a failed look-up ends its hand-off, and what is forgotten is written off"),
-    Ratchet("ticked_off", got(d, p),
+    Monotone("ticked_off", got(d, p),
             why="a failed look-up ends its hand-off, and what is forgotten is written off"),
-    Ratchet("found_whole", cache(d) == Cache.WHOLE, why="what is forgotten is written off"),
+    Monotone("found_whole", cache(d) == Cache.WHOLE, why="what is forgotten is written off"),
 )
 
 _OF_LACKING: Final = {h: filling, p: lacking}

@@ -41,7 +41,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Chunk, Landing, Page, Sink, Slot
 from pdproto.spec.language import Always, all_of, any_of, exists, implies
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
 somewhere, waiting = Sink("somewhere"), Chunk("waiting")
 spot, other_page, other_slot = Landing("spot"), Page("other_page"), Slot("other_slot")
@@ -104,20 +104,20 @@ LEMMAS: Final = (
            why="the pages are taken as the hand-over begins"),
 )
 
-RATCHETS: Final = (
-    Ratchet("lease_ended", all_of(BEGUN, UNASKED, ~lease(d, h, b)),
+MONOTONE: Final = (
+    Monotone("lease_ended", all_of(BEGUN, UNASKED, ~lease(d, h, b)),
             why="a life asks for memory once, as it begins"),
-    Ratchet("page_given_back", all_of(BEGUN, UNASKED, ~page(d, h, g)),
+    Monotone("page_given_back", all_of(BEGUN, UNASKED, ~page(d, h, g)),
             why="a life asks for memory once, as it begins"),
-    Ratchet("slot_given_back", all_of(BEGUN, UNASKED, ~slot(d, h, m)),
+    Monotone("slot_given_back", all_of(BEGUN, UNASKED, ~slot(d, h, m)),
             why="a life asks for memory once, as it begins"),
-    Ratchet("pages_released", (sending(p, h) != Sending.UNKNOWN) & ~kv(p, h),
+    Monotone("pages_released", (sending(p, h) != Sending.UNKNOWN) & ~kv(p, h),
             why="a hand-over takes them as it begins"),
-    Ratchet("met_or_ended",
+    Monotone("met_or_ended",
             any_of(known(p, h, d),
                    sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)),
             why="a source forgets whom it has met when it tells them of its failure"),
-    Ratchet("told_or_unknown",
+    Monotone("told_or_unknown",
             sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE) & ~known(p, h, d),
             why="who has ended meets nobody"),
 )

@@ -104,7 +104,7 @@ def _parts() -> list[tuple[str, list[Metric]]]:
         group = Group("g", {0: "tcp://127.0.0.1:0"}, me=0, slots=1, stop=lambda _: True)
         for node in (prefill, decode, group):
             opened.enter_context(closing(node))
-        optimistic = OptimisticPrefill(Settings(slots=1, seats=1))
+        optimistic = OptimisticPrefill(Settings(slots=1, running_slots=1))
         registry = RegistryApp(Registry())
         registry.answers["GET", "/health", 503] += 1
         return [

@@ -48,7 +48,7 @@ def test_the_settings_vary_one_thing_each() -> None:
     assert {"arrival skew", "allocation delay", "handshake latency"} <= by_name.keys()
     for varied, cells in by_name.items():
         assert len({(cell.setting, cell.overlapped) for cell in cells}) == len(cells)
-        if varied != "seats at 80 % load":
+        if varied != "running slots at 80 % load":
             assert any(cell.setting == BASE and not cell.overlapped for cell in cells)
 
 
@@ -65,7 +65,7 @@ def test_requests_are_a_poisson_process_that_the_seed_decides() -> None:
 def test_what_is_varied_leaves_the_rest_as_it_was() -> None:
     base = planned(BASE, 0, 50)
     for other in (planned(replace(BASE, allocation_s=1.0), 0, 50),
-                  planned(replace(BASE, seats=1), 0, 50)):
+                  planned(replace(BASE, running_slots=1), 0, 50)):
         assert [r.prefill_at for r in other] == [r.prefill_at for r in base]
         assert [r.decode_at for r in other] == [r.decode_at for r in base]
     busy = planned(replace(BASE, load=0.8), 0, 50)

@@ -21,7 +21,8 @@ AGAIN = ("run_again", "fall_back", "force_retry", "force_fall_back")
 
 @pytest.fixture(scope="module")
 def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
-    """Decode takes longer to find memory than a pass takes, and 4 seats are for 8 requests."""
+    """Decode takes longer to find memory than a pass takes, and 4 running slots are for 8 requests.
+    """
     return Drill(tmp_path_factory.mktemp("drill"), "--requests", str(REQUESTS), "--optimistic",
                  str(RETRIES), "--force-retry", str(FORCED), "--forward-ms", "2", "--publish-ms",
                  "20", "--in-flight", "8", "--abort-rate", "0.1")
@@ -65,7 +66,7 @@ def test_m5_3_nothing_is_sent_before_it_is_finalized_and_that_happens_once(drill
 def test_m5_4_both_sides_are_short_of_room_and_everything_ends(drill: Drill) -> None:
     metrics = drill.numbers["ranks"][PREFILL]
     gauges = {k: v for k, v in metrics.items() if k.startswith("optimistic_num_")}
-    assert {"slots_taken", "seats_taken"} <= {k.removeprefix("optimistic_num_optimistic_")
+    assert {"slots_taken", "running_slots_taken"} <= {k.removeprefix("optimistic_num_optimistic_")
                                               for k in gauges}
     assert not any(gauges.values())
     assert len(rows(drill)) == REQUESTS
@@ -96,7 +97,7 @@ def send(ordered: Ordered) -> None:
 def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:
     """Between real nodes: the sink hears of the fault, and what follows it is untouched."""
     faults = Faults(chance=lambda: 0.5)
-    prefill = OptimisticPrefill(Settings(slots=2, seats=2, retries=1), faults=faults)
+    prefill = OptimisticPrefill(Settings(slots=2, running_slots=2, retries=1), faults=faults)
     toy = Toy(prefill, computes=True)
     toy.on_send = send
     with cluster(sources=2) as nodes:

@@ -19,7 +19,7 @@ from pdproto.drill.study.plan import BASE, Cell, arm, planned
 from pdproto.sim.study import RETRIES
 
 REQUESTS, SEED = 12, 3
-SETTING = replace(BASE, skew_s=0.01, allocation_s=0.03, latency_s=0.004, load=0.8, seats=2)
+SETTING = replace(BASE, skew_s=0.01, allocation_s=0.03, latency_s=0.004, load=0.8, running_slots=2)
 
 
 class Found:
@@ -84,8 +84,8 @@ def test_m5_9_the_table_is_made_of_these_times(found: Found) -> None:
 def test_a_process_that_dies_ends_the_study(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No seat at all is refused by the scheduler, in its own process."""
-    monkeypatch.setattr(plan, "CELLS", (Cell("load", "80%", replace(SETTING, seats=0)),))
+    """No running slot at all is refused by the scheduler, in its own process."""
+    monkeypatch.setattr(plan, "CELLS", (Cell("load", "80%", replace(SETTING, running_slots=0)),))
     assert main(["study", "optimistic", "--quiet", "--requests", "2"]) == 2
     assert "a process of the study has ended by itself" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pdproto.check.result import CheckResult
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
-from pdproto.spec.handoff.group import Course, Stage, course, k, stage
+from pdproto.spec.handoff.group import Stage, Status, k, stage, status
 from pdproto.spec.handoff.group_transfer import HOST, PAIR, SYSTEM
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
@@ -55,9 +55,9 @@ def test_the_rows_are_those_of_the_parts() -> None:
 
 
 (ABORT,) = (row for row in agreement.SYSTEM.tables[1].rows if row.name == "abort")
-UNDECIDED: Final = course(h).among(Course.OPEN, Course.ADMITTED)
+UNDECIDED: Final = status(h).among(Status.OPEN, Status.ADMITTED)
 LATE: Final = replace(ABORT, when=tuple(
-    UNDECIDED if clause == (course(h) == Course.OPEN) else clause for clause in ABORT.conditions
+    UNDECIDED if clause == (status(h) == Status.OPEN) else clause for clause in ABORT.conditions
 ))
 
 # Without its clause, or its row, each of these goes wrong.

@@ -58,7 +58,7 @@ def test_each_defect_is_pinned_once() -> None:
 
 PREFILL_ENDS: Final = "L5_no_capacity_deadlock"
 SINK_ENDS: Final = "L1_a_sink_ends"
-HELD: Final = "L4_slots_and_seats_come_back"
+HELD: Final = "L4_slots_and_running_slots_come_back"
 
 # What is sent again, the clocks, and the steps that let go: each is there for this.
 NEEDED: Final[list[tuple[str, System, str]]] = [

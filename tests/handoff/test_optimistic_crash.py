@@ -36,7 +36,7 @@ def test_what_fires_nowhere(size: str, silent: tuple[str, ...]) -> None:
         ("lose_source", "L7_a_sink_notices_a_crash", "no-memory"),
         ("lose_sink", "a_source_notices_a_crash", "default"),
         ("lose_sink", "L5_no_capacity_deadlock", "default"),
-        ("lose_sink", "L4_slots_and_seats_come_back", "lives"),
+        ("lose_sink", "L4_slots_and_running_slots_come_back", "lives"),
     ],
 )
 def test_each_side_needs_its_detector(row: str, broken: str, configuration: str) -> None:

@@ -37,8 +37,8 @@ def test_names_of_properties_lemmas_and_rows_have_a_subject(entry: Entry) -> Non
     system = load(entry.name)
     names = [*(claim.name for claim in system.properties), *(row.name for _, row in system.rows())]
     if found is not None:
-        names += [one.name for one in (*found.lemmas, *found.helping, *found.undisturbed.lemmas)]
-        names += [one.name for one in found.ratchets]
+        names += [one.name for one in (*found.lemmas, *found.helping, *found.fault_free.lemmas)]
+        names += [one.name for one in found.monotone]
     assert [name for name in names if HEADLESS.search(name)] == []
 
 

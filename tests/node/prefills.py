@@ -46,7 +46,8 @@ def model(prompt: Sequence[int], kv: Sequence[str]) -> tuple[str, ...]:
 class Toy:
     """Computes what is ordered, chunk by chunk, and notes all that happens.
 
-    computes: False leaves chunks under way until `compute` is called. kv: by request, in its seat.
+    computes: False leaves chunks under way until `compute` is called. kv: by request, in its
+    running slot.
     """
 
     prefill: OptimisticPrefill

@@ -16,7 +16,7 @@ READY = KVPoll.WAITING_FOR_INPUT
 
 
 def toy(*, faults: Faults | None = None, computes: bool = True, **settings: float) -> Toy:
-    given = {"slots": 4, "seats": 2, "retries": 2} | settings
+    given = {"slots": 4, "running_slots": 2, "retries": 2} | settings
     return Toy(OptimisticPrefill(Settings(**given), faults=faults), computes=computes)  # type: ignore[arg-type]  # by name
 
 
@@ -91,7 +91,7 @@ def test_m5_1_a_retracted_request_waits_for_its_bootstrap() -> None:
 
 
 def crossed(scheduler: Toy) -> tuple[Request, FakeSender, FakeSender]:
-    """One request is parked in the only seat, and another could go on in its place."""
+    """One request is parked in the only running slot, and another could go on in its place."""
     first, second = FakeSender(), FakeSender()
     parked = scheduler.submit("parked", first)
     turns(scheduler, 4)
@@ -102,7 +102,7 @@ def crossed(scheduler: Toy) -> tuple[Request, FakeSender, FakeSender]:
 
 
 def test_m5_2_it_yields_to_one_that_can_go_on_and_runs_again_from_the_head() -> None:
-    scheduler = toy(seats=1)
+    scheduler = toy(running_slots=1)
     parked, first, second = crossed(scheduler)
     late = scheduler.submit("late", FakeSender())
     slot = parked.slot
@@ -110,7 +110,7 @@ def test_m5_2_it_yields_to_one_that_can_go_on_and_runs_again_from_the_head() -> 
     scheduler.turn()
     assert parked.prefill_retry_count == 1
     assert parked.slot == slot, "it is kept across a retry"
-    # It has waited longest, so it has the seat before the one it has yielded to.
+    # It has waited longest, so it has the running slot before the one it has yielded to.
     assert (parked.stage, parked.passes) == (Stage.RUNNING, 2)
     assert late.stage is Stage.WAITING
     scheduler.computes = True
@@ -126,7 +126,7 @@ def test_m5_2_it_yields_to_one_that_can_go_on_and_runs_again_from_the_head() -> 
 
 @pytest.mark.parametrize("retries", [1, 2, 3])
 def test_m5_2_after_so_many_passes_it_falls_back_and_gives_up_its_slot(retries: int) -> None:
-    scheduler = toy(seats=1, retries=retries)
+    scheduler = toy(running_slots=1, retries=retries)
     parked, first, second = crossed(scheduler)
     turns(scheduler, 40)
     assert stage(parked) is Stage.DEFERRED
@@ -155,7 +155,7 @@ def test_m5_2_no_retries_is_off() -> None:
 
 
 def test_m5_2_it_yields_between_chunks_but_never_under_a_launched_one() -> None:
-    scheduler = toy(seats=1, computes=False)
+    scheduler = toy(running_slots=1, computes=False)
     running = scheduler.submit("running", FakeSender(), chunks=5)
     scheduler.turn()
     scheduler.submit("other", FakeSender(READY))
@@ -178,7 +178,7 @@ def test_m5_2_a_failure_under_a_launched_chunk_waits_for_it(chunk: int) -> None:
     sender.word, sender.failure = KVPoll.FAILED, "d0: the client has gone"
     turns(scheduler, 3)
     assert stage(request) is Stage.FAILED
-    assert request.seat is not None
+    assert request.running_slot is not None
     scheduler.compute()
     assert scheduler.happened[-1] == ("END", "r")
     assert request.reason == "d0: the client has gone"
@@ -192,14 +192,14 @@ def test_m5_2_kv_that_is_being_read_outlives_a_failure() -> None:
     assert stage(request) is Stage.SENDING
     sender.word, sender.held = KVPoll.FAILED, True
     turns(scheduler)
-    assert request.seat is not None
+    assert request.running_slot is not None
     sender.held = False
     scheduler.turn()
     assert scheduler.idle()
 
 
 def test_m5_3_the_steps_are_separate_and_finalize_happens_once() -> None:
-    prefill, sender = OptimisticPrefill(Settings(slots=1, seats=1, retries=1)), FakeSender()
+    prefill, sender = OptimisticPrefill(Settings(slots=1, running_slots=1, retries=1)), FakeSender()
     request = prefill.create_sender("r", [sender], chunks=2, now=0.0)
     assert request.slot is None
     assert prefill.ensure_metadata_buffer(request)
@@ -221,7 +221,7 @@ def test_m5_3_the_steps_are_separate_and_finalize_happens_once() -> None:
 def test_m5_3_every_pass_is_finalized_with_a_slot() -> None:
     """Whatever happens, what is sent has its slot: finalize cannot fail for want of one."""
     random_ = random.Random(5)  # noqa: S311 - nothing secret
-    scheduler = toy(slots=2, seats=2, retries=2)
+    scheduler = toy(slots=2, running_slots=2, retries=2)
     slots: list[int | None] = []
     scheduler.on_send = lambda ordered: slots.append(ordered.request.slot)
     senders = [FakeSender() for _ in range(30)]
@@ -245,7 +245,7 @@ def test_m5_3_every_pass_is_finalized_with_a_slot() -> None:
 
 def test_m5_4_who_finds_no_slot_is_passed_over() -> None:
     """Two early ones hold the slots; the third, whose bootstrap is there, gets through."""
-    scheduler = toy(slots=2, seats=2, retries=1)
+    scheduler = toy(slots=2, running_slots=2, retries=1)
     early = [scheduler.submit(f"early{n}", FakeSender()) for n in range(2)]
     turns(scheduler, 4)
     assert {request.stage for request in early} == {Stage.PARKED}
@@ -259,7 +259,7 @@ def test_m5_4_who_finds_no_slot_is_passed_over() -> None:
 
 def test_m5_4_both_sides_short_of_room_still_come_to_an_end() -> None:
     """The sink has a page for one request at a time, and gives it to the last: no deadlock."""
-    scheduler = toy(slots=1, seats=1, retries=2)
+    scheduler = toy(slots=1, running_slots=1, retries=2)
     senders = {f"r{n}": FakeSender() for n in range(5)}
     for name, sender in senders.items():
         scheduler.submit(name, sender)
@@ -276,7 +276,7 @@ def test_m5_4_both_sides_short_of_room_still_come_to_an_end() -> None:
 
 @pytest.mark.parametrize("retries", [1, 2])
 def test_m5_5_a_forced_retry_is_sampled_by_the_id_and_happens_once(retries: int) -> None:
-    scheduler = toy(force_retry_probability=0.5, slots=40, seats=40, retries=retries)
+    scheduler = toy(force_retry_probability=0.5, slots=40, running_slots=40, retries=retries)
     requests = [scheduler.submit(f"r{n}", FakeSender(READY)) for n in range(40)]
     turns(scheduler, 20)
     forced = {r.id for r in requests if r.prefill_retry_count == 1}
@@ -295,7 +295,7 @@ def test_m5_5_neither_a_retracted_request_nor_a_server_without_attempts_is_force
 
 
 def test_m5_6_a_retry_resets_the_times_and_is_counted() -> None:
-    scheduler = toy(seats=1)
+    scheduler = toy(running_slots=1)
     parked, first, _ = crossed(scheduler)
     before = parked.times.computed
     assert before is not None
@@ -312,7 +312,7 @@ def test_m5_6_a_retry_resets_the_times_and_is_counted() -> None:
 def test_m5_6_the_hit_rate_is_as_if_nothing_were_run_again() -> None:
     rates = []
     for probability in (0.0, 1.0):
-        scheduler = toy(force_retry_probability=probability, slots=8, seats=8)
+        scheduler = toy(force_retry_probability=probability, slots=8, running_slots=8)
         prefill = scheduler.prefill
         for n in range(8):
             scheduler.submit(f"r{n}", FakeSender(READY))
@@ -346,21 +346,21 @@ def test_m5_6_hits_that_cannot_be_are_refused() -> None:
 ])
 def test_m5_7_settings_that_do_not_go_together_are_refused(setting: str, names: str) -> None:
     with pytest.raises(ValueError, match=rf"{names}.*Set retries=0"):
-        Settings(slots=1, seats=1, retries=1, **{setting: True})
-    assert Settings(slots=1, seats=1, retries=0, **{setting: True}).attempts == 0
+        Settings(slots=1, running_slots=1, retries=1, **{setting: True})
+    assert Settings(slots=1, running_slots=1, retries=0, **{setting: True}).attempts == 0
 
 
 @pytest.mark.parametrize("bad", [
-    {"slots": 0}, {"seats": 0}, {"retries": -1}, {"force_retry_probability": 2.0},
+    {"slots": 0}, {"running_slots": 0}, {"retries": -1}, {"force_retry_probability": 2.0},
 ])
 def test_m5_7_nonsense_is_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="want"):
-        Settings(**({"slots": 1, "seats": 1} | bad))  # type: ignore[arg-type]  # by name
+        Settings(**({"slots": 1, "running_slots": 1} | bad))  # type: ignore[arg-type]  # by name
 
 
 def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:
     faults = Faults(random.Random(3).random)  # noqa: S311 - nothing secret
-    scheduler = toy(faults=faults, slots=400, seats=400)
+    scheduler = toy(faults=faults, slots=400, running_slots=400)
 
     def failed() -> list[str]:
         senders = [(FakeSender(READY), FakeSender(READY)) for _ in range(100)]

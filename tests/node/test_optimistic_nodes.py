@@ -19,7 +19,7 @@ CHUNKS = 4
 def scheduler(**settings: int) -> Toy:
     """A scheduler whose orders to send are carried out on every rank: one page a chunk."""
     # The clock of a test's scheduler runs a second a turn.
-    given = {"slots": 4, "seats": 2, "retries": 2, "bootstrap_timeout_s": 1e9} | settings
+    given = {"slots": 4, "running_slots": 2, "retries": 2, "bootstrap_timeout_s": 1e9} | settings
     toy = Toy(OptimisticPrefill(Settings(**given)), computes=False)  # type: ignore[arg-type]  # by name
     toy.on_send = send
     return toy
@@ -82,8 +82,9 @@ def test_m5_1_the_bootstrap_comes_after_so_many_chunks(ranks: int, after: int | 
 
 
 def test_m5_2_a_retry_hands_over_what_a_first_pass_would_have() -> None:
-    """The only seat goes to a request whose sink is there; the one before it is run again."""
-    toy = scheduler(seats=1, retries=1)
+    """The only running slot goes to a request whose sink is there; the one before it is run again.
+    """
+    toy = scheduler(running_slots=1, retries=1)
     with cluster() as nodes:
         first = submit(toy, nodes, 7)
         run(toy, lambda: first.stage is Stage.PARKED)
@@ -111,7 +112,7 @@ def test_m5_2_a_sink_that_gives_up_under_a_launched_chunk() -> None:
         run(toy, lambda: request.ready and request.computing, computes=False)
         receiver.abort("the client has gone")
         run(toy, lambda: request.stage is Stage.FAILED, computes=False)
-        assert toy.prefill.metrics.read()["num_optimistic_seats_taken"] == 1
+        assert toy.prefill.metrics.read()["num_optimistic_running_slots_taken"] == 1
         assert "the client has gone" in request.reason
         ends(toy, nodes)
         assert toy.sent == {}
@@ -128,7 +129,7 @@ def test_m5_2_a_failure_while_bytes_are_under_way_frees_nothing_that_is_read() -
         run(toy, lambda: receiver.poll() is KVPoll.FAILED)
         for _ in range(20):
             toy.turn()
-        assert request.seat is not None
+        assert request.running_slot is not None
         nodes.writing.at_once = True
 
         def end_writes() -> None:
@@ -141,7 +142,7 @@ def test_m5_2_a_failure_while_bytes_are_under_way_frees_nothing_that_is_read() -
 
 def test_m5_3_no_send_is_ordered_before_the_pass_is_finalized() -> None:
     """A sender refuses a send before its bootstrap: none is ever tried, by any of many requests."""
-    toy = scheduler(slots=3, seats=2, retries=2)
+    toy = scheduler(slots=3, running_slots=2, retries=2)
     with cluster() as nodes:
         requests = {room: submit(toy, nodes, room) for room in range(12)}
         for room in reversed(requests):

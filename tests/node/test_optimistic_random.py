@@ -21,11 +21,13 @@ TURNS_MAX = 20_000
 
 
 class World:
-    """A server short of slots and seats, and sinks with pages for two requests at a time."""
+    """A server short of slots and running slots, and sinks with pages for two requests at a time.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - nothing secret
-        settings = Settings(slots=self.random.randint(1, 4), seats=self.random.randint(1, 3),
+        settings = Settings(slots=self.random.randint(1, 4),
+                            running_slots=self.random.randint(1, 3),
                             retries=self.random.randint(0, 3), bootstrap_timeout_s=1e9,
                             force_retry_probability=self.random.choice((0.0, 0.3)))
         self.told = io.BytesIO()

@@ -27,7 +27,7 @@ from pdproto.spec.language import (
     forall,
     lose,
 )
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet
+from pdproto.spec.language.ranking import Help, Monotone, Ranking
 from pdproto.spec.language.symbols import Sent, Update
 
 
@@ -51,7 +51,7 @@ class Ranked:
     """A system and the reasons that are given for its only `leads_to`."""
 
     system: System
-    ratchets: tuple[Ratchet, ...]
+    monotone: tuple[Monotone, ...]
     ranking: Ranking
 
 
@@ -115,7 +115,7 @@ def rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
 
 @st.composite
 def ranked(draw: st.DrawFn) -> Ranked:
-    """A system of up to five rows, with ratchets and helpers that may or may not be any."""
+    """A system of up to five rows, with monotone and helpers that may or may not be any."""
     parts = Parts()
     steps = [
         Row(f"to_{end.name.lower()}", at=start, to=end,
@@ -135,8 +135,8 @@ def ranked(draw: st.DrawFn) -> Ranked:
     )
     whens = st.sampled_from([TRUE, TRUE, ~parts.busy(w), ~parts.ready(w)])
     helpers = tuple(Help(row.name, draw(whens)) for row in table.rows if draw(st.integers(0, 7)))
-    ratchets = tuple(
-        Ratchet(f"ratchet_{number}", draw(st.sampled_from(parts.claims())))
+    monotone = tuple(
+        Monotone(f"ratchet_{number}", draw(st.sampled_from(parts.claims())))
         for number in range(draw(st.integers(0, 2)))
     )
-    return Ranked(system, ratchets, Ranking("arrives", helpers))
+    return Ranked(system, monotone, Ranking("arrives", helpers))

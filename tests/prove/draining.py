@@ -20,13 +20,13 @@ HELPED: Final = ": helped"  # who can fire, of what pends
 def found(
     one: Subject, system: System, rankings: Sequence[Ranking], *, helped_only: bool = False
 ) -> list[Obligation]:
-    """The obligations of the rankings, with the lemmas and ratchets of the subject."""
-    named = {ranking.leads_to for ranking in one.undisturbed.rankings}
-    lemmas, calm = (*one.lemmas, *one.helping), spared(system, one.undisturbed.without)
+    """The obligations of the rankings, with the lemmas and monotone of the subject."""
+    named = {ranking.leads_to for ranking in one.fault_free.rankings}
+    lemmas, calm = (*one.lemmas, *one.helping), spared(system, one.fault_free.without)
     every_one = (
-        *ranking_obligations(system, claims(system, lemmas), one.ratchets,
+        *ranking_obligations(system, claims(system, lemmas), one.monotone,
                              [r for r in rankings if r.leads_to not in named]),
-        *ranking_obligations(calm, claims(calm, (*lemmas, *one.undisturbed.lemmas)), one.ratchets,
+        *ranking_obligations(calm, claims(calm, (*lemmas, *one.fault_free.lemmas)), one.monotone,
                              [r for r in rankings if r.leads_to in named]),
     )
     return [o for o in every_one if o.claim.name.endswith(HELPED) or not helped_only]
@@ -59,7 +59,7 @@ def drains(name: str, *promises: str) -> None:
     The safety claims that they rest on as well have a proof of their own.
     """
     one = subject(name)
-    helping = [lemma.name for lemma in (*one.helping, *one.undisturbed.lemmas)]
+    helping = [lemma.name for lemma in (*one.helping, *one.fault_free.lemmas)]
     parts = promises or [ranking.leads_to for ranking in one.every_ranking]
     shown = proof(one.system, one.obligations([*helping, *parts]))
     assert [o.name for o in shown.obligations if shown.status(o) is not Status.PROVED] == []

@@ -16,7 +16,7 @@ from pdproto.spec.handoff.ends import can_fence
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import Configuration, Sizes, System
-from pdproto.spec.language.ranking import Ranking, Undisturbed
+from pdproto.spec.language.ranking import FaultFree, Ranking
 from pdproto.spec.lemmas.transfer_ranking import RANKINGS
 from tests.handoff.exploring import without
 from tests.prove import draining
@@ -126,7 +126,7 @@ def test_the_command_line_tells_what_is_assured(capsys: pytest.CaptureFixture[st
                  "--quiet"]) == 0
     told = capsys.readouterr().out
     assert "proved    L1_a_sink_ends: for all sizes, where every timer fires" in told
-    assert "proved    ratchets: nothing takes them back, for all sizes" in told
+    assert "proved    monotone: nothing takes them back, for all sizes" in told
     assert "S1_one_life_a_chunk" not in told
     assert "L1_a_source_ends" not in told
 
@@ -135,7 +135,7 @@ def test_what_has_no_ranking_is_called_explored(capsys: pytest.CaptureFixture[st
     assert main(["prove", "lock-server", "--no-cache", "--quiet"]) == 0
     assert "explored  the_lock_comes_back: it has no ranking" in capsys.readouterr().out
     one = subject("agreement")
-    nothing = replace(one, rankings=(), undisturbed=Undisturbed())
+    nothing = replace(one, rankings=(), fault_free=FaultFree())
     shown = draining.proof(one.system, [
         o for o in nothing.obligations() if o.claim.inductive and o.row is None
     ])

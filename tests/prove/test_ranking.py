@@ -13,7 +13,7 @@ from pdproto.check.prove.assurance import recall, remember
 from pdproto.check.prove.cutoff import decide
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import RATCHETS, Claim, Obligation, claims, obligations
+from pdproto.check.prove.obligations import MONOTONE, Claim, Obligation, claims, obligations
 from pdproto.check.prove.proving import ENGINES, Settings, prove
 from pdproto.check.prove.ranking import proved_under, ranking_obligations
 from pdproto.check.prove.settling import settling
@@ -35,7 +35,7 @@ from pdproto.spec.language import (
     auto,
     forall,
 )
-from pdproto.spec.language.ranking import Help, Ranking, Ratchet, Use, Witness
+from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 from tests.check.fair import owes_for_ever
 from tests.prove import advancing
 
@@ -68,18 +68,18 @@ class Shop:
     done: Formula
     open: Formula
 
-    def status(self, *helpers: Help, ratchets: Sequence[Ratchet] = (),
+    def status(self, *helpers: Help, monotone: Sequence[Monotone] = (),
                under: Sequence[Fairness] = (Fairness.TIMERS,)) -> dict[str, Status]:
         """What the cut-off says of every obligation of `done`."""
         claim = LeadsTo("done", TRUE, self.done, under=tuple(under))
         system = replace(self.system, properties=(claim,))
-        return statuses(system, tuple(ratchets), Ranking("done", helpers))
+        return statuses(system, tuple(monotone), Ranking("done", helpers))
 
 
 def statuses(
-    system: System, ratchets: tuple[Ratchet, ...], ranking: Ranking
+    system: System, monotone: tuple[Monotone, ...], ranking: Ranking
 ) -> dict[str, Status]:
-    found = list(ranking_obligations(system, claims(system), ratchets, (ranking,)))
+    found = list(ranking_obligations(system, claims(system), monotone, (ranking,)))
     proof = prove(system, found, Settings(timeout_s=LIMIT_S))
     return {o.name: proof.status(o) for o in found}
 
@@ -178,12 +178,12 @@ def test_a_row_that_may_be_kept_from_firing_does_not_last() -> None:
 
 def test_a_ratchet_that_is_taken_back_is_none() -> None:
     one = shop("begin", "end_when_open", "close", "open")
-    ratchets = (Ratchet("opened", one.open),)
-    found = one.status(Help("begin"), Help("end"), Help("open"), ratchets=ratchets)
+    monotone = (Monotone("opened", one.open),)
+    found = one.status(Help("begin"), Help("end"), Help("open"), monotone=monotone)
     assert unproved(found) == {"opened is kept at close", "done: end lasts at close"}
 
 
-def climbing() -> tuple[System, Ratchet, Ratchet]:
+def climbing() -> tuple[System, Monotone, Monotone]:
     """Two steps up: who takes the second loses the first one, and has to take that again."""
     climber = Machine("climber")
     low, high, over, slipped = (
@@ -197,7 +197,7 @@ def climbing() -> tuple[System, Ratchet, Ratchet]:
     ))
     claim = LeadsTo("crosses", TRUE, over(), under=(Fairness.TIMERS,))
     system = System("climbing", "", (table,), (claim,), final=TRUE)
-    return system, Ratchet("is_high", high()), Ratchet("is_low", low())
+    return system, Monotone("is_high", high()), Monotone("is_low", low())
 
 
 def test_a_ratchet_may_be_taken_back_as_an_earlier_one_clicks() -> None:
@@ -211,8 +211,8 @@ def test_a_ratchet_may_be_taken_back_as_an_earlier_one_clicks() -> None:
 def test_what_rests_on_a_ratchet_that_is_none_is_not_called_proved(tmp_path: Path) -> None:
     system, high, low = climbing()
     ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
-    for ratchets, known in (((low, high), set()), ((high, low), {"crosses"})):
-        found = list(ranking_obligations(system, claims(system), ratchets, (ranking,)))
+    for monotone, known in (((low, high), set()), ((high, low), {"crosses"})):
+        found = list(ranking_obligations(system, claims(system), monotone, (ranking,)))
         remember(tmp_path, system, prove(system, found, Settings(timeout_s=LIMIT_S)))
         assert recall(tmp_path, system).keys() & {"crosses"} == known
 
@@ -288,23 +288,24 @@ def all_proved(system: System, found: Sequence[Obligation]) -> bool:
 
 
 def pruned(one: advancing.Ranked, every: Sequence[Claim]) -> list[Obligation]:
-    """All obligations, of those ratchets that are kept and those helpers that count and last."""
+    """All obligations, of those monotone predicates that are kept and those helpers that count and
+    last."""
 
-    def found(ratchets: tuple[Ratchet, ...], *helpers: Help) -> list[Obligation]:
+    def found(monotone: tuple[Monotone, ...], *helpers: Help) -> list[Obligation]:
         ranking = replace(one.ranking, helpers=helpers)
-        return list(ranking_obligations(one.system, every, ratchets, (ranking,)))
+        return list(ranking_obligations(one.system, every, monotone, (ranking,)))
 
-    ratchets: tuple[Ratchet, ...] = ()
-    for ratchet in one.ratchets:
-        longer = (*ratchets, ratchet)
-        if all_proved(one.system, [o for o in found(longer) if o.claim.part_of == RATCHETS]):
-            ratchets = longer
+    monotone: tuple[Monotone, ...] = ()
+    for predicate in one.monotone:
+        longer = (*monotone, predicate)
+        if all_proved(one.system, [o for o in found(longer) if o.claim.part_of == MONOTONE]):
+            monotone = longer
     helpers = [
         helper for helper in one.ranking.helpers
-        if all_proved(one.system, [o for o in found(ratchets, helper)
+        if all_proved(one.system, [o for o in found(monotone, helper)
                                    if o.claim.name.endswith((" counts", " lasts"))])
     ]
-    return found(ratchets, *helpers)
+    return found(monotone, *helpers)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

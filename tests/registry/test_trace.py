@@ -144,11 +144,11 @@ def test_only_what_the_world_does_befalls_a_machine() -> None:
     rank, run = Rank(0, 0, 0, 0), (1, Rank(0, 0, 0, 0))
     machine = Shared(tables.SOURCE, (rank, run))
     with pytest.raises(LocalProtocolError, match="the world has no row 'enroll'"):
-        machine.befall(tables.SOURCE, "enroll")
+        machine.apply_fault(tables.SOURCE, "enroll")
     with pytest.raises(LocalProtocolError, match="the world has no row 'stop'"):
-        machine.befall(tables.OPERATOR, "stop")
+        machine.apply_fault(tables.OPERATOR, "stop")
     assert machine.fire("enroll") is None
-    machine.befall(tables.OPERATOR, "start", p=rank, e=run)
+    machine.apply_fault(tables.OPERATOR, "start", p=rank, e=run)
     assert machine.fire("enroll") is not None
 
 
@@ -173,12 +173,13 @@ def test_what_another_machine_has_said_or_written_is_told(tmp_path: Path) -> Non
     with path.open("wb") as target:
         trace = SharedTrace("node", target)
         machine = shared(tables.REGISTRY, (), {Source: range(2)}, trace=trace)
-        machine.set(bootstrap.unheard, (0, 5), value=True)
+        machine.set(bootstrap.suspected, (0, 5), value=True)
         pool = shared(POOL, ("d",), trace=trace)
         pool.set(memory, ("d", 7), Memory.ASKED)
     told = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line for line in told if "heard" in line] == [
-        {"n": 2, "node": "node", "machine": "registry", "end": 1, "heard": "unheard", "of": [0, 5]}]
+        {"n": 2, "node": "node", "machine": "registry", "end": 1, "heard": "suspected",
+         "of": [0, 5]}]
     assert told[-1]["device"] == [["memory", ["d", 7], "asked"]]
 
 
@@ -189,7 +190,7 @@ def test_a_full_disk_ends_the_trace_and_nothing_else(caplog: pytest.LogCaptureFi
 
     trace = SharedTrace("node", Full())
     machine = shared(tables.SOURCE, (0, 5), trace=trace)
-    machine.befall(tables.OPERATOR, "start", p=0, e=5)
+    machine.apply_fault(tables.OPERATOR, "start", p=0, e=5)
     assert machine.fire("enroll") is not None
     assert trace.ended == "no space left on device"
     assert "no space left on device" in caplog.text

@@ -110,10 +110,10 @@ CASES = {
     "entry": Case(agreement.SYSTEM, group.ENTRY, (),
                   {group.Rank: 2, Life: 2, Slot: 1, group.Decision: 4}, (group.Rank,), ("crash",)),
     "prefill": Case(optimistic.SYSTEM, attempts.PREFILL, (),
-                    {Life: 2, Slot: 2, attempts.Seat: 2, Page: 1, Attempt: 2},
-                    (Slot, attempts.Seat, Attempt)),
+                    {Life: 2, Slot: 2, attempts.RunningSlot: 2, Page: 1, Attempt: 2},
+                    (Slot, attempts.RunningSlot, Attempt)),
     "decode": Case(optimistic.SYSTEM, attempts.DECODE, (),
-                   {Life: 2, Slot: 1, attempts.Seat: 1, Page: 2, Attempt: 1}),
+                   {Life: 2, Slot: 1, attempts.RunningSlot: 1, Page: 2, Attempt: 1}),
     "pool": Case(transfer.SYSTEM, sink_tables.POOL, (0,),
                  {sort: 1 if sort is Source else 2 for sort in transfer.SYSTEM.sorts}),
 }

@@ -139,22 +139,22 @@ def test_who_is_at_fault() -> None:
 
 def test_only_what_others_write_can_be_set() -> None:
     machine = Shared(registry.REGISTRY, bounded={Source: range(2)})
-    machine.set(bootstrap.unheard, (0, 5), True)
-    assert machine.value(bootstrap.unheard, 0, 5)
+    machine.set(bootstrap.suspected, (0, 5), True)
+    assert machine.value(bootstrap.suspected, 0, 5)
     with pytest.raises(LocalProtocolError, match="rows of registry alone"):
         machine.set(bootstrap.present, (0,), True)
     with pytest.raises(LocalProtocolError, match="keeps no phase"):
         machine.set(bootstrap.phase, (0, 0), bootstrap.Phase.FAILED)
     with pytest.raises(LocalProtocolError, match="is no value of"):
-        machine.set(bootstrap.unheard, (0, 5), bootstrap.Phase.FAILED)
+        machine.set(bootstrap.suspected, (0, 5), bootstrap.Phase.FAILED)
 
 
 def test_a_message_that_only_guards_read_is_noted() -> None:
     machine = Shared(registry.REGISTRY, bounded={Source: range(1)})
     machine.receive(bootstrap.register, 0, 5)
     assert machine.fire("expire", p=0, e=5) is None
-    step = machine.receive(bootstrap.unheard, 0, 5)
-    assert (step.row, step.changed) == ("", ((bootstrap.unheard, (0, 5), True),))
+    step = machine.receive(bootstrap.suspected, 0, 5)
+    assert (step.row, step.changed) == ("", ((bootstrap.suspected, (0, 5), True),))
     expired = machine.fire("expire", p=0)
     assert expired is not None
     assert expired.row == "expire"
@@ -176,7 +176,8 @@ def test_only_what_has_concluded_is_forgotten() -> None:
 
 def test_what_is_held_is_not_forgotten() -> None:
     prefill = Shared(
-        attempts.PREFILL, bounded={attempts.Seat: range(1), Slot: range(1), Attempt: range(1)},
+        attempts.PREFILL,
+        bounded={attempts.RunningSlot: range(1), Slot: range(1), Attempt: range(1)},
         rigid={attempts.sampled: lambda _: False},
     )
     prefill.call("submit", 7)

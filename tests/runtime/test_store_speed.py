@@ -100,7 +100,8 @@ def rank(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
 
 def prefill(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
     machine = Shared(
-        attempts.PREFILL, bounded={attempts.Seat: range(2), Slot: range(2), Attempt: range(2)},
+        attempts.PREFILL,
+        bounded={attempts.RunningSlot: range(2), Slot: range(2), Attempt: range(2)},
         rigid={attempts.sampled: lambda _: False},
     )
 

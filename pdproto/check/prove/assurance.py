@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import RATCHETS, Method, rows
+from pdproto.check.prove.obligations import MONOTONE, Method, rows
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.spec.language.formula import Formula, normal
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
@@ -81,7 +81,7 @@ def in_words(
 
 
 def _proved(proof: "Proof") -> frozenset[str]:
-    """What has all its obligations proved; a leads_to has those of its steps, and the ratchets.
+    """What has all its obligations proved; a leads_to has those of its steps, and the monotone.
 
     Nothing, if something that is assumed is not itself proved.
     """
@@ -97,7 +97,7 @@ def _proved(proof: "Proof") -> frozenset[str]:
             ranked.add(obligation.claim.part_of)
     if not all(proved.get(name, False) for name in assumed):
         return frozenset()
-    unkept = ranked if not proved.get(RATCHETS, True) else frozenset()
+    unkept = ranked if not proved.get(MONOTONE, True) else frozenset()
     return frozenset(name for name, whole in proved.items() if whole and name not in unkept)
 
 

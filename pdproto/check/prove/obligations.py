@@ -38,7 +38,7 @@ from pdproto.spec.language.system import System
 
 MARK: Final = "_"  # on the variables of a claim, which must not meet those of a row
 START: Final = "the start"
-RATCHETS: Final = "ratchets"  # what the obligations of all ratchets are part of
+MONOTONE: Final = "monotone"  # the part that all obligations of monotone predicates belong to
 
 
 class Method(StrEnum):

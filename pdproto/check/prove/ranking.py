@@ -1,17 +1,17 @@
-"""Liveness for all sizes: what pends is taken further, for where nothing moves something can.
+"""Progress for all sizes: in every pending state a fair row is enabled that raises the rank.
 
 Claimed is a `leads_to`: from every reachable state where the premise holds, every fair run comes
 to the goal. A run is fair if each ground row that is fair and stays enabled fires. The rank of a
 state is local progress (spec/language/ranking.py): how far each symbol has come that can only go
-forward (settling.py), and which ratchets have clicked, for each choice of elements. What is shown
-are obligations like any other, for any number of everything:
+forward (settling.py), and which monotone predicates are true, for each choice of elements. The
+obligations are like any other, for any number of everything:
 
-  kept     a row of the protocol that takes a ratchet back moves a symbol that can only go
-           forward, or clicks a ratchet that is named before it
+  kept     a row of the protocol that makes a monotone predicate false moves a symbol that can
+           only go forward, or makes a predicate true that is named before it
   owed     where the premise holds it pends, and no row, of the protocol or a fault, takes away
            what pends before the goal is there
   helped   where it pends and the goal does not hold, some helper can fire
-  counts   a helper that fires raises the rank: a symbol goes forward, or a ratchet clicks
+  counts   a helper that fires raises the rank: a symbol goes forward, or a predicate becomes true
   lasts    a row that leaves the rank as it is leaves a helper that can fire able to fire
 
 **Theorem.** If all of it holds, and the claims that it assumes are invariants, then the `leads_to`
@@ -20,11 +20,11 @@ holds at every size under the fairness of its helpers.
 *Why.* Take a fair run in which the premise holds at some time and the goal never follows. By `owed`
 it pends from then on. Faults happen finitely often; look at what comes after the last. There each
 symbol goes forward at most as often as its edges are long, at each of finitely many cells. After
-the last time, by `kept`, nobody takes the first ratchet back, so it clicks at most once more for
-each choice of finitely many elements; after the last time, so does the second, and so on: the rank
-rises finitely often. Look at what comes after the last time of all. By `helped` some helper can
-fire there, by `lasts` it can from then on, so by fairness it fires, and by `counts` the rank rises
-once more, which it does not. So there is no such run.
+the last time, by `kept`, no row makes the first predicate false, so it becomes true at most once
+more for each choice of finitely many elements; after the last time, so does the second, and so on:
+the rank rises finitely often. Look at what comes after the last time of all. By `helped` some
+helper can fire there, by `lasts` it can from then on, so by fairness it fires, and by `counts` the
+rank rises once more, which it does not. So there is no such run.
 
 *Assumed beside that*, as of every liveness property here: each sort is finite and has an element,
 so finitely many hand-overs arrive; faults, losses among them, happen finitely often; delivery
@@ -35,7 +35,7 @@ rests on one. The rank counts everybody's progress, so that whoever waits for a 
 helped by the one that has it; who comes first is open, since finitely many come at all.
 
 What is promised without any timer holds only while no message is lost. Such a promise is proved of
-the system without the fault layers named beside it (`Undisturbed`), and so are the lemmas that hold
+the system without the fault layers named beside it (`FaultFree`), and so are the lemmas that hold
 only there: its runs are those of the whole system in which these faults never happen, so that
 whatever is proved of all runs holds in them too, and not the other way round. A layer that one of
 the system's configurations explores cannot be left out.
@@ -52,7 +52,7 @@ from typing import Final
 from pdproto.check.prove.herbrand import has_exists
 from pdproto.check.prove.obligations import (
     MARK,
-    RATCHETS,
+    MONOTONE,
     Claim,
     Method,
     Obligation,
@@ -79,7 +79,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Machine, Row, Table, Timer
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Fairness, LeadsTo
-from pdproto.spec.language.ranking import Ranking, Ratchet, Witness
+from pdproto.spec.language.ranking import Monotone, Ranking, Witness
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import System
 
@@ -115,7 +115,7 @@ def spared(system: System, layers: Sequence[str]) -> System:
 def ranking_obligations(
     system: System,
     every: Sequence[Claim],
-    ratchets: Sequence[Ratchet],
+    monotone: Sequence[Monotone],
     rankings: Sequence[Ranking],
 ) -> Iterator[Obligation]:
     """What has to be shown for the rankings; every claim is assumed.
@@ -123,7 +123,7 @@ def ranking_obligations(
     Raises SpecError for a ranking that is malformed: it names no `leads_to` of the system, or
     speaks of elements that it does not have.
     """
-    prover = _Rankings(system, every, tuple(ratchets))
+    prover = _Rankings(system, every, tuple(monotone))
     if rankings:
         yield from prover.kept()
     for ranking in rankings:
@@ -134,7 +134,7 @@ class _Rankings:
     """The obligations of one system's rankings."""
 
     def __init__(
-        self, system: System, every: Sequence[Claim], ratchets: tuple[Ratchet, ...]
+        self, system: System, every: Sequence[Claim], monotone: tuple[Monotone, ...]
     ) -> None:
         self.system: Final = system
         self.assumed: Final = tuple(claim for claim in every if claim.inductive)
@@ -142,24 +142,25 @@ class _Rankings:
         self.universal: Final = tuple(
             claim for claim in self.assumed if not has_exists(normal(claim.formula))
         )
-        self.ratchets: Final = ratchets
+        self.monotone: Final = monotone
         self.settled: Final = settling(system)
         self.protocol: Final = tuple((t, row) for t in system.tables for row in t.rows)
 
     def kept(self) -> Iterator[Obligation]:
-        """No row of the protocol takes a ratchet back, but one that moves what comes before it."""
-        for place, ratchet in enumerate(self.ratchets):
-            claim = Claim(f"{ratchet.name} is kept", ratchet.claim, Method.RANKING, ratchet.place,
-                          why=ratchet.why, part_of=RATCHETS)
-            before = apart(ratchet.claim, MARK)
+        """No row makes a monotone predicate false, but one that moves what comes before it."""
+        for place, predicate in enumerate(self.monotone):
+            claim = Claim(
+                f"{predicate.name} is kept", predicate.claim, Method.RANKING, predicate.place,
+                why=predicate.why, part_of=MONOTONE)
+            before = apart(predicate.claim, MARK)
             for table, row in self.protocol:
                 after = before_row(before, table, row)
                 if after != before:
-                    idle = self._idle(table, row, self.ratchets[:place])
+                    idle = self._idle(table, row, self.monotone[:place])
                     yield self._on(claim, table, row, (before, Not(after), *idle))
 
     def obligations(self, ranking: Ranking) -> Iterator[Obligation]:
-        """Everything about one `leads_to` but the ratchets."""
+        """Everything about one `leads_to` but the monotone."""
         claim = _leads_to(self.system, ranking)
         helpers = tuple(self._helpers(ranking, proved_under(claim)))
         yield from self._owed(ranking, claim)
@@ -261,16 +262,17 @@ class _Rankings:
     @cached_property
     def idle(self) -> Mapping[int, tuple[Formula, ...]]:
         """By the identity of a row of the protocol: it leaves the rank as it is."""
-        return {id(row): tuple(self._idle(table, row, self.ratchets))
+        return {id(row): tuple(self._idle(table, row, self.monotone))
                 for table, row in self.protocol}
 
     def _idle(
-        self, table: Table, row: Row, ratchets: Sequence[Ratchet]
+        self, table: Table, row: Row, monotone: Sequence[Monotone]
     ) -> Iterator[Formula]:
-        """The row moves no symbol that only goes forward, and clicks none of these ratchets."""
+        """The row moves no symbol that only goes forward, and makes none of these predicates true.
+        """
         yield unmoved(table, row, self.settled)
-        for ratchet in ratchets:
-            before = apart(ratchet.claim, MARK)
+        for predicate in monotone:
+            before = apart(predicate.claim, MARK)
             after = before_row(before, table, row)
             if after != before:
                 yield forall(free_variables(before), implies(after, before))

@@ -11,7 +11,7 @@ from pdproto.check.load import NO_NAMES, LoadError, load_module, perhaps
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.obligations import (
-    RATCHETS,
+    MONOTONE,
     Claim,
     Obligation,
     claims,
@@ -20,7 +20,7 @@ from pdproto.check.prove.obligations import (
 from pdproto.check.prove.ranking import proved_under, ranking_obligations, spared
 from pdproto.spec.language.formula import Formula, atoms
 from pdproto.spec.language.properties import Always, LeadsTo
-from pdproto.spec.language.ranking import Ranking, Ratchet, Undisturbed
+from pdproto.spec.language.ranking import FaultFree, Monotone, Ranking
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
@@ -29,7 +29,7 @@ from pdproto.spec.language.system import System
 class Subject:
     """A system with its lemmas, and what is taken for granted of its rigid symbols.
 
-    helping: lemmas that only its rankings rest on. undisturbed: what is promised only of runs
+    helping: lemmas that only its rankings rest on. fault_free: what is promised only of runs
     without some faults. lemmas_of: the system that it is an edit of, if the lemmas are that one's.
     broken: the names of those that do not hold of the edit (inherited.py).
     """
@@ -38,9 +38,9 @@ class Subject:
     lemmas: tuple[Always, ...]
     assumed: Mapping[str, Formula]
     helping: tuple[Always, ...] = ()
-    ratchets: tuple[Ratchet, ...] = ()
+    monotone: tuple[Monotone, ...] = ()
     rankings: tuple[Ranking, ...] = ()
-    undisturbed: Undisturbed = field(default_factory=Undisturbed)
+    fault_free: FaultFree = field(default_factory=FaultFree)
     lemmas_of: str = ""
     broken: tuple[str, ...] = ()
 
@@ -55,19 +55,19 @@ class Subject:
         return claims(self.system, (*self.lemmas, *self.helping))
 
     @property
-    def undisturbed_claims(self) -> tuple[Claim, ...]:
+    def fault_free_claims(self) -> tuple[Claim, ...]:
         """With those too that hold only without some faults."""
-        return claims(self.calm, (*self.lemmas, *self.helping, *self.undisturbed.lemmas))
+        return claims(self.spared, (*self.lemmas, *self.helping, *self.fault_free.lemmas))
 
     @property
-    def calm(self) -> System:
-        """The system without the faults that its undisturbed runs lack."""
-        return spared(self.system, self.undisturbed.without)
+    def spared(self) -> System:
+        """The system without the faults that its fault-free runs lack."""
+        return spared(self.system, self.fault_free.without)
 
     @property
     def every_ranking(self) -> tuple[Ranking, ...]:
         """With those of what is promised only without some faults."""
-        return (*self.rankings, *self.undisturbed.rankings)
+        return (*self.rankings, *self.fault_free.rankings)
 
     @property
     def proved_words(self) -> Mapping[str, str]:
@@ -80,7 +80,7 @@ class Subject:
                 assumed=ranking.assumed,
             )
             for rankings, without in (
-                (self.rankings, ()), (self.undisturbed.rankings, self.undisturbed.without),
+                (self.rankings, ()), (self.fault_free.rankings, self.fault_free.without),
             )
             for ranking in rankings
         }
@@ -90,11 +90,11 @@ class Subject:
 
         Raises LoadError for a name that is none of them.
         """
-        every, calm, calm_claims = self.every_claim, self.calm, self.undisturbed_claims
+        every, calm, calm_claims = self.every_claim, self.spared, self.fault_free_claims
         parts = (
             *coverage(self.system, self.claims),
-            *ranking_obligations(self.system, every, self.ratchets, self.rankings),
-            *ranking_obligations(calm, calm_claims, self.ratchets, self.undisturbed.rankings),
+            *ranking_obligations(self.system, every, self.monotone, self.rankings),
+            *ranking_obligations(calm, calm_claims, self.monotone, self.fault_free.rankings),
         )
         known = dict.fromkeys([*(c.name for c in calm_claims), *(o.claim.part_of for o in parts)])
         for name in wanted:
@@ -104,10 +104,10 @@ class Subject:
                     f"name{perhaps(name, known)}; it has: {', '.join(known)}"
                 )
         ranked = {ranking.leads_to for ranking in self.every_ranking} & set(wanted)
-        chosen = {*(wanted or known), *((RATCHETS,) if ranked else ())}
+        chosen = {*(wanted or known), *((MONOTONE,) if ranked else ())}
         found = [*obligations(self.system, self.claims, wanted=tuple(chosen))]
         for system, claimed, lemmas in (
-            (self.system, every, self.helping), (calm, calm_claims, self.undisturbed.lemmas),
+            (self.system, every, self.helping), (calm, calm_claims, self.fault_free.lemmas),
         ):
             names = {lemma.name for lemma in lemmas} & chosen
             if names:
@@ -146,9 +146,9 @@ def with_proofs(
         tuple(proofs.get("LEMMAS", ())),
         assumed,
         () if proofs is ranked else tuple(ranked.get("LEMMAS", ())),
-        ranked.get("RATCHETS", ()),
+        ranked.get("MONOTONE", ()),
         ranked.get("RANKINGS", ()),
-        ranked.get("UNDISTURBED", Undisturbed()),
+        ranked.get("FAULT_FREE", FaultFree()),
         base,
     )
     for lemma in one.lemmas:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import RATCHETS, Claim, Method, Obligation
+from pdproto.check.prove.obligations import MONOTONE, Claim, Method, Obligation
 from pdproto.check.prove.proving import Outcome, Proof
 from pdproto.check.prove.ranking import proved_under
 from pdproto.check.prove.refutation import Refutation, Run
@@ -50,9 +50,9 @@ def exit_status(proof: Proof) -> int:
 def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
     """Each `leads_to` that was asked for, or all if all was."""
     rankings = {ranking.leads_to: ranking for ranking in one.every_ranking}
-    without = {ranking.leads_to: one.undisturbed.without for ranking in one.undisturbed.rankings}
+    without = {ranking.leads_to: one.fault_free.without for ranking in one.fault_free.rankings}
     parts = _parts(proof)
-    base = [o for o in proof.obligations if o.claim.part_of in ("", RATCHETS)]
+    base = [o for o in proof.obligations if o.claim.part_of in ("", MONOTONE)]
     # Of an inductive claim at least the start is to be shown.
     inductive = {claim.name for claim in one.claims if claim.inductive}
     asked_for_all = inductive <= {o.claim.name for o in base}
@@ -114,7 +114,7 @@ def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
         "unknown": by_status[Status.UNKNOWN] + by_status[Status.REFUSED],
         "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
         "assumed_is_possible": proof.axioms.status,
-        "lemmas": [claim.name for claim in one.undisturbed_claims if claim.is_lemma],
+        "lemmas": [claim.name for claim in one.fault_free_claims if claim.is_lemma],
         "lemmas_of": one.lemmas_of,
         "lemmas_broken": list(one.broken),
         "answers": answers(proof),
@@ -168,15 +168,15 @@ def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
         yield (f"  engine    Z3 with quantifiers answered {len(second)} obligations that the "
                f"cut-off left open, such as {second[0].obligation.name}: {why}")
     every = {claim.name for claim in one.every_claim}
-    for claim in one.undisturbed_claims:
+    for claim in one.fault_free_claims:
         mine = [o for o in proof.obligations if o.claim.name == claim.name]
         if mine or everything:
-            spared = () if claim.name in every else one.undisturbed.without
+            spared = () if claim.name in every else one.fault_free.without
             yield _line(claim, mine, proof) + _without(spared)
     for part, found in _parts(proof).items():
         if found[0].claim.method is Method.COVERAGE:
             yield _part(part, found, proof, "one answer to every trigger")
-        elif part == RATCHETS:
+        elif part == MONOTONE:
             yield _part(part, found, proof, "nothing takes them back")
     for promise in promises(one, proof):
         yield from _promised(promise, _parts(proof).get(promise.property, []), proof)

@@ -23,7 +23,7 @@ from pdproto.spec.handoff.poll import KVPoll
 
 @dataclass(slots=True)
 class Held:
-    """A request with what it holds. pages: none before its pass has a seat."""
+    """A request with what it holds. pages: none before its pass has a running slot."""
 
     request: Request
     running: Running
@@ -49,7 +49,7 @@ class OptimisticSenders:
         self.rank, self.node, self.report = work.rank, work.node, work.report
         self.pools, self.pool = work.pools, work.pool
         self.prefill: Final = OptimisticPrefill(
-            settings or Settings(slots=load.in_flight, seats=max(1, load.in_flight // 2),
+            settings or Settings(slots=load.in_flight, running_slots=max(1, load.in_flight // 2),
                                  retries=load.retries or 0,
                                  force_retry_probability=load.force_retry),
             trace=work.trace)
@@ -95,7 +95,8 @@ class OptimisticSenders:
         match ordered.order:
             case Order.COMPUTE:
                 if not held.pages:
-                    # A seat is room for the KV of one request, so there are pages for each seat.
+                    # A running slot is room for the KV of one request, so there are pages for each
+                    # running slot.
                     held.pages = self.pool.take(held.request.pages) or ()
                 self._launch(ordered)
             case Order.SEND:

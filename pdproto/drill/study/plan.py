@@ -48,8 +48,8 @@ CELLS: Final = (
       for time in (0.0, 2.0, 10.0, 50.0)),
     Cell("load", "40%"),
     Cell("load", "80%", replace(BASE, load=0.8)),
-    Cell("seats at 80 % load", "1", replace(BASE, load=0.8, seats=1)),
-    Cell("seats at 80 % load", "16", replace(BASE, load=0.8)),
+    Cell("running slots at 80 % load", "1", replace(BASE, load=0.8, running_slots=1)),
+    Cell("running slots at 80 % load", "16", replace(BASE, load=0.8)),
     Cell("tails", "with", BASE),
     Cell("tails", "without", replace(BASE, tails=False)),
     Cell("scheduler", "sleeps through a step", BASE),
@@ -87,7 +87,7 @@ def _simulated(setting: Setting, requests: tuple[Request, ...], seed: int, retri
     shape = Shape(
         prefill=1, decode=1, requests=len(requests), latency_s=SOCKETS_S + setting.latency_s,
         forward_s=setting.forward_s / len(CHUNKS), write_s=WRITE_S, pages=PAGES, slots=SLOTS,
-        landings=SLOTS, seats=setting.seats, retries=retries, waits={},
+        landings=SLOTS, running_slots=setting.running_slots, retries=retries, waits={},
     )
     outcome = simulate(Plan(seed, shape, requests, ()), Random)
     if outcome.violation is not None or outcome.succeeded != len(requests):

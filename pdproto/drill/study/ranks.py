@@ -150,7 +150,8 @@ class TimedSenders(OptimisticSenders):
     """The scheduler of a prefill rank to which requests come at their times."""
 
     def __init__(self, work: Work, job: Job, rooms: PublishedRooms | None) -> None:
-        super().__init__(work, Settings(slots=SLOTS, seats=job.setting.seats, retries=job.retries))
+        super().__init__(work, Settings(
+            slots=SLOTS, running_slots=job.setting.running_slots, retries=job.retries))
         self._job: Final = job
         self._rooms: Final = rooms
         self._told = 0

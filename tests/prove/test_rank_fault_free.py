@@ -32,7 +32,7 @@ from pdproto.spec.language import (
     implies,
     lose,
 )
-from pdproto.spec.language.ranking import Help, Ranking, Undisturbed
+from pdproto.spec.language.ranking import FaultFree, Help, Ranking
 
 LIMIT_S: Final = 30.0
 RANKING: Final = Ranking("all_come", (Help("ring"), Help("come")))
@@ -112,8 +112,8 @@ def test_what_two_rankings_ask_alike_is_answered_for_both() -> None:
 
 def test_it_is_told_without_what() -> None:
     one = house()
-    promised = Undisturbed(("lossy",), (one.heard,), (RANKING,))
-    told = Subject(one.system, (), {}, undisturbed=promised)
+    promised = FaultFree(("lossy",), (one.heard,), (RANKING,))
+    told = Subject(one.system, (), {}, fault_free=promised)
     found = told.obligations()
     proof = prove(told.system, found, Settings(timeout_s=LIMIT_S))
     with StringIO() as out:
@@ -128,7 +128,7 @@ def test_it_is_told_without_what() -> None:
 
 def test_it_is_asked_for_by_name() -> None:
     one = house()
-    told = Subject(one.system, (), {}, undisturbed=Undisturbed(("lossy",), (one.heard,)))
+    told = Subject(one.system, (), {}, fault_free=FaultFree(("lossy",), (one.heard,)))
     asked = told.obligations([one.heard.name])
     assert {o.claim.name for o in asked} == {one.heard.name}
     assert {o.scope for o in asked} == {"the start", "ring"}
