@@ -19,8 +19,7 @@ import pytest
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
-from pdproto.cli.prove import subject
-from pdproto.cli.systems import load
+from pdproto.cli.systems import load, subject
 from pdproto.spec.handoff.optimistic import ONE_SIDED
 from pdproto.spec.language import LeadsTo, ReplaceProperties, edited
 from tests.handoff.exploring import without

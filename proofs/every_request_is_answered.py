@@ -18,7 +18,7 @@ time-out, without a repeat, and without the answer of a group that ends.
 import pytest
 
 from pdproto.check.prove.judgement import Status
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.handoff.agreement import SYSTEM as GROUP
 from pdproto.spec.language import DropRow, edited
 from tests.prove import draining

@@ -15,7 +15,7 @@ import pytest
 from pdproto.check.prove.examination import idle_lemmas, impossible_rows
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.spec.handoff.direct import FREE_PAGES, IN_PLACE
 from pdproto.spec.language import AddEffect, edited
 from pdproto.spec.lemmas.direct_lemmas import LEMMAS
@@ -25,7 +25,7 @@ CLAIMS = claims(IN_PLACE, LEMMAS)
 
 
 def test_it_holds_for_all_sizes() -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
     assert unproved(prove(IN_PLACE, obligations(IN_PLACE, CLAIMS), settings)) == []
 
 
@@ -43,5 +43,5 @@ def test_a_defect_is_noticed() -> None:
     broken = edited(IN_PLACE, "failure-frees-pages", AddEffect("abort_receive", FREE_PAGES))
     found = [one for one in obligations(broken, claims(broken, LEMMAS))
              if one.scope == "abort_receive"]
-    proof = prove(broken, found, Settings(timeout_s=LIMIT_S, workers=1))
+    proof = prove(broken, found, ProofSettings(timeout_s=LIMIT_S, workers=1))
     assert any(proof.status(one) in (Status.FAILED, Status.REFUSED) for one in found)

@@ -14,7 +14,7 @@ import pytest
 
 from pdproto.check.prove.examination import idle_lemmas, impossible_rows
 from pdproto.check.prove.obligations import claims, obligations
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.spec.handoff.sink import ALL_LANDED
 from pdproto.spec.handoff.transfer import DIRECT
 from pdproto.spec.language import DropClause, edited
@@ -25,7 +25,7 @@ CLAIMS = claims(DIRECT, LEMMAS)
 
 
 def test_it_holds_for_all_sizes() -> None:
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
     assert unproved(prove(DIRECT, obligations(DIRECT, CLAIMS), settings)) == []
 
 

@@ -17,7 +17,7 @@ act on a failure, or on a confirmation, and a rank that does not turn away what 
 import pytest
 
 from pdproto.check.prove.judgement import Status
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.handoff.agreement import SYSTEM as GROUP
 from tests.handoff.exploring import without
 from tests.prove import draining

@@ -16,8 +16,7 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from pdproto.cli.prove import subject
-from pdproto.cli.systems import load
+from pdproto.cli.systems import load, subject
 from pdproto.spec.handoff.bootstrap import Phase, d, h
 from pdproto.spec.handoff.end_to_end_bootstrap import phase
 from pdproto.spec.handoff.source import UNREAD

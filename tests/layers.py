@@ -33,7 +33,7 @@ LAYERS: Final = {
     "items": "engine, kernels, node, pages, runtime",
     "sglang": "engine, items, node, pages, registry, runtime, spec.handoff, spec.language, "
               "spec.peers, transport",
-    "vllm": "engine, items, node, pages, runtime, spec.handoff, spec.language, transport",
+    "vllm": "engine, items, node, pages, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
     "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing, "
            "transport",

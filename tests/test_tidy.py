@@ -10,6 +10,7 @@ import pytest
 from pdproto.cli.main import VERBS
 from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
 from tests.layers import LAYERS, UPWARD, allowed, arrows, dotted, folder_of, imports
+from tests.retired_words import ANYWHERE, IN_NAMES, retired
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
@@ -153,6 +154,21 @@ def test_every_module_is_used() -> None:
         by_relative = f"from .{path.stem} import" in everything
         by_name = f"{module}:" in everything or f'"{module}"' in everything
         assert imported or by_relative or by_name or name in entry_points, f"nothing uses {name}"
+
+
+# The table itself, and what tells of the past.
+MAY_SAY_RETIRED = ("tests/retired_words.py", "CHANGELOG.md")
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in (*modules(), *tracked("*.md")) if relative(p) not in MAY_SAY_RETIRED],
+    ids=relative,
+)
+def test_no_retired_word_comes_back(path: Path) -> None:
+    """Words that were given up for the field's own: tests/retired_words.py says what to write."""
+    use = {**ANYWHERE, **IN_NAMES}
+    found = [f"{relative(path)}:{line}: {word}, use {use[word]}" for line, word in retired(path)]
+    assert not found, "\n".join(found)
 
 
 def test_links_lead_into_the_tree() -> None:

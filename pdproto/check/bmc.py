@@ -17,10 +17,10 @@ from typing import Final
 
 from pdproto.check.checking import topology
 from pdproto.check.explore import program
+from pdproto.check.narrative import Narrator, run
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Finding, Kind, Trace, Verdict
 from pdproto.check.rigid import interpretations
-from pdproto.check.story import Storyteller, run
 from pdproto.check.unrolling import Unrolling
 from pdproto.ground.grounding import Ground, GroundRow, Interpretation
 from pdproto.ground.program import Program
@@ -189,14 +189,14 @@ class _Run:
 
     def findings(self, *, located: bool) -> Iterator[Finding]:
         """The verdict on each target. located: tell in which topology a trace happens."""
-        teller = Storyteller(self.ground, self.asked)
+        narrator = Narrator(self.ground, self.asked)
         for target in self.targets:
             rows = self.reached.get(target.name)
             trace = None
             instance = ""
             if rows is not None:
                 moves = run(self.form, rows)
-                trace = teller.trace(moves, blocked=target.question is None)
+                trace = narrator.trace(moves, blocked=target.question is None)
                 end = moves[-1].after if moves else self.form.initial[0]
                 instance = _instance(target.question, end, self.ground.given, located=located)
             yield self._finding(target, trace, instance)

@@ -10,17 +10,23 @@ from pdproto.check.explore import (
     INTERRUPTED,
     NO_LIMITS,
     Exploration,
-    Limits,
     Monitor,
     Reductions,
+    SearchLimits,
     explore,
     silent,
 )
 from pdproto.check.liveness import Liveness
-from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
+from pdproto.check.narrative import Narrator, replay, run
+from pdproto.check.questions import (
+    DEADLOCK,
+    LeadsToInstance,
+    Question,
+    leads_to_instances,
+    questions,
+)
 from pdproto.check.result import CheckResult, Finding, Kind, Verdict
 from pdproto.check.rigid import interpretations
-from pdproto.check.story import Storyteller, replay, run
 from pdproto.check.totals import Totals
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Ground, Interpretation, ground_for
@@ -33,14 +39,14 @@ VACUOUS: Final = "vacuous: its premise never holds"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CheckSettings:
     """How to check. properties: names to look at (empty: all). keep_going: past a violation.
 
     fairness: the liveness assumptions to check under; empty takes each property's own.
     """
 
     properties: tuple[str, ...] = ()
-    limits: Limits = NO_LIMITS
+    limits: SearchLimits = NO_LIMITS
     workers: int = 1
     keep_going: bool = False
     fairness: tuple[Fairness, ...] = ()
@@ -50,7 +56,7 @@ class Settings:
         return not self.properties or name in self.properties
 
 
-def check(system: System, configuration: Configuration, settings: Settings) -> CheckResult:
+def check(system: System, configuration: Configuration, settings: CheckSettings) -> CheckResult:
     """Explore the system and judge its properties.
 
     Raises SpecError or TooLargeError if the system cannot be explored at these sizes.
@@ -64,7 +70,7 @@ def check(system: System, configuration: Configuration, settings: Settings) -> C
     totals = Totals()
     for world in worlds:
         found = world.explore()
-        findings = [*world.judge(found), *world.judge_liveness(found)]
+        findings = [*world.safety_findings(found), *world.liveness_findings(found)]
         if len(worlds) > 1:
             findings = [_located(finding, world.given) for finding in findings]
         safety.append(findings)
@@ -118,7 +124,7 @@ class World:
         self,
         system: System,
         configuration: Configuration,
-        settings: Settings,
+        settings: CheckSettings,
         given: Interpretation,
     ) -> None:
         self.system: Final = system
@@ -158,20 +164,20 @@ class World:
         return tuple(
             guard
             for claim in self.claims
-            for duty in duties(ground, claim)
-            for guard in (*duty.premise, *duty.goal)
+            for obligation in leads_to_instances(ground, claim)
+            for guard in (*obligation.premise, *obligation.goal)
         )
 
-    def judge(self, found: Exploration) -> Iterator[Finding]:
+    def safety_findings(self, found: Exploration) -> Iterator[Finding]:
         """The verdict on each safety question and witness."""
-        teller = Storyteller(self.ground, self.questions)
+        narrator = Narrator(self.ground, self.questions)
         for question in self.questions:
-            yield self._finding(found, question, teller)
+            yield self._finding(found, question, narrator)
         if self.settings.wants(DEADLOCK):
-            yield self._deadlock(found, teller)
+            yield self._deadlock(found, narrator)
 
     def _finding(
-        self, found: Exploration, question: Question, teller: Storyteller
+        self, found: Exploration, question: Question, narrator: Narrator
     ) -> Finding:
         hit = found.hit(question)
         verdict = _verdict(question, hit is not None, found.complete)
@@ -181,7 +187,7 @@ class World:
         trace = None
         if hit is not None:
             moves = replay(self.ground, found.program, found.path(hit[1]))
-            trace = teller.trace(moves)
+            trace = narrator.trace(moves)
         return Finding(
             name=question.name,
             kind=question.kind,
@@ -194,14 +200,14 @@ class World:
             note=note or question.why if verdict is Verdict.VIOLATED else note,
         )
 
-    def _deadlock(self, found: Exploration, teller: Storyteller) -> Finding:
+    def _deadlock(self, found: Exploration, narrator: Narrator) -> Finding:
         count, first = found.engine.stuck
         verdict = Verdict.HOLDS if found.complete else Verdict.UNKNOWN
         trace = None
         if first is not None:
             verdict = Verdict.VIOLATED
             moves = replay(self.ground, found.program, found.path(first))
-            trace = teller.trace(moves, blocked=True)
+            trace = narrator.trace(moves, blocked=True)
         return Finding(
             name=DEADLOCK,
             kind=Kind.DEADLOCK,
@@ -213,7 +219,7 @@ class World:
             note=_stuck(count) if count else "",
         )
 
-    def judge_liveness(self, found: Exploration) -> Iterator[Finding]:
+    def liveness_findings(self, found: Exploration) -> Iterator[Finding]:
         """The verdict on each `leads_to`, under each of its assumptions of fairness."""
         by_claim: dict[str, list[Finding]] = {claim.name: [] for claim in self.claims}
         for variant in (Fairness.TIMERS, Fairness.NO_TIMERS, Fairness.CONSUMED):
@@ -284,19 +290,19 @@ class World:
         self, search: Exploration, liveness: Liveness, claim: LeadsTo, under: Sequence[Fairness]
     ) -> Finding:
         finding = self._undecided(claim, under)
-        instances = list(duties(search.ground, claim))
-        for duty in instances:
-            found = liveness.unpaid(duty, under)
+        instances = list(leads_to_instances(search.ground, claim))
+        for obligation in instances:
+            found = liveness.unfulfilled(obligation, under)
             if found is not None:
                 lasso, fairness = found
-                teller = Storyteller(search.ground, self.questions)
+                narrator = Narrator(search.ground, self.questions)
                 moves = run(search.program, lasso.rows)
                 return replace(
                     finding,
                     verdict=Verdict.VIOLATED,
                     assurance=self._assurance(search, Verdict.VIOLATED),
-                    trace=teller.trace(moves, loop=lasso.loop, blocked=lasso.loop is None),
-                    instance=duty.instance,
+                    trace=narrator.trace(moves, loop=lasso.loop, blocked=lasso.loop is None),
+                    instance=obligation.instance,
                     note=f"if {fairness}",
                 )
         return replace(
@@ -331,8 +337,8 @@ def _variant(fairness: Fairness) -> Fairness:
     return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
 
 
-def _vacuity(liveness: Liveness, instances: Iterable[Duty]) -> str:
-    if any(liveness.owes(duty) for duty in instances):
+def _vacuity(liveness: Liveness, instances: Iterable[LeadsToInstance]) -> str:
+    if any(liveness.is_ever_pending(obligation) for obligation in instances):
         return ""
     return f"; {VACUOUS}"
 

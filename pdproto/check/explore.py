@@ -30,7 +30,7 @@ INTERRUPTED: Final = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """When to give up: states, and bytes of memory for states and tables. None is no limit."""
 
     states_max: int | None = None
@@ -46,7 +46,7 @@ class Limits:
         return "" if self.bytes_max is None else f"limit of {self.bytes_max / GIB:.3g} GiB"
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = SearchLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def program(
     )
 
 
-def engine_for(program: Program, workers: int, limits: Limits = NO_LIMITS) -> Engine:
+def engine_for(program: Program, workers: int, limits: SearchLimits = NO_LIMITS) -> Engine:
     """The native engine, or the portable one where no compiler was at hand at installation.
 
     Raises TooLargeError for states wider than the engine takes.
@@ -216,7 +216,7 @@ def explore(  # noqa: PLR0913 - the knobs of a search, all by name
     questions: Sequence[Question] = (),
     *,
     reductions: Reductions = Reductions(),
-    limits: Limits = Limits(),
+    limits: SearchLimits = SearchLimits(),
     watched: Sequence[Guard] = (),
     workers: int = 1,
     keep_going: bool = False,
@@ -239,7 +239,7 @@ def explore(  # noqa: PLR0913 - the knobs of a search, all by name
 
 
 def _run(
-    found: Exploration, limits: Limits, keep_going: bool, look: Callable[[], None]
+    found: Exploration, limits: SearchLimits, keep_going: bool, look: Callable[[], None]
 ) -> None:
     engine = found.engine
     step = STATES_PER_STEP

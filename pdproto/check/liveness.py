@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pdproto.check.explore import Exploration
 from pdproto.check.graph import Flags, Graph, Positions, Walk, components
-from pdproto.check.questions import Duty
+from pdproto.check.questions import LeadsToInstance
 from pdproto.ground.grounding import GroundRow
 from pdproto.ground.program import Guard
 from pdproto.spec.language.machine import Timer
@@ -54,33 +54,35 @@ class Liveness:
             raise AssertionError("the initial state is not stored")
         self.initial: Final = found.engine.position(first)
 
-    def unpaid(self, duty: Duty, under: Sequence[Fairness]) -> tuple[Lasso, Fairness] | None:
+    def unfulfilled(
+        self, obligation: LeadsToInstance, under: Sequence[Fairness]
+    ) -> tuple[Lasso, Fairness] | None:
         """A fair run on which the premise holds and the goal never follows, and the first of the
         assumptions under which there is one; None if there is none under any.
         """
-        goal = self._where(duty.goal)
-        owing = self._where(duty.premise) & ~goal
-        region = Region(self.graph, self.faultless, self.graph.reach(owing, ~goal))
+        goal = self._where(obligation.goal)
+        pending = self._where(obligation.premise) & ~goal
+        region = Region(self.graph, self.faultless, self.graph.reach(pending, ~goal))
         by_rows = {tuple(is_fair(row, fairness) for row in self.rows): fairness
                    for fairness in reversed(under)}
         for rows, fairness in reversed(by_rows.items()):
             fair = np.array(rows, dtype=bool)
             traps = region.traps(fair)
             if traps.any():
-                return self._lasso(region, owing, ~goal, traps, fair), fairness
+                return self._lasso(region, pending, ~goal, traps, fair), fairness
         return None
 
     def _lasso(
-        self, region: "Region", owing: Flags, allowed: Flags, traps: Flags, fair: Flags
+        self, region: "Region", pending: Flags, allowed: Flags, traps: Flags, fair: Flags
     ) -> Lasso:
-        stem, entry = self._stem(owing, allowed, traps)
+        stem, entry = self._stem(pending, allowed, traps)
         loop = region.loop(entry, fair)
         rows = tuple(self.rows[int(self.fired[number])] for number in (*stem, *loop))
         return Lasso(rows, len(stem) if loop else None)
 
-    def owes(self, duty: Duty) -> bool:
+    def is_ever_pending(self, obligation: LeadsToInstance) -> bool:
         """Whether the premise holds anywhere: otherwise the duty is vacuous."""
-        return bool(self._where(duty.premise).any())
+        return bool(self._where(obligation.premise).any())
 
     def _where(self, guards: Iterable[Guard]) -> Flags:
         union = self.graph.none()
@@ -88,7 +90,7 @@ class Liveness:
             union |= self.found.engine.where(guard)
         return union
 
-    def _stem(self, owing: Flags, allowed: Flags, traps: Flags) -> tuple[list[int], int]:
+    def _stem(self, pending: Flags, allowed: Flags, traps: Flags) -> tuple[list[int], int]:
         """A shortest run that comes to owe, never pays, and ends in a trap: its edges, its end.
 
         Two searches in step: of all runs, and of those that owe. A run joins the second at the
@@ -97,11 +99,11 @@ class Liveness:
         free = Walk(self.graph, np.ones(self.graph.states, dtype=bool))
         bound = Walk(self.graph, allowed)
         reached = free.begin(np.array([self.initial]))
-        owed = bound.begin(reached[owing[reached]])
+        owed = bound.begin(reached[pending[reached]])
         while not traps[owed].any():
             reached = free.advance(reached)
             owed = bound.advance(owed)
-            owed = np.concatenate([owed, bound.begin(reached[owing[reached]])])
+            owed = np.concatenate([owed, bound.begin(reached[pending[reached]])])
         end = int(owed[traps[owed]].min())
         within, joined = bound.back(end)
         before, _ = free.back(joined)

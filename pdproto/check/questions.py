@@ -321,7 +321,7 @@ def final_guards(ground: Ground) -> tuple[Guard, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class LeadsToInstance:
     """One instance of a `leads_to`: from where the premise holds, the goal must be reached."""
 
     claim: LeadsTo
@@ -330,13 +330,13 @@ class Duty:
     goal: tuple[Guard, ...]
 
 
-def duties(ground: Ground, claim: LeadsTo) -> Iterator[Duty]:
+def leads_to_instances(ground: Ground, claim: LeadsTo) -> Iterator[LeadsToInstance]:
     """The instances of a `leads_to`, of those that differ only by a symmetry one."""
     both = Or((claim.premise, claim.goal))
     for environment in _instances(ground, claim.name, free_variables(both)):
         if not _representative(ground, environment):
             continue
-        yield Duty(
+        yield LeadsToInstance(
             claim,
             instance_text(environment),
             tuple(ground.patterns(normal(claim.premise), environment)),

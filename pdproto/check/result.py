@@ -56,7 +56,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One row that fired."""
 
     row: str  # "prepare"
@@ -91,7 +91,7 @@ class Trace:
 
     lanes: tuple[Lane, ...]
     start: tuple[Change, ...]  # the initial state: `before` is empty; only what is worth showing
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
     loop: int | None = None
     blocked: tuple[Blocked, ...] = ()
     start_holds: Mapping[str, bool] = field(default_factory=dict)  # as Step.holds, at the start

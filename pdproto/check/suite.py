@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from pdproto.check.checking import Settings, check
-from pdproto.check.explore import INTERRUPTED, Limits, Monitor, Progress
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import INTERRUPTED, Monitor, Progress, SearchLimits
 from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.result import Checked, Suite, Task, WrittenRow
@@ -43,7 +43,7 @@ def _sizes(system: System, *, deep: bool) -> list[str]:
     return list(sizes)
 
 
-def run(wanted: Sequence[Task], settings: Settings, workers: int, monitor: Monitor) -> Suite:
+def run(wanted: Sequence[Task], settings: CheckSettings, workers: int, monitor: Monitor) -> Suite:
     """Check them all, then look for the rows that have not fired.
 
     settings: of each check, but for its monitor. Ctrl-C ends it with the results so far.
@@ -63,7 +63,7 @@ def run(wanted: Sequence[Task], settings: Settings, workers: int, monitor: Monit
 
 
 def _done(
-    wanted: Sequence[Task], settings: Settings, workers: int, monitor: Monitor, what: str
+    wanted: Sequence[Task], settings: CheckSettings, workers: int, monitor: Monitor, what: str
 ) -> Iterator[tuple[int, Checked]]:
     """The tasks as they come back. The monitor is told how many have."""
     count = 0
@@ -76,7 +76,7 @@ def _done(
         yield number, checked
 
 
-def perform(settings: Settings, task: Task, monitor: Monitor) -> Checked:
+def perform(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
     """Check one system at one of its sizes."""
     system = load(task.target)
     configuration = system.configurations[task.configuration]
@@ -84,7 +84,7 @@ def perform(settings: Settings, task: Task, monitor: Monitor) -> Checked:
     if task.all_rows:
         configuration = replace(configuration, dead_bits=False)
         settings = replace(
-            settings, properties=(DEADLOCK,), limits=Limits(states_max=STATES_FOR_COVERAGE)
+            settings, properties=(DEADLOCK,), limits=SearchLimits(states_max=STATES_FOR_COVERAGE)
         )
     result = check(system, configuration, settings)
     written = {
@@ -94,7 +94,7 @@ def perform(settings: Settings, task: Task, monitor: Monitor) -> Checked:
     return Checked(task, result, frozenset(written.values()), fired)
 
 
-def _covered(suite: Suite, settings: Settings, workers: int, monitor: Monitor) -> Suite:
+def _covered(suite: Suite, settings: CheckSettings, workers: int, monitor: Monitor) -> Suite:
     """The suite with the rows that fire nowhere; as it is if some search ended early."""
     if not all(checked.result.complete for checked in suite.checked):
         return suite

@@ -4,7 +4,7 @@ The language has no constants, so an unordered sort is interchangeable unless th
 of a rigid symbol tells its elements apart. A sort whose elements own separate columns is reduced
 by sorting the columns, at any size. Sorts that meet in a cell are reduced together, by trying all
 their renamings; where those are too many, the largest sorts are left alone (which is sound: a
-smaller group merges fewer states). Traces are real runs of the unreduced system (story.py).
+smaller group merges fewer states). Traces are real runs of the unreduced system (narrative.py).
 """
 
 from collections.abc import Iterator

@@ -42,14 +42,14 @@ def shared_out(
         for number, task in enumerate(tasks):
             yield number, work(task, monitor)
         return
-    team = Team(work, min(workers, len(tasks)))
+    pool = WorkerPool(work, min(workers, len(tasks)))
     try:
-        yield from team.answers(tasks, monitor)
+        yield from pool.answers(tasks, monitor)
     finally:
-        team.end()
+        pool.end()
 
 
-class Team(Generic[Task, Answer]):
+class WorkerPool(Generic[Task, Answer]):
     """Workers, each at the other end of a connection."""
 
     def __init__(self, work: Callable[[Task, Monitor], Answer], workers: int) -> None:

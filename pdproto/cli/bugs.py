@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import INTERRUPTED
 from pdproto.check.load import perhaps
 from pdproto.check.report.as_json import to_json
@@ -89,7 +89,7 @@ def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
 def tried(bugs: Sequence[Bug], reporter: Reporter) -> Iterator[Trial]:
     """Explore each edited system up to the first violation of the property that is named."""
     for bug in bugs:
-        settings = Settings(
+        settings = CheckSettings(
             properties=(bug.violates,), workers=os.cpu_count() or 1, monitor=reporter.show
         )
         yield Trial(bug, check(bug.system, bug.configuration, settings))

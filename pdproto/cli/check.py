@@ -16,8 +16,8 @@ from time import monotonic
 from typing import Final
 
 from pdproto.check import native, suite
-from pdproto.check.checking import Settings, check
-from pdproto.check.explore import INTERRUPTED, Limits
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import INTERRUPTED, SearchLimits
 from pdproto.check.load import perhaps
 from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.questions import names
@@ -143,7 +143,7 @@ def _with_proofs(system: System, result: CheckResult) -> CheckResult:
 def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
     _refuse_for_the_suite(arguments)
     began = monotonic()
-    settings = Settings(
+    settings = CheckSettings(
         limits=replace(_limits(arguments), bytes_max=_bytes(arguments) // arguments.workers),
         keep_going=bool(arguments.keep_going),
     )
@@ -174,7 +174,7 @@ def _refuse_for_the_suite(arguments: argparse.Namespace) -> None:
                              f"`pdproto check transfer --{option} ...`")
 
 
-def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> Settings:
+def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> CheckSettings:
     wanted = tuple(name for group in arguments.properties for name in group)
     known = names(system)
     for name in wanted:
@@ -183,7 +183,7 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
                 f"{system.name} has no property {name!r}{perhaps(name, known)}; "
                 f"it has: {', '.join(known)}"
             )
-    return Settings(
+    return CheckSettings(
         properties=wanted,
         limits=_limits(arguments),
         workers=arguments.workers,
@@ -199,8 +199,8 @@ def _keeps_going(system: System, arguments: argparse.Namespace) -> bool:
     return system.base is not None if asked is None else asked
 
 
-def _limits(arguments: argparse.Namespace) -> Limits:
-    return Limits(arguments.max_states, _bytes(arguments))
+def _limits(arguments: argparse.Namespace) -> SearchLimits:
+    return SearchLimits(arguments.max_states, _bytes(arguments))
 
 
 def _bytes(arguments: argparse.Namespace) -> int:

@@ -15,9 +15,9 @@ from typing import Final
 from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
 from pdproto.drill.children import ended_in_order
-from pdproto.drill.handoff.cluster import Cluster, RankDiedError
+from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
 from pdproto.drill.handoff.load import Load, Topology
-from pdproto.drill.handoff.verdict import Verdict
+from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
 from pdproto.pages.engines import ENGINES, require, require_page_fence
@@ -102,11 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     doomed = {victim: load.requests // 3} if arguments.kill else {}
     with ended_in_order():
-        cluster = Cluster(topology, load, engine=arguments.engine, direct=arguments.direct,
+        cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
                           waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host)
         seconds = _run_through(cluster, arguments)
     restarted = frozenset(topology.prefill if cluster.restarts else ())
-    verdict = Verdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
+    verdict = HandoffVerdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
                       survivors=cluster.survivors)
     if arguments.json:
         write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if verdict.complaints else 0
 
 
-def _run_through(cluster: Cluster, arguments: argparse.Namespace) -> float:
+def _run_through(cluster: HandoffCluster, arguments: argparse.Namespace) -> float:
     """Hand everything over, and end all processes. Returns the seconds that handing over took."""
     try:
         cluster.begin()

@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.trials import (
     BaseError,
     Judged,
-    Outcome,
+    MutantOutcome,
     Search,
     Trials,
     measure,
@@ -42,8 +42,7 @@ from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Kind, Verdict
 from pdproto.check.worker_pool import shared_out
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
-from pdproto.cli.prove import subject
-from pdproto.cli.systems import load
+from pdproto.cli.systems import load, subject
 from pdproto.spec.catalogue import HANDOFF, SYSTEMS, Purpose
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
@@ -62,8 +61,8 @@ WAYS: Final = {
     "liveness": (Kind.LEADS_TO,),
 }
 SHOWN: Final = (
-    Outcome.LINT, Outcome.LEMMA, Outcome.EDGES, Outcome.REFUSED, Outcome.EQUIVALENT,
-    Outcome.UNDECIDED, Outcome.SURVIVED,
+    MutantOutcome.LINT, MutantOutcome.LEMMA, MutantOutcome.EDGES, MutantOutcome.REFUSED,
+    MutantOutcome.EQUIVALENT, MutantOutcome.UNDECIDED, MutantOutcome.SURVIVED,
 )  # fmt: skip
 
 
@@ -76,13 +75,13 @@ class Campaign:
     judged: tuple[Judged, ...]
 
     @property
-    def counts(self) -> Counter[Outcome]:
+    def counts(self) -> Counter[MutantOutcome]:
         return Counter(judged.outcome for judged in self.judged)
 
     def killed(self, way: str) -> int:
         """How many were killed by a property of that kind."""
         return sum(
-            judged.outcome is Outcome.KILLED and judged.kill is not None
+            judged.outcome is MutantOutcome.KILLED and judged.kill is not None
             and judged.kill.kind in WAYS[way]
             for judged in self.judged
         )
@@ -91,8 +90,8 @@ class Campaign:
     def score(self) -> float | None:
         """What is killed of what could be; None where there was nothing to kill."""
         counts = self.counts
-        killed = counts[Outcome.KILLED]
-        left = counts[Outcome.SURVIVED] + counts[Outcome.UNDECIDED]
+        killed = counts[MutantOutcome.KILLED]
+        left = counts[MutantOutcome.SURVIVED] + counts[MutantOutcome.UNDECIDED]
         return killed / (killed + left) if killed + left else None
 
 
@@ -147,10 +146,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:
-    counts = sum((campaign.counts for campaign in campaigns), Counter[Outcome]())
-    if counts[Outcome.SURVIVED]:
+    counts = sum((campaign.counts for campaign in campaigns), Counter[MutantOutcome]())
+    if counts[MutantOutcome.SURVIVED]:
         return 1
-    return 3 if interrupted or counts[Outcome.UNDECIDED] else 0
+    return 3 if interrupted or counts[MutantOutcome.UNDECIDED] else 0
 
 
 def _families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -206,7 +205,7 @@ class _NotHeldError(Exception):
         if not self.base.property:
             return
         chosen = self.system.configurations[self.base.configuration]
-        result = check(self.system, chosen, Settings(properties=(self.base.property,)))
+        result = check(self.system, chosen, CheckSettings(properties=(self.base.property,)))
         with console() as drawn:
             for finding in result.findings:
                 if finding.verdict is Verdict.VIOLATED:
@@ -259,7 +258,7 @@ class _Teller:
             self.say(line)
 
     def judged(self, mutant: Mutant, judged: Judged, done: int, total: int) -> None:
-        if not self._quiet and judged.outcome in (Outcome.SURVIVED, Outcome.UNDECIDED):
+        if not self._quiet and judged.outcome in (MutantOutcome.SURVIVED, MutantOutcome.UNDECIDED):
             self.say(f"{judged.outcome}: {mutant}")
         self.now_and_then(f"{done:,} of {total:,} mutants")
 
@@ -280,7 +279,7 @@ def _all_judged(
     tasks = [_Task(names, trials.searches, number) for number in picked]
     done: list[Judged] = []
     try:
-        with closing(j for _, j in shared_out(tasks, _judge, workers, silent)) as ends:
+        with closing(j for _, j in shared_out(tasks, _tried, workers, silent)) as ends:
             for judged in ends:
                 done.append(judged)
                 teller.judged(trials.mutants[judged.number], judged, len(done), len(picked))
@@ -296,7 +295,7 @@ def _trials(names: tuple[str, ...], searches: tuple[Search, ...]) -> Trials:
     return trials_of([load(name) for name in names], searches, _lemmas(names))
 
 
-def _judge(task: _Task, _: Monitor) -> Judged:
+def _tried(task: _Task, _: Monitor) -> Judged:
     trials = _trials(task.names, task.searches)
     return trials.judged(trials.mutants[task.number])
 
@@ -311,7 +310,7 @@ def _show(campaigns: Sequence[Campaign], drawn: Console) -> None:
     drawn.print(table)
     for campaign in campaigns:
         for judged in campaign.judged:
-            if judged.outcome in (Outcome.SURVIVED, Outcome.UNDECIDED):
+            if judged.outcome in (MutantOutcome.SURVIVED, MutantOutcome.UNDECIDED):
                 mutant = campaign.trials.mutants[judged.number]
                 told = Text.assemble((str(judged.outcome), "bold"), f"  {mutant}")
                 drawn.print(told, soft_wrap=True)
@@ -325,7 +324,7 @@ def _cells(campaign: Campaign) -> Iterator[str]:
     """A column of the table, as _HEADS says."""
     counts = campaign.counts
     yield f"{len(campaign.judged):,}"
-    yield f"{counts[Outcome.KILLED]:,}"
+    yield f"{counts[MutantOutcome.KILLED]:,}"
     yield from (f"{campaign.killed(way):,}" for way in WAYS)
     yield from (f"{counts[outcome]:,}" for outcome in SHOWN)
     yield "" if campaign.score is None else f"{campaign.score:.1%}"
@@ -337,7 +336,7 @@ def _as_json(campaign: Campaign) -> dict[str, Any]:
         "systems": [system.name for system in campaign.trials.systems],
         "searches": [asdict(search) for search in campaign.trials.searches],
         "mutants": len(campaign.judged),
-        "killed": counts[Outcome.KILLED],
+        "killed": counts[MutantOutcome.KILLED],
         "killed_by": {way: campaign.killed(way) for way in WAYS},
         **{str(outcome).replace(" ", "_"): counts[outcome] for outcome in SHOWN},
         "score": campaign.score,

@@ -28,12 +28,12 @@ from pdproto.check.prove.proving import (
     ENGINES,
     QUANTIFIED,
     Proof,
-    Settings,
+    ProofSettings,
     decided_by,
     prove,
 )
 from pdproto.check.prove.refutation import refutations
-from pdproto.check.prove.subject import Subject
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.check.report.progress import Reporter
 from pdproto.check.report.proofs import exit_status, tell, to_json
@@ -51,7 +51,7 @@ from pdproto.cli.options import (
 from pdproto.cli.systems import subject
 from pdproto.spec.language.system import System
 
-__all__ = ["Subject", "configure", "run", "subject"]
+__all__ = ["ProofSubject", "configure", "run", "subject"]
 
 HAND_OVER: Final = ("registry", "dp-rank", "transfer", "agreement", "optimistic")
 TIMEOUT_S: Final = 30
@@ -110,12 +110,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if 1 in statuses else max(statuses)
 
 
-def _proof(one: Subject, arguments: argparse.Namespace) -> tuple[Subject, Proof]:
+def _proof(one: ProofSubject, arguments: argparse.Namespace) -> tuple[ProofSubject, Proof]:
     """The proof, and the subject with the lemmas that it rests on."""
     wanted = tuple(name for group in arguments.properties for name in group)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
-        settings = Settings(
+        settings = ProofSettings(
             engines=_engines(arguments),
             timeout_s=arguments.timeout,
             workers=arguments.workers,
@@ -146,7 +146,7 @@ def _engines(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(ENGINES) if arguments.engine == "both" else (arguments.engine,)
 
 
-def _suggest(one: Subject, arguments: argparse.Namespace) -> int:
+def _suggest(one: ProofSubject, arguments: argparse.Namespace) -> int:
     """Print lemmas that suffice, or else what is inductive; 0 if they suffice, and 3 otherwise."""
     try:
         found = suggest(one.system, arguments.timeout)
@@ -188,7 +188,7 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
     yield f"# All {found.kept} clauses that are inductive, to which something is missing:"
 
 
-def _export(one: Subject, proof: Proof, folder: Path, *, several: bool) -> None:
+def _export(one: ProofSubject, proof: Proof, folder: Path, *, several: bool) -> None:
     target = folder / one.system.name if several else folder
     target.mkdir(parents=True, exist_ok=True)
     for obligation in proof.obligations:

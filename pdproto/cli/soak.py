@@ -21,8 +21,8 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_numb
 from pdproto.drill.children import ended_in_order
 from pdproto.drill.handoff.load import Load
 from pdproto.drill.soak.chaos import Chaos
-from pdproto.drill.soak.cluster import Cluster, ProcessLostError
-from pdproto.drill.soak.report import Result, page, show
+from pdproto.drill.soak.cluster import ProcessLostError, SoakCluster
+from pdproto.drill.soak.report import SoakResult, page, show
 from pdproto.engine.contract import EngineError
 from pdproto.pages.engines import ENGINES, require
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     load = load_of(arguments.seed, arguments.in_flight, arguments.decode)
     with ended_in_order():
         try:
-            cluster = Cluster(prefill=arguments.prefill, decode=arguments.decode, load=load,
+            cluster = SoakCluster(prefill=arguments.prefill, decode=arguments.decode, load=load,
                               engine=arguments.engine, in_flight=arguments.in_flight)
         except ProcessLostError as error:
             raise UsageError(str(error)) from error
@@ -84,7 +84,7 @@ def load_of(seed: int, in_flight: int, decode: int) -> Load:
         pool_pages=8 * in_flight * decode, abort_rate=0.2, abort_within_s=0.05, in_flight=in_flight)
 
 
-def soaked(cluster: Cluster, seconds: float, seed: int, *, quiet: bool) -> Result:
+def soaked(cluster: SoakCluster, seconds: float, seed: int, *, quiet: bool) -> SoakResult:
     """What becomes of a cluster in so many seconds, and when it is closed."""
     began, before = monotonic(), _segments()
     soak, complaints = Soak(cluster, Chaos(cluster, seed), seconds), cluster.books.complaints
@@ -98,7 +98,7 @@ def soaked(cluster: Cluster, seconds: float, seed: int, *, quiet: bool) -> Resul
     complaints += [f"{name} is left in {SHARED_MEMORY}" for name in sorted(_segments() - before)]
     if not cluster.books.succeeded:
         complaints.append("no hand-over has succeeded")
-    return Result(cluster.books, soak.chaos.counts, soak.messages, soak.rounds,
+    return SoakResult(cluster.books, soak.chaos.counts, soak.messages, soak.rounds,
                   monotonic() - began)
 
 
@@ -116,7 +116,7 @@ def _segments() -> set[str]:
 class Soak:
     """Rounds of faults, each with a rest behind it. messages: what the network did to them."""
 
-    def __init__(self, cluster: Cluster, chaos: Chaos, seconds: float) -> None:
+    def __init__(self, cluster: SoakCluster, chaos: Chaos, seconds: float) -> None:
         self.cluster: Final = cluster
         self.chaos: Final = chaos
         self.rounds = 0

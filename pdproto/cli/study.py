@@ -33,7 +33,7 @@ from pdproto.drill.study import plan, query
 from pdproto.drill.study.chart import chart
 from pdproto.drill.study.lanes import LATE_S, measure
 from pdproto.drill.study.plan import Cell, planned, simulated
-from pdproto.drill.study.report import Row, StudyError, as_json, as_markdown, row
+from pdproto.drill.study.report import StudyError, StudyRow, as_json, as_markdown, row
 from pdproto.sim.study import Arm
 
 STUDIES: Final = ("optimistic", "force-query")
@@ -113,7 +113,7 @@ def _cells(only: str | None) -> tuple[Cell, ...]:
 
 def _rows(
     cells: tuple[Cell, ...], arguments: argparse.Namespace, reporter: Reporter
-) -> list[Row]:
+) -> list[StudyRow]:
     """Each setting once, though it may stand in several places of the table."""
     seed, count, began = arguments.seed, arguments.requests, monotonic()
     different = list(dict.fromkeys(replace(cell, varied="", value="") for cell in cells))

@@ -5,7 +5,7 @@ from typing import Final
 
 from pdproto.check import load as checker
 from pdproto.check.prove import subject as prover
-from pdproto.check.prove.subject import Subject
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.spec.catalogue import CATALOGUE, RENAMED, SYSTEMS
 from pdproto.spec.language.system import System
 
@@ -28,12 +28,12 @@ def load_with_module(name: str) -> tuple[System, ModuleType]:
     return checker.load_with_module(name, BUILT_IN)
 
 
-def subject(name: str, lemmas: str | None = None) -> Subject:
+def subject(name: str, lemmas: str | None = None) -> ProofSubject:
     """The system of that name with its lemmas and rankings. Raises as `with_proofs` does."""
     return with_proofs(name, *load_with_module(name), lemmas)
 
 
-def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None) -> Subject:
+def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None) -> ProofSubject:
     """A loaded system with the lemmas and rankings of its entry in the catalogue, if it has one.
 
     home: the module that it stands in. lemmas: a module's name or a path, in place of these.

@@ -292,7 +292,7 @@ class Automaton:
 
         after = state | event.before
         met = [local for local in event.rows if local.action.guard.holds(after)]
-        self._judge(event, met, state)
+        self._refuse_unanswered(event, met, state)
         for local in met if event.every else met[:1]:
             if local is _IDLE or local.row is _DEVICE:
                 changed.extend(self._difference(after, local.action.apply(after)))
@@ -308,7 +308,7 @@ class Automaton:
                 raise LocalProtocolError(f"{event.name}: the table of {self.table.machine} never "
                                          f"comes to rest after {self.words(state)}")
 
-    def _judge(self, event: Event, met: list[LocalRow], state: int) -> None:
+    def _refuse_unanswered(self, event: Event, met: list[LocalRow], state: int) -> None:
         if event.every or event.name in self.paced:
             return
         where = f"{event.name} at {self.table.machine}: {self.words(state)}"

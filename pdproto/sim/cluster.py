@@ -83,7 +83,7 @@ class Cluster:
             with _few_collections():
                 self._begin()
                 self._go_on()
-            self._judge()
+            self._check_the_end()
         except _ViolatedError:
             pass
         finally:
@@ -290,7 +290,7 @@ class Cluster:
                 return f"{server.name}: {held}"
         return ""
 
-    def _judge(self) -> None:
+    def _check_the_end(self) -> None:
         crashes = any(fault.kind is Kind.CRASH for fault in self.plan.faults)
         for node in [node for server in self._living() for node in server.nodes]:
             counted = node.metrics.read()

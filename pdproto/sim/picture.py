@@ -16,7 +16,7 @@ from pdproto.check.result import (
     Trace,
     Verdict,
 )
-from pdproto.check.result import Step as Told
+from pdproto.check.result import TraceStep as Told
 from pdproto.check.words import trigger_text
 from pdproto.ground.layout import Indices, value_name
 from pdproto.runtime.automaton import Event, Step

@@ -11,7 +11,7 @@ ones do, where a walk by mere chance would give up at the first timer.
 Rule 1: the seed decides, and with it a run's character: what is slow in it, so that things happen
         in an order in which they seldom do, which calls never come, and which faults do.
 Rule 2: every safety property is asked after each step. At its end the run is brought to rest, and
-        every promise is asked (testing/judge.py).
+        every promise is asked (testing/property_checker.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import Configuration, System
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.ends import End, Pacing
-from pdproto.testing.judge import Judge, ViolationError, is_safety_net
+from pdproto.testing.property_checker import PropertyChecker, ViolationError, is_safety_net
 from pdproto.testing.shrink import shrunk
 
 LATENCY_S: Final = 0.0003
@@ -120,10 +120,10 @@ class Character:
 class World:
     """The live ends under one interpretation of the rigid symbols and one assumption."""
 
-    def __init__(self, fairness: Fairness, cluster: Cluster, judge: Judge) -> None:
+    def __init__(self, fairness: Fairness, cluster: Cluster, checker: PropertyChecker) -> None:
         self.fairness: Final = fairness
         self.cluster: Final = cluster
-        self.judge: Final = judge
+        self.checker: Final = checker
         self._known: Final[dict[tuple[int, int], tuple[tuple[GroundRow, ...], Rows]]] = {}
 
     def possible(self) -> Rows:
@@ -180,7 +180,7 @@ class SimulatedSystem:
         self._given: Final[list[Interpretation]] = list(
             interpretations(system, configuration.sizes, configuration))
         self._worlds: Final[dict[tuple[int, Fairness], World]] = {}
-        self._assumptions: Final = self._world(0, Fairness.TIMERS).judge.assumptions()
+        self._assumptions: Final = self._world(0, Fairness.TIMERS).checker.assumptions()
 
     def run(
         self, seed: int, on_row: Callable[[float, GroundRow], None] = lambda _at, _row: None
@@ -193,11 +193,11 @@ class SimulatedSystem:
         finding = None
         try:
             clocked.go()
-            world.judge.settle(world.cluster, world.fairness, world.cluster.fire)
+            world.checker.settle(world.cluster, world.fairness, world.cluster.fire)
         except ViolationError as error:
             finding = error.finding
         except DivergenceError as error:
-            finding = world.judge.diverged(world.cluster.moves, str(error))
+            finding = world.checker.diverged(world.cluster.moves, str(error))
         return Run(seed, clocked.steps, clocked.now, finding)
 
     def first_violation(self, seeds: Iterable[int]) -> Run | None:
@@ -213,7 +213,7 @@ class SimulatedSystem:
             raise ValueError(f"{self.system.name}, seed {run.seed}: nothing was violated")
         self.run(run.seed)
         world = self._world_of(run.seed)
-        return shrunk(ViolationError(run.finding), world.cluster, world.judge,
+        return shrunk(ViolationError(run.finding), world.cluster, world.checker,
                       world.fairness).finding
 
     def _world_of(self, seed: int) -> World:
@@ -227,7 +227,7 @@ class SimulatedSystem:
             ground = ground_for(self.system, self.configuration, self._given[number], fairness)
             known = self._worlds[number, fairness] = World(
                 fairness, Cluster(ground, at_once=self._at_once, stores=self._stores),
-                Judge(ground, self._properties))
+                PropertyChecker(ground, self._properties))
         return known
 
 
@@ -250,7 +250,7 @@ class Clocked:
         Raises ViolationError for a property that does not hold, and DivergenceError for an end that
         does what the tables do not allow.
         """
-        cluster, judge = self._world.cluster, self._world.judge
+        cluster, checker = self._world.cluster, self._world.checker
         cluster.begin()
         while self.steps < STEPS_MAX and self.now < SECONDS_MAX:
             possible = dict(self._possible())
@@ -269,7 +269,7 @@ class Clocked:
             else:
                 self._on_row(self.now, happening)
                 cluster.fire(happening)
-            judge.look(cluster)
+            checker.look(cluster)
 
     def _possible(self) -> Iterator[tuple[object, Happening]]:
         """What could happen and would change something, by what tells it apart."""

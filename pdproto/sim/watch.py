@@ -76,7 +76,7 @@ class Form:
                     read |= literal.mask
         self.read: Final = read
 
-    def judge(self, state: int) -> str:
+    def first_broken(self, state: int) -> str:
         """The first property that the state violates, or ""."""
         broken = next((name for name, guard in self._patterns if guard.holds(state)), "")
         if not broken:
@@ -351,7 +351,7 @@ class Witness(Trace):
         part.state = step.state
         view.state = whole = view.state & part.keep | bits
         if whole not in view.form.sound:
-            broken = view.form.judge(whole)
+            broken = view.form.first_broken(whole)
             if broken:
                 watch.blame(broken, watch.words(view), view.request.room)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, Final
 
-from pdproto.check.story import Move
+from pdproto.check.narrative import Transition
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.runtime.errors import ProtocolError
@@ -50,7 +50,7 @@ class Cluster:
         self.ground: Final = ground
         self.ends: Final = ends(runs or ground, at_once=at_once, stores=stores)
         self.state = 0
-        self.moves: list[Move] = []
+        self.moves: list[Transition] = []
         self.attempted: GroundRow | None = None
         self._heard_at_once: Final = heard_at_once
         self._rows: Final = {(r.row.name, tuple(r.environment.values())): r for r in ground.rows}
@@ -240,7 +240,7 @@ class Cluster:
 
     def _move(self, row: GroundRow) -> None:
         after = row.action.apply(self.state)
-        self.moves.append(Move(row, self.state, after))
+        self.moves.append(Transition(row, self.state, after))
         self.state = after
         self._sent |= after & self._messages
 

@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Final, Protocol, TypeAlias
 
-from pdproto.check.story import lane_name
+from pdproto.check.narrative import lane_name
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, Layout
 from pdproto.ground.local import remembered, rigids

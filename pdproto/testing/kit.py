@@ -26,9 +26,9 @@ from hypothesis.stateful import (
 
 from pdproto.check.result import Finding
 from pdproto.testing.adapter import GONE, WRITE, Adapter, Said, Side
-from pdproto.testing.judge import Judge, picture
 from pdproto.testing.machine import RUN
 from pdproto.testing.observer import CHUNKS, ROOMS, Observer, Past, moves
+from pdproto.testing.property_checker import PropertyChecker, picture
 
 OPENS: Final = {Side.PREFILL: "open_sender", Side.DECODE: "open_receiver"}
 ABORTS: Final = {Side.PREFILL: "abort_sender", Side.DECODE: "abort_receiver"}
@@ -66,7 +66,7 @@ class Kit:
     def __init__(self, make: Callable[[], Adapter]) -> None:
         self.make: Final = make
         self.observer: Final = Observer()
-        self.judge: Final = Judge(self.observer.ground)
+        self.checker: Final = PropertyChecker(self.observer.ground)
         self.runs = 0
         self.calls = 0
 
@@ -244,7 +244,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.wire.extend(one for one in heard if one.kind == WRITE or one not in self.wire)
 
     def wrong(self, what: str, before: Past | None) -> None:
-        finding = self.kit.judge.diverged(moves(before), what)
+        finding = self.kit.checker.diverged(moves(before), what)
         raise NonConformanceError(what, tuple(self.told), finding)
 
 

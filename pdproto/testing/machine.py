@@ -7,11 +7,11 @@ Its rules are the kinds of trigger and the faults; what each can do, and whether
 is what the guards of the rows say. What it does is done to the live ends (cluster.py). Messages are
 delivered late, again, in any order or never, since the rows on them stay enabled. After every step
 all safety properties are asked, and at the end of a run, which is brought to rest, all promises
-(judge.py).
+(property_checker.py).
 
 Walks by mere chance end early, for a row that gives up can nearly always fire. So rows that could
 fire in few of the states that an exploration met come first in every choice, and every other run
-begins with the shortest way to one of them (scout.py).
+begins with the shortest way to one of them (pre_exploration.py).
 
 A failure is cut down to what it needs and printed as the checker prints its traces; the blob that
 Hypothesis prints below it replays it.
@@ -42,8 +42,8 @@ from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import Configuration, System
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.ends import Pacing
-from pdproto.testing.judge import Judge, ViolationError, is_safety_net
-from pdproto.testing.scout import Scout
+from pdproto.testing.pre_exploration import PreExploration
+from pdproto.testing.property_checker import PropertyChecker, ViolationError, is_safety_net
 from pdproto.testing.shrink import shrunk
 
 # Cutting a run down is left to shrink.py, which is faster by far: it knows that rows are steps.
@@ -93,10 +93,10 @@ class World:
 
     def __init__(self, ground: Ground, fairness: Fairness, fuzzer: "Fuzzer") -> None:
         self.fairness: Final = fairness
-        self.judge: Final = Judge(ground, fuzzer.properties)
+        self.checker: Final = PropertyChecker(ground, fuzzer.properties)
         self.cluster: Final = Cluster(
             ground, at_once=fuzzer.at_once, stores=fuzzer.stores, runs=fuzzer.runs_on(ground))
-        self.scout: Final = Scout(ground)
+        self.pre_exploration: Final = PreExploration(ground)
         self._cut: Final[dict[tuple[int, ...], ViolationError]] = {}
         self._known: Final[dict[int, tuple[tuple[GroundRow, ...], int, Choices]]] = {}
 
@@ -106,7 +106,7 @@ class World:
         """
         key = tuple(id(move.row) for move in self.cluster.moves)
         if key not in self._cut:
-            self._cut[key] = shrunk(error, self.cluster, self.judge, self.fairness)
+            self._cut[key] = shrunk(error, self.cluster, self.checker, self.fairness)
         return ViolationError(self._cut[key].finding)
 
     def choices(self) -> Choices:
@@ -123,7 +123,7 @@ class World:
         found: dict[str, list[GroundRow]] = {}
         # Under an assumption without safety nets none of them fires.
         nets = self.fairness is not Fairness.DETECTORS
-        for row in sorted(enabled, key=lambda row: self.scout.rarity[str(row)]):
+        for row in sorted(enabled, key=lambda row: self.pre_exploration.rarity[str(row)]):
             if not nets and is_safety_net(row):
                 continue
             if row.action.apply(state) == state:
@@ -180,9 +180,9 @@ class Fuzzer:
             interpretations(system, configuration.sizes, configuration))
         self._worlds: Final[dict[tuple[int, Fairness], World]] = {}
         first = self.world(0, Fairness.TIMERS)
-        self.assumptions: Final = first.judge.assumptions()
+        self.assumptions: Final = first.checker.assumptions()
         self.rows: Final = tuple(dict.fromkeys(
-            row.row.name for row in first.judge.ground.rows if row.row.kind != "reject"))
+            row.row.name for row in first.checker.ground.rows if row.row.kind != "reject"))
 
     @property
     def topologies(self) -> int:
@@ -273,7 +273,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.world.cluster.begin()
         fuzzer.count += 1
         if goal < HALF:
-            self.lead(self.world.scout.way(goal * goal / HALF**2, state / (2 * HALF)))
+            self.lead(self.world.pre_exploration.way(goal * goal / HALF**2, state / (2 * HALF)))
 
     def lead(self, way: Sequence[GroundRow]) -> None:
         """Go this way as far as it goes: ends that act at once may be on another already."""
@@ -300,7 +300,7 @@ class ClusterMachine(RuleBasedStateMachine):
         world = self.world
         try:
             act()
-            world.judge.look(world.cluster)
+            world.checker.look(world.cluster)
         except (DivergenceError, ViolationError) as error:
             self.failed = True
             raise world.cut_down(error) from None
@@ -376,7 +376,7 @@ class ClusterMachine(RuleBasedStateMachine):
         target(sum(1.0 / fired[name] for name in sorted(self.seen)), label="rare rows")
         world = self.world
         try:
-            world.judge.settle(world.cluster, world.fairness, self._fire)
+            world.checker.settle(world.cluster, world.fairness, self._fire)
         except (DivergenceError, ViolationError) as error:
             raise world.cut_down(error) from None
 

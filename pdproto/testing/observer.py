@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pdproto.check.story import Move
+from pdproto.check.narrative import Transition
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Guard
 from pdproto.spec.handoff import ends
@@ -42,11 +42,11 @@ Rest: TypeAlias = tuple[Thing, ...]  # what was said and is not yet explained, s
 class Past:
     """How a state came about: the last step, and what was before it."""
 
-    move: Move
+    move: Transition
     before: "Past | None"
 
 
-def moves(past: Past | None) -> list[Move]:
+def moves(past: Past | None) -> list[Transition]:
     """The steps, the first one first."""
     told = []
     while past is not None:
@@ -145,7 +145,7 @@ class Observer:
         for (state, owed), past in self.fits.items():
             for row in self._by_trigger.get((name, room, chunk), ()):
                 if self._holds(row, state):
-                    move = Move(row, state, row.action.apply(state))
+                    move = Transition(row, state, row.action.apply(state))
                     things = tuple(sorted((*owed, *self._says[id(row)])))
                     after.setdefault((move.after, things), Past(move, past))
         self.fits = after
@@ -193,7 +193,7 @@ class Observer:
                 remaining = without(left, things)
                 if remaining is not None and (after, remaining) not in seen:
                     seen.add((after, remaining))
-                    queue.append((after, Past(Move(row, at, after), way), remaining))
+                    queue.append((after, Past(Transition(row, at, after), way), remaining))
             if not left and not must:
                 yield at, way
 

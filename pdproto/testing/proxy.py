@@ -56,14 +56,14 @@ class Door:
 
 
 @dataclass(slots=True, eq=False)
-class End:
+class ProxyEnd:
     """One end of a connection, and what is on its way there. greeting: bytes that are to come from
     it. heard: of a message that has not come whole. due: what leaves for it, and when.
     """
 
     sock: socket.socket
     door: Door
-    other: "End | None" = None
+    other: "ProxyEnd | None" = None
     greeting: int = GREETING_BYTES
     heard: bytearray = field(default_factory=bytearray)
     out: bytearray = field(default_factory=bytearray)
@@ -104,7 +104,7 @@ class Proxy:
         self.fate = fate
         self.counts: Final[Counter[str]] = Counter()
         self._doors: Final[dict[str, Door]] = {}
-        self._ends: Final[set[End]] = set()
+        self._ends: Final[set[ProxyEnd]] = set()
         self._selector: Final = selectors.DefaultSelector()
         self._number = 0
 
@@ -169,7 +169,7 @@ class Proxy:
             near.close()
             self.counts["unanswered"] += 1
             return
-        one, two = End(near, door), End(far, door)
+        one, two = ProxyEnd(near, door), ProxyEnd(far, door)
         one.other, two.other = two, one
         for end in (one, two):
             end.sock.setblocking(False)
@@ -177,7 +177,7 @@ class Proxy:
             self._selector.register(end.sock, selectors.EVENT_READ, end)
         self.counts["connections"] += 1
 
-    def _receive(self, end: End, now: float) -> None:
+    def _receive(self, end: ProxyEnd, now: float) -> None:
         target = end.other
         if target is None:
             raise AssertionError("an end without another")
@@ -200,7 +200,7 @@ class Proxy:
             else:
                 target.out += part
 
-    def _send(self, target: End, message: bytes, fate: Fate, now: float) -> None:
+    def _send(self, target: ProxyEnd, message: bytes, fate: Fate, now: float) -> None:
         self.counts["messages"] += 1
         self.counts["lost"] += fate.copies == 0
         self.counts["doubled"] += fate.copies > 1
@@ -212,7 +212,7 @@ class Proxy:
             self._number += 1
             heappush(target.due, (due, self._number, message))
 
-    def _pass_on(self, end: End, now: float) -> None:
+    def _pass_on(self, end: ProxyEnd, now: float) -> None:
         """Write what is due at an end, as far as it takes it, and listen to whom there is room for.
         """
         while end.due and end.due[0][0] <= now:
@@ -231,7 +231,7 @@ class Proxy:
             selectors.EVENT_WRITE if end.out and not held else 0)
         self._listen(end, events)
 
-    def _listen(self, end: End, events: int) -> None:
+    def _listen(self, end: ProxyEnd, events: int) -> None:
         """Have the selector look for these events, and none where there are none."""
         known = self._selector.get_map().get(end.sock)
         if known is None and events:
@@ -241,7 +241,7 @@ class Proxy:
         elif known is not None and known.events != events:
             self._selector.modify(end.sock, events, end)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: ProxyEnd) -> None:
         """End the connection, both ends of it, and all that is on its way."""
         if end not in self._ends:
             return

@@ -19,7 +19,7 @@ import numpy as np
 from pdproto.check.explore import Exploration, explore
 from pdproto.ground.grounding import GroundRow
 from pdproto.testing.cluster import Cluster, DivergenceError
-from pdproto.testing.judge import Judge, ViolationError
+from pdproto.testing.property_checker import PropertyChecker, ViolationError
 
 DETOUR_MAX: Final = 400  # states looked at for a way on, before the walk begins again
 
@@ -162,7 +162,7 @@ class _Replay:
                 if position in self.idle:
                     self._rest(position)
         except DivergenceError as error:
-            finding = Judge(cluster.ground).diverged(cluster.moves, str(error))
+            finding = PropertyChecker(cluster.ground).diverged(cluster.moves, str(error))
             raise ViolationError(finding) from error
         self.steps += len(walk)
 

@@ -13,7 +13,7 @@ from pdproto.spec.language.formula import Or, free_variables
 from pdproto.spec.language.symbols import Sizes
 
 
-def owes_for_ever(
+def pending_for_ever(
     system: System, sizes: Sizes, explored: Explored, fairness: Fairness
 ) -> bool:
     """Whether a fair run of the system owes the goal of its `leads_to` and never pays."""

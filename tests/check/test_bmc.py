@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from pdproto.check import bmc
 from pdproto.check.bmc import TIMED_OUT, BoundedResult, Unrolled, bounded
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import program
 from pdproto.check.result import Kind, Verdict
 from pdproto.check.rigid import interpretations
@@ -34,7 +34,7 @@ STEPS_MAX: Final = 60  # more than any run that is asked for here
 
 def lengths(system: System, configuration: Configuration) -> dict[str, tuple[Verdict, int | None]]:
     """What the explorer says of all that bounded model checking is asked about."""
-    result = check(system, configuration, Settings(keep_going=True))
+    result = check(system, configuration, CheckSettings(keep_going=True))
     return {
         finding.name: (finding.verdict, finding.trace_length)
         for finding in result.findings
@@ -202,7 +202,7 @@ STEPS_SHORT: Final = 8
     ],
 )
 def test_every_defect_that_a_finite_run_shows(bug: Bug) -> None:
-    explored = check(bug.system, bug.configuration, Settings(properties=(bug.violates,)))
+    explored = check(bug.system, bug.configuration, CheckSettings(properties=(bug.violates,)))
     (expected,) = explored.findings
     assert expected.trace_length is not None
     assert (expected.trace_length <= STEPS_SHORT) == (bug.system.name in SHORT)

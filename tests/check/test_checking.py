@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pdproto.check.checking import Settings, check
-from pdproto.check.explore import FIRST_VIOLATION, Limits
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import FIRST_VIOLATION, SearchLimits
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.systems import load
 from pdproto.spec.examples.two_phase_commit import Participant
@@ -105,7 +105,7 @@ def run(system: System, *faults: str, **sizes: int) -> CheckResult:
     return check(
         system,
         Configuration({by_name[name]: size for name, size in sizes.items()}, faults),
-        Settings(keep_going=True),
+        CheckSettings(keep_going=True),
     )
 
 
@@ -288,7 +288,7 @@ def test_every_topology_is_explored_and_the_bad_one_named() -> None:
 def test_the_search_ends_with_the_level_of_the_first_violation() -> None:
     asking = Asking()
     system = asking.system(Always("never_asked", asking.phase(c) != Phase.ASKED))
-    result = check(system, Configuration({Client: 3}), Settings())
+    result = check(system, Configuration({Client: 3}), CheckSettings())
     assert result.stopped == FIRST_VIOLATION
     assert not result.complete
     assert finding(result, "deadlock").verdict is Verdict.UNKNOWN
@@ -297,11 +297,14 @@ def test_the_search_ends_with_the_level_of_the_first_violation() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
-    [(Limits(states_max=100), "limit of 100 states"), (Limits(bytes_max=1), "GiB was reached")],
+    [
+        (SearchLimits(states_max=100), "limit of 100 states"),
+        (SearchLimits(bytes_max=1), "GiB was reached"),
+    ],
 )
-def test_limits_end_in_an_honest_partial_answer(limits: Limits, reason: str) -> None:
+def test_limits_end_in_an_honest_partial_answer(limits: SearchLimits, reason: str) -> None:
     result = check(load("two-phase-commit"), Configuration({Participant: 7}),
-                   Settings(limits=limits))
+                   CheckSettings(limits=limits))
     assert reason in result.stopped
     assert not result.complete
     assert result.verdict is Verdict.UNKNOWN
@@ -318,7 +321,7 @@ def test_rows_that_never_fire_are_named() -> None:
 
 def test_only_the_properties_asked_for_are_judged() -> None:
     result = check(load("two-phase-commit"), Configuration({Participant: 3}),
-                   Settings(properties=("agreement",)))
+                   CheckSettings(properties=("agreement",)))
     assert [f.name for f in result.findings] == ["agreement"]
 
 

@@ -1,6 +1,6 @@
 """Dead bits: what is swept, what must not be, and what it is worth."""
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import Reductions, program
 from pdproto.check.questions import questions
 from pdproto.cli.systems import load
@@ -71,7 +71,9 @@ def test_a_cell_that_goes_round_is_never_swept() -> None:
         Row("off", do=[light().to(Light.RED)]),
     )),), final=idle())
     for dead_bits in (False, True):
-        result = check(system, Configuration({}, dead_bits=dead_bits), Settings(keep_going=True))
+        result = check(
+            system, Configuration({}, dead_bits=dead_bits), CheckSettings(keep_going=True)
+        )
         assert (result.states, result.deadlocks) == (2, 0)
 
 
@@ -84,7 +86,7 @@ def test_it_is_worth_something() -> None:
             Configuration(
                 system.configurations["default"].sizes, ("lossy",), dead_bits=dead_bits
             ),
-            Settings(keep_going=True),
+            CheckSettings(keep_going=True),
         )
         for dead_bits in (False, True)
     )

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.interpret import Interpreter
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.rigid import interpretations
@@ -118,7 +118,7 @@ def test_check_finds_the_pinned_counts(
 ) -> None:
     # Some property that always holds, so that the broken one is explored to its end too.
     always = "free_means_free" if Client in sizes else system.properties[0].name
-    found = check(system, Configuration(sizes, faults), Settings(properties=(always,)))
+    found = check(system, Configuration(sizes, faults), CheckSettings(properties=(always,)))
     assert Counts(found.states, found.transitions, found.depth) == counts
 
 
@@ -175,7 +175,7 @@ def test_the_ring_has_the_states_of_a_model_without_tables(
     name: str, direction: int, size: int
 ) -> None:
     named = RING_ELECTION.configurations[name]
-    found = check(RING_ELECTION, Configuration({Node: size}, given=named.given), Settings())
+    found = check(RING_ELECTION, Configuration({Node: size}, given=named.given), CheckSettings())
     assert found.states == chang_roberts(size, lambda node: (node + direction) % size)
     assert found.verdict is Verdict.HOLDS or size == 1  # where nobody follows anybody else
 
@@ -186,7 +186,7 @@ def test_the_ring_has_the_states_of_a_model_without_tables(
     ids=str,
 )
 def test_every_property_of_a_sound_example_holds(system: System, name: str) -> None:
-    found = check(system, system.configurations[name], Settings())
+    found = check(system, system.configurations[name], CheckSettings())
     assert found.complete
     assert {finding.name: finding.verdict for finding in found.findings} == dict.fromkeys(
         (finding.name for finding in found.findings), Verdict.HOLDS
@@ -199,7 +199,7 @@ def judged(
     system: System, name: str, configuration: Configuration, *fairness: Fairness
 ) -> Finding:
     """What a check says of one property, when it looks at nothing else."""
-    settings = Settings(properties=(name,), fairness=fairness)
+    settings = CheckSettings(properties=(name,), fairness=fairness)
     found = check(system, configuration, settings)
     (finding,) = (finding for finding in found.findings if finding.name == name)
     return finding
@@ -221,7 +221,7 @@ def test_the_broken_lock_server_lets_two_clients_in_after_a_timeout() -> None:
 
 def test_the_broken_lock_server_breaks_nothing_else() -> None:
     default = LOCK_SERVER_BROKEN.configurations["default"]
-    found = check(LOCK_SERVER_BROKEN, default, Settings(keep_going=True))
+    found = check(LOCK_SERVER_BROKEN, default, CheckSettings(keep_going=True))
     wrong = [f.name for f in found.findings if f.verdict is not Verdict.HOLDS]
     assert wrong == ["mutual_exclusion"]
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import NO_LIMITS
 from pdproto.check.interpret import Interpreter
-from pdproto.check.mutate.edits import Change, Mutant, mutants
+from pdproto.check.mutate.edits import EditKind, Mutant, mutants
 from pdproto.check.mutate.kills import UndecidedError, liveness, safety
 from pdproto.check.mutate.same import same_graph
-from pdproto.check.mutate.trials import BaseError, Judged, Outcome, Trials, prepared
+from pdproto.check.mutate.trials import BaseError, Judged, MutantOutcome, Trials, prepared
 from pdproto.check.result import Kind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
@@ -47,7 +47,7 @@ from tests.language.tiny import Item, Mood, Parts, Phase, Worker, i, v, w
 TWO_AND_ONE: Final = Configuration({Worker: 2, Item: 1})
 
 
-def one_row(row: Row, **more: object) -> list[tuple[Change, str]]:
+def one_row(row: Row, **more: object) -> list[tuple[EditKind, str]]:
     """The edits of a system with this row."""
     parts = more.pop("parts", None) or Parts()
     assert isinstance(parts, Parts)
@@ -61,24 +61,24 @@ class TestTheEditsOfARow:
         row = Row("r", on=Call("c", i), at=(Phase.IDLE, Phase.BUSY),
                   when=[parts.has(w, i) & ~parts.near(w, w), parts.phase(w) == Phase.IDLE])
         assert one_row(row, parts=parts) == [
-            (Change.DROP_ROW, "drop the row"),
-            (Change.DROP_CONJUNCT, "drop `has(w, i)`"),
-            (Change.NEGATE_CONJUNCT, "negate `has(w, i)`"),
-            (Change.DROP_CONJUNCT, "drop `not near(w, w)`"),
-            (Change.NEGATE_CONJUNCT, "negate `not near(w, w)`"),
-            (Change.DROP_CONJUNCT, "drop `phase(w) = idle`"),
-            (Change.NEGATE_CONJUNCT, "negate `phase(w) = idle`"),
-            (Change.DROP_STATE, "not at idle"),
-            (Change.DROP_STATE, "not at busy"),
-            (Change.DROP_CONJUNCT, "at any state"),
+            (EditKind.DROP_ROW, "drop the row"),
+            (EditKind.DROP_CONJUNCT, "drop `has(w, i)`"),
+            (EditKind.NEGATE_CONJUNCT, "negate `has(w, i)`"),
+            (EditKind.DROP_CONJUNCT, "drop `not near(w, w)`"),
+            (EditKind.NEGATE_CONJUNCT, "negate `not near(w, w)`"),
+            (EditKind.DROP_CONJUNCT, "drop `phase(w) = idle`"),
+            (EditKind.NEGATE_CONJUNCT, "negate `phase(w) = idle`"),
+            (EditKind.DROP_STATE, "not at idle"),
+            (EditKind.DROP_STATE, "not at busy"),
+            (EditKind.DROP_CONJUNCT, "at any state"),
         ]
 
     def test_of_its_target(self) -> None:
         assert one_row(Row("r", at=Phase.IDLE, to=Phase.BUSY)) == [
-            (Change.DROP_ROW, "drop the row"),
-            (Change.DROP_CONJUNCT, "at any state"),
-            (Change.TARGET, "stay, and do not go to busy"),
-            (Change.TARGET, "go to done"),
+            (EditKind.DROP_ROW, "drop the row"),
+            (EditKind.DROP_CONJUNCT, "at any state"),
+            (EditKind.TARGET, "stay, and do not go to busy"),
+            (EditKind.TARGET, "go to done"),
         ]
 
     def test_no_target_to_which_no_edge_leads(self) -> None:
@@ -88,7 +88,7 @@ class TestTheEditsOfARow:
         )
         row = Row("r", on=Call("c"), do=[stage(w).to(Mood.CROSS)])
         assert one_row(row, parts=parts) == [
-            (Change.DROP_ROW, "drop the row"), (Change.DROP_UPDATE, "drop `stage(w) := cross`"),
+            (EditKind.DROP_ROW, "drop the row"), (EditKind.DROP_UPDATE, "drop `stage(w) := cross`"),
         ]
 
     def test_of_its_updates(self) -> None:
@@ -96,11 +96,11 @@ class TestTheEditsOfARow:
         row = Row("r", on=Call("c", i),
                   do=[parts.has(w, i).to(True), parts.write(w, i).to(Phase.BUSY)])
         assert one_row(row, parts=parts) == [
-            (Change.DROP_ROW, "drop the row"),
-            (Change.DROP_UPDATE, "drop `has(w, i) := true`"),
-            (Change.DROP_UPDATE, "drop `write(w, i) := busy`"),
-            (Change.TARGET, "`write(w, i) := idle` for `write(w, i) := busy`"),
-            (Change.TARGET, "`write(w, i) := done` for `write(w, i) := busy`"),
+            (EditKind.DROP_ROW, "drop the row"),
+            (EditKind.DROP_UPDATE, "drop `has(w, i) := true`"),
+            (EditKind.DROP_UPDATE, "drop `write(w, i) := busy`"),
+            (EditKind.TARGET, "`write(w, i) := idle` for `write(w, i) := busy`"),
+            (EditKind.TARGET, "`write(w, i) := done` for `write(w, i) := busy`"),
         ]
 
     def test_of_what_it_sends(self) -> None:
@@ -110,11 +110,11 @@ class TestTheEditsOfARow:
         ])
         near = "`hint(w, v) for each v where near(w, v)`"
         assert one_row(row, parts=parts) == [
-            (Change.DROP_ROW, "drop the row"),
-            (Change.DROP_SEND, "drop `report(w, i)`"),
-            (Change.DROP_SEND, f"drop {near}"),
-            (Change.RECEIVERS, f"`hint(w, v) for each v` for {near}"),
-            (Change.RECEIVERS, f"`hint(w, v) for each v where not near(w, v)` for {near}"),
+            (EditKind.DROP_ROW, "drop the row"),
+            (EditKind.DROP_SEND, "drop `report(w, i)`"),
+            (EditKind.DROP_SEND, f"drop {near}"),
+            (EditKind.RECEIVERS, f"`hint(w, v) for each v` for {near}"),
+            (EditKind.RECEIVERS, f"`hint(w, v) for each v where not near(w, v)` for {near}"),
         ]
 
 
@@ -174,14 +174,14 @@ def test_a_kill_is_what_a_check_finds(name: str) -> None:
     for mutant, judged in ends(name):
         changed = mutant.of(system)
         assert changed is not None
-        result = check(changed, system.configurations["default"], Settings(keep_going=True))
+        result = check(changed, system.configurations["default"], CheckSettings(keep_going=True))
         violated = {
             finding.name: finding for finding in result.findings
             if finding.verdict is Verdict.VIOLATED and finding.kind is not Kind.EDGES
         }
-        if judged.outcome is not Outcome.LINT:
-            assert bool(violated) == (judged.outcome is Outcome.KILLED), mutant
-        if judged.kill is not None and judged.outcome is Outcome.KILLED:
+        if judged.outcome is not MutantOutcome.LINT:
+            assert bool(violated) == (judged.outcome is MutantOutcome.KILLED), mutant
+        if judged.kill is not None and judged.outcome is MutantOutcome.KILLED:
             finding = violated[judged.kill.property]
             assert (judged.kill.kind, judged.kill.steps) == (finding.kind, finding.trace_length)
             assert (judged.kill.system, judged.kill.configuration) == (system.name, "default")
@@ -282,9 +282,9 @@ class TestWhatBecomesOfAMutant:
         outcomes = self.outcomes(system)
         skipped = outcomes["`stage := done` for `stage := busy`"]
         assert (skipped.outcome, skipped.kill and skipped.kill.property) == (
-            Outcome.EDGES, "stage_edges"
+            MutantOutcome.EDGES, "stage_edges"
         )
-        assert outcomes["drop the row"].outcome is Outcome.KILLED
+        assert outcomes["drop the row"].outcome is MutantOutcome.KILLED
 
     def test_lint_is_told_apart(self) -> None:
         parts = Parts()
@@ -299,7 +299,7 @@ class TestWhatBecomesOfAMutant:
         trials = prepared([system])
         judged = [(m.row.name, trials.judged(m)) for m in trials.mutants]
         (ignored,) = (end for name, end in judged if name == "ignore_report")
-        assert ignored.outcome is Outcome.LINT
+        assert ignored.outcome is MutantOutcome.LINT
         assert ignored.note.startswith("totality: ")
 
     def test_lint_is_asked_of_every_variant_before_a_mutant_survives(self) -> None:
@@ -315,7 +315,10 @@ class TestWhatBecomesOfAMutant:
             configurations={"default": TWO_AND_ONE},
         )
         without = edited(system, "without", DropRow("ignore_report"))
-        for tried, end in ([system], Outcome.EQUIVALENT), ([system, without], Outcome.LINT):
+        for tried, end in (
+            ([system], MutantOutcome.EQUIVALENT),
+            ([system, without], MutantOutcome.LINT),
+        ):
             trials = prepared(tried)
             (mutant,) = (m for m in trials.mutants
                          if (m.row.name, m.words) == ("ignore_report_calm", "drop the row"))
@@ -329,7 +332,7 @@ class TestWhatBecomesOfAMutant:
             configurations={"default": TWO_AND_ONE},
         )
         refused = self.outcomes(system)["negate `report(w, i)`"]
-        assert refused.outcome is Outcome.REFUSED
+        assert refused.outcome is MutantOutcome.REFUSED
         assert "cannot know what was not sent" in refused.note
 
     def test_a_broken_lemma_is_told_apart(self) -> None:
@@ -348,10 +351,10 @@ class TestWhatBecomesOfAMutant:
         trials = prepared([system], {system.name: (lemma,)})
         (mutant,) = (m for m in trials.mutants if m.words == "drop `mood := cross`")
         judged = trials.judged(mutant)
-        assert judged.outcome is Outcome.LEMMA
+        assert judged.outcome is MutantOutcome.LEMMA
         assert judged.kill is not None
         assert (judged.kill.property, judged.kill.steps) == (lemma.name, 1)
-        assert prepared([system]).judged(mutant).outcome is Outcome.SURVIVED
+        assert prepared([system]).judged(mutant).outcome is MutantOutcome.SURVIVED
 
     def test_what_another_system_declares_is_no_fault_of_the_mutant(self) -> None:
         """A message that only another system knows is declared after this system was made."""
@@ -374,7 +377,7 @@ class TestWhatBecomesOfAMutant:
         monkeypatch.setattr("pdproto.check.mutate.trials.GROWTH_MAX", 1)
         monkeypatch.setattr("pdproto.check.mutate.trials.STATES_MIN", 1)
         outcomes = self.outcomes(SMALL_LOCKS).values()
-        (note, *_) = (end.note for end in outcomes if end.outcome is Outcome.UNDECIDED)
+        (note, *_) = (end.note for end in outcomes if end.outcome is MutantOutcome.UNDECIDED)
         assert note.startswith("lock-server, default: the limit of ")
 
     def test_a_variant_kills_too(self) -> None:

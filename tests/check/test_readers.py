@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.engine import Engine
 from pdproto.check.explore import Reductions, program
 from pdproto.check.interpret import Explored, Interpreter, Store
@@ -17,7 +17,7 @@ from pdproto.check.portable import PortableEngine
 from pdproto.check.result import CheckResult, Trace
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language import Configuration, Fairness, System
-from tests.check.fair import owes_for_ever
+from tests.check.fair import pending_for_ever
 from tests.check.systems import SIZES, systems
 
 STATES_MAX = 300
@@ -147,7 +147,7 @@ def _check(system: System, faults: tuple[str, ...], reductions: Reductions) -> C
     configuration = Configuration(
         SIZES, faults, symmetry=reductions.symmetry, dead_bits=reductions.dead_bits
     )
-    return check(system, configuration, Settings(keep_going=True))
+    return check(system, configuration, CheckSettings(keep_going=True))
 
 
 @given(systems(), st.sampled_from([(), ("lossy",)]), st.sampled_from(Fairness))
@@ -159,9 +159,9 @@ def test_liveness_agrees_with_emerson_and_lei(
     assume(fairness in (Fairness.TIMERS, Fairness.DETECTORS))
     explored = oracle(system, faults)
     configuration = Configuration(SIZES, faults)
-    result = check(system, configuration, Settings(keep_going=True, fairness=(fairness,)))
+    result = check(system, configuration, CheckSettings(keep_going=True, fairness=(fairness,)))
     (finding,) = [f for f in result.findings if f.name == "leads_to"]
-    expected = owes_for_ever(system, SIZES, explored, fairness)
+    expected = pending_for_ever(system, SIZES, explored, fairness)
     assert (finding.verdict == "violated") == expected
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pdproto.check import suite
-from pdproto.check.checking import Settings
-from pdproto.check.explore import Limits, Monitor, Progress, silent
+from pdproto.check.checking import CheckSettings
+from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.result import Checked, Suite, Task, Verdict
 from pdproto.check.suite import perform, run, tasks
@@ -23,8 +23,8 @@ from tests.check.report.page_reader import read_xml
 
 Output = pytest.CaptureFixture[str]
 
-ALL = Settings()
-QUICK = Settings(properties=("deadlock",))
+ALL = CheckSettings()
+QUICK = CheckSettings(properties=("deadlock",))
 SMALL = ("agreement-once", "optimistic-loss")
 
 
@@ -92,7 +92,7 @@ def test_a_row_that_fires_nowhere_fails_the_run() -> None:
 def test_the_verdict_is_the_worst() -> None:
     wrong = perform(ALL, BROKEN, silent)
     fine = perform(ALL, HOLDING, silent)
-    limited = perform(Settings(limits=Limits(10)), HOLDING, silent)
+    limited = perform(CheckSettings(limits=SearchLimits(10)), HOLDING, silent)
     assert Suite((), (fine,)).verdict is Verdict.HOLDS
     assert Suite((), (fine, limited)).verdict is Verdict.UNKNOWN
     assert Suite((), (fine, wrong, limited)).verdict is Verdict.VIOLATED
@@ -170,7 +170,7 @@ class TestCommand:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")
         after_one = iter([False, True])
 
-        def work(settings: Settings, task: Task, monitor: Monitor) -> Checked:
+        def work(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
             if next(after_one):
                 raise KeyboardInterrupt
             return perform(settings, task, monitor)
@@ -207,7 +207,7 @@ def stumble(number: int, _: Monitor) -> int:
     raise ValueError(f"{number} is too much")
 
 
-class TestTeam:
+class TestWorkerPool:
     @pytest.mark.parametrize("workers", [1, 2, 9])
     def test_each_task_is_done_once(self, workers: int) -> None:
         seen: list[Progress] = []

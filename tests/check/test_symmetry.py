@@ -4,7 +4,7 @@ from math import comb
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import Reductions, explore
 from pdproto.check.symmetry import symmetry
 from pdproto.cli.systems import load
@@ -99,7 +99,7 @@ def test_columns_wider_than_a_word_are_merged_by_renaming() -> None:
 def test_liveness_is_decided_without_symmetry() -> None:
     """The verdicts on `leads_to` are those of the plain graph, and the counts the reduced ones."""
     system = load("two-phase-commit")
-    result = check(system, Configuration({Participant: 3}, symmetry=True), Settings())
+    result = check(system, Configuration({Participant: 3}, symmetry=True), CheckSettings())
     assert result.states == 80
     (liveness,) = [f for f in result.findings if f.kind == "leads_to"]
     assert liveness.verdict == "holds"

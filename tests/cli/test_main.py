@@ -462,10 +462,10 @@ class TestInterrupts:
         error: type[BaseException],
         stopped: str,
     ) -> None:
-        def judge(*_: object) -> None:
+        def interrupt(*_: object) -> None:
             raise error
 
-        monkeypatch.setattr(World, "_leads_to", judge)
+        monkeypatch.setattr(World, "_leads_to", interrupt)
         told = answer(capsys, "two-phase-commit")
         assert (told["states"], told["stopped"], told["complete"]) == (288, stopped, False)
         assert verdicts(told) == {

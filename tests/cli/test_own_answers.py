@@ -93,7 +93,7 @@ class TestInterrupts:
     ) -> None:
         real = proving._run
 
-        def interrupted(*arguments: Any) -> Iterator[proving.Outcome]:
+        def interrupted(*arguments: Any) -> Iterator[proving.EngineAnswer]:
             yield next(real(*arguments))
             raise KeyboardInterrupt
 

@@ -16,14 +16,14 @@ from pdproto.drill.study.chart import LINES, chart
 from pdproto.drill.study.distant import Distance
 from pdproto.drill.study.lanes import Measured, Ran
 from pdproto.drill.study.plan import BASE, CELLS, Cell, arm, planned, simulated
-from pdproto.drill.study.query import Row as Query
+from pdproto.drill.study.query import QueryRow as Query
 from pdproto.drill.study.query import Transfer, transfer
 from pdproto.drill.study.query import as_json as query_numbers
 from pdproto.drill.study.query import as_markdown as query_table
 from pdproto.drill.study.ranks import Answered, Computed
 from pdproto.drill.study.report import (
-    Row,
     StudyError,
+    StudyRow,
     as_json,
     as_markdown,
     row,
@@ -124,7 +124,7 @@ def test_times_of_requests_that_fail_are_not_compared(spoilt: Ran, complaint: st
 
 def test_the_picture_has_a_panel_for_each_parameter() -> None:
     ways = Ways(Arm(0.1, 0.2, 0.0), Arm(0.05, 0.25, 0.0))
-    rows = [Row(Cell(varied, value), ways, ways, 0.0)
+    rows = [StudyRow(Cell(varied, value), ways, ways, 0.0)
             for varied in ("arrival skew", "load") for value in ("low & slow", "high")]
     picture = ElementTree.fromstring(chart(rows))  # noqa: S314 - of our own
     space = "{http://www.w3.org/2000/svg}"

@@ -17,9 +17,9 @@ from pdproto.cli.main import main
 from pdproto.cli.soak import load_of, soaked
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
-from pdproto.drill.soak.cluster import Books, Cluster, Member
-from pdproto.drill.soak.rank import Ended, Pipe, Place, Weather, decode, prefill
-from pdproto.drill.soak.report import Result, page
+from pdproto.drill.soak.cluster import Books, SoakCluster, SoakProcess
+from pdproto.drill.soak.rank import Ended, Pipe, SoakRank, Weather, decode, prefill
+from pdproto.drill.soak.report import SoakResult, page
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 
 
@@ -42,7 +42,7 @@ def test_it_holds_out(engine: str, tmp_path: Path) -> None:
     assert f"| hand-overs | {numbers['handoffs']:,} |" in told
 
 
-def mistaken(place: Place, pipe: Pipe) -> None:
+def mistaken(place: SoakRank, pipe: Pipe) -> None:
     """A prefill rank that now and then sends a page of another request."""
     right = Load.page
 
@@ -53,19 +53,19 @@ def mistaken(place: Place, pipe: Pipe) -> None:
     prefill(place, pipe)
 
 
-def forgetful(place: Place, pipe: Pipe) -> None:
+def forgetful(place: SoakRank, pipe: Pipe) -> None:
     """A decode rank that does not take back its first page."""
     right, first = Pool.give, iter([1])
     patch.object(Pool, "give", lambda pool, pages: right(pool, pages[next(first, 0):])).start()
     decode(place, pipe)
 
 
-class Faulty(Cluster):
+class Faulty(SoakCluster):
     """A cluster in which one kind of rank has a defect."""
 
-    defect: Callable[[Place, Pipe], None]
+    defect: Callable[[SoakRank, Pipe], None]
 
-    def body(self, name: str) -> Callable[[Place, Pipe], None]:
+    def body(self, name: str) -> Callable[[SoakRank, Pipe], None]:
         is_source = name in self.sources
         return type(self).defect if is_source == (type(self).defect is mistaken) else (
             prefill if is_source else decode)
@@ -77,7 +77,7 @@ class Faulty(Cluster):
     (forgetful, r"decode-0 holds 1 pages"),
 ])
 def test_a_defect_is_told_of(
-    defect: Callable[[Place, Pipe], None], complaint: str, monkeypatch: pytest.MonkeyPatch
+    defect: Callable[[SoakRank, Pipe], None], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(soak, "REST_S", 20.0)
     kind = type("Faulty", (Faulty,), {"defect": defect})
@@ -86,7 +86,7 @@ def test_a_defect_is_told_of(
     assert any(re.search(complaint, told) for told in result.books.complaints)
 
 
-class Told(Cluster):
+class Told(SoakCluster):
     """The books alone, of two sources and a sink that are not there."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Told(Cluster):
         self.sinks = ("decode-0",)  # type: ignore[misc]
         none: Any = None
         self.members = {  # type: ignore[misc]
-            name: Member(name, none, none, name, "", open={7})
+            name: SoakProcess(name, none, none, name, "", open={7})
             for name in (*self.sources, *self.sinks)}
 
     def say(self, name: str, *ended: Ended) -> None:
@@ -130,7 +130,7 @@ def test_a_byte_that_is_wrong() -> None:
 
 def test_what_is_wrong_is_on_the_page() -> None:
     books = Books(routed=1, complaints=["decode-0 holds 1 lives"])
-    told = page(Result(books, {"kills": 1}, {}, 0, 1.0), "pdproto soak", "abc")
+    told = page(SoakResult(books, {"kills": 1}, {}, 0, 1.0), "pdproto soak", "abc")
     assert "commit abc: 1 complaints." in told
     assert told.endswith("* decode-0 holds 1 lives\n")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import explore
 from pdproto.check.result import Finding, Verdict
 from pdproto.cli.main import main
@@ -64,7 +64,7 @@ def stopping(*, late: bool, again: bool = False) -> System:
 
 
 def judged(system: System, size: int) -> Finding:
-    settings = Settings(properties=("all_stop",))
+    settings = CheckSettings(properties=("all_stop",))
     result = check(system, Configuration({Worker: size}), settings)
     return next(f for f in result.findings if f.name == "all_stop")
 

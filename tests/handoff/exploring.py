@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.lint import Severity, lint, small
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.systems import load
@@ -23,7 +23,7 @@ from pdproto.spec.language import (
 def explored(system: str, size: str = "default") -> CheckResult:
     """A built-in system at a named size, to its end, once: several tests look at the same run."""
     known = load(system)
-    return check(known, known.configurations[size], Settings(keep_going=True))
+    return check(known, known.configurations[size], CheckSettings(keep_going=True))
 
 
 def without(system: System, row: str) -> System:
@@ -36,7 +36,7 @@ def judged(
     system: System, name: str, configuration: Configuration, *fairness: Fairness
 ) -> Finding:
     """What a check says of one property, when it looks at nothing else."""
-    settings = Settings(properties=(name,), fairness=fairness)
+    settings = CheckSettings(properties=(name,), fairness=fairness)
     (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
     return found
 

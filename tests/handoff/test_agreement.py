@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.agreement import BUGS
 from pdproto.spec.bugs.bug import Bug
@@ -20,7 +20,7 @@ SAFE: Final = tuple(claim.name for claim in (*SAFETY, *TWO_LIVES))
 
 
 def test_three_ranks_are_safe() -> None:
-    found = check(SYSTEM, SYSTEM.configurations["deep"], Settings(properties=SAFE, workers=2))
+    found = check(SYSTEM, SYSTEM.configurations["deep"], CheckSettings(properties=SAFE, workers=2))
     assert failing(found) == []
     assert counts(found) == EXPECTED[SYSTEM.name, "deep"]
 
@@ -143,7 +143,7 @@ def test_each_fix_of_the_two_passes_mends_one_thing(
 ) -> None:
     """A local drain leaves no orphan, obeying the lists gives one outcome; neither agrees."""
     default = system.configurations["default"]
-    found = check(system, default, Settings(keep_going=True))
+    found = check(system, default, CheckSettings(keep_going=True))
     assert failing(found) == wrong
     assert counts(found) == pinned
     assert found.rows_never_fired == ()

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.lint import Severity, lint, small
 from pdproto.check.result import Finding, Verdict
 from pdproto.spec.bugs.designs import DESIGNS, Design
@@ -18,7 +18,7 @@ each_design = pytest.mark.parametrize("design", DESIGNS, ids=lambda design: desi
 
 def found(system: System, configuration: Configuration, name: str) -> Finding:
     (finding,) = (finding for finding in
-                  check(system, configuration, Settings(properties=(name,))).findings
+                  check(system, configuration, CheckSettings(properties=(name,))).findings
                   if finding.name == name)
     return finding
 
@@ -41,7 +41,9 @@ def test_the_design_holds_with_its_repair(design: Design, system: System) -> Non
     pytest.param(system, id=name) for name, system in SYSTEMS.items()
     if name not in {design.system.name for design in DESIGNS}])
 def test_a_repair_breaks_nothing_else(system: System) -> None:
-    findings = check(system, system.configurations["default"], Settings(keep_going=True)).findings
+    findings = check(
+        system, system.configurations["default"], CheckSettings(keep_going=True)
+    ).findings
     assert {finding.name for finding in findings if finding.verdict is Verdict.VIOLATED} == set()
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.direct import FREE_PAGES, IN_PLACE
@@ -17,7 +17,7 @@ from tests.handoff.exploring import counts, failing, judged, lint_errors, name_o
 
 @pytest.mark.parametrize("name", ["default", "sources"])
 def test_everything_holds_at_the_expected_counts(name: str) -> None:
-    found = check(IN_PLACE, IN_PLACE.configurations[name], Settings(keep_going=True))
+    found = check(IN_PLACE, IN_PLACE.configurations[name], CheckSettings(keep_going=True))
     assert failing(found) == []
     assert counts(found) == EXPECTED[IN_PLACE.name, name]
     # Nothing spoils a part here: the fence holds.

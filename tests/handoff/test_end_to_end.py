@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.end_to_end import BUGS
 from pdproto.spec.handoff import attempts, dp_rank, registry, transfer
@@ -37,7 +37,7 @@ SYSTEMS: Final = (
 
 def broken(system: System, name: str, configuration: Configuration) -> list[str]:
     """What the system violates of this one property."""
-    return failing(check(system, configuration, Settings(properties=(name,))))
+    return failing(check(system, configuration, CheckSettings(properties=(name,))))
 
 
 @pytest.mark.parametrize(

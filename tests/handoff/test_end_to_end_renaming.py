@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.spec.handoff import bootstrap, dp_rank, optimistic, registry, routing
 from pdproto.spec.handoff.attempts import PREFILL
 from pdproto.spec.handoff.bootstrap import Phase, d, h, phase
@@ -28,7 +28,7 @@ def test_what_is_renamed_behaves_like_the_part() -> None:
         faults={"crash": (crash,)},
     )
     sizes = Configuration(configuration.sizes, faults=("crash",), dead_bits=True)
-    one, other = (check(system, sizes, Settings()) for system in (registry.SYSTEM, twin))
+    one, other = (check(system, sizes, CheckSettings()) for system in (registry.SYSTEM, twin))
     assert (one.states, one.transitions) == (other.states, other.transitions)
     assert one.depth == other.depth
     assert [f.verdict for f in one.findings] == [f.verdict for f in other.findings]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.handoff.ends import Claim, Receiving, b, claim, d, h, lease, receiving
 from pdproto.spec.handoff.forgetting_sinks import ACTING, SINKS_FORGET
@@ -25,12 +25,12 @@ def test_what_a_sink_does_after_a_failure_is_all_there() -> None:
 
 @pytest.mark.parametrize("name", SINKS_FORGET.configurations)
 def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
-    found = check(SINKS_FORGET, SINKS_FORGET.configurations[name], Settings(keep_going=True))
+    found = check(SINKS_FORGET, SINKS_FORGET.configurations[name], CheckSettings(keep_going=True))
     assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
 
 
 def test_each_of_them_acts_somewhere() -> None:
-    found = check(SINKS_FORGET, SINKS_FORGET.configurations["default"], Settings())
+    found = check(SINKS_FORGET, SINKS_FORGET.configurations["default"], CheckSettings())
     assert not set(ACTING).intersection(found.rows_never_fired)
 
 
@@ -54,6 +54,6 @@ ANSWERED = forall(q, ~claim(d, h, q).among(*UNANSWERED, Claim.FENCING))
 def test_a_life_that_is_half_over_may_not(row: str, hasty: Formula) -> None:
     system = edited(SINKS_FORGET, "hasty", ReplaceProperties((OnRow("hasty", row, ~hasty),)))
     configuration = SINKS_FORGET.configurations["default"]
-    found = check(system, configuration, Settings(properties=("hasty",)))
+    found = check(system, configuration, CheckSettings(properties=("hasty",)))
     (finding,) = (f for f in found.findings if f.name == "hasty")
     assert finding.verdict is Verdict.VIOLATED

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.group_attempts import BUGS, CRASHING, ONE
@@ -28,7 +28,7 @@ def test_three_ranks_run_alike() -> None:
     sizes = {**SYSTEM.configurations["default"].sizes, Rank: 3}
     safety = tuple(c.name for c in SYSTEM.properties if isinstance(c, Always | OnRow))
     three = Configuration(sizes, symmetry=True, dead_bits=True)
-    found = check(SYSTEM, three, Settings(properties=safety))
+    found = check(SYSTEM, three, CheckSettings(properties=safety))
     assert found.complete
     assert failing(found) == []
 

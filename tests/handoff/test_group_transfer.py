@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import CheckResult
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
@@ -26,7 +26,7 @@ from tests.handoff.exploring import counts, failing
 
 
 def judged(system: System, *properties: str) -> CheckResult:
-    settings = Settings(properties=properties, workers=2)
+    settings = CheckSettings(properties=properties, workers=2)
     (configuration,) = system.configurations.values()
     return check(system, configuration, settings)
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.catalogue import Counts
 from pdproto.spec.handoff.light import DEFERRED, LIGHT, TIMED
@@ -30,7 +30,7 @@ def test_each_lets_a_write_into_anothers_memory(
     system: System, pinned: Counts, lengths: dict[str, int]
 ) -> None:
     """And nothing else: every lease ends, every other promise of safety is kept."""
-    found = check(system, system.configurations["default"], Settings(keep_going=True))
+    found = check(system, system.configurations["default"], CheckSettings(keep_going=True))
     broken = {f.name: f.trace_length for f in found.findings if f.verdict is not Verdict.HOLDS}
     assert broken == lengths
     assert counts(found) == pinned

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs import dp_rank as dp_rank_bugs
 from pdproto.spec.bugs import registry as registry_bugs
@@ -39,7 +39,7 @@ def test_one_size_up_nothing_unsafe_is_reached() -> None:
     """Two ranks and two hand-offs at once, which take the half of what the other has looked up."""
     live = {claim.name for claim in REGISTRY.properties if isinstance(claim, LeadsTo)}
     safety = tuple(claim.name for claim in REGISTRY.properties if claim.name not in live)
-    found = check(REGISTRY, REGISTRY.configurations["deep"], Settings(properties=safety))
+    found = check(REGISTRY, REGISTRY.configurations["deep"], CheckSettings(properties=safety))
     assert found.verdict is Verdict.HOLDS
     assert counts(found) == EXPECTED[REGISTRY.name, "deep"]
 
@@ -66,7 +66,7 @@ PLAIN: Final = {
 def test_what_is_ignored_arrives_somewhere(system: System) -> None:
     ignored = {row.name for _, row in system.rows() if row.kind == "ignore"}
     silent = [
-        frozenset(check(system, plain, Settings(properties=("deadlock",))).rows_never_fired)
+        frozenset(check(system, plain, CheckSettings(properties=("deadlock",))).rows_never_fired)
         for plain in PLAIN[system.name]
     ]
     assert ignored & frozenset.intersection(*silent) == frozenset()

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.transfer import BUGS
@@ -33,7 +33,7 @@ from tests.handoff.exploring import counts, explored, failing, judged, name_of, 
 def test_one_size_up_nothing_unsafe_is_reached() -> None:
     """Two landing chunks: the second life waits for none of the first's; an engine may stray."""
     safety = tuple(one.name for one in SYSTEM.properties if not isinstance(one, LeadsTo))
-    found = check(SYSTEM, SYSTEM.configurations["deep"], Settings(properties=safety))
+    found = check(SYSTEM, SYSTEM.configurations["deep"], CheckSettings(properties=safety))
     assert found.verdict is Verdict.HOLDS
     assert counts(found) == EXPECTED[SYSTEM.name, "deep"]
     assert set(found.rows_never_fired) == {"send_more", "give_up_sending"}  # see "chunks"
@@ -47,7 +47,9 @@ ALL_MESSAGES: Final = Configuration(
 
 
 def test_every_row_fires_somewhere() -> None:
-    silent = set(check(SYSTEM, ALL_MESSAGES, Settings(properties=("deadlock",))).rows_never_fired)
+    silent = set(
+        check(SYSTEM, ALL_MESSAGES, CheckSettings(properties=("deadlock",))).rows_never_fired
+    )
     assert silent == {"find_spoilt"}
     assert "find_spoilt" not in explored(SYSTEM.name, "stray").rows_never_fired
 
@@ -215,7 +217,7 @@ def test_without_a_fence_nothing_is_written_directly() -> None:
 
 @pytest.mark.parametrize("name", FORGETFUL.configurations)
 def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
-    found = check(FORGETFUL, FORGETFUL.configurations[name], Settings(keep_going=True))
+    found = check(FORGETFUL, FORGETFUL.configurations[name], CheckSettings(keep_going=True))
     assert failing(found) == []
     forgetting = {"refuse_forgotten_meeting", "refuse_forgotten_address", "drain_forgotten"}
     assert not forgetting.intersection(found.rows_never_fired)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.transfer_two import TWO_LIVES, TWO_SINKS
 from pdproto.spec.language import DropRow, System, edited
@@ -25,5 +25,5 @@ def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
 ], ids=lambda value: value if isinstance(value, str) else value.row)
 def test_each_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:
     wrong = edited(TWO_LIVES, "needed", edit)
-    settings = Settings(properties=(name,))
+    settings = CheckSettings(properties=(name,))
     assert failing(check(wrong, wrong.configurations["deep"], settings)) == [name]

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from pdproto.cli.handoff import WAITS
-from pdproto.drill.handoff.cluster import Cluster
+from pdproto.drill.handoff.cluster import HandoffCluster
 from pdproto.drill.handoff.load import Load, Topology
-from pdproto.drill.handoff.verdict import Verdict
+from pdproto.drill.handoff.verdict import HandoffVerdict
 from tests.engine.engines import MISSING
 from tests.hosts.namespaces import Host, hosts
 from tests.hosts.wire import Wire
@@ -20,7 +20,7 @@ REQUESTS: Final = 40
 ENGINES: Final = ("tcp", *sorted(MISSING))
 
 
-class TwoHosts(Cluster):
+class TwoHosts(HandoffCluster):
     """A drill whose decode ranks are on the second host."""
 
     def __init__(self, pair: tuple[Host, Host], version: int, engine: str, load: Load,
@@ -48,7 +48,7 @@ def drill(pair: tuple[Host, Host], version: int, engine: str, *, direct: bool = 
         cluster.run(120.0, lambda _: None)
     finally:
         cluster.close()
-    verdict = Verdict(topology, load, cluster.members, seconds=1.0, restarted=frozenset(),
+    verdict = HandoffVerdict(topology, load, cluster.members, seconds=1.0, restarted=frozenset(),
                       survivors=[])
     assert verdict.complaints == ()
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.language import (
     AddFaults,
@@ -70,7 +70,7 @@ def names(system: System) -> list[str]:
 
 
 def verdicts(system: System, *faults: str) -> dict[str, Verdict]:
-    found = check(system, Configuration({Lamp: 1}, faults=faults), Settings(keep_going=True))
+    found = check(system, Configuration({Lamp: 1}, faults=faults), CheckSettings(keep_going=True))
     return {finding.name: finding.verdict for finding in found.findings}
 
 

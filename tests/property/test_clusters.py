@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.cli.systems import load
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Claim, claim, d, h, kv, p
@@ -18,8 +18,8 @@ from pdproto.spec.language import (
     System,
     edited,
 )
-from pdproto.testing.judge import ViolationError
 from pdproto.testing.machine import Fuzzer
+from pdproto.testing.property_checker import ViolationError
 from tests.property.profiles import NIGHTLY, runs
 
 SERVED: Final = {"source": ("post",), "sink": ()}  # what acts at once in a server, and what waits
@@ -88,7 +88,7 @@ def test_what_a_failure_prints() -> None:
     with pytest.raises(ViolationError) as raised:
         fuzzer.run(runs(300))
     error = raised.value
-    (shortest,) = check(bug, Configuration(ONE), Settings(properties=(WRITE,))).findings
+    (shortest,) = check(bug, Configuration(ONE), CheckSettings(properties=(WRITE,))).findings
     assert shortest.trace_length is not None
     assert error.finding.trace_length in (shortest.trace_length, shortest.trace_length + 1)
     page = str(error)

@@ -10,8 +10,8 @@ import pytest
 
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
-from pdproto.testing.judge import ViolationError
 from pdproto.testing.machine import Fuzzer
+from pdproto.testing.property_checker import ViolationError
 from tests.property.profiles import runs
 
 MISSION: Final = ("B02", "B02-info", "B04", "B05", "B01", "B03", "B10", "B22", "B23")

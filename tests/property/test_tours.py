@@ -15,7 +15,7 @@ from pdproto.spec.handoff.group import Decision, Rank
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.language import DropEffect, Ignore, ReplaceRow, System, edited
 from pdproto.testing.cluster import Cluster
-from pdproto.testing.judge import ViolationError
+from pdproto.testing.property_checker import ViolationError
 from pdproto.testing.tour import tour
 
 TOPOLOGY: Final = {feeds: frozenset({(0, 0)}), can_fence: frozenset({(0,)})}

@@ -7,9 +7,10 @@ from typing import Final
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims
-from pdproto.check.prove.proving import Proof, Settings, prove
+from pdproto.check.prove.proving import Proof, ProofSettings, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
-from pdproto.cli.prove import Subject, subject
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.cli.systems import subject
 from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
 
@@ -18,7 +19,7 @@ HELPED: Final = ": helped"  # who can fire, of what pends
 
 
 def found(
-    one: Subject, system: System, rankings: Sequence[Ranking], *, helped_only: bool = False
+    one: ProofSubject, system: System, rankings: Sequence[Ranking], *, helped_only: bool = False
 ) -> list[Obligation]:
     """The obligations of the rankings, with the lemmas and monotone of the subject."""
     named = {ranking.leads_to for ranking in one.fault_free.rankings}
@@ -34,7 +35,7 @@ def found(
 
 def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
     """By the cut-off; what is refused has failed if its counterexample stands."""
-    settings = Settings(timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(timeout_s=LIMIT_S, workers=2)
     return confirmed(system, prove(system, obligations, settings), LIMIT_S)
 
 

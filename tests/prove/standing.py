@@ -6,8 +6,9 @@ from dataclasses import replace
 from pdproto.check.prove.examination import idle_lemmas, impossible_rows
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
-from pdproto.check.prove.proving import Proof, Settings, prove
-from pdproto.cli.prove import Subject, subject
+from pdproto.check.prove.proving import Proof, ProofSettings, prove
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.cli.systems import subject
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
@@ -15,7 +16,7 @@ from pdproto.spec.language.system import System
 LIMIT_S = 60.0
 
 
-def all_of(name: str) -> tuple[Subject, tuple[Obligation, ...]]:
+def all_of(name: str) -> tuple[ProofSubject, tuple[Obligation, ...]]:
     one = subject(name)
     return one, obligations(one.system, one.claims)
 
@@ -29,14 +30,14 @@ def unproved(proof: Proof) -> list[str]:
 def is_proved(name: str, *, engines: Sequence[str] = ("cutoff",)) -> None:
     """Every property, derived promise and lemma holds for all sizes."""
     one, found = all_of(name)
-    settings = Settings(engines=engines, timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(engines=engines, timeout_s=LIMIT_S, workers=2)
     assert unproved(prove(one.system, found, settings)) == []
 
 
 def is_wholly_proved(name: str) -> None:
     """That, by the cut-off, and that every trigger has one answer; and what has a ranking."""
     one = subject(name)
-    settings = Settings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
     assert unproved(prove(one.system, one.obligations(), settings)) == []
 
 
@@ -69,5 +70,5 @@ def is_refuted(name: str, broken: System, at: str) -> None:
     one = subject(name)
     system = replace(broken, axioms={**broken.axioms, **one.assumed})
     found = [o for o in obligations(system, claims(system, one.lemmas)) if o.scope == at]
-    proof = prove(system, found, Settings(timeout_s=LIMIT_S, workers=1))
+    proof = prove(system, found, ProofSettings(timeout_s=LIMIT_S, workers=1))
     assert any(proof.status(o) in (Status.FAILED, Status.REFUSED) for o in proof.obligations)

@@ -7,7 +7,7 @@ import pytest
 
 from pdproto.check.prove.assurance import recall, remember
 from pdproto.check.prove.examination import without
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.cli.main import main
 from pdproto.cli.systems import subject
 from pdproto.spec.language import Always, DropRow, ReplaceProperties, edited
@@ -21,7 +21,7 @@ def remembered(folder: Path, *left_out: str) -> Mapping[str, str]:
     found = one.obligations(())
     for name in left_out:
         found = without(found, name)
-    remember(folder, one.system, prove(one.system, found, Settings()), one.proved_words)
+    remember(folder, one.system, prove(one.system, found, ProofSettings()), one.proved_words)
     return recall(folder, one.system)
 
 

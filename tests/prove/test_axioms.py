@@ -9,7 +9,7 @@ from pdproto.check.prove import axioms, proving
 from pdproto.check.prove.axioms import ENGINES, require_possible
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import claims, obligations
-from pdproto.check.prove.proving import QUANTIFIED, Proof, Settings, prove
+from pdproto.check.prove.proving import QUANTIFIED, Proof, ProofSettings, prove
 from pdproto.check.prove.suggest import suggest
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load, subject
@@ -26,7 +26,7 @@ Output = pytest.CaptureFixture[str]
 
 def proof_of(system: System, engine: str) -> Proof:
     found = obligations(system, claims(system, quorums.LEMMAS))
-    return prove(system, found, Settings(engines=(engine,), timeout_s=LIMIT_S))
+    return prove(system, found, ProofSettings(engines=(engine,), timeout_s=LIMIT_S))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

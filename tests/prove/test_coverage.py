@@ -11,9 +11,9 @@ from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation
-from pdproto.check.prove.proving import ENGINES, Settings, prove
+from pdproto.check.prove.proving import ENGINES, ProofSettings, prove
 from pdproto.cli.main import main
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK
 from pdproto.spec.examples.lock_server import Lease, c, lease, r
 from pdproto.spec.examples.ring_election import SYSTEM as RING
@@ -26,7 +26,7 @@ LIMIT_S = 30.0
 def open_questions(system: System, *engines: str) -> list[Obligation]:
     """What is not proved, although no claim is assumed: whatever the state is."""
     found = list(coverage(system, ()))
-    settings = Settings(engines=engines or ("cutoff",), timeout_s=LIMIT_S)
+    settings = ProofSettings(engines=engines or ("cutoff",), timeout_s=LIMIT_S)
     proof = confirmed(system, prove(system, found, settings), LIMIT_S)
     return [o for o in found if proof.status(o) is not Status.PROVED]
 

@@ -5,12 +5,12 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.report.proofs import promises
 from pdproto.cli.main import main
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.handoff.ends import can_fence
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
@@ -42,7 +42,7 @@ QUICK: Final = ("give_up_waiting", "finish_fence", "say_drained", "end_lease", "
 def explored(system: System) -> set[str]:
     """The properties that a fair run violates, at sizes of one, with loss and crashes."""
     configuration = Configuration(SMALL, faults=("lossy", "crash"), dead_bits=True)
-    result = check(system, configuration, Settings(properties=RANKED, keep_going=True))
+    result = check(system, configuration, CheckSettings(properties=RANKED, keep_going=True))
     return {finding.name for finding in result.findings if finding.verdict == "violated"}
 
 
@@ -112,7 +112,7 @@ def test_a_source_in_quarantine_must_hear_of_the_abort() -> None:
 def test_the_explorer_finds_the_same_run() -> None:
     configuration = Configuration(
         SMALL, faults=("lossy",), given={can_fence: lambda _: ()}, dead_bits=True)
-    settings = Settings(properties=("L1_a_source_ends",))
+    settings = CheckSettings(properties=("L1_a_source_ends",))
     verdicts = [
         [f.verdict for f in check(system, configuration, settings).findings
          if f.name == "L1_a_source_ends"]

@@ -13,10 +13,10 @@ from pdproto.check.prove.examination import without
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.cli.main import main
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.examples.two_phase_commit import Decision, Vote, p, vote
 from pdproto.spec.language import Retarget, SpecError, System, edited
 from pdproto.spec.language.properties import Always
@@ -51,7 +51,7 @@ def test_both_engines_miss_what_the_lemmas_say(name: str) -> None:
     one = subject(name)
     found = obligations(one.system, one.claims[: len(one.claims) - len(one.lemmas)])
     bare = [without_lemmas(o) for o in found]
-    proof = prove(one.system, bare, Settings(engines=BOTH, workers=2))
+    proof = prove(one.system, bare, ProofSettings(engines=BOTH, workers=2))
     statuses = {proof.status(o) for o in bare}
     assert statuses == {Status.PROVED, Status.FAILED}
 
@@ -116,13 +116,13 @@ def test_a_row_that_sends_unasked_for_ever_is_found() -> None:
     busy = edited(system, "busy", Retarget("decide_commit", to=Decision.OPEN))
     found = obligations(busy, claims(busy), wanted=("no_row_is_busy",))
     assert [o.scope for o in found] == ["decide_commit"]
-    broken = prove(busy, found, Settings(engines=BOTH))
+    broken = prove(busy, found, ProofSettings(engines=BOTH))
     assert [broken.status(o) for o in found] == [Status.FAILED]
 
 
 def test_what_is_proved_is_remembered_until_something_changes(tmp_path: Path) -> None:
     one, found = standing.all_of("two-phase-commit")
-    settings = Settings(cache_folder=tmp_path)
+    settings = ProofSettings(cache_folder=tmp_path)
     first, second = (prove(one.system, found, settings) for _ in range(2))
     assert not any(outcome.cached for outcome in first.outcomes)
     assert all(outcome.cached for outcome in second.outcomes)
@@ -140,7 +140,7 @@ def test_a_solver_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(proving, "GRACE_S", 0.2)
     one, found = standing.all_of("two-phase-commit")
     at_prepare = [o for o in found if o.scope == "prepare"]
-    proof = prove(one.system, at_prepare, Settings(timeout_s=0.1))
+    proof = prove(one.system, at_prepare, ProofSettings(timeout_s=0.1))
     assert [proof.status(o) for o in at_prepare] == [
         Status.PROVED, *[Status.UNKNOWN] * (len(at_prepare) - 1)]
 

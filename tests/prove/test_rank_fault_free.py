@@ -9,9 +9,9 @@ from rich.console import Console
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
-from pdproto.check.prove.subject import Subject
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.report.proofs import promises, tell
 from pdproto.spec.language import (
     TRUE,
@@ -71,7 +71,7 @@ def house(*explored: str) -> House:
 
 
 def unproved(system: System, found: list[Obligation]) -> set[str]:
-    proof = prove(system, found, Settings(timeout_s=LIMIT_S))
+    proof = prove(system, found, ProofSettings(timeout_s=LIMIT_S))
     return {o.name for o in found if proof.status(o) is not Status.PROVED}
 
 
@@ -105,7 +105,7 @@ def test_what_two_rankings_ask_alike_is_answered_for_both() -> None:
     system = replace(system, properties=tuple(replace(promise, name=name) for name in "ab"))
     rankings = [Ranking(name, (Help("ring"), Help("come"))) for name in "ab"]
     found = list(ranking_obligations(system, claims(system), (), rankings))
-    proof = prove(system, found, Settings(timeout_s=LIMIT_S))
+    proof = prove(system, found, ProofSettings(timeout_s=LIMIT_S))
     assert proof.obligations == tuple(found)
     assert unproved(system, found) == {f"{name}: helped at {name} pends" for name in "ab"}
 
@@ -113,9 +113,9 @@ def test_what_two_rankings_ask_alike_is_answered_for_both() -> None:
 def test_it_is_told_without_what() -> None:
     one = house()
     promised = FaultFree(("lossy",), (one.heard,), (RANKING,))
-    told = Subject(one.system, (), {}, fault_free=promised)
+    told = ProofSubject(one.system, (), {}, fault_free=promised)
     found = told.obligations()
-    proof = prove(told.system, found, Settings(timeout_s=LIMIT_S))
+    proof = prove(told.system, found, ProofSettings(timeout_s=LIMIT_S))
     with StringIO() as out:
         tell(told, proof, [], Console(file=out, width=200), everything=True)
         lines = out.getvalue().splitlines()
@@ -128,7 +128,7 @@ def test_it_is_told_without_what() -> None:
 
 def test_it_is_asked_for_by_name() -> None:
     one = house()
-    told = Subject(one.system, (), {}, fault_free=FaultFree(("lossy",), (one.heard,)))
+    told = ProofSubject(one.system, (), {}, fault_free=FaultFree(("lossy",), (one.heard,)))
     asked = told.obligations([one.heard.name])
     assert {o.claim.name for o in asked} == {one.heard.name}
     assert {o.scope for o in asked} == {"the start", "ring"}

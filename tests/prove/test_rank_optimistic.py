@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.prove.judgement import Status
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.language import Fairness, System
 from pdproto.spec.language.ranking import Ranking
 from tests.handoff.exploring import without
@@ -42,7 +42,7 @@ def test_no_helper_is_idle(name: str, ranking: Ranking) -> None:
 
 def explored(system: System) -> set[str]:
     """The promises that a fair run violates, for one request that any message may be lost of."""
-    asked = Settings(properties=RANKED, keep_going=True, fairness=(Fairness.TIMERS,))
+    asked = CheckSettings(properties=RANKED, keep_going=True, fairness=(Fairness.TIMERS,))
     result = check(system, system.configurations["default"], asked)
     return {finding.name for finding in result.findings if finding.verdict == "violated"}
 

@@ -5,11 +5,11 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.checking import Settings, check
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.proving import Settings as Limits
+from pdproto.check.prove.proving import ProofSettings as Limits
 from pdproto.check.prove.proving import prove
-from pdproto.cli.prove import subject
+from pdproto.cli.systems import subject
 from pdproto.spec.language import DropRow, OnRow, System, edited
 from pdproto.spec.language.ranking import Ranking
 from tests.prove import draining
@@ -41,7 +41,7 @@ def spoken_of(name: str) -> set[str]:
 def violated(name: str, system: System) -> set[str]:
     """The ranked properties that a fair run violates, at the default sizes."""
     ranked = tuple(ranking.leads_to for ranking in subject(name).rankings)
-    asked = Settings(properties=ranked, keep_going=True)
+    asked = CheckSettings(properties=ranked, keep_going=True)
     result = check(system, system.configurations["default"], asked)
     return {finding.name for finding in result.findings if finding.verdict == "violated"}
 

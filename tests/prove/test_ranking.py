@@ -14,7 +14,7 @@ from pdproto.check.prove.cutoff import decide
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Claim, Obligation, claims, obligations
-from pdproto.check.prove.proving import ENGINES, Settings, prove
+from pdproto.check.prove.proving import ENGINES, ProofSettings, prove
 from pdproto.check.prove.ranking import proved_under, ranking_obligations
 from pdproto.check.prove.settling import settling
 from pdproto.spec.language import (
@@ -36,7 +36,7 @@ from pdproto.spec.language import (
     forall,
 )
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
-from tests.check.fair import owes_for_ever
+from tests.check.fair import pending_for_ever
 from tests.prove import advancing
 
 LIMIT_S: Final = 30.0
@@ -80,7 +80,7 @@ def statuses(
     system: System, monotone: tuple[Monotone, ...], ranking: Ranking
 ) -> dict[str, Status]:
     found = list(ranking_obligations(system, claims(system), monotone, (ranking,)))
-    proof = prove(system, found, Settings(timeout_s=LIMIT_S))
+    proof = prove(system, found, ProofSettings(timeout_s=LIMIT_S))
     return {o.name: proof.status(o) for o in found}
 
 
@@ -126,7 +126,7 @@ def test_both_engines_say_so() -> None:
     system = replace(one.system, properties=(LeadsTo("done", TRUE, one.done),))
     ranking = Ranking("done", (Help("begin"), Help("end")))
     found = list(ranking_obligations(system, claims(system), (), (ranking,)))
-    proof = prove(system, found, Settings(engines=tuple(ENGINES), timeout_s=LIMIT_S))
+    proof = prove(system, found, ProofSettings(engines=tuple(ENGINES), timeout_s=LIMIT_S))
     assert {proof.status(o) for o in found} == {Status.PROVED}
 
 
@@ -213,7 +213,7 @@ def test_what_rests_on_a_ratchet_that_is_none_is_not_called_proved(tmp_path: Pat
     ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
     for monotone, known in (((low, high), set()), ((high, low), {"crosses"})):
         found = list(ranking_obligations(system, claims(system), monotone, (ranking,)))
-        remember(tmp_path, system, prove(system, found, Settings(timeout_s=LIMIT_S)))
+        remember(tmp_path, system, prove(system, found, ProofSettings(timeout_s=LIMIT_S)))
         assert recall(tmp_path, system).keys() & {"crosses"} == known
 
 
@@ -319,4 +319,4 @@ def test_what_is_proved_of_random_systems_holds_in_every_fair_run(one: advancing
         return
     oracle = Interpreter(one.system, advancing.SIZES, tuple(one.system.faults))
     explored = oracle.explore(5_000)
-    assert not owes_for_ever(one.system, advancing.SIZES, explored, Fairness.TIMERS)
+    assert not pending_for_ever(one.system, advancing.SIZES, explored, Fairness.TIMERS)

@@ -4,7 +4,7 @@ import pytest
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
-from pdproto.check.prove.proving import Settings, prove
+from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.suggest import suggest
 from pdproto.cli.systems import load
 from pdproto.spec.language import Always
@@ -25,7 +25,7 @@ def test_it_is_proved_unaided(name: str) -> None:
     assert found.proved
     lemmas = [Always(f"lemma_{n}", formula) for n, formula in enumerate(found.lemmas)]
     owed = obligations(system, claims(system, lemmas))
-    proof = prove(system, owed, Settings(timeout_s=LIMIT_S, workers=2))
+    proof = prove(system, owed, ProofSettings(timeout_s=LIMIT_S, workers=2))
     assert {proof.status(obligation) for obligation in owed} == {Status.PROVED}
     assert len(found.lemmas) <= found.kept <= found.true
 

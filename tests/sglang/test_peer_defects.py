@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.check.checking import Settings, check
-from pdproto.check.explore import Limits
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import SearchLimits
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.spec.bugs.catalogue import BUGS
@@ -27,7 +27,7 @@ each_defect = pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defe
 
 
 def found(system: System, configuration: Configuration, name: str) -> Finding:
-    settings = Settings(properties=(name,), limits=Limits(states_max=STATES_MAX))
+    settings = CheckSettings(properties=(name,), limits=SearchLimits(states_max=STATES_MAX))
     result = check(system, configuration, settings)
     return next(finding for finding in result.findings if finding.name == name)
 

@@ -14,7 +14,7 @@ from pdproto.check.lint.names import unused_names, unwitnessed
 from pdproto.check.lint.promises import attachments, devices, edges
 from pdproto.check.lint.remark import Remark, Severity, arranged
 from pdproto.check.lint.resend import resends
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.check.lint.totality import totality
 from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
 from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
@@ -63,17 +63,17 @@ def lint(
 
 def subjects(
     system: System, chosen: Configuration, lemmas: Sequence[Always] = ()
-) -> tuple[list[Subject], bool]:
+) -> tuple[list[LintSubject], bool]:
     """What the rules look at, one for each interpretation of the rigid symbols, up to a limit; and
     whether these are all.
     """
     worlds = interpretations(system, chosen.sizes, chosen)
-    found = [Subject(system, chosen.sizes, given, lemmas)
+    found = [LintSubject(system, chosen.sizes, given, lemmas)
              for given in islice(worlds, INTERPRETATIONS_MAX)]
     return found, next(worlds, None) is None
 
 
-def _remarks(system: System, found: list[Subject], *, complete: bool) -> Iterator[Remark]:
+def _remarks(system: System, found: list[LintSubject], *, complete: bool) -> Iterator[Remark]:
     for subject in found:
         yield from totality(subject)
         yield from determinism(subject)

@@ -15,12 +15,12 @@ from itertools import combinations
 
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import after, solve
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.check.words import trigger_text
 from pdproto.ground.grounding import GroundRow
 
 
-def determinism(subject: Subject) -> Iterator[Remark]:
+def determinism(subject: LintSubject) -> Iterator[Remark]:
     """The pairs of rows that can both fire, each pair once."""
     found: set[tuple[str, str]] = set()
     for event, numbers in subject.rows_by_event.items():
@@ -50,7 +50,7 @@ def _compete(first: GroundRow, second: GroundRow) -> bool:
     return all(first.environment[v] == second.environment[v] for v in shared)
 
 
-def _both(subject: Subject, one: int, two: int) -> dict[int, int] | None:
+def _both(subject: LintSubject, one: int, two: int) -> dict[int, int] | None:
     """A state in which both rows can fire, if there is one.
 
     With lemmas it is asked as `pdproto prove` asks it: a faulty peer sends what it likes, so that
@@ -65,7 +65,7 @@ def _both(subject: Subject, one: int, two: int) -> dict[int, int] | None:
 
 
 def _witness(
-    subject: Subject, first: GroundRow, second: GroundRow, solution: dict[int, int]
+    subject: LintSubject, first: GroundRow, second: GroundRow, solution: dict[int, int]
 ) -> tuple[str, ...]:
     """The rows at their parameters, the cells of a state, and the topology."""
     cells = subject.witness(solution, subject.receivable)
@@ -74,7 +74,7 @@ def _witness(
 
 
 def _overlap(
-    subject: Subject, first: GroundRow, second: GroundRow, solution: dict[int, int]
+    subject: LintSubject, first: GroundRow, second: GroundRow, solution: dict[int, int]
 ) -> Remark:
     trigger = trigger_text(second.row.on).removeprefix("on ")
     problem = f"{first.row.name} and {second.row.name} can both answer {trigger}"
@@ -85,7 +85,7 @@ def _overlap(
     return Remark("determinism", severity, problem, second.row.place, witness)
 
 
-def _order_matters(subject: Subject, one: int, two: int) -> bool:
+def _order_matters(subject: LintSubject, one: int, two: int) -> bool:
     rows = subject.ground.rows
     writes = subject.written(rows[one]), subject.written(rows[two])
     if any(writes[0][cell] != writes[1][cell] for cell in writes[0].keys() & writes[1].keys()):

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import solve
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.check.questions import forbidden_moves, questions
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.symbols import Message, Variable
 from pdproto.spec.language.system import System
 
 
-def edges(subject: Subject) -> Iterator[Remark]:
+def edges(subject: LintSubject) -> Iterator[Remark]:
     """Rows whose guard does not exclude a move that the variable's declared edges forbid."""
     found: set[tuple[str, Variable]] = set()
     for variable in subject.system.bounded_variables():
@@ -31,7 +31,7 @@ def edges(subject: Subject) -> Iterator[Remark]:
                     yield Remark("edges", Severity.ERROR, problem, row.row.place, witness)
 
 
-def attachments(subject: Subject) -> Iterator[Remark]:
+def attachments(subject: LintSubject) -> Iterator[Remark]:
     """Messages for which some row does not exclude that it changes what they carry, once sent.
 
     One remark for each message: what is to be added to a guard is always the same sent bit.

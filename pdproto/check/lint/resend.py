@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import after, solve
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.ground.grounding import GroundRow
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.symbols import Each, Message, Sent
@@ -19,7 +19,7 @@ from pdproto.spec.language.system import System
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 
 
-def resends(subject: Subject) -> Iterator[Remark]:
+def resends(subject: LintSubject) -> Iterator[Remark]:
     """The messages that a fair row waits for in vain once they are lost."""
     lost = losing_layers(subject.system)
     durable = _durable(subject, set(lost))
@@ -53,7 +53,7 @@ def _waiting(system: System, message: AnyMessage) -> Iterator[Row]:
             yield row
 
 
-def _durable(subject: Subject, lost: set[AnyMessage]) -> set[AnyMessage]:
+def _durable(subject: LintSubject, lost: set[AnyMessage]) -> set[AnyMessage]:
     """The messages that are not lost for good: a least fixpoint over who triggers the resend."""
     durable = {s for s in subject.system.variables if isinstance(s, Message)} - lost
     durable |= {message for message in lost if message.reliable}
@@ -79,7 +79,7 @@ def _sent(row: Row) -> set[AnyMessage]:
     return {(e.sent if isinstance(e, Each) else e).message for e in row.send}
 
 
-def _fires_again(subject: Subject, number: int, row: GroundRow, message: AnyMessage) -> bool:
+def _fires_again(subject: LintSubject, number: int, row: GroundRow, message: AnyMessage) -> bool:
     """Whether the guard can hold before the row's update, and after it with the message lost."""
     written = {
         cell: 0b01 if subject.names[cell][0] is message else code

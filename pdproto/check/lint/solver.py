@@ -17,7 +17,7 @@ Box: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes that are
 Constraint: TypeAlias = tuple[Box, ...]  # at least one box contains the state
 
 
-class Cells:
+class GuardCells:
     """The cells of a layout, and guards over its masks as constraints."""
 
     def __init__(self, fields: Iterable[tuple[Field, int]]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.lint.solver import Cells, Constraint, Domains, solve
+from pdproto.check.lint.solver import Constraint, Domains, GuardCells, solve
 from pdproto.check.words import trigger_name
 from pdproto.ground.grounding import Ground, GroundRow, Interpretation
 from pdproto.ground.layout import Indices, cell_name, value_name
@@ -30,7 +30,7 @@ AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TriggerInstance:
     """One instance of a trigger, at one instance of the machine that it happens to."""
 
     machine: AnyMachine
@@ -40,7 +40,7 @@ class Event:
     arguments: Indices
 
 
-class Subject:
+class LintSubject:
     """A system with all its fault layers, at given sizes, in one interpretation.
 
     lemmas: what holds in every state, as is proved elsewhere.
@@ -53,7 +53,7 @@ class Subject:
         self.lemmas: Final = tuple(lemmas)
         self.ground: Final = Ground(system, sizes, tuple(system.faults), given)
         fields = self.ground.layout.fields
-        self.cells: Final = Cells((f, len(symbol.values)) for (symbol, _), f in fields.items())
+        self.cells: Final = GuardCells((f, len(symbol.values)) for (symbol, _), f in fields.items())
         self.names: Final = {field.offset: cell for cell, field in fields.items()}
 
     @cached_property
@@ -174,7 +174,7 @@ class Subject:
         """The cell's place, which is its name among domains."""
         return self.ground.layout.field(symbol, indices).offset
 
-    def event(self, row: GroundRow) -> Event:
+    def event(self, row: GroundRow) -> TriggerInstance:
         """What the ground row waits for, and at which instance."""
         on = row.row.on
         kind, name = trigger_name(on)
@@ -185,7 +185,7 @@ class Subject:
             arguments = on.parameters
         at = row.environment.__getitem__
         own = tuple(map(at, row.table.machine.own))
-        return Event(row.table.machine, own, kind, name, tuple(map(at, arguments)))
+        return TriggerInstance(row.table.machine, own, kind, name, tuple(map(at, arguments)))
 
     @cached_property
     def tables(self) -> Mapping[AnyMachine, tuple[Table, ...]]:
@@ -197,9 +197,9 @@ class Subject:
         return tables
 
     @cached_property
-    def rows_by_event(self) -> Mapping[Event, tuple[int, ...]]:
+    def rows_by_event(self) -> Mapping[TriggerInstance, tuple[int, ...]]:
         """The numbers of the ground rows of processes, by what they wait for."""
-        found: dict[Event, list[int]] = {}
+        found: dict[TriggerInstance, list[int]] = {}
         for number, row in enumerate(self.ground.rows):
             if not row.table.machine.world:
                 found.setdefault(self.event(row), []).append(number)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.solver import Constraint, Domains, solve
-from pdproto.check.lint.subject import AnyMachine, Event, Subject
+from pdproto.check.lint.subject import AnyMachine, LintSubject, TriggerInstance
 from pdproto.check.words import trigger_name, trigger_text
 from pdproto.ground.layout import Indices, value_name
 from pdproto.spec.language.formula import Value, atoms
@@ -31,7 +31,7 @@ class _Hole:
     witness: tuple[str, ...]
 
 
-def totality(subject: Subject) -> Iterator[Remark]:
+def totality(subject: LintSubject) -> Iterator[Remark]:
     """The messages and completions without an answer, and the calls and timers not offered."""
     for machine, tables in subject.tables.items():
         state = next((table.state for table in tables if table.state is not None), None)
@@ -43,7 +43,7 @@ def totality(subject: Subject) -> Iterator[Remark]:
 
 
 def _triggers(
-    subject: Subject, machine: AnyMachine, tables: Sequence[Table]
+    subject: LintSubject, machine: AnyMachine, tables: Sequence[Table]
 ) -> Iterable[Sent | Completion | Call | Timer]:
     """Each trigger of the machine once, as its first row writes it; messages as declared."""
     found: dict[tuple[str, str], Sent | Completion | Call | Timer] = {}
@@ -58,7 +58,7 @@ def _triggers(
 
 
 def _unanswered(
-    subject: Subject,
+    subject: LintSubject,
     machine: AnyMachine,
     tables: Sequence[Table],
     state: AnyFunction | None,
@@ -81,7 +81,7 @@ def _unanswered(
 
 
 def _not_offered(
-    subject: Subject,
+    subject: LintSubject,
     machine: AnyMachine,
     tables: Sequence[Table],
     state: AnyFunction | None,
@@ -108,7 +108,7 @@ def _not_offered(
 
 
 def _holes(
-    subject: Subject,
+    subject: LintSubject,
     machine: AnyMachine,
     state: AnyFunction | None,
     trigger: Sent | Completion,
@@ -138,7 +138,7 @@ def _holes(
     return [holes[value] for value in order if value in holes]
 
 
-def _excluded(subject: Subject, domains: Domains, rows: Sequence[int]) -> bool:
+def _excluded(subject: LintSubject, domains: Domains, rows: Sequence[int]) -> bool:
     """Whether the lemmas say that some row answers, whether or not the trigger has been sent."""
     if not subject.lemmas:
         return False
@@ -147,7 +147,7 @@ def _excluded(subject: Subject, domains: Domains, rows: Sequence[int]) -> bool:
 
 
 def _states(
-    subject: Subject, domains: Domains, state: AnyFunction, own: Indices
+    subject: LintSubject, domains: Domains, state: AnyFunction, own: Indices
 ) -> Iterator[tuple[Value, Domains]]:
     """Each value that the instance's state can reach, with the domains narrowed to it."""
     cell = subject.offset(state, own)
@@ -156,7 +156,9 @@ def _states(
             yield value, {**domains, cell: 1 << code}
 
 
-def _events(subject: Subject, machine: AnyMachine, trigger: Sent | Completion) -> Iterator[Event]:
+def _events(
+    subject: LintSubject, machine: AnyMachine, trigger: Sent | Completion
+) -> Iterator[TriggerInstance]:
     """Every instance of the trigger at every instance of the machine that it is addressed to."""
     kind, name = trigger_name(trigger)
     variables: tuple[Sort, ...] = (
@@ -168,11 +170,11 @@ def _events(subject: Subject, machine: AnyMachine, trigger: Sent | Completion) -
         for arguments in subject.instances(tuple(type(v) for v in variables)):
             named = zip(variables, arguments, strict=True)
             if all(at.get(variable, element) == element for variable, element in named):
-                yield Event(machine, own, kind, name, arguments)
+                yield TriggerInstance(machine, own, kind, name, arguments)
 
 
 def _instance(
-    machine: AnyMachine, event: Event, trigger: Sent | Completion
+    machine: AnyMachine, event: TriggerInstance, trigger: Sent | Completion
 ) -> Iterator[str]:
     """Which instance a witness speaks of, and of which trigger: `p = p0`, `n = n1`."""
     if isinstance(trigger, Sent):
@@ -188,7 +190,7 @@ def _waits(on: Trigger, trigger: Trigger) -> bool:
     return trigger_name(on) == trigger_name(trigger)
 
 
-def _is_read(subject: Subject, message: Message[*tuple[Any, ...]]) -> bool:
+def _is_read(subject: LintSubject, message: Message[*tuple[Any, ...]]) -> bool:
     return any(
         atom.symbol is message
         for table, row in subject.system.rows()

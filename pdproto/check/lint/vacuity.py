@@ -7,13 +7,13 @@ these sizes, in every interpretation of the rigid symbols. The explorer finds th
 from collections.abc import Callable, Iterator, Sequence
 
 from pdproto.check.lint.remark import Remark, Severity
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.check.words import formula_text
 from pdproto.spec.language.formula import Formula, Not, Or, normal
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
 
 
-def rows_that_never_fire(subjects: Sequence[Subject]) -> Iterator[Remark]:
+def rows_that_never_fire(subjects: Sequence[LintSubject]) -> Iterator[Remark]:
     """The rows that no instance can take. A `reject` is meant to be one of them."""
     fired = {row.row.name for subject in subjects for _, row in subject.live_rows}
     for _, row in subjects[0].system.rows():
@@ -21,7 +21,7 @@ def rows_that_never_fire(subjects: Sequence[Subject]) -> Iterator[Remark]:
             yield Remark("never-fires", Severity.WARNING, f"{row.name} can never fire", row.place)
 
 
-def vacuous_properties(subjects: Sequence[Subject]) -> Iterator[Remark]:
+def vacuous_properties(subjects: Sequence[LintSubject]) -> Iterator[Remark]:
     """The properties that say nothing, or ask for what cannot be."""
     for claim in subjects[0].system.properties:
         problem = _problem(claim, subjects)
@@ -30,7 +30,7 @@ def vacuous_properties(subjects: Sequence[Subject]) -> Iterator[Remark]:
             yield Remark("vacuous", Severity.WARNING, message, claim.place)
 
 
-def _problem(claim: Property, subjects: Sequence[Subject]) -> str | None:
+def _problem(claim: Property, subjects: Sequence[LintSubject]) -> str | None:
     def never(formula: Formula) -> bool:
         return not any(_can_hold(formula, subject) for subject in subjects)
 
@@ -56,7 +56,7 @@ def _empty_promise(claim: LeadsTo, never: Callable[[Formula], bool]) -> str | No
     return None
 
 
-def _can_hold(formula: Formula, subject: Subject) -> bool:
+def _can_hold(formula: Formula, subject: LintSubject) -> bool:
     wanted = normal(formula)
     return any(
         subject.possible(subject.ground.patterns(wanted, environment))

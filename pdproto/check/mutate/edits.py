@@ -24,7 +24,7 @@ from pdproto.spec.language.symbols import Each, Update, Variable
 from pdproto.spec.language.system import System
 
 
-class Change(StrEnum):
+class EditKind(StrEnum):
     """What is done to a row."""
 
     DROP_ROW = "drop row"
@@ -42,7 +42,7 @@ class Mutant:
     """One edit. row: as it was; by: as it is now, or None where it is gone. words: the edit."""
 
     number: int
-    change: Change
+    change: EditKind
     row: Row
     by: Row | None
     words: str
@@ -73,7 +73,7 @@ class Mutant:
         return f"{self.place}: {self.row.name}: {self.words}"
 
 
-_Edit: TypeAlias = tuple[Change, Row | None, str]
+_Edit: TypeAlias = tuple[EditKind, Row | None, str]
 
 
 def mutants(systems: Sequence[System]) -> tuple[Mutant, ...]:
@@ -95,7 +95,7 @@ def _listed(row: Row, rows: Iterable[tuple[Table, Row]]) -> bool:
 
 
 def _edits(table: Table, row: Row) -> Iterator[_Edit]:
-    yield Change.DROP_ROW, None, "drop the row"
+    yield EditKind.DROP_ROW, None, "drop the row"
     yield from _guard_edits(row)
     yield from _state_edits(table, row)
     yield from _update_edits(row)
@@ -108,9 +108,9 @@ def _guard_edits(row: Row) -> Iterator[_Edit]:
         before, behind = conjuncts[:place], conjuncts[place + 1 :]
         text = formula_text(conjunct)
         opposite = conjunct.part if isinstance(conjunct, Not) else Not(conjunct)
-        yield Change.DROP_CONJUNCT, replace(row, when=before + behind), f"drop `{text}`"
+        yield EditKind.DROP_CONJUNCT, replace(row, when=before + behind), f"drop `{text}`"
         yield (
-            Change.NEGATE_CONJUNCT,
+            EditKind.NEGATE_CONJUNCT,
             replace(row, when=(*before, opposite, *behind)),
             f"negate `{text}`",
         )
@@ -131,16 +131,16 @@ def _state_edits(table: Table, row: Row) -> Iterator[_Edit]:
         # A row that started in one state only, and in no other, would be gone.
         for state in row.states if len(row.states) > 1 else ():
             fewer = tuple(other for other in row.states if other is not state)
-            yield Change.DROP_STATE, replace(row, at=fewer), f"not at {value_name(state)}"
-        yield Change.DROP_CONJUNCT, replace(row, at=()), "at any state"
+            yield EditKind.DROP_STATE, replace(row, at=fewer), f"not at {value_name(state)}"
+        yield EditKind.DROP_CONJUNCT, replace(row, at=()), "at any state"
     if row.to is None or table.state is None:
         return
     if row.states != (row.to,):
-        yield Change.TARGET, replace(row, to=None), f"stay, and do not go to {value_name(row.to)}"
+        yield EditKind.TARGET, replace(row, to=None), f"stay, and do not go to {value_name(row.to)}"
     before = row.states or table.state.values
     for value in type(row.to):
         if value is not row.to and row.states != (value,) and _allowed(table.state, before, value):
-            yield Change.TARGET, replace(row, to=value), f"go to {value_name(value)}"
+            yield EditKind.TARGET, replace(row, to=value), f"go to {value_name(value)}"
 
 
 def _allowed(variable: Variable, before: Iterable[Value], value: Value) -> bool:
@@ -153,11 +153,11 @@ def _update_edits(row: Row) -> Iterator[_Edit]:
     for place, update in enumerate(updates):
         before, behind = updates[:place], updates[place + 1 :]
         text = update_text(update)
-        yield Change.DROP_UPDATE, replace(row, do=before + behind), f"drop `{text}`"
+        yield EditKind.DROP_UPDATE, replace(row, do=before + behind), f"drop `{text}`"
         for value in _other_values(update):
             other = replace(update, value=value)
             yield (
-                Change.TARGET,
+                EditKind.TARGET,
                 replace(row, do=(*before, other, *behind)),
                 f"`{update_text(other)}` for `{text}`",
             )
@@ -177,12 +177,12 @@ def _send_edits(row: Row) -> Iterator[_Edit]:
     for place, effect in enumerate(effects):
         before, behind = effects[:place], effects[place + 1 :]
         text = effect_text(effect)
-        yield Change.DROP_SEND, replace(row, send=before + behind), f"drop `{text}`"
+        yield EditKind.DROP_SEND, replace(row, send=before + behind), f"drop `{text}`"
         if isinstance(effect, Each) and effect.where != TRUE:
             for where in (TRUE, Not(effect.where)):
                 other = replace(effect, where=where)
                 yield (
-                    Change.RECEIVERS,
+                    EditKind.RECEIVERS,
                     replace(row, send=(*before, other, *behind)),
                     f"`{effect_text(other)}` for `{text}`",
                 )

@@ -8,9 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pdproto.check.explore import Exploration, Limits, Reductions, explore
+from pdproto.check.explore import Exploration, Reductions, SearchLimits, explore
 from pdproto.check.liveness import Liveness
-from pdproto.check.questions import DEADLOCK, Duty, Question, duties, questions
+from pdproto.check.questions import (
+    DEADLOCK,
+    LeadsToInstance,
+    Question,
+    leads_to_instances,
+    questions,
+)
 from pdproto.check.result import Kind
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, ground_for
@@ -49,7 +55,7 @@ class Seen:
 
 
 def safety(
-    system: System, configuration: Configuration, limits: Limits, *, edges: bool = False
+    system: System, configuration: Configuration, limits: SearchLimits, *, edges: bool = False
 ) -> Kill | Seen:
     """The first property of states, missing witness or deadlock; or (edges) forbidden move.
 
@@ -100,7 +106,7 @@ def _unseen(found: Exploration, asked: Iterable[Question]) -> Iterator[tuple[str
             yield question.name, Kill(question.name, question.kind)
 
 
-def liveness(system: System, configuration: Configuration, limits: Limits) -> Kill | Seen:
+def liveness(system: System, configuration: Configuration, limits: SearchLimits) -> Kill | Seen:
     """The first `leads_to` that a fair run does not keep. Raises as `safety` does."""
     claims = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
     states = 0
@@ -111,14 +117,22 @@ def liveness(system: System, configuration: Configuration, limits: Limits) -> Ki
             if (under := tuple(f for f in claim.under if graph_for(f) is fairness))
         ]
         for ground in _grounds(system, configuration, fairness) if owed else ():
-            watched = [(duty, under) for claim, under in owed for duty in duties(ground, claim)]
+            watched = [
+                (obligation, under)
+                for claim, under in owed
+                for obligation in leads_to_instances(ground, claim)
+            ]
             found = explore(
-                ground, reductions=Reductions(dead_bits=configuration.dead_bits), limits=limits,
-                watched=[g for duty, _ in watched for g in (*duty.premise, *duty.goal)],
+                ground,
+                reductions=Reductions(dead_bits=configuration.dead_bits),
+                limits=limits,
+                watched=[
+                    g for obligation, _ in watched for g in (*obligation.premise, *obligation.goal)
+                ],
                 keep_going=True,
             )
             try:
-                kill = _unpaid(found, watched, limits)
+                kill = _unfulfilled(found, watched, limits)
                 states += found.engine.states
             finally:
                 found.engine.close()
@@ -127,17 +141,19 @@ def liveness(system: System, configuration: Configuration, limits: Limits) -> Ki
     return Seen(states)
 
 
-def _unpaid(
-    found: Exploration, watched: Iterable[tuple[Duty, tuple[Fairness, ...]]], limits: Limits
+def _unfulfilled(
+    found: Exploration,
+    watched: Iterable[tuple[LeadsToInstance, tuple[Fairness, ...]]],
+    limits: SearchLimits,
 ) -> Kill | None:
     stopped = found.stopped or limits.forbid(found.graph_bytes)
     if stopped:
         raise UndecidedError(stopped)
-    judge = Liveness(found)
-    for duty, under in watched:
-        unpaid = judge.unpaid(duty, under)
-        if unpaid is not None:
-            return Kill(duty.claim.name, Kind.LEADS_TO, steps=len(unpaid[0].rows))
+    checked = Liveness(found)
+    for obligation, under in watched:
+        unfulfilled = checked.unfulfilled(obligation, under)
+        if unfulfilled is not None:
+            return Kill(obligation.claim.name, Kind.LEADS_TO, steps=len(unfulfilled[0].rows))
     return None
 
 

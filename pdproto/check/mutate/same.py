@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, product
 from typing import Final
 
-from pdproto.check.explore import Limits, Reductions, explore
+from pdproto.check.explore import Reductions, SearchLimits, explore
 from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.kills import GRAPHS, UndecidedError, graph_for
 from pdproto.check.questions import Pattern, Question
@@ -31,7 +31,7 @@ def same_graph(
     edited: System,
     mutant: Mutant,
     configuration: Configuration,
-    limits: Limits,
+    limits: SearchLimits,
     *,
     labels: bool = True,
 ) -> bool:
@@ -63,7 +63,7 @@ def _reached(
     patterns: tuple[Guard, ...],
     mutant: Mutant,
     configuration: Configuration,
-    limits: Limits,
+    limits: SearchLimits,
 ) -> bool:
     """Whether any of the patterns occurs."""
     question = Question(

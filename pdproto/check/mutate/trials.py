@@ -20,12 +20,12 @@ from functools import cached_property
 from time import monotonic
 from typing import Final, TypeAlias
 
-from pdproto.check.explore import GIB, Limits
+from pdproto.check.explore import GIB, SearchLimits
 from pdproto.check.lint import Severity, small, subjects
 from pdproto.check.lint.determinism import determinism
 from pdproto.check.lint.promises import edges as forbidden_moves
 from pdproto.check.lint.remark import Remark
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.check.lint.totality import totality
 from pdproto.check.mutate.edits import Mutant, mutants
 from pdproto.check.mutate.kills import Kill, Seen, UndecidedError, liveness, safety
@@ -37,18 +37,18 @@ from pdproto.spec.language.system import Configuration, System
 
 GROWTH_MAX: Final = 10  # times the states of the original, before a mutant's search is given up
 STATES_MIN: Final = 10_000  # which every search may see
-WIDE: Final = Limits(bytes_max=2 * GIB)  # of an original, whose searches are known to end
+WIDE: Final = SearchLimits(bytes_max=2 * GIB)  # of an original, whose searches are known to end
 LIVENESS_COSTS: Final = 6  # times what safety costs, for as many states (measured: 2 to 10)
 LEFT_OUT: Final = frozenset({"deep"})  # configurations for a night, not for a thousand mutants
 
-Rule: TypeAlias = Callable[[Subject], Iterator[Remark]]
+Rule: TypeAlias = Callable[[LintSubject], Iterator[Remark]]
 # The rules of lint that find errors; the others only remark. Of a move that no edge allows lint is
 # afraid where it cannot exclude it.
 RULES: Final[tuple[Rule, ...]] = (totality, determinism)
 ALL_RULES: Final[tuple[Rule, ...]] = (*RULES, forbidden_moves)
 
 
-class Outcome(StrEnum):
+class MutantOutcome(StrEnum):
     """What became of a mutant. The score is of what is killed, among that and the last two."""
 
     KILLED = "killed"  # by a property
@@ -66,7 +66,7 @@ class Judged:
     """A mutant's end. kill: by a property, by edges or by a lemma. note: what else is known."""
 
     number: int
-    outcome: Outcome
+    outcome: MutantOutcome
     kill: Kill | None = None
     note: str = ""
     seconds: float = 0.0
@@ -102,8 +102,8 @@ class Search:
         return self.states * (LIVENESS_COSTS if self.endless else 1)
 
     @property
-    def limits(self) -> Limits:
-        return Limits(max(STATES_MIN, self.states * GROWTH_MAX), WIDE.bytes_max)
+    def limits(self) -> SearchLimits:
+        return SearchLimits(max(STATES_MIN, self.states * GROWTH_MAX), WIDE.bytes_max)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -169,7 +169,9 @@ def measure(search: Search, system: System) -> Search:
     raise BaseError(told, search.configuration, kill.property)
 
 
-def _ask(search: Search, system: System, chosen: Configuration, limits: Limits) -> Kill | Seen:
+def _ask(
+    search: Search, system: System, chosen: Configuration, limits: SearchLimits
+) -> Kill | Seen:
     if search.endless:
         return liveness(system, chosen, limits)
     return safety(system, chosen, limits)
@@ -207,9 +209,9 @@ class Trials:
             systems = {name: system for name, system in edited.items() if system is not None}
             end = _Trial(self, mutant, systems).end()
         except (SpecError, TooLargeError) as refused:
-            end = Judged(mutant.number, Outcome.REFUSED, note=str(refused))
+            end = Judged(mutant.number, MutantOutcome.REFUSED, note=str(refused))
         except UndecidedError as limit:
-            end = Judged(mutant.number, Outcome.UNDECIDED, note=str(limit))
+            end = Judged(mutant.number, MutantOutcome.UNDECIDED, note=str(limit))
         return replace(end, seconds=monotonic() - began)
 
 
@@ -229,12 +231,12 @@ class _Trial:
         if kill is None:
             error = self.new_error(RULES, self.first_edited)
             if error is not None:
-                return Judged(number, Outcome.LINT, note=error)
+                return Judged(number, MutantOutcome.LINT, note=error)
             kill = self.first_kill(self.searches[1:], limits)
         if kill is not None:
-            return Judged(number, Outcome.KILLED, kill)
+            return Judged(number, MutantOutcome.KILLED, kill)
         if limits:
-            return Judged(number, Outcome.UNDECIDED, note=limits[0])
+            return Judged(number, MutantOutcome.UNDECIDED, note=limits[0])
         return self.unnoticed()
 
     def first_kill(self, searches: Iterable[Search], limits: list[str]) -> Kill | None:
@@ -301,18 +303,18 @@ class _Trial:
             edited = self.edited[search.system]
             kill = safety(edited, self.chosen(search), search.limits, edges=True)
             if isinstance(kill, Kill):
-                return Judged(number, Outcome.EDGES, kill.within(*search.place))
+                return Judged(number, MutantOutcome.EDGES, kill.within(*search.place))
         error = self.new_error(ALL_RULES, self.edited)
         if error is not None:
-            return Judged(number, Outcome.LINT, note=error)
+            return Judged(number, MutantOutcome.LINT, note=error)
         for search in different:
             original, edited = self.trials.originals[search.system], self.edited[search.system]
             chosen = self.chosen(search)
             if not same_graph(original, edited, self.mutant, chosen, WIDE, labels=False):
                 broken = self.broken_lemma()
-                end = Outcome.SURVIVED if broken is None else Outcome.LEMMA
+                end = MutantOutcome.SURVIVED if broken is None else MutantOutcome.LEMMA
                 return Judged(number, end, broken, f"differs in {search}")
-        return Judged(number, Outcome.EQUIVALENT)
+        return Judged(number, MutantOutcome.EQUIVALENT)
 
     def broken_lemma(self) -> Kill | None:
         """The first lemma that fails in a state which the mutant reaches."""

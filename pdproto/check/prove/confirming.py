@@ -11,7 +11,7 @@ from pdproto.check.interpret import Interpreter
 from pdproto.check.prove.induction import Counterexample, counterexample
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
-from pdproto.check.prove.proving import Outcome, Proof
+from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.spec.language.formula import And, free_variables
 from pdproto.spec.language.system import System
 
@@ -23,7 +23,7 @@ def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
     ))
 
 
-def _confirmed(system: System, outcome: Outcome, timeout_s: float) -> Outcome:
+def _confirmed(system: System, outcome: EngineAnswer, timeout_s: float) -> EngineAnswer:
     if outcome.judgement.status is not Status.REFUSED:
         return outcome
     found = counterexample(system, outcome.obligation, timeout_s)

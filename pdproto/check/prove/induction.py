@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
+from pdproto.check.narrative import Narrator, Transition, lane_name
 from pdproto.check.prove.clauses import Vocabulary
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.result import Change, Trace
-from pdproto.check.story import Move, Storyteller, lane_name
 from pdproto.ground.grounding import Ground, Interpretation
 from pdproto.ground.layout import Cell, cell_name, cells, value_name
 from pdproto.spec.language.formula import Value
@@ -111,14 +111,14 @@ def _told(
 ) -> Trace:
     state = ground_form.layout.encode(values)
     moves = [
-        Move(row, state, row.action.apply(state))
+        Transition(row, state, row.action.apply(state))
         for row in ground_form.rows
         if row.row is obligation.row and row.environment == environment
     ]
-    trace = Storyteller(ground_form, ()).trace(moves)
+    trace = Narrator(ground_form, ()).trace(moves)
     start = tuple(_start(values))
     named = {change.lane for change in start} | {lane.name for lane in trace.lanes}
-    whole = Storyteller(ground_form, ()).trace([])
+    whole = Narrator(ground_form, ()).trace([])
     lanes = tuple(lane for lane in whole.lanes if lane.name in named)
     return replace(trace, start=start, lanes=lanes)
 

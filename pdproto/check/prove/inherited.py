@@ -6,10 +6,10 @@ from dataclasses import replace
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.proving import Proof
-from pdproto.check.prove.subject import Subject
+from pdproto.check.prove.subject import ProofSubject
 
 
-def surviving(one: Subject, prove: Callable[[Sequence[Obligation]], Proof]) -> Subject:
+def surviving(one: ProofSubject, prove: Callable[[Sequence[Obligation]], Proof]) -> ProofSubject:
     """The subject with those of its lemmas that are inductive together, after Houdini.
 
     A lemma that the edit breaks would prove what is false, and hide at which row it is broken.

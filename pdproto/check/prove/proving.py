@@ -36,7 +36,7 @@ GRACE_S: Final = 5.0  # past the solver's own limit, for grounding and for start
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EngineAnswer:
     """What one engine says of one obligation. seconds: since the one before it in its row.
 
     instead_of: why another engine, which was asked before, had no answer.
@@ -51,7 +51,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProofSettings:
     """How to prove.
 
     engines: by name. cache_folder: where what is proved is remembered, or None for nowhere.
@@ -76,7 +76,7 @@ class Proof:
     """
 
     system: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[EngineAnswer, ...]
     seconds: float
     axioms: Judgement = field(default_factory=lambda: Judgement(Status.PROVED))
     interrupted: bool = False
@@ -119,7 +119,7 @@ class _Task:
         return f"{self.engine}: {self.group[0].scope}"
 
 
-def prove(system: System, obligations: Sequence[Obligation], settings: Settings) -> Proof:
+def prove(system: System, obligations: Sequence[Obligation], settings: ProofSettings) -> Proof:
     """The verdict of every engine on every obligation.
 
     Raises SpecError if the axioms contradict each other: then there is nothing to prove. Ctrl-C
@@ -127,7 +127,7 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
     """
     began = time.monotonic()
     axioms = require_possible(system, settings.engines, settings.timeout_s)
-    found: dict[tuple[str, int], Outcome] = {}
+    found: dict[tuple[str, int], EngineAnswer] = {}
     # Rankings of one system share helpers: what is the same question is asked once.
     alike: dict[tuple[str, Hashable], list[Obligation]] = {}
     tasks = []
@@ -142,7 +142,9 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
                 path = remembered.path(obligation, engine)
                 if path is not None and path.exists():
                     proved = Judgement(Status.PROVED)
-                    found[engine, id(obligation)] = Outcome(obligation, engine, proved, 0.0, True)
+                    found[engine, id(obligation)] = EngineAnswer(
+                        obligation, engine, proved, 0.0, True
+                    )
                     continue
                 same = alike.setdefault((engine, _question(obligation)), [])
                 if not same:
@@ -163,13 +165,13 @@ def prove(system: System, obligations: Sequence[Obligation], settings: Settings)
         interrupted = True
     unknown = Judgement(Status.UNKNOWN, "interrupted")
     ordered = tuple(
-        found.get((engine, id(o))) or Outcome(o, engine, unknown, 0.0)
+        found.get((engine, id(o))) or EngineAnswer(o, engine, unknown, 0.0)
         for o in obligations for engine in settings.engines
     )
     return Proof(system.name, ordered, time.monotonic() - began, axioms, interrupted)
 
 
-def decided_by(engine: str, system: System, proof: Proof, settings: Settings) -> Proof:
+def decided_by(engine: str, system: System, proof: Proof, settings: ProofSettings) -> Proof:
     """The proof, where what is open is asked of another engine, which answers in its place.
 
     An engine that has no answer either leaves the obligation open, for both of their reasons.
@@ -182,7 +184,7 @@ def decided_by(engine: str, system: System, proof: Proof, settings: Settings) ->
     )
     second = {id(outcome.obligation): outcome for outcome in again.outcomes}
 
-    def answered(outcome: Outcome) -> Outcome:
+    def answered(outcome: EngineAnswer) -> EngineAnswer:
         if outcome.judgement.status not in OPEN:
             return outcome
         other = second[id(outcome.obligation)]
@@ -205,7 +207,7 @@ def _question(obligation: Obligation) -> Hashable:
     return id(sequent.assumed), sequent.facts, sequent.goal, id(obligation.row)
 
 
-def _run(system: System, tasks: list[_Task], settings: Settings) -> Iterator[Outcome]:
+def _run(system: System, tasks: list[_Task], settings: ProofSettings) -> Iterator[EngineAnswer]:
     """Every task in a process of its own, `workers` of them at a time."""
     waiting = list(reversed(tasks))
     running: dict[Connection, _Worker] = {}
@@ -252,7 +254,7 @@ class _Worker:
         self.began = self._since = time.monotonic()
         self.until = self._since + timeout_s * 2 + GRACE_S
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[EngineAnswer]:
         """What has arrived; what is left gets no verdict if the process is over its time."""
         try:
             while self.inbox.poll():
@@ -265,7 +267,7 @@ class _Worker:
                     return
                 took, self._since = now - self._since, now
                 self.until = now + self.timeout_s * 2 + GRACE_S
-                yield Outcome(self._left.pop(0), self.task.engine, judgement, took)
+                yield EngineAnswer(self._left.pop(0), self.task.engine, judgement, took)
             why = "" if time.monotonic() < self.until else "it was ended: out of time"
         except EOFError:
             why = "its process died"
@@ -273,7 +275,7 @@ class _Worker:
             self.end()
             for obligation in self._left:
                 unknown = Judgement(Status.UNKNOWN, why)
-                yield Outcome(obligation, self.task.engine, unknown, self.timeout_s)
+                yield EngineAnswer(obligation, self.task.engine, unknown, self.timeout_s)
 
     def end(self) -> None:
         """Kill the process, whatever it does."""

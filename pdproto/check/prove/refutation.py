@@ -22,7 +22,7 @@ REFUTATIONS_MAX: Final = 3  # more of them say little
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BoundedRuns:
     """The answer of bounded model checking. steps: the length of the runs that it looked at."""
 
     steps: int
@@ -38,7 +38,7 @@ class Refutation:
 
     obligation: Obligation
     found: Counterexample | None
-    run: Run | None = None
+    run: BoundedRuns | None = None
 
 
 def refutations(
@@ -60,10 +60,10 @@ def refutations(
             yield Refutation(obligation, found, _run(system, obligation.claim, steps))
 
 
-def _run(system: System, claim: Claim, steps: int | None) -> Run | None:
+def _run(system: System, claim: Claim, steps: int | None) -> BoundedRuns | None:
     configuration = system.configurations.get(DEFAULT)
     if steps is None or configuration is None or claim.is_lemma or claim.part_of:
         return None
     result = bounded(system, configuration, steps, properties=(claim.name,))
     violates = any(f.name == claim.name and f.verdict is Verdict.VIOLATED for f in result.findings)
-    return Run(result.depth, violates)
+    return BoundedRuns(result.depth, violates)

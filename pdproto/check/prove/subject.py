@@ -26,7 +26,7 @@ from pdproto.spec.language.system import System
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ProofSubject:
     """A system with its lemmas, and what is taken for granted of its rigid symbols.
 
     helping: lemmas that only its rankings rest on. fault_free: what is promised only of runs
@@ -118,7 +118,7 @@ class Subject:
 def with_proofs(
     system: System, home: ModuleType, lemmas: str | None = None, own: tuple[str, str] = ("", ""),
     known: Mapping[str, str] = NO_NAMES,
-) -> Subject:
+) -> ProofSubject:
     """The system with its own lemmas and rankings, or with those of another module.
 
     home: the module that the system stands in. own: the modules of its lemmas and of its rankings;
@@ -141,7 +141,7 @@ def with_proofs(
             base, proofs = _of_base(system, known)
             ranked = {}
     assumed = proofs.get("ASSUMED", {})
-    one = Subject(
+    one = ProofSubject(
         replace(system, axioms={**system.axioms, **assumed}, like=system),
         tuple(proofs.get("LEMMAS", ())),
         assumed,

@@ -5,7 +5,7 @@ The text is the spec's own, unescaped: whoever prints the values escapes them.
 
 from typing import Any
 
-from pdproto.check.result import Arrow, Blocked, Change, CheckResult, Finding, Step, Trace
+from pdproto.check.result import Arrow, Blocked, Change, CheckResult, Finding, Trace, TraceStep
 from pdproto.spec.language.place import Place
 
 
@@ -56,7 +56,7 @@ def _trace(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: TraceStep) -> dict[str, Any]:
     return {
         "row": step.row,
         "parameters": step.parameters,

@@ -18,7 +18,7 @@ from pdproto.check.report.narration import (
     turns,
     visible,
 )
-from pdproto.check.result import Arrow, Blocked, Finding, Step, Trace
+from pdproto.check.result import Arrow, Blocked, Finding, Trace, TraceStep
 
 BREAK: Final = "<br/>"
 # Mermaid does not wrap notes, and a wide one covers the lanes beside its own.
@@ -80,7 +80,7 @@ def _statements(finding: Finding, trace: Trace, names: Mapping[str, str]) -> Ite
 
 
 def _step(
-    number: int, step: Step, turn: Turn, names: Mapping[str, str], everyone: str
+    number: int, step: TraceStep, turn: Turn, names: Mapping[str, str], everyone: str
 ) -> Iterator[str]:
     if step.received is not None:
         yield from _message(step.received, "->>", [step.lane], names, step.lane)

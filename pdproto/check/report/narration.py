@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pdproto.check.result import Arrow, CheckResult, Finding, Kind, Lane, Step, Trace, Verdict
+from pdproto.check.result import Arrow, CheckResult, Finding, Kind, Lane, Trace, TraceStep, Verdict
 
 
 def visible(text: str) -> str:
@@ -129,7 +129,7 @@ def all_lanes(trace: Trace) -> tuple[Lane, ...]:
     return tuple(lanes.values())
 
 
-def step_lines(step: Step, turn: Turn) -> Iterator[str]:
+def step_lines(step: TraceStep, turn: Turn) -> Iterator[str]:
     """Yield what one step does, a fact a line; the first names the row, the lane and the place."""
     trigger = f", {visible(step.trigger)}" if step.trigger else ""
     fault = f" [fault: {visible(step.fault)}]" if step.fault else ""

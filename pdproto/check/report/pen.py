@@ -61,7 +61,7 @@ class Pen:
         return list(lines) or [text]
 
 
-class Line:
+class TextLine:
     """Texts at columns, laid over a background of single-width characters."""
 
     def __init__(self, pieces: list[tuple[int, Text]] | None = None) -> None:

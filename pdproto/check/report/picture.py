@@ -19,8 +19,8 @@ from pdproto.check.report.narration import (
     row_label,
     turns,
 )
-from pdproto.check.report.pen import Line, Pen
-from pdproto.check.result import Arrow, Blocked, Change, Finding, Lane, Step, Trace
+from pdproto.check.report.pen import Pen, TextLine
+from pdproto.check.result import Arrow, Blocked, Change, Finding, Lane, Trace, TraceStep
 
 # Narrower columns leave no room for a label between two lanes.
 LANE_WIDTH_MIN: Final = 16
@@ -83,7 +83,7 @@ class Listing:
                 )
             )
 
-    def step(self, number: int, step: Step) -> Iterator[Text]:
+    def step(self, number: int, step: TraceStep) -> Iterator[Text]:
         pen = self.pen
         head = Text.assemble(
             pen.text((step.lane, self.colours.get(step.lane, ""))), "  ", _row(pen, step)
@@ -132,7 +132,7 @@ class Picture:
             for lane in self.lanes
         ]
         for row in range(max(map(len, names), default=0)):
-            line = Line()
+            line = TextLine()
             for lane, wrapped in zip(self.lanes, names, strict=True):
                 if row < len(wrapped):
                     line.put(self.columns[lane.name], wrapped[row])
@@ -145,14 +145,14 @@ class Picture:
             value = self.pen.text(f"{change.variable} = ", (change.after, "bold"))
             stacks[change.lane] += self.pen.wrap(value, self.lane_width - 3)
         for row in range(max(map(len, stacks.values()), default=0)):
-            line = Line()
+            line = TextLine()
             for name, stack in stacks.items():
                 if row < len(stack):
                     line.put(self.columns[name] + 2, stack[row])
             yield line.over(self._lifelines())
         yield from self.gap()
 
-    def step(self, number: int, step: Step) -> Iterator[Text]:
+    def step(self, number: int, step: TraceStep) -> Iterator[Text]:
         pen = self.pen
         here = self.columns[step.lane]
         arrived = step.received
@@ -231,7 +231,7 @@ class Picture:
         else:
             offset = gap.start + (len(gap) - text.cell_len) // 2
             body = body[:offset] + text.plain + body[offset + text.cell_len :]
-        yield Line([(first, Text(body, style=style))]).over(self._lifelines())
+        yield TextLine([(first, Text(body, style=style))]).over(self._lifelines())
 
     def _beside(
         self,
@@ -253,7 +253,7 @@ class Picture:
         ordered = [*facts[:1], *reasons, *facts[1:]]
         wrapped = [line for text in ordered for line in self.pen.wrap(text, room)]
         for index, text in enumerate(wrapped):
-            line = Line()
+            line = TextLine()
             if index == 0 and number is not None:
                 line.put(1, Text(f"{number:>{self.gutter - 2}}", style="bold"))
             if index == 0 and mark is not None:
@@ -265,7 +265,7 @@ class Picture:
             yield line.over(self._lifelines())
 
     def _lifelines(self) -> Text:
-        line = Line()
+        line = TextLine()
         for name, column in self.columns.items():
             line.put(column, Text(self.pen.glyphs.lifeline, style=f"dim {self.colours[name]}"))
         return line.over(Text())
@@ -290,7 +290,7 @@ def _runs(body: str, dash: str) -> list[range]:
     return runs
 
 
-def _row(pen: Pen, step: Step) -> Text:
+def _row(pen: Pen, step: TraceStep) -> Text:
     parts: list[str | tuple[str, str]] = [(row_label(step.row, step.parameters), "bold")]
     if step.trigger:
         parts.append((f"  {step.trigger}", "dim"))
@@ -299,11 +299,11 @@ def _row(pen: Pen, step: Step) -> Text:
     return pen.text(*parts)
 
 
-def _reason(pen: Pen, step: Step) -> list[Text]:
+def _reason(pen: Pen, step: TraceStep) -> list[Text]:
     return [pen.text(step.why, style=WHY)] if step.why else []
 
 
-def _received(pen: Pen, step: Step) -> list[Text]:
+def _received(pen: Pen, step: TraceStep) -> list[Text]:
     if step.received is None:
         return []
     return [pen.text("receives ", (step.received.message, "bold"), f" from {step.received.sender}")]

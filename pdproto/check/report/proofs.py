@@ -8,11 +8,11 @@ from rich.console import Console
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Claim, Method, Obligation
-from pdproto.check.prove.proving import Outcome, Proof
+from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.check.prove.ranking import proved_under
-from pdproto.check.prove.refutation import Refutation, Run
+from pdproto.check.prove.refutation import BoundedRuns, Refutation
 from pdproto.check.prove.sat import VERSION
-from pdproto.check.prove.subject import Subject
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, Kind, Verdict
 from pdproto.check.words import formula_text
@@ -47,7 +47,7 @@ def exit_status(proof: Proof) -> int:
     return 0 if found <= {Status.PROVED} and proof.from_possible_axioms else 3
 
 
-def promises(one: Subject, proof: Proof) -> Iterator[Promise]:
+def promises(one: ProofSubject, proof: Proof) -> Iterator[Promise]:
     """Each `leads_to` that was asked for, or all if all was."""
     rankings = {ranking.leads_to: ranking for ranking in one.every_ranking}
     without = {ranking.leads_to: one.fault_free.without for ranking in one.fault_free.rankings}
@@ -97,7 +97,7 @@ def _word(found: Sequence[Obligation], proof: Proof) -> str:
     return "failed" if Status.FAILED in statuses else "unknown"
 
 
-def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
+def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
     """The result for machines."""
     by_status: dict[Status, list[dict[str, str]]] = {status: [] for status in Status}
     for obligation in proof.obligations:
@@ -127,13 +127,18 @@ def to_json(one: Subject, proof: Proof) -> dict[str, Any]:
     }
 
 
-def _second(proof: Proof) -> list[Outcome]:
+def _second(proof: Proof) -> list[EngineAnswer]:
     """What a second engine answered because the first did not."""
     return [outcome for outcome in proof.outcomes if outcome.instead_of]
 
 
 def tell(
-    one: Subject, proof: Proof, refuted: Iterable[Refutation], drawn: Console, *, everything: bool
+    one: ProofSubject,
+    proof: Proof,
+    refuted: Iterable[Refutation],
+    drawn: Console,
+    *,
+    everything: bool,
 ) -> None:
     """Print the verdict on every claim, and for each refutation the step that breaks the claim.
 
@@ -145,7 +150,7 @@ def tell(
         _draw(refutation, drawn)
 
 
-def _lines(one: Subject, proof: Proof, *, everything: bool) -> Iterator[str]:
+def _lines(one: ProofSubject, proof: Proof, *, everything: bool) -> Iterator[str]:
     result = to_json(one, proof)
     yield (
         f"{one.system.name}: {result['proved']} of {result['obligations']} obligations proved, "
@@ -280,7 +285,7 @@ def _reached(one: Refutation) -> str:
         case None:
             how = "`pdproto check`" if one.obligation.claim.part_of else "--bmc K"
             return f"the state need not be reachable: then a lemma is missing ({how} looks)"
-        case Run(steps, violates=True):
+        case BoundedRuns(steps, violates=True):
             return f"a run of {steps} steps violates it: this is a defect"
-        case Run(steps):
+        case BoundedRuns(steps):
             return f"no run of up to {steps} steps violates it: perhaps a lemma is missing"

@@ -20,7 +20,7 @@ from pdproto.check.report.narration import (
     turns,
 )
 from pdproto.check.report.threads import Thread, lost_at, threads
-from pdproto.check.result import Arrow, Blocked, Change, Finding, Step, Trace
+from pdproto.check.result import Arrow, Blocked, Change, Finding, Trace, TraceStep
 
 # How far parallel tracks lie apart, in lanes.
 TRACK_GAP: Final = 0.035
@@ -155,7 +155,7 @@ class _Picture:
             id=f"{self.prefix}s0",
         )
 
-    def _band(self, index: int, step: Step, turn: Turn) -> Markup:
+    def _band(self, index: int, step: TraceStep, turn: Turn) -> Markup:
         classes = ["band"]
         classes += ["broken"] if turn.stops else []
         classes += ["looping"] if self.trace.loop is not None and index >= self.trace.loop else []
@@ -207,7 +207,7 @@ class _Picture:
         ]
         return element("div", *placed, class_="cards")
 
-    def _fired(self, step: Step) -> Mapping[str, Markup]:
+    def _fired(self, step: TraceStep) -> Mapping[str, Markup]:
         """Return the card of the row, and one for each other lane that it changed."""
         own = [change for change in step.changes if change.lane == step.lane]
         card = element(
@@ -265,7 +265,7 @@ class _Picture:
             class_=f"loop-note {class_}",
         )
 
-    def _arrivals(self, index: int, step: Step) -> Iterator[Markup]:
+    def _arrivals(self, index: int, step: TraceStep) -> Iterator[Markup]:
         """Yield a strip for each message that the step receives or takes off the network."""
         arrivals = [(arrow, self.columns[step.lane], False) for arrow in _optional(step.received)]
         arrivals += [(arrow, lost_at(arrow, self.columns), True) for arrow in step.lost]

@@ -46,7 +46,7 @@ class UnknownError(Exception):
         self.cell: Final = cell
 
 
-class Cells:
+class TracedCells:
     """bounded: the elements of the sorts that have a bound, by the name of the sort. fixed: in how
     many first places the machine's variables have its own elements, always the same.
     """

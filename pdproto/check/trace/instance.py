@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from pdproto.check.trace.lines import Counted, Element
-from pdproto.check.trace.table import Ground, LocalRow, LocalTable
+from pdproto.check.trace.table import GroundedRow, LocalTable, TracedRow
 from pdproto.ground.layout import Indices, TooLargeError
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
@@ -23,7 +23,7 @@ class MismatchError(Exception):
     """
 
     def __init__(
-        self, why: str, grounds: tuple[Ground, ...] = (), state: int | None = None
+        self, why: str, grounds: tuple[GroundedRow, ...] = (), state: int | None = None
     ) -> None:
         super().__init__(why)
         self.grounds: Final = grounds
@@ -155,7 +155,7 @@ class Instance:
         self.names[sort] = (element,)
         self.indices[sort] = {element: 0}
 
-    def parameters(self, row: LocalRow, given: Mapping[str, Element]) -> Indices:
+    def parameters(self, row: TracedRow, given: Mapping[str, Element]) -> Indices:
         """The row's parameters as this endpoint counts them. Names its own where they are new."""
         wanted = [name for name, _ in row.parameters]
         if set(given) != set(wanted):

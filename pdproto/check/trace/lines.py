@@ -14,7 +14,7 @@ T = TypeVar("T")
 FIRST: Final = b'{"n":1,'  # how the first line of a process begins
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True):
+class TraceLine(msgspec.Struct, forbid_unknown_fields=True):
     """One line. Exactly one of begins, elements, row, device and heard says what it tells."""
 
     n: int
@@ -45,8 +45,8 @@ class Found(NamedTuple, Generic[T]):
     cut: bool = False
 
 
-Read: TypeAlias = Found[Line]
-_decoder: Final = msgspec.json.Decoder(Line)
+Read: TypeAlias = Found[TraceLine]
+_decoder: Final = msgspec.json.Decoder(TraceLine)
 
 
 def lines(path: Path) -> Iterator[Read]:

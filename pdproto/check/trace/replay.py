@@ -1,19 +1,18 @@
 """Replay the trace of a real run against the tables: one test of a mask for each line.
 
-A trace says which row fired at which parameters, so nothing is searched: each line is checked in
-the local state that the lines before it have led its endpoint to. Lines of one file stay in their
+A line names the row that fired and its parameters, so nothing is searched. The replay tests the row
+in the local state to which the earlier lines of its endpoint have led. Lines of a file keep their
 order. Files are merged by causality: a line that consumes a message waits for the line that sends
-it. What is judged:
+it. The replay checks these rules:
 
-* each row holds where it fires, on its trigger, at elements that its endpoint counts; and leads to
-  the state that its line tells;
-* a message has been sent before it is received, if the trace of its sender is given; what travels
-  with it is what its sender knew then. Where it is not, it is taken on trust, and counted;
-* what a device writes is what a row of its table writes, as far as this endpoint can see;
-* no line is missing: a file counts its lines, and an endpoint its elements.
+* A row is enabled where it fires, its trigger fits, and it leads to the state that its line gives.
+* A message is sent before it is received, with contents that its sender knew. Without the trace of
+  the sender the message is trusted, and counted.
+* A device writes only what a row of its table writes, as far as this endpoint can see.
+* No line is missing: a file numbers its lines, and an endpoint names its elements.
 
-A process that was stopped may have sent what its trace lacks: then that is taken on trust too, and
-the trace is called incomplete. So it is where a row without a trigger could still fire at its end.
+A killed process may have sent messages that its trace lacks. The replay trusts these too, and calls
+the trace incomplete. A trace is also incomplete if a row without a trigger is enabled at its end.
 """
 
 from collections import Counter, deque
@@ -24,28 +23,33 @@ from typing import Final, TypeAlias
 
 from pdproto.check.trace.files import AwaitedError, File, Key, Process, Wait
 from pdproto.check.trace.instance import Instance, MismatchError, Tables, words
-from pdproto.check.trace.lines import Counted, Element, Line, Read
-from pdproto.check.trace.table import AnyMessage, Ground, LocalRow, LocalTable, Trigger, may_send
+from pdproto.check.trace.lines import Counted, Element, Read, TraceLine
+from pdproto.check.trace.table import (
+    AnyMessage,
+    GroundedRow,
+    LocalTable,
+    TracedRow,
+    Trigger,
+    may_send,
+)
 from pdproto.spec.language.symbols import Message, Symbol
 
 Carried: TypeAlias = tuple[tuple[Symbol, tuple[Element, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """What a line has done to an instance, and the table that it was by. ground: None for what has
-    been heard and triggers no row.
-    """
+class Replayed:
+    """The effect of a line on an instance. ground: None for a message that triggers no row."""
 
     instance: Instance
     local: LocalTable
     read: Read
-    ground: Ground | None
+    ground: GroundedRow | None
     before: int
     after: int
 
 
-Watcher: TypeAlias = Callable[[Event], None]
+Watcher: TypeAlias = Callable[[Replayed], None]
 
 
 class RejectedError(Exception):
@@ -166,7 +170,7 @@ class Replay:
         instance = self._instance(first.file, first.read)
         raise RejectedError(first.file.path, first.read, instance, error)
 
-    def _may_come(self, wait: Wait, rest: Mapping[int, Sequence[Line]]) -> bool:
+    def _may_come(self, wait: Wait, rest: Mapping[int, Sequence[TraceLine]]) -> bool:
         """Whether some line that has not been reached looks as if it sends the message."""
         return any(
             may_send(self.tables.by_machine[line.machine], line.row, line.given, *wait.awaited.key)
@@ -218,7 +222,7 @@ class Replay:
             raise MismatchError("the line tells of no row, no device, no message and no elements")
         process.lines = line.n
 
-    def _process(self, file: File, line: Line) -> Process:
+    def _process(self, file: File, line: TraceLine) -> Process:
         """The process that the line is of, which must be the next of its lines."""
         if line.node != file.node:
             raise MismatchError(f"the file is of node {file.node}, and the line of {line.node}")
@@ -237,7 +241,7 @@ class Replay:
         return process
 
     def _begin(
-        self, file: File, process: Process, line: Line, counted: Mapping[str, Counted]
+        self, file: File, process: Process, line: TraceLine, counted: Mapping[str, Counted]
     ) -> None:
         if line.end in process.ends or line.end in process.passed:
             raise MismatchError(f"endpoint {line.end} has begun before")
@@ -245,7 +249,7 @@ class Replay:
         instance.begin(self.tables, line.machine, counted)
         process.ends[line.end] = instance
 
-    def _row(self, instance: Instance, read: Read, line: Line, name: str) -> None:
+    def _row(self, instance: Instance, read: Read, line: TraceLine, name: str) -> None:
         local = self._named(instance, line, name)
         given, indices = line.given, instance.indices
         try:
@@ -273,7 +277,7 @@ class Replay:
         self.tally.rows[name] += 1
         self._move(instance, read, ground, after)
 
-    def _named(self, instance: Instance, line: Line, name: str) -> LocalRow:
+    def _named(self, instance: Instance, line: TraceLine, name: str) -> TracedRow:
         table = instance.local.table
         if line.machine != table.machine.name:
             raise MismatchError(f"this endpoint is a {table.machine}, no {line.machine}")
@@ -299,15 +303,15 @@ class Replay:
         if first is not instance:
             raise MismatchError(f"endpoint {first.key[2]} is {', '.join(map(words, own))} already")
 
-    def _move(self, instance: Instance, read: Read, ground: Ground | None, after: int) -> None:
+    def _move(self, instance: Instance, read: Read, ground: GroundedRow | None, after: int) -> None:
         before, instance.state = instance.state, after
         self.tally.states.add((id(instance.local), after))
         if instance.key in self._watched and self._watcher is not None:
-            self._watcher(Event(instance, instance.local, read, ground, before, after))
+            self._watcher(Replayed(instance, instance.local, read, ground, before, after))
 
     # Messages
 
-    def _receive(self, instance: Instance, trigger: Trigger, line: Line) -> int:
+    def _receive(self, instance: Instance, trigger: Trigger, line: TraceLine) -> int:
         """The bits that the message of the row's trigger brings. Raises AwaitedError."""
         message, indices, names = trigger
         key = message.name, tuple([line.given[name] for name in names])
@@ -358,7 +362,7 @@ class Replay:
         self._sent[key] = tuple(carried)
         self._resume(key)
 
-    def _heard(self, instance: Instance, read: Read, line: Line) -> None:
+    def _heard(self, instance: Instance, read: Read, line: TraceLine) -> None:
         """A message that triggers nothing: rows read that it has come."""
         message = self._messages.get(line.heard or "")
         if message is None or message.name not in instance.local.symbols:
@@ -372,7 +376,7 @@ class Replay:
 
     # Devices
 
-    def _device(self, instance: Instance, read: Read, line: Line) -> None:
+    def _device(self, instance: Instance, read: Read, line: TraceLine) -> None:
         local = instance.local
         written = []
         for name, elements, value in line.device or ():

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from pdproto.check.trace.cells import Cell, Cells, Environment, sent_by
+from pdproto.check.trace.cells import Cell, Environment, TracedCells, sent_by
 from pdproto.check.trace.lines import Found, found
-from pdproto.check.trace.shared_narrative import Story, changes_of, lane_of
+from pdproto.check.trace.shared_narrative import Narrative, changes_of, lane_of
 from pdproto.check.trace.verdict import Nearest, Rejection, Verified
 from pdproto.check.words import formula_text
 from pdproto.ground.layout import value_name
@@ -27,7 +27,7 @@ from pdproto.spec.language.symbols import Message, Sent, Symbol
 from pdproto.spec.language.system import System
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True):
+class SharedLine(msgspec.Struct, forbid_unknown_fields=True):
     """One line. Exactly one of begins, row, device and heard says what it tells."""
 
     n: int
@@ -44,11 +44,11 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     of: list[Any] = msgspec.field(default_factory=list)
 
 
-Read: TypeAlias = Found[Line]
-_decoder: Final = msgspec.json.Decoder(Line)
+Read: TypeAlias = Found[SharedLine]
+_decoder: Final = msgspec.json.Decoder(SharedLine)
 
 
-class MismatchError(Exception):
+class MisfitError(Exception):
     """A line that no row explains. nearest: the row that it names."""
 
     def __init__(self, why: str, *nearest: Nearest) -> None:
@@ -56,7 +56,7 @@ class MismatchError(Exception):
         self.nearest: Final = nearest
 
 
-class AwaitedError(Exception):
+class AwaitedCellError(Exception):
     """A line consumes a message that nobody has sent so far."""
 
     def __init__(self, cell: Cell) -> None:
@@ -64,23 +64,23 @@ class AwaitedError(Exception):
         self.cell: Final = cell
 
 
-class Instance:
+class SharedInstance:
     """One machine of one process. own: its elements by variable; None where all instances are one.
     """
 
-    def __init__(self, table: Table, line: Line) -> None:
+    def __init__(self, table: Table, line: SharedLine) -> None:
         names = {variable.name: variable for variable in table.machine.own}
         own = line.own
         if own is msgspec.UNSET:
-            raise MismatchError("the line does not say whom the machine belongs to")
+            raise MisfitError("the line does not say whom the machine belongs to")
         if own is not None and own.keys() != names.keys():
-            raise MismatchError(f"{table.machine} belongs to {', '.join(names) or 'nobody'}, and "
+            raise MisfitError(f"{table.machine} belongs to {', '.join(names) or 'nobody'}, and "
                                 f"not to {', '.join(own) or 'nobody'}")
         self.table: Final = table
         self.own: Final[Environment] = {
             names[name]: frozen(of) for name, of in (own or {}).items()}
         bounded = {sort: tuple(map(frozen, of)) for sort, of in (line.begins or {}).items()}
-        self.cells: Final = Cells(table, bounded, fixed=len(self.own))
+        self.cells: Final = TracedCells(table, bounded, fixed=len(self.own))
         self.rows: Final = {row.name: row for row in table.rows}
         self.symbols: Final = {atom.symbol.name: atom.symbol for row in table.rows
                                for atom, _ in atoms(table.guard(row))}
@@ -95,20 +95,20 @@ class Instance:
         """The row's parameters. Raises MismatchError for others than it takes."""
         wanted = {v.name: v for v in self.table.parameters(row) if v not in self.own}
         if wanted.keys() != given.keys():
-            raise MismatchError(f"{row.name} takes {', '.join(wanted) or 'nothing'}, and the line "
+            raise MisfitError(f"{row.name} takes {', '.join(wanted) or 'nothing'}, and the line "
                                 f"gives {', '.join(given) or 'nothing'}")
         return {**self.own, **{wanted[name]: frozen(of) for name, of in given.items()}}
 
 
 @dataclass(slots=True, eq=False)
-class File:
+class SharedFile:
     """Where the replay is in a file. held: the line that waits for a message."""
 
     path: Path
     lines: Iterator[Read]
     node: str = ""
     held: Read | None = None
-    ends: dict[int, Instance] = field(default_factory=dict)
+    ends: dict[int, SharedInstance] = field(default_factory=dict)
     last: int = 0
     processes: int = 0
     whole: bool = True
@@ -120,13 +120,13 @@ class File:
             self.held = None
 
 
-class Replay:
+class SharedReplay:
     """Of some files together. from_middle: machines that had begun before are not judged."""
 
     def __init__(self, system: System, paths: Sequence[Path], *, from_middle: bool) -> None:
         self.system: Final = system
-        self.files: Final = [File(path, found(path, _decoder)) for path in paths]
-        self.instances: Final[list[Instance]] = []
+        self.files: Final = [SharedFile(path, found(path, _decoder)) for path in paths]
+        self.instances: Final[list[SharedInstance]] = []
         self.fired: Final[Counter[str]] = Counter()
         self.assumed: Final[Counter[str]] = Counter()
         self.lines = 0
@@ -141,7 +141,7 @@ class Replay:
             *((symbol, True) for _, row in rows for symbol in sent_by(row))}
         self._senders: Final = set(self._traced(paths))
         self._sent: Final[set[Cell]] = set()
-        self._story: Final = Story(system)
+        self._narrative: Final = Narrative(system)
 
     def _traced(self, paths: Sequence[Path]) -> Iterator[tuple[str, tuple[Hashable, ...] | None]]:
         """The machines that the files tell of, with their own elements, all lines read."""
@@ -160,7 +160,7 @@ class Replay:
             for file in files:
                 try:
                     cell = self._follow(file)
-                except MismatchError as error:
+                except MisfitError as error:
                     return self._rejection(file, error)
                 if cell is not None:
                     held.append((file, cell))
@@ -168,27 +168,27 @@ class Replay:
             if held and self.lines == before:  # each waits for another
                 file, (symbol, key) = held[0]
                 if all(one.whole for one in self.files):
-                    return self._rejection(file, MismatchError(
+                    return self._rejection(file, MisfitError(
                         f"no line sends {symbol}({', '.join(map(str, key))})"))
                 self._believe(symbol, key)
         return None
 
-    def _follow(self, file: File) -> Cell | None:
+    def _follow(self, file: SharedFile) -> Cell | None:
         """Replay a file as far as it goes without the others: the message that it waits for."""
         for read in file:
             try:
                 self._line(file, read)
-            except AwaitedError as awaited:
+            except AwaitedCellError as awaited:
                 return awaited.cell
             self.lines += read.line is not None
         return None
 
-    def _line(self, file: File, read: Read) -> None:
+    def _line(self, file: SharedFile, read: Read) -> None:
         file.whole = file.whole and not read.cut
         line = read.line
         if line is None:
             if not read.cut:
-                raise MismatchError(f"this is no line of a trace: {read.problem}")
+                raise MisfitError(f"this is no line of a trace: {read.problem}")
             return
         self._count(file, line)
         instance = file.ends.get(line.end)
@@ -196,7 +196,7 @@ class Replay:
             self._begin(file, line)
         elif instance is None:
             if not self._from_middle:
-                raise MismatchError(f"no line says that machine {line.end} begins")
+                raise MisfitError(f"no line says that machine {line.end} begins")
             self.passed += 1
         elif line.row is not None:
             self._row(instance, line, line.row)
@@ -206,35 +206,35 @@ class Replay:
             self._device(instance, line)
         file.last = line.n
 
-    def _count(self, file: File, line: Line) -> None:
+    def _count(self, file: SharedFile, line: SharedLine) -> None:
         """See that the line is the next of its process."""
         file.node = file.node or line.node
         if line.node != file.node:
-            raise MismatchError(f"the file is of node {file.node}, and the line of {line.node}")
+            raise MisfitError(f"the file is of node {file.node}, and the line of {line.node}")
         if line.n == 1 and file.last:  # another process writes on; the one before may have been cut
             file.whole = False
             file.ends.clear()
             file.last = 0
         if line.n != file.last + 1 and not (self._from_middle and not file.last):
-            raise MismatchError(f"line {line.n} of the process follows its line {file.last}")
+            raise MisfitError(f"line {line.n} of the process follows its line {file.last}")
 
-    def _begin(self, file: File, line: Line) -> None:
+    def _begin(self, file: SharedFile, line: SharedLine) -> None:
         table = self._tables.get(line.machine)
         if table is None or table.machine.world:
-            raise MismatchError(f"{self.system.name} has no machine {line.machine!r}")
+            raise MisfitError(f"{self.system.name} has no machine {line.machine!r}")
         if line.end in file.ends:
-            raise MismatchError(f"machine {line.end} has begun before")
-        file.ends[line.end] = Instance(table, line)
+            raise MisfitError(f"machine {line.end} has begun before")
+        file.ends[line.end] = SharedInstance(table, line)
         self.instances.append(file.ends[line.end])
 
-    def _row(self, instance: Instance, line: Line, name: str) -> None:
+    def _row(self, instance: SharedInstance, line: SharedLine, name: str) -> None:
         row = instance.rows.get(name)
         if row is None or instance.table.machine.name != line.machine:
-            raise MismatchError(f"the table of {instance.table.machine} has no row {name!r}, or "
+            raise MisfitError(f"the table of {instance.table.machine} has no row {name!r}, or "
                                 f"this is no {line.machine}")
         on = None if row.on is None else str(row.on)
         if line.on != on:
-            raise MismatchError(f"{name} answers {on or 'nothing'}, and not "
+            raise MisfitError(f"{name} answers {on or 'nothing'}, and not "
                                 f"{line.on or 'nothing'}")
         environment = instance.environment(row, line.given)
         if isinstance(row.on, Sent):
@@ -244,7 +244,7 @@ class Replay:
                    if not instance.cells.explains(part, environment)]
         if failing:
             parameters = ", ".join(f"{of} = {element}" for of, element in line.given.items())
-            raise MismatchError(f"{name} cannot fire here",
+            raise MisfitError(f"{name} cannot fire here",
                                 Nearest(name, parameters, tuple(map(formula_text, failing))))
         lane = instance.lane
         changes = changes_of(instance.cells, instance.table, row, lane, environment)
@@ -253,12 +253,15 @@ class Replay:
         for symbol, key in sent:
             self._sent.add((symbol, key))
             instance.cells.write(symbol, key, True)
-        self._story.fired(row, lane, line.given, environment, changes, sent)
+        self._narrative.fired(row, lane, line.given, environment, changes, sent)
         instance.fired += 1
         self.fired[name] += 1
 
     def _receive(
-        self, instance: Instance, message: Message[*tuple[Any, ...]], key: tuple[Hashable, ...]
+        self,
+        instance: SharedInstance,
+        message: Message[*tuple[Any, ...]],
+        key: tuple[Hashable, ...],
     ) -> None:
         """The message has come, if it has been sent. Raises AwaitedError if it must be waited for.
         """
@@ -269,7 +272,7 @@ class Replay:
             name = sender.machine.name
             traced = self._senders & {(name, own), (name, None)}
             if traced and (message, True) not in self._by_world:
-                raise AwaitedError((message, key))
+                raise AwaitedCellError((message, key))
             self._believe(message, key)
         instance.cells.write(message, key, True)
 
@@ -278,23 +281,23 @@ class Replay:
         if isinstance(message, Message):
             self.assumed[message.sender.machine.name] += 1
 
-    def _heard(self, instance: Instance, name: str, of: Sequence[Any]) -> None:
+    def _heard(self, instance: SharedInstance, name: str, of: Sequence[Any]) -> None:
         message = instance.symbols.get(name)
         if not isinstance(message, Message) or len(of) != len(message.sorts):
-            raise MismatchError(f"no row of {instance.table.machine} reads {name!r} of {of}")
+            raise MisfitError(f"no row of {instance.table.machine} reads {name!r} of {of}")
         self._receive(instance, message, tuple(map(frozen, of)))
 
-    def _device(self, instance: Instance, line: Line) -> None:
+    def _device(self, instance: SharedInstance, line: SharedLine) -> None:
         for name, of, value in line.device or ():
             symbol = instance.symbols.get(name)
             values = () if symbol is None else symbol.values
             written = {value_name(one): one for one in values if (symbol, one) in self._by_world
                        or one in getattr(symbol, "engine_writes", ())}
             if symbol is None or value not in written:
-                raise MismatchError(f"neither a device nor the world may write {name} := {value}")
+                raise MisfitError(f"neither a device nor the world may write {name} := {value}")
             instance.cells.write(symbol, tuple(map(frozen, of)), written[value])
 
-    def _rejection(self, file: File, error: MismatchError) -> Rejection:
+    def _rejection(self, file: SharedFile, error: MisfitError) -> Rejection:
         read = file.held
         text = "" if read is None else read.text.decode(errors="replace").rstrip("\n")
         number = 0 if read is None else read.number
@@ -307,10 +310,10 @@ class Replay:
             lane = line.machine if instance is None else instance.lane
         known = lane.split(" ")[0] in {machine.name for machine in self.system.machines}
         why = "; ".join(map(str, (error, *error.nearest)))
-        trace = self._story.until(name, parameters, lane if known else "", number, why)
+        trace = self._narrative.until(name, parameters, lane if known else "", number, why)
         return Rejection(
             str(file.path), number, text, str(error), error.nearest, trace=trace,
-            earlier=self._story.earlier,
+            earlier=self._narrative.earlier,
         )
 
 
@@ -322,7 +325,7 @@ def is_shared(paths: Sequence[Path]) -> bool:
 
 def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -> Verified:
     """Replay such traces against the system. Raises OSError for a file that cannot be read."""
-    replay = Replay(system, paths, from_middle=from_middle)
+    replay = SharedReplay(system, paths, from_middle=from_middle)
     rejection = replay.run()
     missing = [f"{file.path} has no lines" for file in replay.files if not file.last]
     missing += [f"{file.path} does not tell everything" for file in replay.files if not file.whole]

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.result import Arrow, Change, Lane, Step, Trace
-from pdproto.check.trace.cells import Cell, Cells, Environment
+from pdproto.check.result import Arrow, Change, Lane, Trace, TraceStep
+from pdproto.check.trace.cells import Cell, Environment, TracedCells
 from pdproto.check.trace.verdict import CONFORMS, STEPS_MAX
 from pdproto.check.words import trigger_text
 from pdproto.ground.layout import value_name
@@ -22,12 +22,12 @@ from pdproto.spec.language.system import System
 AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
 
 
-class Story:
+class Narrative:
     """The last rows that fired, all machines together, in the order of the replay."""
 
     def __init__(self, system: System) -> None:
         self._system: Final = system
-        self._steps: Final[deque[Step]] = deque(maxlen=STEPS_MAX - 1)
+        self._steps: Final[deque[TraceStep]] = deque(maxlen=STEPS_MAX - 1)
         self._told = 0
 
     @property
@@ -46,7 +46,7 @@ class Story:
             received = _arrow(row.on.message, key)
         arrows = tuple(_arrow(symbol, key) for symbol, key in sent if isinstance(symbol, Message))
         self._told += 1
-        self._steps.append(Step(
+        self._steps.append(TraceStep(
             row.name, ", ".join(map(str, given.values())), lane, trigger_text(row.on), row.why,
             row.place, "", received, arrows, (), changes, {CONFORMS: True},
         ))
@@ -55,8 +55,20 @@ class Story:
         """The story, with the line that is rejected as its last step."""
         found = self._system.row(name)
         place = self._system.place if found is None else found[1].place
-        last = Step(name or f"line {number}", parameters, lane, f"line {number}", why, place, "",
-                    None, (), (), (), {CONFORMS: False})
+        last = TraceStep(
+            name or f"line {number}",
+            parameters,
+            lane,
+            f"line {number}",
+            why,
+            place,
+            "",
+            None,
+            (),
+            (),
+            (),
+            {CONFORMS: False},
+        )
         steps = (*self._steps, last)
         names = dict.fromkeys(name for step in steps for name in _lanes(step) if name)
         order = [machine.name for machine in self._system.machines]
@@ -71,14 +83,14 @@ def lane_of(machine: AnyMachine, elements: Iterable[Hashable]) -> str:
 
 
 def changes_of(
-    cells: Cells, table: Table, row: Row, lane: str, environment: Environment
+    cells: TracedCells, table: Table, row: Row, lane: str, environment: Environment
 ) -> tuple[Change, ...]:
     """What the row is about to change of its machine."""
     return tuple(_changes(cells, table.updates(row), lane, environment))
 
 
 def _changes(
-    cells: Cells, updates: Iterable[Update], lane: str, environment: Environment
+    cells: TracedCells, updates: Iterable[Update], lane: str, environment: Environment
 ) -> Iterator[Change]:
     for update in updates:
         key = [ANY if v is ANY else environment[v] for v in update.arguments]
@@ -103,7 +115,7 @@ def _applied(name: str, elements: Iterable[Hashable]) -> str:
     return f"{name}({listed})" if listed else name
 
 
-def _lanes(step: Step) -> Iterator[str]:
+def _lanes(step: TraceStep) -> Iterator[str]:
     yield step.lane
     for arrow in (*step.sent, *((step.received,) if step.received else ())):
         yield from (arrow.sender, *arrow.receivers)

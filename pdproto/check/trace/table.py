@@ -29,7 +29,7 @@ Trigger: TypeAlias = tuple[AnyMessage, Indices, tuple[str, ...]]  # the names of
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class GroundedRow:
     """A row at its parameters. guard: None where it can never hold. trigger: a message.
 
     parts: the conjuncts of the guard, as formulas: of another machine's row those that speak of
@@ -53,13 +53,13 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalRow:
+class TracedRow:
     """A row with what its lines say of it."""
 
     row: Row
     on: str | None
     parameters: tuple[tuple[str, type[Sort]], ...]
-    ground: dict[Indices, Ground] = field(default_factory=dict)
+    ground: dict[Indices, GroundedRow] = field(default_factory=dict)
 
 
 class LocalTable:
@@ -77,18 +77,18 @@ class LocalTable:
         self.layout: Final = Layout(tuple(self.symbols.values()), sizes)
         given = {rigid: frozenset(tuples(rigid, sizes)) for rigid in rigids(table)}
         self.grounder: Final = Grounder(self.layout, given, table.place)
-        self.rows: Final[Mapping[str, LocalRow]] = {
-            row.name: LocalRow(
+        self.rows: Final[Mapping[str, TracedRow]] = {
+            row.name: TracedRow(
                 row, None if row.on is None else str(row.on),
                 tuple((v.name, type(v)) for v in table.parameters(row)))
             for row in table.rows
         }
-        self._device: Final[dict[Written, tuple[Ground, ...]]] = {}
+        self._device: Final[dict[Written, tuple[GroundedRow, ...]]] = {}
         self._moved: Final[dict[tuple[int, int], int]] = {}
-        self._pending: Final[dict[int, tuple[Ground, ...]]] = {}
+        self._pending: Final[dict[int, tuple[GroundedRow, ...]]] = {}
         self._words: Final[dict[int, str]] = {}
 
-    def ground(self, local: LocalRow, indices: Indices) -> Ground:
+    def ground(self, local: TracedRow, indices: Indices) -> GroundedRow:
         """The row at these parameters; it is kept."""
         known = local.ground.get(indices)
         if known is None:
@@ -96,7 +96,7 @@ class LocalTable:
             known = local.ground[indices] = self._ground(local.row, environment)
         return known
 
-    def _ground(self, row: Row, environment: Environment) -> Ground:
+    def _ground(self, row: Row, environment: Environment) -> GroundedRow:
         guard = self.grounder.guard(normal(self.table.condition(row)), environment, row)
         sent = tuple(self.grounder.sent(row, environment))
         literals = [*self.grounder.assigned(self.table, row, environment),
@@ -106,7 +106,7 @@ class LocalTable:
             trigger = (row.on.message, self.grounder.cell(row.on.arguments, environment),
                        tuple(v.name for v in row.on.arguments))
         parts = self.table.condition(row).parts
-        return Ground(row, parts, environment, guard, *assignment(literals), sent, trigger)
+        return GroundedRow(row, parts, environment, guard, *assignment(literals), sent, trigger)
 
     def mark(self, message: AnyMessage, indices: Indices) -> Literal:
         """The bit that says that a message has been sent, if some row reads it."""
@@ -114,14 +114,14 @@ class LocalTable:
             return Literal(0, 0)
         return self.layout.literal(message, indices, True)
 
-    def device(self, written: Written) -> tuple[Ground, ...]:
+    def device(self, written: Written) -> tuple[GroundedRow, ...]:
         """The rows of other machines, at all parameters, that write just this here."""
         known = self._device.get(written)
         if known is None:
             known = self._device[written] = tuple(self._writing(frozenset(written)))
         return known
 
-    def _writing(self, written: frozenset[tuple[str, Indices, str]]) -> Iterator[Ground]:
+    def _writing(self, written: frozenset[tuple[str, Indices, str]]) -> Iterator[GroundedRow]:
         for table in self.system.tables:
             if table.machine is self.table.machine:
                 continue
@@ -139,7 +139,7 @@ class LocalTable:
                             u.symbol, self.grounder.cell(u.arguments, environment), u.value)
                             for u in updates)
                         condition = self.grounder.guard(guard, environment, row)
-                        yield Ground(row, parts, environment, condition, *assignment(literals))
+                        yield GroundedRow(row, parts, environment, condition, *assignment(literals))
 
     def owns(self, symbol: Symbol) -> bool:
         return isinstance(symbol, Variable) and symbol.owner is self.table.machine
@@ -167,7 +167,7 @@ class LocalTable:
             known = self._words[state] = value
         return known
 
-    def pending(self, state: int) -> tuple[Ground, ...]:
+    def pending(self, state: int) -> tuple[GroundedRow, ...]:
         """The rows without a trigger that can still fire, and would change something."""
         known = self._pending.get(state)
         if known is None:
@@ -178,7 +178,7 @@ class LocalTable:
                 if ground.holds(state) and ground.apply(state) != state)
         return known
 
-    def every(self, local: LocalRow) -> Iterator[Ground]:
+    def every(self, local: TracedRow) -> Iterator[GroundedRow]:
         """The row at all parameters."""
         for environment in self.grounder.environments(self.table.parameters(local.row)):
             yield self.ground(local, tuple(environment.values()))
@@ -191,11 +191,11 @@ class LocalTable:
     def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
         return self.layout.value(state, symbol, indices)
 
-    def failing(self, ground: Ground, state: int) -> tuple[Formula, ...]:
+    def failing(self, ground: GroundedRow, state: int) -> tuple[Formula, ...]:
         """The conjuncts of the row's guard that do not hold; its trigger is not among them."""
         return tuple(part for part in ground.parts if not self._holds(part, ground, state))
 
-    def _holds(self, part: Formula, ground: Ground, state: int) -> bool:
+    def _holds(self, part: Formula, ground: GroundedRow, state: int) -> bool:
         guard = self.grounder.guard(normal(part), ground.environment, ground.row)
         return guard is not None and guard.holds(state)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pdproto.check.narrative import lane_name
 from pdproto.check.report.as_json import to_json as result_json
 from pdproto.check.result import (
     Arrow,
@@ -16,16 +17,15 @@ from pdproto.check.result import (
     Finding,
     Kind,
     Lane,
-    Step,
     Trace,
+    TraceStep,
     Verdict,
 )
-from pdproto.check.story import lane_name
 from pdproto.check.trace.instance import Instance, Tables, words
-from pdproto.check.trace.lines import Element, Line
-from pdproto.check.trace.replay import Event, RejectedError, Replay
+from pdproto.check.trace.lines import Element, TraceLine
+from pdproto.check.trace.replay import RejectedError, Replay, Replayed
 from pdproto.check.trace.shared import is_shared, verify_shared
-from pdproto.check.trace.table import AnyMessage, Ground, LocalTable
+from pdproto.check.trace.table import AnyMessage, GroundedRow, LocalTable
 from pdproto.check.trace.verdict import (
     CONFORMS,
     NEAREST_MAX,
@@ -93,7 +93,7 @@ def _explained(
     watched = frozenset(
         instance.key for instance in replay.instances() if instance is about or shared & set(
             zip(instance.local.own, instance.own, strict=True)))
-    events: list[Event] = []
+    events: list[Replayed] = []
     again = Replay(replay.tables, paths, from_middle=from_middle, watched=watched,
                    watcher=events.append)
     try:
@@ -106,7 +106,7 @@ def _explained(
 class Told:
     """Tells the events of some endpoints that lead to a line."""
 
-    def __init__(self, system: System, events: Sequence[Event], error: RejectedError) -> None:
+    def __init__(self, system: System, events: Sequence[Replayed], error: RejectedError) -> None:
         self.system: Final = system
         self.error: Final = error
         self.events: Final = events
@@ -150,7 +150,9 @@ class Told:
                           tuple(formula_text(part, environment) for part in parts))
 
     @staticmethod
-    def _alike(local: LocalTable, named: Sequence[Ground], line: Line) -> Iterator[Ground]:
+    def _alike(
+        local: LocalTable, named: Sequence[GroundedRow], line: TraceLine
+    ) -> Iterator[GroundedRow]:
         """Rows on the same trigger; where the line names no row, those that fire by themselves."""
         row = named[0].row if named else None
         if line.row is not None and line.row in local.rows:
@@ -191,7 +193,7 @@ class Told:
         return Trace(tuple(Lane(lane, lanes[lane]) for lane in ordered), start, steps,
                      start_holds={CONFORMS: True})
 
-    def _step(self, event: Event) -> Step:
+    def _step(self, event: Replayed) -> TraceStep:
         instance, ground, line = event.instance, event.ground, event.read.line
         lane = self._lane(instance)
         changes = tuple(
@@ -202,21 +204,21 @@ class Told:
             if (event.before ^ event.after) & place.mask and event.local.owns(symbol))
         if ground is None:
             heard = line.heard if line is not None else ""
-            return Step(f"hear {heard}", "", lane, "", "", self.system.place, "", None, (), (),
+            return TraceStep(f"hear {heard}", "", lane, "", "", self.system.place, "", None, (), (),
                         changes, {CONFORMS: True})
         environment = self._environment(instance, ground)
         by_device = line is not None and line.device is not None
         received = None
         if ground.trigger is not None:
             received = self._arrow(instance, ground.trigger[0], ground.trigger[1])
-        return Step(
+        return TraceStep(
             ground.row.name, elements(environment), lane,
             "a device" if by_device else trigger_text(ground.row.on, environment),
             ground.row.why, ground.row.place, "", received,
             tuple(self._arrow(instance, message, at) for message, at in ground.sent), (),
             changes, {CONFORMS: True})
 
-    def _last(self) -> Step:
+    def _last(self) -> TraceStep:
         """The line itself, as a step that breaks the claim."""
         instance, line = self.error.instance, self.error.read.line
         name = f"line {self.error.read.number}"
@@ -227,7 +229,7 @@ class Told:
         lane = self._lane(instance) if instance is not None else ""
         rows = {} if instance is None else instance.local.rows
         place = rows[name].row.place if name in rows else self.system.place
-        return Step(name, parameters, lane, f"line {self.error.read.number}", str(self.error),
+        return TraceStep(name, parameters, lane, f"line {self.error.read.number}", str(self.error),
                     place, "", None, (), (), (), {CONFORMS: False})
 
     def _word(self, instance: Instance | None, name: str, element: Element) -> str:
@@ -237,7 +239,7 @@ class Told:
                 return sort.element(known[element])
         return words(element)
 
-    def _environment(self, instance: Instance, ground: Ground) -> dict[Sort, int]:
+    def _environment(self, instance: Instance, ground: GroundedRow) -> dict[Sort, int]:
         return {variable: self._index(instance, type(variable), index)
                 for variable, index in ground.environment.items()}
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pdproto.drill import children
 from pdproto.drill.handoff.load import Load, Topology
-from pdproto.drill.handoff.rank import GoOn, Hold, Rank, Reached, Report
+from pdproto.drill.handoff.rank import GoOn, Hold, RankTask, Reached, Report
 from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.transport.incarnation import new_incarnation
@@ -29,12 +29,12 @@ class RankDiedError(Exception):
 
 
 @dataclass(slots=True)
-class Member:
+class HandoffProcess:
     """One rank's process. done: requests that it has seen the end of. upcoming: the first that it
     had not begun when it was held.
     """
 
-    rank: Rank
+    rank: RankTask
     process: BaseProcess
     pipe: "Connection[Any, Any]"
     done: int = 0
@@ -43,7 +43,7 @@ class Member:
     leftovers: Mapping[str, int] | None = None
 
 
-class Cluster:
+class HandoffCluster:
     """All ranks of both servers, on this machine."""
 
     def __init__(
@@ -63,8 +63,10 @@ class Cluster:
         """
         self._context: Final = multiprocessing.get_context("spawn")
         incarnation = new_incarnation()  # of the decode ranks as a group
-        self.members: Final[dict[str, Member]] = {}
-        self.survivors: Final[list[Member]] = []  # of a server that was taken down, all but one
+        self.members: Final[dict[str, HandoffProcess]] = {}
+        self.survivors: Final[
+            list[HandoffProcess]
+        ] = []  # of a server that was taken down, all but one
         self.restarts = 0
         self.doomed: Final = doomed
         self._topology: Final = topology
@@ -79,7 +81,7 @@ class Cluster:
         self._folder: Final = TemporaryDirectory(prefix="pdproto-")
         group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
-            self._start(Rank(name, topology, load, engine, where, incarnation, waits=waits,
+            self._start(RankTask(name, topology, load, engine, where, incarnation, waits=waits,
                              trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
                              host=self.host_of(name)))
 
@@ -135,7 +137,7 @@ class Cluster:
         self._folder.cleanup()
 
     @staticmethod
-    def _end(members: Collection[Member]) -> None:
+    def _end(members: Collection[HandoffProcess]) -> None:
         for member in members:
             if member.report is not None and member.process.is_alive():
                 member.pipe.send(None)
@@ -151,14 +153,14 @@ class Cluster:
                 member.process.join()
             member.pipe.close()
 
-    def _start(self, rank: Rank) -> None:
+    def _start(self, rank: RankTask) -> None:
         ours, theirs = self._context.Pipe()
         body = prefill_rank if rank.name.startswith("prefill") else decode_rank
         process = self._context.Process(target=children.while_parent_lives, daemon=True,
                                         args=(body, rank, theirs), name=rank.name)
         self.launch(rank.name, process)
         theirs.close()
-        self.members[rank.name] = Member(rank, process, ours)
+        self.members[rank.name] = HandoffProcess(rank, process, ours)
 
     @staticmethod
     def _said(pipe: "Connection[Any, Any]", name: str) -> str:
@@ -170,7 +172,7 @@ class Cluster:
         except EOFError:
             raise RankDiedError(f"{name} could not start") from None
 
-    def _hear(self, member: Member) -> None:
+    def _hear(self, member: HandoffProcess) -> None:
         try:
             said = member.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -190,7 +192,7 @@ class Cluster:
                 raise RankDiedError(f"{member.rank.name} has ended with status "
                                f"{member.process.exitcode}")
 
-    def _start_anew(self, killed: Member, deadline: float) -> None:
+    def _start_anew(self, killed: HandoffProcess, deadline: float) -> None:
         """A rank has been killed: wait for the others of its server, and start all of them anew.
 
         They are not told: they notice, and end by themselves.
@@ -217,8 +219,8 @@ class Cluster:
             member.pipe.send(GoOn(first))
         self.restarts += 1
 
-    def _hear_until(self, deadline: float, members: Collection[Member],
-                    holds: Callable[[Member], bool]) -> None:
+    def _hear_until(self, deadline: float, members: Collection[HandoffProcess],
+                    holds: Callable[[HandoffProcess], bool]) -> None:
         """Until it holds of each. Raises TimeoutError, RankDiedError."""
         for member in members:
             while not holds(member):

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from time import monotonic, sleep
 from typing import Final
 
-from pdproto.drill.handoff.load import Request
+from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.group.entry import Submitted
 from pdproto.group.group import Group
@@ -38,10 +38,10 @@ class Said(Enum):
 
 
 @dataclass(slots=True)
-class Held:
+class GroupedRequest:
     """A request at this rank."""
 
-    request: Request
+    request: LoadRequest
     sender: Sender
     pages: tuple[int, ...]
     said: Said = Said.PREPARED
@@ -54,9 +54,9 @@ class GroupedSenders:
         rank = work.rank
         self.rank, self.node, self.report = rank, work.node, work.report
         self.pools, self.pool = work.pools, work.pool
-        self.held: Final[dict[Life, Held]] = {}
+        self.held: Final[dict[Life, GroupedRequest]] = {}
         self.arrived: Final[deque[Arrival]] = deque()
-        self.closing: Final[list[Held]] = []
+        self.closing: Final[list[GroupedRequest]] = []
         self.clients: Final[dict[int, tuple[Submitted, float]]] = {}
         self.upcoming = rank.first
         self.concluded = 0
@@ -107,11 +107,11 @@ class GroupedSenders:
         if pages is None:
             return False
         sender = self.node.open(request.room, lambda: self.pool.give(pages))
-        self.held[arrival.life] = Held(request, sender, pages)
+        self.held[arrival.life] = GroupedRequest(request, sender, pages)
         self.group.prepared(arrival.life)
         return True
 
-    def _look(self, life: Life, held: Held) -> None:
+    def _look(self, life: Life, held: GroupedRequest) -> None:
         """Tell the group what has come of the request here."""
         poll, failure = held.sender.poll(), held.sender.failure or ""
         if held.said is Said.ADMITTED and poll is KVPoll.SUCCESS:

@@ -43,7 +43,7 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoadRequest:
     """One request. abort: who gives it up, and how long after opening it."""
 
     room: int
@@ -80,13 +80,15 @@ class Load:
     forward_s: float = 0.0
     publish_s: float = 0.0
 
-    def request(self, room: int) -> Request:
+    def request(self, room: int) -> LoadRequest:
         dice = self._dice("request", room)
         pages = 1 + dice[0] % self.request_pages_max
         aborted = dice[1] / 2**32 < self.abort_rate
         side: Literal["prefill", "decode"] = "prefill" if dice[2] % 2 else "decode"
         after = dice[3] % PHASES / PHASES * self.abort_within_s
-        return Request(room, pages, 1 + dice[4] % min(3, pages), side if aborted else None, after)
+        return LoadRequest(
+            room, pages, 1 + dice[4] % min(3, pages), side if aborted else None, after
+        )
 
     def page(self, room: int, source: str, index: int) -> Pages:
         """What a page of a request holds in all pools of one source: uint8 [layer, byte]."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.drill.handoff.load import Request
+from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import Order, Ordered, Settings
@@ -22,10 +22,10 @@ from pdproto.spec.handoff.poll import KVPoll
 
 
 @dataclass(slots=True)
-class Held:
+class OptimisticRequest:
     """A request with what it holds. pages: none before its pass has a running slot."""
 
-    request: Request
+    request: LoadRequest
     running: Running
     sender: Sender
     opened: float
@@ -53,7 +53,7 @@ class OptimisticSenders:
                                  retries=load.retries or 0,
                                  force_retry_probability=load.force_retry),
             trace=work.trace)
-        self.held: Final[dict[Running, Held]] = {}
+        self.held: Final[dict[Running, OptimisticRequest]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
 
     def run(self) -> Iterator[None]:
@@ -77,11 +77,11 @@ class OptimisticSenders:
         for ordered in self.prefill.orders():
             self._carry_out(ordered)
 
-    def _begin(self, request: Request) -> Sender:
+    def _begin(self, request: LoadRequest) -> Sender:
         sender, now = self.node.open(request.room), monotonic()
         running = self.prefill.create_sender(f"r{request.room}", [sender], chunks=request.chunks,
                                              now=now)
-        self.held[running] = Held(request, running, sender, now)
+        self.held[running] = OptimisticRequest(request, running, sender, now)
         return sender
 
     def _have_aborted(self, now: float) -> None:
@@ -126,7 +126,7 @@ class OptimisticSenders:
             self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name, int(place))
         self.prefill.chunk_done(held.running, monotonic())
 
-    def _send(self, held: Held, chunks: Sequence[int], *, last: bool) -> None:
+    def _send(self, held: OptimisticRequest, chunks: Sequence[int], *, last: bool) -> None:
         metadata = self.rank.load.metadata(held.request.room, self.rank.name)
         for chunk in chunks:
             ends = last and chunk == chunks[-1]
@@ -134,7 +134,7 @@ class OptimisticSenders:
                 self.rank.meet_fate(held.request.room)
             held.sender.send(held.chunk(chunk), last=ends, metadata=metadata if ends else b"")
 
-    def _end(self, held: Held) -> None:
+    def _end(self, held: OptimisticRequest) -> None:
         success = held.sender.poll() is KVPoll.SUCCESS
         self.report.outcomes[held.request.room] = success
         if not success:
@@ -142,6 +142,6 @@ class OptimisticSenders:
         self._give_back(held)
         del self.held[held.running]
 
-    def _give_back(self, held: Held) -> None:
+    def _give_back(self, held: OptimisticRequest) -> None:
         self.pool.give(held.pages)
         held.pages = ()

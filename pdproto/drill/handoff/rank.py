@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.drill.handoff.load import Load, Pages, Request, Topology
+from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.node.prefill import PrefillNode
 from pdproto.node.sender import Sender
@@ -19,7 +19,7 @@ POLL_S: Final = 0.0005  # between two looks of a scheduler
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class RankTask:
     """What a process is told: who it is, and what to do.
 
     first: the room to begin with. group: where the prefill ranks listen to each other, if there is
@@ -42,13 +42,13 @@ class Rank:
     dies_in: int | None = None
     host: str = LOOPBACK
 
-    def run_forward(self, request: Request, pages: tuple[int, ...], pools: Pages) -> None:
+    def run_forward(self, request: LoadRequest, pages: tuple[int, ...], pools: Pages) -> None:
         """What a model would do: fill the pages of this rank's share."""
         share = self.topology.share(self.name, request.pages)
         for page, index in zip(pages, share, strict=True):
             pools[:, page] = self.load.page(request.room, self.name, index)
 
-    def send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
+    def send(self, request: LoadRequest, sender: Sender, pages: tuple[int, ...]) -> None:
         """Hand the pages over, in chunks, with the metadata row."""
         chunks = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
         for chunk in chunks[:-1]:
@@ -111,7 +111,7 @@ class Work:
     trace: is told of the rows of what decides for it: its group, or its optimistic prefill.
     """
 
-    rank: Rank
+    rank: RankTask
     node: PrefillNode
     pools: Pages
     pool: Pool

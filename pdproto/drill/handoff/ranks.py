@@ -23,7 +23,7 @@ from pdproto.drill.handoff.directory import Directory, registrar, wait_for
 from pdproto.drill.handoff.group import GroupedSenders
 from pdproto.drill.handoff.load import Pages
 from pdproto.drill.handoff.optimistic import OptimisticSenders
-from pdproto.drill.handoff.rank import Pool, Rank, Report, Work
+from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.drill.handoff.receivers import Receivers
 from pdproto.drill.handoff.senders import Senders
 from pdproto.group.group import Group
@@ -50,7 +50,7 @@ SETTLE_S: Final = 60.0
 
 
 @contextmanager
-def _traced(rank: Rank) -> Iterator[Trace | None]:
+def _traced(rank: RankTask) -> Iterator[Trace | None]:
     """The trace of a rank's hand-overs, if there is to be one."""
     with _file(rank.trace, rank.name) as target:
         yield None if target is None else Trace(rank.name, target)
@@ -99,7 +99,7 @@ def registry(pipe: "Connection[Any, Any]", trace: str | None, host: str) -> None
         pipe.recv()
 
 
-def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
+def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a prefill rank's process."""
     load = rank.load
     pools = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
@@ -141,7 +141,7 @@ def prefill_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         _end(node, pipe)
 
 
-def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
+def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a decode rank's process."""
     load = rank.load
     sources = rank.topology.sources(rank.name)
@@ -168,7 +168,7 @@ def decode_rank(rank: Rank, pipe: "Connection[Any, Any]") -> None:
         _end(node, pipe)
 
 
-def _decode_node(rank: Rank, pools: Mapping[str, Pages], trace: Trace | None) -> DecodeNode:
+def _decode_node(rank: RankTask, pools: Mapping[str, Pages], trace: Trace | None) -> DecodeNode:
     layers = {name: _layers(of) for name, of in pools.items()}
     engine, link = open_sink(rank.engine, rank.host), Link(tcp_at(rank.host))
     if rank.direct:

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from pdproto.drill.handoff.directory import Directory, Endpoints
-from pdproto.drill.handoff.load import Pages, Request
-from pdproto.drill.handoff.rank import POLL_S, GoOn, Hold, Pool, Rank, Reached, Report
+from pdproto.drill.handoff.load import LoadRequest, Pages
+from pdproto.drill.handoff.rank import POLL_S, GoOn, Hold, Pool, RankTask, Reached, Report
 from pdproto.node.decode import DecodeNode
 from pdproto.node.receiver import Receiver
 from pdproto.spec.handoff.poll import KVPoll
@@ -27,7 +27,7 @@ NOT_SERVED: Final = "no prefill server was up to take it"
 class _Open:
     """A request with what it holds. where: what the directory said when it was begun."""
 
-    request: Request
+    request: LoadRequest
     receiver: Receiver
     pages: tuple[int, ...]
     where: Endpoints
@@ -39,7 +39,7 @@ class Receivers:
 
     def __init__(
         self,
-        rank: Rank,
+        rank: RankTask,
         node: DecodeNode,
         pools: Mapping[str, Pages],
         pool: Pool,
@@ -89,7 +89,7 @@ class Receivers:
             self.directory.lost(self._outlived.keys(), self._outlived)
             self._outlived = None
 
-    def _begin(self, request: Request) -> bool:
+    def _begin(self, request: LoadRequest) -> bool:
         where = self.directory.endpoints
         if where is None or self._held or self._outlived is not None:
             return False

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from time import monotonic, sleep
 
-from pdproto.drill.handoff.load import Request
+from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
@@ -16,7 +16,7 @@ class Senders:
     def __init__(self, work: Work) -> None:
         self.rank, self.node, self.report = work.rank, work.node, work.report
         self.pools, self.pool = work.pools, work.pool
-        self.open: dict[int, tuple[Request, Sender, tuple[int, ...], float]] = {}
+        self.open: dict[int, tuple[LoadRequest, Sender, tuple[int, ...], float]] = {}
         self.sent: set[int] = set()
         self.aborted: set[int] = set()
 
@@ -33,7 +33,7 @@ class Senders:
             yield
             sleep(POLL_S)
 
-    def _begin(self, request: Request) -> bool:
+    def _begin(self, request: LoadRequest) -> bool:
         """Run the forward pass of a request: fill its pages, and open its hand-over."""
         share = self.rank.topology.share(self.rank.name, request.pages)
         pages = self.pool.take(len(share))

@@ -9,14 +9,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from pdproto.drill.handoff.cluster import Member
+from pdproto.drill.handoff.cluster import HandoffProcess
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import Report
 
 REASONS_SHOWN: Final = 6
 
 
-class Verdict:
+class HandoffVerdict:
     """The reports of all ranks, held against each other and against the load.
 
     restarted: ranks of a server that was started anew. survivors: its ranks before, all but the
@@ -27,11 +27,11 @@ class Verdict:
         self,
         topology: Topology,
         load: Load,
-        members: Mapping[str, Member],
+        members: Mapping[str, HandoffProcess],
         *,
         seconds: float,
         restarted: frozenset[str],
-        survivors: Sequence[Member] = (),
+        survivors: Sequence[HandoffProcess] = (),
     ) -> None:
         self.topology: Final = topology
         self.load: Final = load

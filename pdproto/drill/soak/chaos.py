@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
-from pdproto.drill.soak.cluster import Cluster
+from pdproto.drill.soak.cluster import SoakCluster
 from pdproto.drill.soak.rank import Weather
 
 PAUSE_S: Final = (0.05, 7.0)  # some are longer than a silence that counts as an end
@@ -24,7 +24,7 @@ SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "r
 class Chaos:
     """Strikes a cluster. counts: how often, by what."""
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    def __init__(self, cluster: SoakCluster, seed: int) -> None:
         self.counts: Final[Counter[str]] = Counter()
         self._cluster: Final = cluster
         self._random: Final = Random(seed)  # noqa: S311 - no secret

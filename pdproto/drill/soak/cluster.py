@@ -25,7 +25,7 @@ from pdproto.drill.soak.rank import (
     Begin,
     Ended,
     Pipe,
-    Place,
+    SoakRank,
     State,
     decode,
     network,
@@ -46,7 +46,7 @@ class ProcessLostError(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class SoakProcess:
     """A rank's process. door: its name in the network. ready: it has said where it listens. open:
     the rooms it has not ended yet.
     """
@@ -77,14 +77,14 @@ class Books:
     refused: dict[int, set[str]] = field(default_factory=dict)  # ranks that say Failed, of the room
 
 
-class Cluster:
+class SoakCluster:
     """All processes. dead: how often ranks have been killed."""
 
     def __init__(
         self, *, prefill: int, decode: int, engine: str, load: Load, in_flight: int
     ) -> None:
         self.books: Final = Books()
-        self.members: Final[dict[str, Member]] = {}
+        self.members: Final[dict[str, SoakProcess]] = {}
         self.sources: Final = tuple(f"prefill-{i}-0-0" for i in range(prefill))
         self.sinks: Final = tuple(f"decode-{i}" for i in range(decode))
         self._load: Final = load
@@ -129,13 +129,13 @@ class Cluster:
         self._starts += 1
         door = f"{name}#{self._starts}"
         endpoint = self.net("open", door)
-        place = Place(name, self._load, self._engine, f"127.0.0.1:{self._port}", endpoint,
+        place = SoakRank(name, self._load, self._engine, f"127.0.0.1:{self._port}", endpoint,
                       self.sources)
         process, pipe = self._process(partial(self.body(name), place))
-        self.members[name] = Member(name, process, pipe, door, endpoint)
+        self.members[name] = SoakProcess(name, process, pipe, door, endpoint)
         self._where = {}
 
-    def body(self, name: str) -> Callable[[Place, Pipe], None]:
+    def body(self, name: str) -> Callable[[SoakRank, Pipe], None]:
         """What a rank's process does."""
         return prefill if name in self.sources else decode
 
@@ -224,7 +224,7 @@ class Cluster:
                     for one in self._client.look_up_all().ranks}
         return None
 
-    def _begin(self, sink: Member) -> None:
+    def _begin(self, sink: SoakProcess) -> None:
         room = self.books.routed
         self.books.routed += 1
         for member in (*(self.members[source] for source in self.sources), sink):
@@ -248,7 +248,7 @@ class Cluster:
             if not member.ready and monotonic() - member.begun > START_S:
                 raise ProcessLostError(f"{member.name} has not begun within {START_S:g} s")
 
-    def _take(self, member: Member, said: Any) -> None:
+    def _take(self, member: SoakProcess, said: Any) -> None:
         if isinstance(said, State):
             member.told = self.books.states[member.door] = said
         elif isinstance(said, str):
@@ -258,7 +258,7 @@ class Cluster:
             for ended in said:
                 self._note(member, ended)
 
-    def _note(self, member: Member, ended: Ended) -> None:
+    def _note(self, member: SoakProcess, ended: Ended) -> None:
         """S14: who succeeds at decode has failed nowhere."""
         books, room = self.books, ended.room
         member.open.discard(room)
@@ -329,7 +329,7 @@ class Cluster:
         return left
 
     @staticmethod
-    def _last_word(member: Member) -> dict[str, int]:
+    def _last_word(member: SoakProcess) -> dict[str, int]:
         """What is left of it: nothing, if it says so."""
         with suppress(EOFError, OSError):
             while member.pipe.poll(END_S):

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from pdproto.drill.handoff.directory import registrar
-from pdproto.drill.handoff.load import Load, Pages, Request, Topology
+from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
 from pdproto.drill.handoff.rank import Pool
 from pdproto.node.decode import DecodeNode
 from pdproto.node.node import Node
@@ -49,7 +49,7 @@ HELD: Final = ("engine_leases", "engine_leased_bytes", "engine_pending_fences",
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SoakRank:
     """What a rank's process is told. advertise: its door. sources: the prefill ranks, in order."""
 
     name: str
@@ -95,7 +95,7 @@ class State:
 
 @dataclass(slots=True)
 class _Open:
-    request: Request
+    request: LoadRequest
     end: Sender | Receiver
     pages: tuple[int, ...]
     since: float
@@ -107,7 +107,7 @@ class _Open:
 class _Scheduler:
     """What both kinds of rank do. waiting: requests for which there are no pages yet."""
 
-    place: Place
+    place: SoakRank
     node: Node
     pool: Pool
     pipe: Pipe
@@ -192,7 +192,7 @@ class _Prefill(_Scheduler):
             held.sent = True
             self._send(held.request, sender, held.pages)
 
-    def _send(self, request: Request, sender: Sender, pages: tuple[int, ...]) -> None:
+    def _send(self, request: LoadRequest, sender: Sender, pages: tuple[int, ...]) -> None:
         *first, last = [list(map(int, part)) for part in np.array_split(pages, request.chunks)]
         for chunk in first:
             sender.send(chunk, last=False)
@@ -226,7 +226,7 @@ class _Decode(_Scheduler):
             held.left = True
             receiver.abort("the client has left")
 
-    def _is_right(self, request: Request, receiver: Receiver, pages: tuple[int, ...]) -> bool:
+    def _is_right(self, request: LoadRequest, receiver: Receiver, pages: tuple[int, ...]) -> bool:
         right, load = True, self.place.load
         for source, pools in self.pages.items():
             right &= receiver.metadata.get(source) == load.metadata(request.room, source)
@@ -237,7 +237,7 @@ class _Decode(_Scheduler):
         return right
 
 
-def prefill(place: Place, pipe: Pipe) -> None:
+def prefill(place: SoakRank, pipe: Pipe) -> None:
     """The whole life of a prefill rank's process."""
     _settle_in()
     load, topology = place.load, Topology(len(place.sources), 1, 1)
@@ -254,7 +254,7 @@ def prefill(place: Place, pipe: Pipe) -> None:
     _end(node, pipe)
 
 
-def decode(place: Place, pipe: Pipe) -> None:
+def decode(place: SoakRank, pipe: Pipe) -> None:
     """The whole life of a decode rank's process."""
     _settle_in()
     load = place.load

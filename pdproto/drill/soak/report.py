@@ -15,7 +15,7 @@ COMPLAINTS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SoakResult:
     """See above. faults: how often, by what. messages: what the network did. rests: times at which
     everything had been given back.
     """
@@ -74,7 +74,7 @@ class Result:
         yield "complaints", f"{len(numbers['complaints']):,}"
 
 
-def show(result: Result, console: Console) -> None:
+def show(result: SoakResult, console: Console) -> None:
     """The table, and what is wrong."""
     table = Table(title="soak")
     table.add_column("what")
@@ -90,7 +90,7 @@ def show(result: Result, console: Console) -> None:
         console.print("no byte is wrong, both sides agree, and everything was given back")
 
 
-def page(result: Result, command: str, commit: str) -> str:
+def page(result: SoakResult, command: str, commit: str) -> str:
     """The result as Markdown, with what makes it again."""
     lines = ["# The last soak", "",
              "Real processes hand over while they are killed, stopped and cut off from others.",

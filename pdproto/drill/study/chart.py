@@ -11,7 +11,7 @@ from typing import Final
 
 from pdproto.check.report.markup import Markup, element
 from pdproto.check.report.panels import Sheet, Stroke, path, rule, text
-from pdproto.drill.study.report import Row
+from pdproto.drill.study.report import StudyRow
 
 SHEET: Final = Sheet((380, 230), legend_height=36, legend_left=16, legend_pitch=148)
 MARGIN: Final = (56, 36, 20, 40)  # left, top, right, bottom
@@ -24,7 +24,7 @@ CLAIM: Final = Stroke("P99, published", "#b3372f", "2 3")
 class Line(Stroke):
     """One line of every panel."""
 
-    def values(self, rows: Sequence[Row]) -> list[float]:
+    def values(self, rows: Sequence[StudyRow]) -> list[float]:
         """Changes: -0.5 is half of it gone."""
         halves = [of.simulated if "simulated" in self.name else of.measured for of in rows]
         return [of.p99_change if "P99" in self.name else of.median_change for of in halves]
@@ -38,7 +38,7 @@ LINES: Final = (
 )
 
 
-def chart(rows: Iterable[Row]) -> str:
+def chart(rows: Iterable[StudyRow]) -> str:
     """The whole picture."""
     panels = [(name, list(of)) for name, of in groupby(rows, key=lambda row: row.cell.varied)]
     changes = [value for _, of in panels for line in LINES for value in line.values(of)]
@@ -47,7 +47,7 @@ def chart(rows: Iterable[Row]) -> str:
     return SHEET.drawn([_panel(name, of, *scale) for name, of in panels], (*LINES, CLAIM))
 
 
-def _panel(name: str, rows: Sequence[Row], low: float, high: float) -> Iterator[Markup]:
+def _panel(name: str, rows: Sequence[StudyRow], low: float, high: float) -> Iterator[Markup]:
     left, top, right, bottom = MARGIN
     wide, tall = SHEET.panel[0] - left - right, SHEET.panel[1] - top - bottom
 

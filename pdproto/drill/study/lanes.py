@@ -76,7 +76,7 @@ class Measured:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class StudyLane:
     """cell: the place of the setting that it runs, None while it has none. deadline: of that."""
 
     servers: tuple[Server, Server]
@@ -156,14 +156,14 @@ def measure(cells: Sequence[Cell], seed: int, count: int, at_once: int,
     return [found[place] for place in range(len(cells))]
 
 
-def _warm_up(lanes: Sequence[Lane], seed: int) -> None:
+def _warm_up(lanes: Sequence[StudyLane], seed: int) -> None:
     for lane in lanes:
         lane.give(0, Cell("", ""), planned(BASE, seed, WARM_UP))
     while any(lane.cell is not None for lane in lanes):
         _hear(lanes)
 
 
-def _hear(lanes: Sequence[Lane]) -> dict[int, Measured]:
+def _hear(lanes: Sequence[StudyLane]) -> dict[int, Measured]:
     """What lanes have found meanwhile, by the place of the setting."""
     pipes = [pipe for lane in lanes for server in lane.servers for pipe in server.pipes]
     for ready in wait(pipes, timeout=0.5):
@@ -179,14 +179,14 @@ def _hear(lanes: Sequence[Lane]) -> dict[int, Measured]:
 
 
 @contextmanager
-def _lanes(count: int, ways: tuple[Way, Way]) -> Iterator[list[Lane]]:
+def _lanes(count: int, ways: tuple[Way, Way]) -> Iterator[list[StudyLane]]:
     """So many, with all their processes there. They are gone afterwards, whatever happens."""
     servers: list[Server] = []
     try:
         servers.extend(_started(way) for _ in range(count) for way in ways)
         for server in servers:
             server.where, _ = (str(said(pipe, "a process of the study")) for pipe in server.pipes)
-        yield [Lane((servers[i], servers[i + 1])) for i in range(0, len(servers), 2)]
+        yield [StudyLane((servers[i], servers[i + 1])) for i in range(0, len(servers), 2)]
         _end(servers)
     finally:
         for server in servers:

@@ -37,7 +37,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QueryRow:
     """A setting by the rule, and with forced queries. late_s: see report.py."""
 
     cell: Cell
@@ -46,7 +46,7 @@ class Row:
     late_s: float
 
 
-def rows(seed: int, count: int, again: int, on_progress: Callable[[int], None]) -> list[Row]:
+def rows(seed: int, count: int, again: int, on_progress: Callable[[int], None]) -> list[QueryRow]:
     """Measure all settings, one after the other. Raises as lanes.measure, and StudyError."""
     with _registry() as kept, _registry() as asked:
         ways = Way(0, Routing(kept, force_query=False)), Way(0, Routing(asked, force_query=True))
@@ -55,7 +55,7 @@ def rows(seed: int, count: int, again: int, on_progress: Callable[[int], None]) 
     for cell, measured in zip(SETTINGS, found, strict=True):
         for ran in (measured.without, measured.with_it):
             require_all(cell, ran, count)
-        made.append(Row(cell, transfer(measured.without), transfer(measured.with_it),
+        made.append(QueryRow(cell, transfer(measured.without), transfer(measured.with_it),
                         measured.late_s))
     return made
 
@@ -67,7 +67,7 @@ def transfer(ran: Ran) -> Transfer:
     return Transfer(percentile(seconds, 0.5), percentile(seconds, 0.99), calls / len(seconds))
 
 
-def as_markdown(found: list[Row]) -> str:
+def as_markdown(found: list[QueryRow]) -> str:
     """A table, in milliseconds."""
     lines = ["| requests a second | median by the rule | forced | more | P99 by the rule | forced "
              "| more | calls a request by the rule | forced | late |",
@@ -82,7 +82,7 @@ def as_markdown(found: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(found: list[Row], seed: int, count: int) -> Mapping[str, Any]:
+def as_json(found: list[QueryRow], seed: int, count: int) -> Mapping[str, Any]:
     """Everything, for machines."""
     return {"seed": seed, "requests": count, "rows": [asdict(row) for row in found]}
 

@@ -22,9 +22,9 @@ from typing import Any, Final
 import numpy as np
 
 from pdproto.drill.handoff.load import Load, Pages, Topology
-from pdproto.drill.handoff.load import Request as Carried
-from pdproto.drill.handoff.optimistic import Held, OptimisticSenders
-from pdproto.drill.handoff.rank import Pool, Rank, Report, Work
+from pdproto.drill.handoff.load import LoadRequest as Carried
+from pdproto.drill.handoff.optimistic import OptimisticRequest, OptimisticSenders
+from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.drill.study.distant import DistantDecode, DistantPrefill
 from pdproto.drill.study.plan import PAGES, SLOTS
 from pdproto.drill.study.rooms import RANKS, PublishedRooms, Routing, SoughtRooms
@@ -106,7 +106,7 @@ def prefill_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> No
     node = DistantPrefill(PREFILL, SourcePages(_layers(pools), open_source(ENGINE)))
     rooms = None if routing is None else PublishedRooms(routing)
     pipe.send(node.endpoint)
-    rank = Rank(PREFILL, Topology(1, 1, 1), LOAD, ENGINE, "", 0)
+    rank = RankTask(PREFILL, Topology(1, 1, 1), LOAD, ENGINE, "", 0)
     while (job := pipe.recv()) is not None:
         node.distance.delay_s = _delay(job, "prefill")
         report = Report(PREFILL)
@@ -189,7 +189,7 @@ class TimedSenders(OptimisticSenders):
         carried = Carried(room, request.pages, len(request.chunks), None, 0.0)
         self._begin(carried).watchers = (self._woken.set,)
 
-    def _send(self, held: Held, chunks: Sequence[int], *, last: bool) -> None:
+    def _send(self, held: OptimisticRequest, chunks: Sequence[int], *, last: bool) -> None:
         super()._send(held, chunks, last=last)
         self._first_sent.setdefault(held.request.room, monotonic())
 

@@ -14,7 +14,7 @@ class StudyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StudyRow:
     """A setting in both halves. late_s: how late the processes were with what they had to do
     themselves, at the most, which is how much this machine disturbs.
     """
@@ -25,14 +25,14 @@ class Row:
     late_s: float
 
 
-def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) -> Row:
+def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) -> StudyRow:
     """Put the halves together. Raises StudyError unless every request has been answered rightly."""
     both = measured.without, measured.with_it
     for ran in both:
         require_all(cell, ran, count)
     ways = Ways(*(arm(list(ran.answered.first_token_s.values()), ran.computed.reruns)
                   for ran in both))
-    return Row(cell, Ways(*simulated), ways, measured.late_s)
+    return StudyRow(cell, Ways(*simulated), ways, measured.late_s)
 
 
 def require_all(cell: Cell, ran: Ran, count: int) -> None:
@@ -49,7 +49,7 @@ def require_all(cell: Cell, ran: Ran, count: int) -> None:
                          f"been answered")
 
 
-def as_markdown(rows: Iterable[Row]) -> str:
+def as_markdown(rows: Iterable[StudyRow]) -> str:
     """A table, in milliseconds; two lines for each setting. late: see Row."""
     lines = ["| varied | value | half | median without | with | change | P99 without | with "
              "| change | passes run again | late |",
@@ -65,6 +65,6 @@ def as_markdown(rows: Iterable[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(rows: Iterable[Row], seed: int, count: int) -> dict[str, Any]:
+def as_json(rows: Iterable[StudyRow], seed: int, count: int) -> dict[str, Any]:
     """Everything, for machines."""
     return {"seed": seed, "requests": count, "rows": [asdict(of) for of in rows]}

@@ -5,13 +5,13 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.check.lint.solver import Cells, Constraint, after, solve
+from pdproto.check.lint.solver import Constraint, GuardCells, after, solve
 from pdproto.ground.layout import Field
 from pdproto.ground.program import Action, Guard, Literal
 
 VALUES = (2, 3, 4, 2)  # the number of values of each cell
 FIELDS = (Field(0, 1), Field(1, 2), Field(3, 2), Field(5, 1))
-CELLS = Cells(zip(FIELDS, VALUES, strict=True))
+CELLS = GuardCells(zip(FIELDS, VALUES, strict=True))
 STATES = tuple(
     sum(code << field.offset for code, field in zip(codes, FIELDS, strict=True))
     for codes in product(*map(range, VALUES))

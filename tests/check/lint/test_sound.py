@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from pdproto.check.interpret import Interpreter, Store
 from pdproto.check.lint import Remark, lint
-from pdproto.check.lint.subject import Subject
+from pdproto.check.lint.subject import LintSubject
 from pdproto.check.words import trigger_name
 from pdproto.spec.language import (
     Always,
@@ -94,7 +94,7 @@ def test_lint_foresees_what_the_oracle_runs(system: System) -> None:
 def check_that_the_impossible_does_not_happen(
     system: System, remarks: Remarks, oracle: Interpreter, stores: list[Store]
 ) -> None:
-    reachable = Subject(system, SMALLER, {})
+    reachable = LintSubject(system, SMALLER, {})
     never = {remark.message.split()[0] for remark in found(remarks, "never-fires")}
     unseen = {remark.message.split(":")[0] for remark in found(remarks, "vacuous")}
     for store in stores:

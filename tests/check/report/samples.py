@@ -10,8 +10,8 @@ from pdproto.check.result import (
     Finding,
     Kind,
     Lane,
-    Step,
     Trace,
+    TraceStep,
     Verdict,
 )
 from pdproto.spec.language.place import Place
@@ -35,8 +35,8 @@ def step(
     lost: tuple[Arrow, ...] = (),
     changes: tuple[Change, ...] = (),
     holds: Mapping[str, bool] | None = None,
-) -> Step:
-    return Step(
+) -> TraceStep:
+    return TraceStep(
         row=row,
         parameters=parameters,
         lane=lane,
@@ -92,7 +92,7 @@ def result(
     )
 
 
-def _prepare(participant: str, *, holds: Mapping[str, bool]) -> Step:
+def _prepare(participant: str, *, holds: Mapping[str, bool]) -> TraceStep:
     lane = f"participant {participant}"
     return step(
         "prepare",
@@ -107,7 +107,7 @@ def _prepare(participant: str, *, holds: Mapping[str, bool]) -> Step:
     )
 
 
-def _learn(participant: str, *, holds: Mapping[str, bool]) -> Step:
+def _learn(participant: str, *, holds: Mapping[str, bool]) -> TraceStep:
     return step(
         "learn",
         "manager",
@@ -235,7 +235,7 @@ def safety() -> CheckResult:
 LOCK_LANES = (Lane("server", "server"), Lane("client c0", "client"), Lane("client c1", "client"))
 
 
-def _request(client: str) -> Step:
+def _request(client: str) -> TraceStep:
     lane = f"client {client}"
     return step(
         "request",
@@ -250,7 +250,7 @@ def _request(client: str) -> Step:
     )
 
 
-def _grant(client: str) -> Step:
+def _grant(client: str) -> TraceStep:
     return step(
         "grant",
         "server",
@@ -266,7 +266,7 @@ def _grant(client: str) -> Step:
 
 
 def _lock_trace(
-    steps: tuple[Step, ...], *, loop: int | None = None, blocked: tuple[Blocked, ...] = ()
+    steps: tuple[TraceStep, ...], *, loop: int | None = None, blocked: tuple[Blocked, ...] = ()
 ) -> Trace:
     start = (
         change("server", "free", "", "true"),

@@ -32,7 +32,7 @@ def renumbered(lines: Sequence[Line]) -> list[Line]:
     return [{**line, "n": number} for number, line in enumerate(lines, start=1)]
 
 
-class Judge:
+class Replayer:
     """Replays alterations; the tables are compiled once, and only what has changed is written."""
 
     def __init__(self, system: System, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.systems import load
-from tests.check.trace.alterations import Judge, alterations, golden
+from tests.check.trace.alterations import Replayer, alterations, golden
 from tests.check.trace.oracle import Oracle
 
 TRANSFER = load("transfer")
@@ -20,17 +20,17 @@ DROPPED = {"finish", "ignore_failed_success_failed", "learn", "meet", "note_stop
 
 
 @pytest.fixture
-def judge(tmp_path: Path) -> Judge:
-    return Judge(TRANSFER, tmp_path)
+def replayer(tmp_path: Path) -> Replayer:
+    return Replayer(TRANSFER, tmp_path)
 
 
-def test_the_golden_trace_conforms(judge: Judge) -> None:
-    assert judge.verdict(golden()) == "holds"
+def test_the_golden_trace_conforms(replayer: Replayer) -> None:
+    assert replayer.verdict(golden()) == "holds"
     assert Oracle(TRANSFER, golden()).verdict() == "holds"
 
 
 @pytest.mark.parametrize("kind", ["dropped", "swapped"])
-def test_a_line_that_is_missing_or_out_of_order_is_found(judge: Judge, kind: str) -> None:
+def test_a_line_that_is_missing_or_out_of_order_is_found(replayer: Replayer, kind: str) -> None:
     """All of them: a file counts its lines. Its last line is missed where rows or peers need it."""
     files = golden()
     tried = 0
@@ -38,7 +38,7 @@ def test_a_line_that_is_missing_or_out_of_order_is_found(judge: Judge, kind: str
         if altered.kind != kind:
             continue
         tried += 1
-        if judge.verdict(altered.files) == "holds":
+        if replayer.verdict(altered.files) == "holds":
             short = [lines for lines, whole in zip(altered.files, files, strict=True)
                      if lines == whole[:-1]]
             assert short, f"{altered.what} {kind}"
@@ -47,7 +47,7 @@ def test_a_line_that_is_missing_or_out_of_order_is_found(judge: Judge, kind: str
 
 
 @pytest.mark.parametrize("kind", ["dropped", "swapped", "row", "parameter"])
-def test_what_the_lines_say_is_judged_by_the_book(judge: Judge, kind: str) -> None:
+def test_what_the_lines_say_is_judged_by_the_book(replayer: Replayer, kind: str) -> None:
     """Numbered anew, an altered trace is accepted only where it is a run of the tables all the
     same: so says the oracle. It agrees where a trace is refused, too.
     """
@@ -56,7 +56,7 @@ def test_what_the_lines_say_is_judged_by_the_book(judge: Judge, kind: str) -> No
     for number, altered in enumerate(every):
         if number % 2:
             continue
-        verdict = judge.verdict(altered.files)
+        verdict = replayer.verdict(altered.files)
         if verdict == "holds" or number % 20 == 0:
             oracle = Oracle(TRANSFER, altered.files).verdict()
             assert verdict == oracle, f"{altered.what} {kind}"

@@ -13,10 +13,17 @@ from typing import Final
 from rich.console import Console
 
 from pdproto.check.liveness import is_fair
-from pdproto.check.questions import DEADLOCK, Duty, Question, duties, final_guards, questions
+from pdproto.check.narrative import Narrator, Transition
+from pdproto.check.questions import (
+    DEADLOCK,
+    LeadsToInstance,
+    Question,
+    final_guards,
+    leads_to_instances,
+    questions,
+)
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, Kind, Verdict
-from pdproto.check.story import Move, Storyteller
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
@@ -47,20 +54,20 @@ def picture(finding: Finding) -> str:
 
 
 @dataclass(slots=True)
-class Debt:
+class PendingObligation:
     """Whether a promise is owed at this point of a run."""
 
-    duty: Duty
-    owed: bool = False
+    obligation: LeadsToInstance
+    pending: bool = False
 
     def pass_by(self, state: int) -> None:
-        if any(guard.holds(state) for guard in self.duty.goal):
-            self.owed = False
-        elif any(guard.holds(state) for guard in self.duty.premise):
-            self.owed = True
+        if any(guard.holds(state) for guard in self.obligation.goal):
+            self.pending = False
+        elif any(guard.holds(state) for guard in self.obligation.premise):
+            self.pending = True
 
 
-class Judge:
+class PropertyChecker:
     """The questions of one ground system. properties: names to ask for; empty asks for all."""
 
     def __init__(self, ground: Ground, properties: frozenset[str] = frozenset()) -> None:
@@ -72,19 +79,19 @@ class Judge:
             (pattern.guard, question, pattern.instance)
             for question in self.questions for pattern in question.patterns
         ]
-        self._teller: Final = Storyteller(ground, every)
+        self._narrator: Final = Narrator(ground, every)
         self._final: Final = final_guards(ground)
         self._deadlock: Final = not properties or DEADLOCK in properties
-        self._duties: Final = [
-            duty for claim in ground.system.properties
+        self._obligations: Final = [
+            obligation for claim in ground.system.properties
             if isinstance(claim, LeadsTo) and (not properties or claim.name in properties)
-            for duty in duties(ground, claim)
+            for obligation in leads_to_instances(ground, claim)
         ]
         self._good: Final[set[int]] = set()
 
     def assumptions(self) -> tuple[Fairness, ...]:
         """The assumptions under which something is promised."""
-        under = dict.fromkeys(f for duty in self._duties for f in duty.claim.under)
+        under = dict.fromkeys(f for obligation in self._obligations for f in obligation.claim.under)
         return tuple(under) or (Fairness.TIMERS,)
 
     def look(self, cluster: Cluster) -> None:
@@ -117,10 +124,12 @@ class Judge:
         else:
             raise AssertionError(f"not at rest after {ROUNDS_MAX:,} rounds")
         begin = seen[cluster.state]
-        for debt in self._debts(fairness):
-            if _unpaid(debt, cluster.moves, begin):
+        for pending in self._pending(fairness):
+            if _unfulfilled(pending, cluster.moves, begin):
                 loop = begin if begin < len(cluster.moves) else None
-                raise ViolationError(self._broken(debt.duty, fairness, cluster.moves, loop))
+                raise ViolationError(
+                    self._broken(pending.obligation, fairness, cluster.moves, loop)
+                )
         if self._deadlock and fairness is Fairness.TIMERS:
             self._look_for_deadlock(cluster)
 
@@ -133,8 +142,12 @@ class Judge:
                 cluster.hear_all()
                 self.look(cluster)
 
-    def _debts(self, fairness: Fairness) -> Iterator[Debt]:
-        return (Debt(duty) for duty in self._duties if fairness in duty.claim.under)
+    def _pending(self, fairness: Fairness) -> Iterator[PendingObligation]:
+        return (
+            PendingObligation(obligation)
+            for obligation in self._obligations
+            if fairness in obligation.claim.under
+        )
 
     def _look_for_deadlock(self, cluster: Cluster) -> None:
         state = cluster.state
@@ -148,29 +161,33 @@ class Judge:
         claim = "wherever nothing more can happen, the state is declared final"
         raise ViolationError(Finding(
             DEADLOCK, Kind.DEADLOCK, claim, Verdict.VIOLATED, "met by a run", place,
-            trace=self._teller.trace(cluster.moves, blocked=True)))
+            trace=self._narrator.trace(cluster.moves, blocked=True)))
 
-    def _finding(self, question: Question, instance: str, moves: list[Move]) -> Finding:
+    def _finding(self, question: Question, instance: str, moves: list[Transition]) -> Finding:
         return Finding(
             question.name, question.kind, question.claim, Verdict.VIOLATED, "met by a run",
-            question.place, trace=self._teller.trace(moves), instance=instance, note=question.why)
+            question.place, trace=self._narrator.trace(moves), instance=instance, note=question.why)
 
     def _broken(
-        self, duty: Duty, fairness: Fairness, moves: list[Move], loop: int | None
+        self,
+        obligation: LeadsToInstance,
+        fairness: Fairness,
+        moves: list[Transition],
+        loop: int | None,
     ) -> Finding:
-        claim = duty.claim
+        claim = obligation.claim
         return Finding(
             claim.name, Kind.LEADS_TO,
             f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
-            Verdict.VIOLATED, "met by a run", claim.place, instance=duty.instance,
-            trace=self._teller.trace(moves, loop=loop, blocked=loop is None),
+            Verdict.VIOLATED, "met by a run", claim.place, instance=obligation.instance,
+            trace=self._narrator.trace(moves, loop=loop, blocked=loop is None),
             note=f"if {fairness}")
 
-    def diverged(self, moves: list[Move], why: str) -> Finding:
+    def diverged(self, moves: list[Transition], why: str) -> Finding:
         """A run at whose end an implementation did what the tables do not allow."""
         return Finding(
             "conforms", Kind.ALWAYS, "what runs does what the tables say", Verdict.VIOLATED,
-            "met by a run", self.ground.system.place, trace=self._teller.trace(moves), note=why)
+            "met by a run", self.ground.system.place, trace=self._narrator.trace(moves), note=why)
 
 
 def is_safety_net(row: GroundRow) -> bool:
@@ -178,13 +195,13 @@ def is_safety_net(row: GroundRow) -> bool:
     return isinstance(row.row.on, Timer) and not row.row.on.detector
 
 
-def _unpaid(debt: Debt, moves: list[Move], begin: int) -> bool:
+def _unfulfilled(pending: PendingObligation, moves: list[Transition], begin: int) -> bool:
     """Whether the promise is owed in the loop, and never kept in it.
 
     begin: the number of moves before the loop. A loop without moves is the last state for ever.
     """
     states = [moves[0].before if moves else 0, *(move.after for move in moves)]
     for state in states:
-        debt.pass_by(state)
-    kept = any(guard.holds(state) for state in states[begin:] for guard in debt.duty.goal)
-    return debt.owed and not kept
+        pending.pass_by(state)
+    kept = any(guard.holds(state) for state in states[begin:] for guard in pending.obligation.goal)
+    return pending.pending and not kept

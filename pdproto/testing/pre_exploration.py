@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pdproto.check.explore import Exploration, Limits, explore
-from pdproto.check.story import replay
+from pdproto.check.explore import Exploration, SearchLimits, explore
+from pdproto.check.narrative import replay
 from pdproto.ground.grounding import Ground, GroundRow
 
 SCOUTED_STATES: Final = 50_000  # about as many are met first, with faults and again without
@@ -25,7 +25,7 @@ class Goal(NamedTuple):
     row: str
 
 
-class Scout:
+class PreExploration:
     """The first states of a ground system, with its faults and without.
 
     rarity: by ground row in words, in how many of the states with faults it could fire.
@@ -34,7 +34,7 @@ class Scout:
     def __init__(self, ground: Ground) -> None:
         calm = Ground(ground.system, ground.sizes, (), ground.given, consume=ground.consume,
                       timers=ground.timers)
-        limits = Limits(states_max=SCOUTED_STATES)
+        limits = SearchLimits(states_max=SCOUTED_STATES)
         self._rows: Final = {str(row): row for row in ground.rows}
         self._searches: Final = [explore(which, limits=limits) for which in (ground, calm)]
         fired = [_fired(found) for found in self._searches]

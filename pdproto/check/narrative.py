@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pdproto.check.interpret import Interpreter
 from pdproto.check.questions import Question
-from pdproto.check.result import Arrow, Blocked, Change, Kind, Lane, Step, Trace
+from pdproto.check.result import Arrow, Blocked, Change, Kind, Lane, Trace, TraceStep
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
@@ -27,7 +27,7 @@ BLOCKED_MAX: Final = 24  # rows explained in a stuck state; a reader's patience
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Transition:
     """One step of a real run."""
 
     row: GroundRow
@@ -35,7 +35,7 @@ class Move:
     after: int
 
 
-def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Move]:
+def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Transition]:
     """The real run along a path of stored states."""
     state = form.initial[0]
     moves = []
@@ -45,24 +45,24 @@ def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Move]:
             for row in ground.rows
             if row.action.guard.holds(state) and form.normal(row.action.apply(state)) == wanted
         )
-        moves.append(Move(row, state, row.action.apply(state)))
+        moves.append(Transition(row, state, row.action.apply(state)))
         state = moves[-1].after
     return moves
 
 
-def run(form: Program, rows: Iterable[GroundRow]) -> list[Move]:
+def run(form: Program, rows: Iterable[GroundRow]) -> list[Transition]:
     """The real run in which these rows fire, each of which must be enabled in its turn."""
     state = form.initial[0]
     moves = []
     for row in rows:
         if not row.action.guard.holds(state):
             raise AssertionError(f"{row} is not enabled")
-        moves.append(Move(row, state, row.action.apply(state)))
+        moves.append(Transition(row, state, row.action.apply(state)))
         state = moves[-1].after
     return moves
 
 
-class Storyteller:
+class Narrator:
     """Tells runs of one ground system."""
 
     def __init__(self, ground: Ground, questions: Sequence[Question]) -> None:
@@ -70,7 +70,7 @@ class Storyteller:
         self.always: Final = [q for q in questions if q.kind in (Kind.ALWAYS, Kind.EDGES)]
 
     def trace(
-        self, moves: Sequence[Move], *, loop: int | None = None, blocked: bool = False
+        self, moves: Sequence[Transition], *, loop: int | None = None, blocked: bool = False
     ) -> Trace:
         """The run as lanes and steps. loop: where it repeats from. blocked: explain its end."""
         steps = tuple(self._step(move) for move in moves)
@@ -110,14 +110,14 @@ class Storyteller:
                     start.append(Change(lane, cell_name(table.state, indices), "", value))
         return tuple(start)
 
-    def _step(self, move: Move) -> Step:
+    def _step(self, move: Transition) -> TraceStep:
         row = move.row
         received = None
         if isinstance(row.row.on, Sent):
             received = self._arrow(row.row.on.message, self._indices(row.row.on.arguments, row))
         changes, sent, lost = self._differences(move)
         consumed = received.message if received and self.ground.consume else None
-        return Step(
+        return TraceStep(
             row=row.row.name,
             parameters=row.parameters,
             lane=lane_name(row.table.machine, self._indices(row.table.machine.own, row)),
@@ -143,7 +143,7 @@ class Storyteller:
         return self.ground.cell(arguments, row.environment)
 
     def _differences(
-        self, move: Move
+        self, move: Transition
     ) -> tuple[tuple[Change, ...], tuple[Arrow, ...], tuple[Arrow, ...]]:
         """What a step changed: variables, messages sent, messages taken off the network.
 
