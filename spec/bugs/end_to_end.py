@@ -27,16 +27,14 @@ RESTART: Final = Configuration(lookup.SIZES, faults=("crash",), dead_bits=True)
 ONE_RUN: Final = replace(RESTART, sizes={**lookup.SIZES, Incarnation: 1})
 ROOM: Final = Configuration(rooms.SIZES, faults=("lossy",), dead_bits=True)
 
-_PASS_ROWS: Final = {row.name: row for row in passes.HOST.rows}
-_LOOK_UP_ROWS: Final = {row.name: row for row in lookup.HOST.rows}
 _LOOK_UP_FINAL: Final = (Phase.WAITING_FOR_INPUT, Phase.FAILED)
 
 NOT_COMPUTED: Final = replace(
-    _PASS_ROWS["begin_transfer"],
+    passes.HOST.row("begin_transfer"),
     when=[passes.stage(h) == Stage.RUNNING, passes.FINALIZED,
-          *_PASS_ROWS["begin_transfer"].conditions[1:]])
+          *passes.HOST.row("begin_transfer").conditions[1:]])
 GOES_ON: Final = replace(
-    _LOOK_UP_ROWS["open_receiver"],
+    lookup.HOST.row("open_receiver"),
     when=[lookup.phase(d, h).among(*_LOOK_UP_FINAL), UNOPENED])
 
 BUGS: Final[tuple[Bug, ...]] = (

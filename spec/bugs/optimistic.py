@@ -59,16 +59,15 @@ TWO_SEATS: Final = replace(SCARCE, sizes={**SCARCE.sizes, RunningSlot: 2})
 STUCK: Final = "L5_no_capacity_deadlock"
 LEAK: Final = "L4_slots_and_running_slots_come_back"
 
-_ROWS: Final = {row.name: row for row in PREFILL.rows}
 
 
 def _yielding_only_when(lacking: Formula) -> tuple[ReplaceRow, ReplaceRow]:
     """The two ways to yield, when this alone is lacking."""
     return (
         ReplaceRow("run_again", replace(
-            _ROWS["run_again"], when=(*WITHOUT_LINK, lacking, NEXT_ATTEMPT))),
+            PREFILL.row("run_again"), when=(*WITHOUT_LINK, lacking, NEXT_ATTEMPT))),
         ReplaceRow("fall_back", replace(
-            _ROWS["fall_back"], when=(*WITHOUT_LINK, lacking, NO_ATTEMPT_LEFT))),
+            PREFILL.row("fall_back"), when=(*WITHOUT_LINK, lacking, NO_ATTEMPT_LEFT))),
     )
 
 

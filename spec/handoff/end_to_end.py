@@ -60,7 +60,9 @@ SUBMIT: Final = Row(
           sending(p, h) == Sending.UNKNOWN],
     do=[passes.stage(h).to(Stage.QUEUED), sending(p, h).to(Sending.BOOTSTRAPPING),
         lookup.begun(p, e, h).to(True)])
-HOST: Final = Table(host, rows=(SUBMIT, *passes.HOST.rows[1:], *lookup.HOST.rows[1:]))
+HOST: Final = Table(host, rows=(
+    SUBMIT, *passes.HOST.without("submit").rows, *lookup.HOST.without("open_own_sender").rows,
+))
 
 HOLDS_A_PLACE: Final = passes.HAS_SLOT | passes.HAS_RUNNING_SLOT
 TOGETHER: Final[tuple[Property, ...]] = (

@@ -222,9 +222,9 @@ CONTENDED: Final = edited(
     *map(DropRow, _WAYS_OUT),
     ReplaceRow("ignore_error_transferring_failed", transfer.NO_ERROR),
     *(ReplaceRow(row.name, replace(row, fair=True, why=why)) for row, why in (
-        (HOST.rows[0], "the router sends each request to both servers"),
-        (SINK.rows[0], "the router sends each request to both servers"),
-        (ENGINE.rows[0], "nothing hangs"),
+        (HOST.row("submit"), "the router sends each request to both servers"),
+        (SINK.row("begin_receive"), "the router sends each request to both servers"),
+        (ENGINE.row("land"), "nothing hangs"),
     )),
     ReplaceProperties((
         *(claim for claim in OF_THE_PASS if not isinstance(claim, Sometimes)),

@@ -117,7 +117,7 @@ begun: Final = BOOTSTRAP.machine(bootstrap.source).relation("begun", Life)
 host = Machine("host", world=True)
 world = Machine("world", world=True)
 
-(_LOSE,) = (row for row in registry.SINK.rows if row.name == "lose_connection")
+_LOSE: Final = registry.SINK.row("lose_connection")
 
 HOST: Final = Table(host, rows=(
     Row("open_own_sender", on=Call("open_sender", p, e, h),

@@ -11,8 +11,9 @@ from pdproto.spec.language.symbols import Sent
 
 def without(table: Table, *names: str, triggers: tuple[str, ...] = ()) -> Table:
     """The table without the rows of these names, and without what else answers these triggers."""
-    kept = (row for row in table.rows if row.name not in names and _trigger(row) not in triggers)
-    return Table(table.machine, table.state, tuple(kept))
+    answers = (row.name for row in table.rows
+               if row.name not in names and _trigger(row) in triggers)
+    return table.without(*names, *answers)
 
 
 def _trigger(row: Row) -> str:
@@ -29,7 +30,7 @@ def _trigger(row: Row) -> str:
 SENDER: Final = without(SOURCE, triggers=("open_sender",))
 RECEIVER: Final = without(SINK, triggers=("open_receiver",))
 
-(_BEGIN,) = (row for row in SINK.rows if row.name == "begin_receive")
+_BEGIN: Final = SINK.row("begin_receive")
 # When a receiver may be opened; what that does, and what it says.
 UNOPENED: Final = all_of(receiving(d, h) == Receiving.UNKNOWN, *_BEGIN.conditions)
 OPENED: Final = (receiving(d, h).to(Receiving.BOOTSTRAPPING), *_BEGIN.do)

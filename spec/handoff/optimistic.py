@@ -294,7 +294,7 @@ NO_TIMEOUTS: Final = edited(
 ONE_SIDED: Final = edited(
     replace(SYSTEM, faults={}, like=SYSTEM), "optimistic-one-sided",
     *(ReplaceRow(row.name, replace(row, fair=False, why="it may reach the other server only"))
-      for row in (PREFILL.rows[0], DECODE.rows[0])),
+      for row in (PREFILL.row("submit"), DECODE.row("open"))),
     ReplaceProperties((
         *_under(Fairness.TIMERS).properties,
         Sometimes("a_request_on_both_servers_may_succeed", receiving(h) == Receiving.SUCCESS),
@@ -315,7 +315,7 @@ ONE_SIDED: Final = edited(
 KEEPING: Final = edited(
     SYSTEM, "optimistic-keeping",
     *(ReplaceRow(row.name, replace(row, do=tuple(u for u in row.do if u != FREE_SLOT)))
-      for row in PREFILL.rows if row.name in ("fall_back", "force_fall_back")),
+      for row in map(PREFILL.row, ("fall_back", "force_fall_back"))),
     ReplaceRow("reserve", Row(
         "reserve", choose=(h, m),
         when=[stage(h).among(*QUEUED), ready(h), ~exists(n, slot(h, n)), SLOT_IS_FREE],

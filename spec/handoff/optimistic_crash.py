@@ -66,7 +66,7 @@ CRASH: Final = Table(network, rows=(
         why="the process dies, and its memory with it"),
 ))
 
-_SUCCEED: Final = next(row for row in PREFILL.rows if row.name == "succeed")
+_SUCCEED: Final = PREFILL.row("succeed")
 _NEVER: Final = tuple(claim for claim in SAFETY if not isinstance(claim, Sometimes))
 _BY_CLOCK: Final = tuple(replace(claim, under=(Fairness.TIMERS,)) for claim in LIVENESS)
 

@@ -1,14 +1,14 @@
 """The transfer of one life's KV: from the address to the committed page, or to nothing at all.
 
-Composed of source.py, sink.py and engine.py; what the words mean is in ends.py. A source and a sink
-agree on nothing in common: each concludes for itself, and these are the conclusions that are safe.
+Composed of source.py, sink.py and engine.py, in the words of ends.py. Source and sink each conclude
+for themselves, and these are the conclusions that are safe.
 
 A sink that answers Success has every part, and no source of it ever answers Failed. A source that
-answers Success knows that its part has landed, and no more: the sink may have failed since, and
-telling it so would only move the same doubt to the other side (two generals).
+answers Success knows only that its part has landed: the sink may have failed since, and telling it
+so would move the same doubt to the other side (two generals).
 
-Messages are sets, and no row reads that one is absent. So a lost message is, for safety, one that
-is late for ever: loss adds no behaviour, and is explored for the sake of liveness only.
+Messages are sets, and no row reads that one is absent. So loss adds no behaviour for safety, and is
+explored for liveness only.
 
 Seven systems share the tables, and so do those of transfer_fault_free.py and transfer_two.py:
     transfer              every loss, every death, and writes that take however long
@@ -70,7 +70,11 @@ from pdproto.spec.handoff.transfer_claims import (
     A_SOURCE_HEARS,
     ALL_ADDRESSED,
     BOTH_MEET,
+    CHUNK_IS_BACK,
+    GIVEN_BACK,
     GRANTED_ONCE,
+    IN_QUARANTINE,
+    KV_IS_BACK,
     LOST_WHEN_OVER,
     ONCE_TOO,
     PARTIES,
@@ -98,19 +102,10 @@ from pdproto.spec.language import (
     all_of,
     any_of,
     edited,
-    exists,
     forall,
     implies,
 )
 
-# A living writer that the sink's engine cannot keep out, and whose write does not end.
-IN_QUARANTINE: Final = all_of(
-    claim(d, h, p) == Claim.FENCING, ~can_fence(d), sending(p, h) != Sending.GONE
-)
-CHUNK_IS_BACK: Final = ~lease(d, h, b) | exists(p, IN_QUARANTINE)
-KV_IS_BACK: Final = (
-    ~kv(p, h) | (sending(p, h) == Sending.GONE) | exists(d, feeds(p, d) & IN_QUARANTINE)
-)
 SETTLED: Final = any_of(
     ~claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
     IN_QUARANTINE,
@@ -282,7 +277,7 @@ _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 NO_TIMEOUTS: Final = edited(
     SYSTEM, "transfer-no-timeouts",
     *map(DropRow, _GIVE_UP),
-    ReplaceRow("land", replace(ENGINE.rows[0], fair=True, why="nothing hangs")),
+    ReplaceRow("land", replace(ENGINE.row("land"), fair=True, why="nothing hangs")),
     ReplaceProperties((
         *(replace(claim, under=ONCE_TOO) for claim in (A_SINK_HEARS, A_SOURCE_HEARS)),
         LeadsTo("L7_a_sink_notices_a_crash",
@@ -290,11 +285,7 @@ NO_TIMEOUTS: Final = edited(
                 RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED), under=ONCE_TOO,
                 why="the heartbeat ends, and nothing more is waited for"),
         BOTH_MEET,
-        LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
-                under=ONCE_TOO, why="every source drains, or is gone and then fenced"),
-        LeadsTo("L4_an_ended_source_gets_its_pages_back",
-                kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
-                under=ONCE_TOO, why="as soon as its last write has ended"),
+        *GIVEN_BACK,
         LeadsTo("L1_a_sink_with_all_parts_commits",
                 RECEIVING_NOW & forall(p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS)),
                 RECEIVING_ENDED, under=ONCE_TOO, why="the status follows the last byte"),
@@ -331,13 +322,12 @@ NO_TIMERS: Final = edited(
 _CALLED_OFF: Final = ("abort_send", "abort_receive", "meet_error")
 NO_ERROR: Final = Ignore(
     Completion("error", d, c), at=(Sending.TRANSFERRING, Sending.FAILED), why="it lands, after all")
-_SEND: Final = next(row for row in SOURCE.rows if row.name == "send")
 
 RESTARTED: Final = edited(
     NO_TIMEOUTS, "transfer-restart",
     *map(DropRow, _CALLED_OFF),
     ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
-    ReplaceRow("send", replace(_SEND, fair=True, why="prefill comes to its end")),
+    ReplaceRow("send", replace(SOURCE.row("send"), fair=True, why="prefill comes to its end")),
     ReplaceProperties((
         LeadsTo("L6_a_life_after_a_restart_succeeds",
                 all_of(h.differs(k),

@@ -22,6 +22,7 @@ from pdproto.spec.handoff.ends import (
     address,
     b,
     c,
+    can_fence,
     claim,
     d,
     drain,
@@ -57,6 +58,15 @@ from pdproto.spec.language import (
     implies,
 )
 
+# A living writer that the sink's engine cannot keep out, and whose write does not end.
+IN_QUARANTINE: Final = all_of(
+    claim(d, h, p) == Claim.FENCING, ~can_fence(d), sending(p, h) != Sending.GONE
+)
+CHUNK_IS_BACK: Final = ~lease(d, h, b) | exists(p, IN_QUARANTINE)
+KV_IS_BACK: Final = (
+    ~kv(p, h) | (sending(p, h) == Sending.GONE) | exists(d, feeds(p, d) & IN_QUARANTINE)
+)
+
 WITHDRAWN: Final = Always(
     "a_failed_sink_asks_for_no_memory",
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
@@ -83,6 +93,13 @@ A_SOURCE_HEARS: Final = LeadsTo(
 )
 
 ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
+GIVEN_BACK: Final = (
+    LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
+            under=ONCE_TOO, why="every source drains, or is gone and then fenced"),
+    LeadsTo("L4_an_ended_source_gets_its_pages_back",
+            kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
+            under=ONCE_TOO, why="as soon as its last write has ended"),
+)
 BOTH_MEET: Final = LeadsTo(
     "L1_both_ends_meet",
     all_of(sending(p, h) == Sending.BOOTSTRAPPING, receiving(d, h) == Receiving.BOOTSTRAPPING,

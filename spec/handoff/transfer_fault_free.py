@@ -34,8 +34,8 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.handoff.sink import THREATENS
-from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMEOUTS, NO_TIMERS, SYSTEM
-from pdproto.spec.handoff.transfer_claims import A_SINK_HEARS, A_SOURCE_HEARS
+from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMERS, SYSTEM
+from pdproto.spec.handoff.transfer_claims import A_SINK_HEARS, A_SOURCE_HEARS, GIVEN_BACK
 from pdproto.spec.language import (
     Always,
     Configuration,
@@ -102,7 +102,7 @@ DRAINED: Final[System] = edited(
     replace(NO_TIMERS, faults={}, configurations={}, like=NO_TIMERS), "transfer-drained",
     ReplaceRow("note_landed", _UNHEEDED),
     ReplaceProperties((
-        *(one for one in NO_TIMEOUTS.properties if one.name.startswith("L4_")),
+        *GIVEN_BACK,
         Sometimes("a_sink_may_call_off_while_parts_come",
                   GIVEN_UP & (claim(d, h, p) == Claim.LANDED),
                   why="what comes after the failure is not counted here, so that came before"),

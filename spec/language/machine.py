@@ -318,6 +318,19 @@ class Table:
                 raise SpecError(self.place, f"rows= has {row!r}: want a tuple of Row")
         object.__setattr__(self, "rows", tuple(self.rows))
 
+    def row(self, name: str) -> Row:
+        """The row of that name. Raises SpecError if there is none."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise SpecError(here(), f"the table of {self.machine.name} has no row {name!r}; it has: "
+                                f"{', '.join(row.name for row in self.rows)}")
+
+    def without(self, *names: str) -> "Table":
+        """The table without the rows of these names. Raises SpecError for a name of none."""
+        dropped = [self.row(name) for name in names]
+        return Table(self.machine, self.state, tuple(r for r in self.rows if r not in dropped))
+
     def guard(self, row: Row) -> And:
         """The row's whole guard: state, trigger and conditions."""
         on = (row.on,) if isinstance(row.on, Sent) else ()

@@ -139,6 +139,15 @@ def test_an_ordered_sort_makes_one_wait_for_the_earlier_ones() -> None:
     assert [Turn.element(k) for k in range(2)] == ["turn0", "turn1"]
 
 
+def test_a_row_is_taken_by_its_name() -> None:
+    work, rework = Row("work"), Row("rework")
+    table = Table(A.worker, state=A.phase, rows=(rework, work))
+    assert table.row("work") is work
+    assert table.without("work").rows == (rework,)
+    assert table.without().rows == table.rows
+    assert (table.without("work").machine, table.without("work").state) == (A.worker, A.phase)
+
+
 def test_a_message_that_names_no_receiver_reaches_all() -> None:
     a = Parts()
     system = a.system(

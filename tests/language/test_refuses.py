@@ -307,6 +307,18 @@ def state_of_another_machine(a: Any) -> object:
     return System("tiny", "A tiny system.", tables)
 
 
+@malformed("the table of worker has no row 'wrok'; it has: work, rest")
+def row_by_a_name_that_is_none(a: Any) -> object:
+    table = Table(a.worker, state=a.phase, rows=(Row("work"), Row("rest")))
+    return table.row("wrok")  # <- here
+
+
+@malformed("the table of worker has no row 'play'; it has: work, rest")
+def table_without_a_row_that_is_none(a: Any) -> object:
+    table = Table(a.worker, state=a.phase, rows=(Row("work"), Row("rest")))
+    return table.without("rest", "play")  # <- here
+
+
 @malformed("row 'work' of worker: state=write must be one value for each instance")
 def state_with_more_arguments(a: Any) -> object:
     tables = (Table(a.worker, state=a.write, rows=(
