@@ -1,1 +1,1 @@
-"""The data plane: how bytes move from a source into landing chunks that a sink has leased."""
+"""Engines: they move bytes from a source into memory that a sink has leased to it."""

@@ -3,11 +3,11 @@
     payload = pack_pages(layout, pages, key)          # the source posts this
     outcome = unpack_verified(layout, view, pages, key)   # the sink commits if it is clean
 
-A digest is keyed by the life, so that bytes of another life are as spoilt as damaged ones, and
-bound to the place of the page in it: `pdproto.kernels.digest` says what it finds. Pages are stored
-before they are known to be clean: they belong to the hand-over until it commits.
+A digest depends on the life and on the place of the page in it. So bytes of another life, and pages
+that changed places, count as damaged (`pdproto.kernels.digest` lists the damage that it finds).
+Pages are stored before they are known to be clean: they belong to the hand-over until it commits.
 
-Pools in host memory only, since engines move bytes of host memory.
+Only pools in host memory: engines move bytes of host memory.
 """
 
 from collections.abc import Sequence
@@ -30,28 +30,28 @@ from pdproto.kernels.digest import key_at
 
 
 def key_of(*identity: int | str) -> int:
-    """The key of a life, unsigned 64-bit: what names it, in an order that both ends keep to."""
+    """The key of a life, unsigned 64-bit: a hash of its identity. Both ends use the same order."""
     return int.from_bytes(blake2b(repr(identity).encode(), digest_size=8).digest(), "little")
 
 
 def key_of_chunk(key: int, offset: int) -> int:
     """The key of a chunk, from the key of its life and where in the lease the chunk begins (bytes).
 
-    With it, chunks that changed places are as spoilt as pages that did.
+    With it, the digests also find chunks that changed places.
     """
     return key_at(key, position=offset)
 
 
 def chunk_bytes(layout: KVLayout, pages: int) -> int:
-    """What so many pages take in a lease, digests included; 0 for none."""
+    """The bytes of a chunk of so many pages in a lease, digests included; 0 for no pages."""
     return plan_for(layout, pages).only.bytes
 
 
 def chunk_offset(layout: KVLayout, page: int) -> int:
-    """Where in a lease a chunk begins whose first page is this one of all that its source writes.
+    """The offset in a lease (bytes) of the chunk that begins with page number `page` of its source.
 
-    A page a chunk is the most that padding can take, so chunks never overlap; and either end knows
-    it without knowing into what chunks the pages before have been cut.
+    It leaves the padding of one chunk for each earlier page, so chunks never overlap. Either end
+    computes it without knowing how the earlier pages were cut into chunks.
     """
     return page * chunk_bytes(layout, 1)
 
@@ -59,9 +59,9 @@ def chunk_offset(layout: KVLayout, page: int) -> int:
 def pack_pages(
     layout: KVLayout, pages: Sequence[int], key: int, into: NDArray[np.uint8] | None = None
 ) -> NDArray[np.uint8]:
-    """Pack pages and their digests, uint8 [chunk_bytes]; into memory that is given, if it is.
+    """Pack pages and their digests, uint8 [chunk_bytes]. into: memory to pack into, if given.
 
-    Raises ValueError for a page that there is not, or memory that is too small.
+    Raises ValueError for a page that does not exist, and for memory that is too small.
     """
     host_only(layout)
     length = chunk_bytes(layout, len(pages))
@@ -71,18 +71,18 @@ def pack_pages(
         raise ValueError(f"into: {length} bytes needed, got {into.size}")
     chunk = into[:length]
     plan = plan_for(layout, len(pages)).only
-    # What lies between payload and digests is sent as well, and is nobody's secret.
+    # The padding between payload and digests is sent as well: it must hold no secret.
     chunk[plan.payload_bytes : plan.digest_offset] = 0
     pack_chunk(layout, pages, chunk, digests=digests_in(plan, chunk), key=key)
     return chunk
 
 
 def unpack_verified(layout: KVLayout, landed: Buffer, pages: Sequence[int], key: int) -> Outcome:
-    """Store what has landed into `pages`, and compare the digests of the bytes stored.
+    """Store a landed chunk into `pages`, and compare the digests of the stored bytes.
 
-    landed: [chunk_bytes] or more. Commit to the pages only if the outcome is `clean`; its
-    `mismatched` are the positions of pages, within the chunk, that are not what was packed for
-    this life. Raises ValueError for a page that there is not, or is given twice.
+    landed: uint8 [chunk_bytes] or more. Use the pages only if the outcome is `clean`; its
+    `mismatched` are the positions, within the chunk, of pages that differ from those that were
+    packed for this life. Raises ValueError for a page that does not exist, or is given twice.
     """
     host_only(layout)
     plan = plan_for(layout, len(pages)).only
@@ -93,6 +93,6 @@ def unpack_verified(layout: KVLayout, landed: Buffer, pages: Sequence[int], key:
 
 
 def host_only(layout: KVLayout) -> None:
-    """Raise ValueError for pools in memory that engines do not reach."""
+    """Raise ValueError for pools outside host memory: engines do not reach them."""
     if layout.device != "cpu":
         raise ValueError(f"pools are on {layout.device}; engines move bytes of host memory")

@@ -1,19 +1,19 @@
-"""What any engine of the data plane promises, whatever moves its bytes.
+"""The contract of engines: the rules that each engine keeps, however it moves bytes.
 
 The sink owns landing memory and leases it, a piece for each (life, source). The address of a lease
 travels to that source, which writes there with an engine of the same kind. An engine that can fence
-memory in place leases what is not its own as well: a *target*, such as pages of a KV cache.
+memory in place also leases memory of others: a *target*, such as pages of a KV cache.
 
 Rule 1: a write ends in exactly one outcome. LANDED: all its bytes are in the sink's memory.
-        REFUSED: not all of them are, and no more will come. ERROR: nobody knows, they may still.
+        REFUSED: not all of them are, and no more will come. ERROR: its bytes may or may not land.
         A source that gathers reads no byte of the caller's after any of these (source.py).
-Rule 2: once a fence is done nothing of that source reaches the memory of that lease, nor any
-        memory leased later, however long the writer was stopped and whatever it does then.
-Rule 3: only `release` ends a lease. No clock does, and neither does the death of a source.
-Rule 4: every call returns at once; what became of it is asked for, after a wake.
-Rule 5: whatever bytes a peer sends, it is served or dropped. The others do not notice.
+Rule 2: after a fence is done, no byte of that source reaches the memory of that lease or any memory
+        leased later, even if the writer was stopped for long and then goes on.
+Rule 3: only `release` ends a lease. No clock ends it, and neither does the death of a source.
+Rule 4: every call returns at once. The caller asks for its result later, after a wake.
+Rule 5: a peer that sends malformed bytes is dropped. Other peers do not notice.
 
-tests/engine/test_contract.py holds an engine to these; another one is a line of its `ENGINES`.
+tests/engine/test_contract.py checks each engine of its table `ENGINES` against these rules.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -29,27 +29,27 @@ from pdproto.runtime.errors import RemoteProtocolError
 
 ADDRESS_MAX: Final = 512  # bytes of an encoded address
 
-# Contiguous memory of whatever elements, which is taken as its bytes.
+# Contiguous memory of any element type; its bytes are sent.
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
 U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class EngineError(Exception):
-    """The engine cannot do what it was asked for; the message says what to do instead."""
+    """The engine refuses a call; the message says what to do instead."""
 
 
 class EngineBusy(EngineError):  # noqa: N818 - it is no failure: the caller waits
-    """Too much is in flight. Wait for outcomes: `has_room` says when to try again."""
+    """Too many bytes or writes are in flight. Try again when `has_room` is true."""
 
 
 class Scope(Enum):
-    """What a fence keeps out at least: the finer, the less is lost with it."""
+    """Whom a fence keeps out of which memory. A finer scope disturbs fewer hand-overs."""
 
     PAGE = "page"  # one source, out of the memory of one lease
     PEER = "peer"  # one source, out of all memory of the sink
     POOL = "pool"  # everybody, out of all memory of the sink
-    NONE = "none"  # nobody: the lease must be held until the writer is proven gone
+    NONE = "none"  # no fence: the lease must be held until the writer is proven gone
 
 
 class Result(Enum):
@@ -93,19 +93,19 @@ _decoder: Final = msgspec.msgpack.Decoder(Address)
 
 
 class Target(Protocol):
-    """Memory of the caller's own, in place of landing memory: where the writes of one lease go."""
+    """Memory of the caller that a lease uses instead of landing memory."""
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
-        """Where the bytes of this write go, back to back: writable, `length` bytes in all.
+        """The memory for the bytes of this write, back to back: writable, `length` bytes in all.
 
-        Asked on the engine's thread as each write begins, within the lease, and looked through as
-        its bytes come. RemoteProtocolError, at once, if no honest write has these bounds.
+        The engine's thread calls it as each write begins, and iterates as bytes come. The write is
+        within the lease. Raises RemoteProtocolError, at once, if no correct source writes there.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Memory for what one source writes in one life. length: in bytes."""
+    """Memory that one source may write to in one life. length: in bytes."""
 
     number: int
     life: Hashable
@@ -116,14 +116,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A fence that has been asked for, of the lease of this number."""
+    """A fence on the lease of this number. `SinkEngine.fenced` says when it is done."""
 
     lease: int
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the write that `post` gave this number has ended. reason: empty if it landed."""
+    """The end of the write to which `post` gave this number. reason: empty if it landed."""
 
     write: int
     result: Result
@@ -132,7 +132,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """The connection of a source has ended. What it began may be incomplete; see rule 3."""
+    """The connection of a source has ended.
+
+    Its writes may be incomplete; its leases go on (rule 3).
+    """
 
     source: str
     reason: str
@@ -140,25 +143,25 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class SinkCounts:
-    """What a sink engine holds now, and what it has done so far."""
+    """The memory of a sink engine now, and its writes so far."""
 
     leases: int = 0
     leased_bytes: int = 0
     target_bytes: int = 0  # of memory that is not the engine's own, leased
     pooled_bytes: int = 0  # free, kept for the next lease
-    abandoned_bytes: int = 0  # nobody's, and still in the reach of a fenced writer
+    abandoned_bytes: int = 0  # given up: a fenced writer may still reach it
     fences: int = 0
     fences_pending: int = 0
     landed_writes: int = 0
     landed_bytes: int = 0
     refused_writes: int = 0
     connections: int = 0
-    dropped_peers: int = 0  # for what they sent
+    dropped_peers: int = 0  # for malformed bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCounts:
-    """What a source engine has in flight now, and what became of the rest."""
+    """The writes of a source engine: those in flight now, and the ended ones by their result."""
 
     writes: int = 0
     bytes: int = 0
@@ -174,14 +177,14 @@ class SinkEngine(Protocol):
 
     @property
     def scope(self) -> Scope:
-        """Of a fence on landing memory, which can be given up for another piece."""
+        """The scope of a fence on landing memory."""
 
     @property
     def target_scope(self) -> Scope:
-        """Of a fence on a target, which cannot: NONE where a write runs on in what was given up."""
+        """The scope of a fence on a target; NONE if a running write could still reach it."""
 
     def out_of_reach(self, host: str) -> str | None:
-        """Why a source at this address cannot write here; None if it can, as far as one knows."""
+        """Why a source at this address cannot write here; None if no reason is known."""
 
     def attach(self, wake: Callable[[], None]) -> None:
         """Have `wake` called when a fence is done, memory is free again or a source departs."""
@@ -189,18 +192,23 @@ class SinkEngine(Protocol):
     def lease(
         self, life: Hashable, source: str, length: int, target: Target | None = None
     ) -> Lease | None:
-        """Memory for `length` bytes; None while there is none. ValueError if there never will.
+        """Lease memory of `length` bytes; None while all is in use.
 
-        target: lease this memory instead. EngineError unless `target_scope` is PAGE.
+        target: lease this memory instead. Raises ValueError if so much memory is never free, and
+        EngineError for a target unless `target_scope` is PAGE.
         """
 
     def view(self, lease: Lease) -> memoryview:
-        """What has landed, uint8 [byte], read-only. EngineError once fenced or released, and for a
-        target, which its owner can look at.
+        """The memory of the lease, uint8 [byte], read-only.
+
+        Raises EngineError if the lease is fenced or released, and for a target: its owner has it.
         """
 
     def fence(self, lease: Lease) -> Ticket:
-        """Begin to keep the source out of the lease's memory. Again: the same ticket."""
+        """Begin to keep the source out of the lease's memory.
+
+        A second call returns the same ticket.
+        """
 
     def fenced(self, ticket: Ticket) -> bool:
         """Whether that fence is done."""
@@ -214,7 +222,7 @@ class SinkEngine(Protocol):
     def counts(self) -> SinkCounts: ...
 
     def close(self) -> None:
-        """End every connection and give back all memory. Again: nothing."""
+        """End every connection and give back all memory. A second call does nothing."""
 
 
 class SourceEngine(Protocol):
@@ -234,13 +242,13 @@ class SourceEngine(Protocol):
         """Begin to write the views, back to back, `offset` bytes into the lease.
 
         Returns the write's number. The bytes must not change until its outcome has been read.
-        Raises EngineBusy without room, ValueError for what does not fit into the lease.
+        Raises EngineBusy without room, ValueError for a write beyond the end of the lease.
         """
 
     def completed(self) -> list[Outcome]:
-        """The writes that have ended since the last call, in the order in which they did."""
+        """The writes that have ended since the last call, in the order in which they ended."""
 
     def counts(self) -> SourceCounts: ...
 
     def close(self) -> None:
-        """End every connection; what is in flight has no outcome. Again: nothing."""
+        """End every connection. Writes in flight get no outcome. A second call does nothing."""

@@ -1,15 +1,15 @@
-"""What the two ends of a built-in engine say to each other: frames of 72 bytes.
+"""The messages between the two ends of a built-in engine: frames of 72 bytes.
 
     magic        4 bytes, "pde" and the version
-    kind         1 byte, then 3 that nobody reads
+    kind         1 byte, then 3 unused ones
     write        8 bytes: which write of this connection, counted by the source from 1 upwards
     offset       8 bytes
     length       8 bytes
     region       8 bytes
-    token        32 bytes: 8 of the lease's number, 24 that only the sink can have made
+    token        32 bytes: 8 of the lease's number, 24 that only the sink can make
 
-Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. Any 72
-bytes are a frame or a RemoteProtocolError.
+Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. Reading
+72 bytes that are no frame raises RemoteProtocolError.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ NUMBER_BYTES: Final = 8  # of a token
 
 
 class Kind(IntEnum):
-    """Who sends it, and what it says."""
+    """The kinds of frames: the sender of each, and its meaning."""
 
     WRITE = 1  # source: a write of so many bytes, at an offset of the token's lease, begins
     SEGMENT = 2  # source, TCP: so many bytes of the write follow
@@ -38,13 +38,13 @@ class Kind(IntEnum):
     DROPPED = 4  # source, shared memory: it has unmapped the region
     GRANTED = 5  # sink, shared memory: copy them into the region, whose memory may come along
     LANDED = 6  # sink: the write has ended well
-    REFUSED = 7  # sink: the write has ended, whatever else of it comes
+    REFUSED = 7  # sink: the write has ended; its later bytes are thrown away
     REVOKED = 8  # sink, shared memory: unmap the region
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame; what its kind does not use is zero."""
+    """One frame; fields that its kind does not use are zero."""
 
     kind: Kind
     write: int = 0
@@ -73,10 +73,10 @@ def decode(data: bytes | bytearray, expected: frozenset[Kind]) -> Frame:
 
 
 class Mint:
-    """Makes the tokens of one sink, and knows its own again without remembering any.
+    """Makes the tokens of one sink, and recognizes them without storing any.
 
-    So a token whose lease is over (its write comes late, and is refused) can be told for ever from
-    one that was never granted (its sender is dropped).
+    So it can always tell two kinds of tokens apart: one whose lease is over (the late write is
+    refused), and one that was never granted (its sender is dropped).
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,10 @@ class Mint:
         return name + self._proof(name)
 
     def number(self, token: bytes) -> int:
-        """The number of the lease that the token is of."""
+        """The number of the lease that the token names.
+
+        Raises RemoteProtocolError for another's.
+        """
         name, proof = token[:NUMBER_BYTES], token[NUMBER_BYTES:]
         if not compare_digest(proof, self._proof(name)):
             raise RemoteProtocolError("token: this sink has never granted it")

@@ -1,7 +1,7 @@
 """Addresses of hosts: how they are written, and from where each can be called.
 
-A host is an IPv4 or IPv6 address as text, without brackets, or a name that somebody else looks up:
-nothing here asks a name server, since loops call it.
+A host is an IPv4 or IPv6 address as text, without brackets, or a name. Nothing here asks a name
+server: event loops call these functions, and must not wait.
 """
 
 import socket
@@ -40,7 +40,7 @@ def address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether it stands for all addresses of a host (0.0.0.0, ::, *): nobody can call that."""
+    """Whether it stands for all addresses of a host (0.0.0.0, ::, *): no peer can call that."""
     address = address_of(host)
     return host == "*" or (address is not None and address.is_unspecified)
 
@@ -69,9 +69,7 @@ def route_to(host: str) -> str:
 
 
 def is_elsewhere(host: str) -> bool:
-    """Whether this is an address of another host. Of a name, and of what no route leads to, nobody
-    knows: False.
-    """
+    """Whether this is an address of another host; False for a name, and without a route to it."""
     address = address_of(host)
     if address is None or address.is_loopback or address.is_unspecified:
         return False
@@ -84,7 +82,7 @@ def is_elsewhere(host: str) -> bool:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that others connect to; port 0 takes a free one. :: takes IPv4 calls as well.
 
-    Raises EngineError with why not.
+    Raises EngineError with the system's reason.
     """
     listener = socket.socket(family_of(host), socket.SOCK_STREAM)
     try:

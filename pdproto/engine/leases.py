@@ -1,12 +1,12 @@
-"""Who may write where: the leases of one sink engine, and the fences on them.
+"""The leases of one sink engine, and the fences on them.
 
-Rule 1: a write is admitted, and its end decided, under the lock that a fence takes: it is wholly
-        before the fence or refused.
-Rule 2: memory that somebody may be writing to is *busy*. What that means is the engine's: over TCP
-        our own thread, for the length of one receive; in shared memory another process, until it
-        says that it has copied.
-Rule 3: a fence is done when the lease's memory is not busy. An engine that *abandons* gives up
-        memory that is busy, and so is done at once.
+Rule 1: a write begins and ends under the lock that a fence takes: it is wholly before the fence, or
+        it is refused.
+Rule 2: memory is *busy* while a writer may be writing to it. Over TCP the writer is our own thread,
+        during one receive. In shared memory it is another process, until it says that it has
+        copied.
+Rule 3: a fence is done when the lease's memory is not busy. An engine that *abandons* gives up busy
+        memory, so its fences are done at once.
 """
 
 import threading
@@ -24,8 +24,10 @@ NO_REGION: Final = 0  # of a target: no piece of landing memory has this name
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A lease that has not ended. backing: None once it was given up, and where a target is in its
-    stead. busy: how many write.
+    """A lease that has not ended.
+
+    backing: its landing memory; None if that was given up, and for a target. busy: how many writers
+    may be writing.
     """
 
     lease: Lease
@@ -37,7 +39,7 @@ class Held:
     released: bool = False
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
-        """Where the bytes of a write go; see contract.Target. The caller has the lock."""
+        """The memory for the bytes of a write; see contract.Target. The caller has the lock."""
         if self.target is not None:
             return self.target.places(offset, length)
         return (self.view[offset : offset + length],)
@@ -103,7 +105,7 @@ class Leases:
             return held.view.toreadonly()
 
     def fence(self, lease: Lease) -> tuple[Ticket, Held | None]:
-        """The ticket, and what is held if this call has fenced it."""
+        """The ticket, and the lease if this call has fenced it."""
         ticket = Ticket(lease.number)
         with self.lock:
             held = self._held.get(lease.number)
@@ -121,7 +123,7 @@ class Leases:
             return held is None or (held.fenced and not held.busy)
 
     def release(self, lease: Lease) -> Held | None:
-        """End the lease; what was held, if it had not ended."""
+        """End the lease, and return it if it had not ended."""
         with self.lock:
             held = self._held.get(lease.number)
             if held is None or held.released:
@@ -133,10 +135,10 @@ class Leases:
             return held
 
     def redeem(self, token: bytes, offset: int, length: int) -> Held | None:
-        """Whose lease the token is, if it may be written to; None if that is over.
+        """The lease that the token names, if it may still be written to; None if not.
 
-        The caller has the lock. RemoteProtocolError if the token was never granted, or if what is
-        to be written does not fit: that is no accident of timing.
+        The caller has the lock. Raises RemoteProtocolError if the token was never granted, or if
+        the write does not fit into the lease: no correct source asks for that.
         """
         held = self._held.get(self._mint.number(token))
         if held is None or held.fenced or held.released:
@@ -148,7 +150,7 @@ class Leases:
         return held
 
     def enter(self, held: Held) -> bool:
-        """Somebody begins to write into the lease's memory; False if he must not.
+        """A writer begins to write into the lease's memory; False if it must not.
 
         The caller has the lock.
         """
@@ -158,7 +160,7 @@ class Leases:
         return True
 
     def leave(self, held: Held) -> bool:
-        """He has stopped; whether a fence is done thereby. The caller has the lock."""
+        """A writer has stopped. Returns whether that completes a fence. The caller has the lock."""
         if not held.busy:
             return False  # It was given up meanwhile.
         held.busy -= 1
@@ -166,9 +168,9 @@ class Leases:
         return held.fenced and not held.busy
 
     def land(self, held: Held, length: int) -> bool:
-        """All bytes of a write are in place; False if the lease has not waited for them.
+        """All bytes of a write are in place; False if the lease was fenced or released before.
 
-        The caller has the lock, and says so when it is False.
+        The caller has the lock, and refuses the write if it is False.
         """
         if held.fenced or held.released:
             return False
@@ -212,7 +214,7 @@ class Leases:
         held.busy = 0
 
     def _settle(self, held: Held) -> None:
-        """A released lease ends when nobody writes any more."""
+        """End a released lease if no writer is left."""
         if held.released and not held.busy:
             del self._held[held.lease.number]
             if held.target is not None:

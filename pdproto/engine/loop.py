@@ -1,7 +1,8 @@
-"""The one thread of an engine: it owns the sockets, and serves them and the calls of others.
+"""The one thread of an engine: it owns the sockets, and serves them and the calls of other threads.
 
-Nothing a peer does ends it: who serves a peer's socket deals with what comes. What is left is a
-mistake of ours; it is logged, ends the engine, and every later call says so.
+No peer can end it: the code that serves a peer's socket handles all errors of the peer. Any other
+exception is a bug of the engine. It is logged and ends the engine, and every later call raises
+EngineError.
 """
 
 import logging
@@ -24,8 +25,8 @@ WRITE: Final = selectors.EVENT_WRITE
 class Loop:
     """A thread around a selector.
 
-    work: does a bounded piece of what needs no waiting; whether there is more. end: called last,
-    on the thread.
+    work: does a bounded piece of the work that needs no waiting, and returns whether there is more.
+    end: called last, on the thread.
     """
 
     def __init__(self, name: str, work: Callable[[], bool], end: Callable[[], None]) -> None:
@@ -53,14 +54,17 @@ class Loop:
             raise EngineError(f"{self._name} is closed")
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have the thread call this soon; from any thread. Nothing, once it has ended."""
+        """Have the thread call this soon; from any thread.
+
+        Does nothing after the thread has ended.
+        """
         with self._lock:
             if not self._closed:
                 self._calls.append(function)
                 os.eventfd_write(self._eventfd, 1)
 
     def watch(self, sock: socket.socket, events: int, serve: Callable[[int], None]) -> None:
-        """Call `serve` with what the socket is ready for, on the thread. Again: changes it."""
+        """Have the thread call `serve` with the events of the socket. A second call replaces it."""
         if sock in self._selector.get_map():
             self._selector.modify(sock, events, serve)
         else:
@@ -71,7 +75,10 @@ class Loop:
             self._selector.unregister(sock)
 
     def close(self) -> None:
-        """End the thread and wait for it. From the thread itself (a wake): it ends by itself."""
+        """End the thread and wait for it.
+
+        Called on the thread itself (in a wake), it does not wait.
+        """
         self._closing = True
         self.call(lambda: None)
         if threading.current_thread() is not self._thread:

@@ -1,11 +1,11 @@
 """Landing memory: pieces that are mapped once, leased many times, and bounded in all.
 
-Mapping memory and touching it for the first time costs more than the copy into it, so what a lease
-gave back cleanly is kept. A piece is up to an eighth larger than what was asked for, so that few
-sizes serve all. Pages that nobody touches take no memory.
+Mapping memory and touching it for the first time costs more than the copy into it, so a piece is
+kept after a lease gave it back cleanly. A piece is up to an eighth larger than the lease, so that
+few sizes serve all leases. Pages that are never touched take no memory.
 
 A shared piece is a file without a name: nothing is left behind when the process is killed. Its
-size is sealed, so that no peer can cut memory from under a copy, which would kill this process.
+size is sealed: if a peer could shorten the file during a copy, the copy would kill this process.
 """
 
 import fcntl
@@ -54,13 +54,13 @@ class Backing:
             raise
 
     def handle(self) -> int:
-        """A file descriptor of a shared piece, for somebody else to map."""
+        """A file descriptor of a shared piece, for another process to map."""
         if self.file is None:
             raise ValueError(f"region {self.region} is not shared, or given up")
         return os.dup(self.file)
 
     def close(self) -> None:
-        """Give the memory back, or leave that to whoever still looks at it."""
+        """Give the memory back, or leave that to the last view of it."""
         if self.file is not None:
             os.close(self.file)
             self.file = None
@@ -71,8 +71,9 @@ class Backing:
 class Pool:
     """All landing memory of one sink engine. Its owner's lock guards every call.
 
-    capacity_bytes: of what is leased, kept and abandoned together. make: a piece of this region and
-    length, where an engine has its own kind; it raises OSError if the system refuses memory.
+    capacity_bytes: of leased, kept and abandoned memory together. make: makes a piece of this
+    region and length, if the engine has its own kind; it raises OSError if the system refuses
+    memory.
     """
 
     def __init__(
@@ -89,12 +90,12 @@ class Pool:
         self._kept: Final[dict[int, list[Backing]]] = {}  # by size, in order of first use
         self._abandoned: Final[dict[Backing, bool]] = {}  # whether it was evicted
         self._regions = 0
-        self._retiring = 0  # bytes of what was evicted and is still mapped
+        self._retiring = 0  # bytes of pieces that were evicted and are still mapped
 
     def take(self, length: int) -> Backing | None:
-        """A piece of at least so many bytes, with whatever bytes were there; None if there is none.
+        """A piece of at least so many bytes; None if there is none. It is not cleared.
 
-        Raises ValueError if it could never be had, EngineError if the system refuses memory.
+        Raises ValueError if it is larger than all memory, EngineError if the system refuses memory.
         """
         size = size_class(length)
         if size > self.capacity_bytes:
@@ -103,7 +104,7 @@ class Pool:
             backing = kept.pop()
             self.kept_bytes -= size
         else:
-            # What is on its way back need not be evicted a second time.
+            # Memory that holders are unmapping need not be evicted a second time.
             while self.bytes + size - self._retiring > self.capacity_bytes and self._evict():
                 pass
             if self.bytes + size > self.capacity_bytes:
@@ -121,7 +122,7 @@ class Pool:
         return self.leased_bytes + self.kept_bytes + self.abandoned_bytes
 
     def keep(self, backing: Backing) -> None:
-        """Take back a piece that nobody writes to."""
+        """Take back a piece that no writer is using."""
         self.leased_bytes -= backing.bytes
         self.kept_bytes += backing.bytes
         self._kept.setdefault(backing.bytes, []).append(backing)
@@ -142,7 +143,7 @@ class Pool:
         return True
 
     def close(self) -> None:
-        """Give back what is kept. Abandoned pieces are unmapped already."""
+        """Give back all kept pieces. Abandoned pieces are unmapped already."""
         for kept in self._kept.values():
             for backing in kept:
                 backing.close()
@@ -163,7 +164,7 @@ class Pool:
         return False
 
     def _bury(self, backing: Backing, *, evicted: bool) -> None:
-        """Unmap a piece; it counts for as long as somebody else has it mapped."""
+        """Unmap a piece; it counts for as long as another process has it mapped."""
         backing.close()
         if backing.holders:
             self._abandoned[backing] = evicted

@@ -2,14 +2,14 @@
 
     pip install 'pdproto[mooncake]'        (Debian: also apt-get install libibverbs1)
 
-Proved by the contract's tests, with 0.3.13.post1 over TCP: everything that contract.py promises.
-RDMA is a matter of `protocol` and `device` here, and has never been run by this project.
+The tests of the contract pass with 0.3.13.post1 over TCP. `protocol` and `device` choose RDMA; this
+project has never run it.
 
-What the library does, measured with 0.3.13.post1 over TCP (tests/engine/test_mooncake.py repeats
-the first two), and what is done about it:
+Properties of the library, measured with 0.3.13.post1 over TCP (tests/engine/test_mooncake.py
+repeats the first two), and how this module handles them:
 
 *   Unregistering memory is no fence. New writes are refused, and one that runs lands all its bytes.
-    So a fence gives memory up: see one_sided.py, which also says what that rests on.
+    So a fence gives memory up (one_sided.py).
 *   A write to memory that was never registered fails. Up to 0.3.10 it was reported as a success
     and lost, or ended the sink's process: older releases are not taken.
 *   A success means that the sink's library has acknowledged the bytes. The digest decides.
@@ -22,7 +22,7 @@ the first two), and what is done about it:
 *   Loading it starts threads, opens a local datagram socket, and keeps both to the end.
 *   It calls IPv6 addresses only where MC_USE_IPV6 is set, and IPv4 ones then no more: it is set in
     a process whose engine is opened at an IPv6 address.
-*   It writes what it thinks to standard error. MC_LOG_LEVEL=ERROR is set unless it is set already.
+*   It logs to standard error. MC_LOG_LEVEL=ERROR is set unless it is set already.
 """
 
 import os
@@ -130,10 +130,10 @@ class MooncakeTransport:
         return Description(self.version, joined(self._host, self._library.get_rpc_port()))
 
     def expect(self, writes: int) -> None:
-        """Its own threads take what comes."""
+        """Nothing to do: threads of the library serve peers."""
 
     def meet(self, description: Description) -> None:
-        """It asks the peer itself, with the first write."""
+        """Nothing to do: the library asks the peer with the first write."""
 
     def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
         transfer = self._library.transfer_submit_write(peer, source, target, length)

@@ -2,12 +2,11 @@
 
     pip install --no-deps nixl-cu12==1.5.1      (nixl-cu13 on CUDA 13; torch is not needed here)
 
-Proved by the contract's tests, with 1.5.1 over shared memory and over UCX_TLS=tcp: everything that
-contract.py promises. Which way bytes move is UCX's choice and its settings'; RDMA has never been
-run by this project.
+The tests of the contract pass with 1.5.1 over shared memory and over UCX_TLS=tcp. UCX and its
+settings choose how bytes move; this project has never run RDMA.
 
-What the library does, measured with 1.5.1 (tests/engine/test_nixl.py repeats the first two), and
-what is done about it:
+Properties of the library, measured with 1.5.1 (tests/engine/test_nixl.py repeats the first two),
+and how this module handles them:
 
 *   Deregistering memory is no fence. One write that runs lands all its bytes, and so does one that
     begins later, reported as done. So a fence gives memory up: see one_sided.py.
@@ -128,7 +127,7 @@ class NixlTransport:
         with self._lock:
             try:
                 self._agent.deregister_memory(self._registered.pop(address))
-            except Exception:  # Nobody relies on it: it is no fence.
+            except Exception:  # Nothing depends on it: it is no fence.
                 log.warning("NIXL keeps the memory at %#x", address, exc_info=True)
 
     def describe(self, address: int, _length: int) -> Description:
@@ -176,7 +175,7 @@ class NixlTransport:
                 return None
             if state != "DONE":
                 self._lost.add(peer)
-            with suppress(Exception):  # What it cannot release, it keeps until it ends.
+            with suppress(Exception):  # The library keeps what it cannot release.
                 self._agent.release_xfer_handle(transfer)
             return bool(state == "DONE")
 
@@ -199,9 +198,9 @@ class NixlTransport:
 
 
 class Progress:
-    """A thread that moves the library on while peers may be writing, begun with the first of them.
+    """A thread that calls the library while peers may be writing. The first peer starts it.
 
-    step: does what can be done without waiting.
+    step: does the work of the library that needs no waiting.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:

@@ -1,20 +1,21 @@
-"""What engines have in common whose libraries write into another process' memory by its address.
+"""The common part of engines whose library writes into the memory of another process by address.
 
-Such a library (Mooncake, NIXL) asks nobody when it writes, and neither has a fence: what was begun
-lands, deregistered or not, whenever the writer gets to it. So these engines ask first, over a
-connection of their own, and give memory up that a writer may still be at:
+Such a library (Mooncake, NIXL) does not ask the sink before it writes, and has no fence: a write
+that has begun lands at some time, even if the memory was deregistered. So these engines ask first,
+over a connection of their own, and give up memory that a writer may still reach:
 
-Rule 1: a source writes where the sink has granted it, a write at a time, and says when the library
-        has ended it. Who says nothing is taken to be writing.
-Rule 2: an address is landing memory once. A piece that is given up is never leased again, nor is
-        its address range ever used for anything else: what lands there late is nobody's. Its pages
-        go back to the system; it counts as abandoned until no writer may be at it.
-Rule 3: that a library reports success is no proof of anything but that it has ended. The digest of
-        what has landed is.
+Rule 1: a source writes only where the sink has granted a write, one at a time, and says when the
+        library has ended it. A source that says nothing counts as writing.
+Rule 2: an address range is landing memory once. A piece that is given up is never leased again, and
+        its address range is never used again: late bytes there harm nothing. Its pages go back to
+        the system. It counts as abandoned until no writer can reach it.
+Rule 3: success that a library reports only proves that the write has ended. The digest proves that
+        the bytes are right.
 
-Rule 2 is the fence, of one source out of the memory of one lease. It needs no help of the library,
-of the writer or of a clock, and it is one for landing memory only: pages cannot be given up.
-Whoever can reach a library's port can write to all landing memory: that is the library's.
+Rule 2 is the fence: it keeps one source out of the memory of one lease, without help of the
+library, the writer or a clock. It works for landing memory only: pages cannot be given up. Any host
+that can reach a port of the library can write to all landing memory: the library does not prevent
+it.
 """
 
 import mmap
@@ -35,16 +36,16 @@ from pdproto.runtime.errors import RemoteProtocolError
 
 DESCRIPTION_MAX: Final = 1 << 16  # bytes of an encoded description
 
-Handle: TypeAlias = Any  # what a library names a transfer by
+Handle: TypeAlias = Any  # the library's name for a transfer
 
-# Given up, and kept from being anything else while the process lives. Address space only.
+# Address ranges that were given up: reserved while the process lives, and without memory.
 _reserved: Final[dict[int, mmap.mmap]] = {}
 
 
 class Description(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a source needs to know of a sink's library to write to one piece of its memory.
+    """The data with which a source's library can write to one piece of a sink's memory.
 
-    peer: the library's name for the sink. data: what else the library of the source is told.
+    peer: the library's name for the sink. data: for the library of the source.
     """
 
     version: Annotated[str, Meta(max_length=64)]
@@ -56,7 +57,7 @@ class Description(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
     @classmethod
     def decode(cls, data: bytes | bytearray) -> "Description":
-        """Read what a sink sent; RemoteProtocolError for anything else."""
+        """Read a description that a sink sent. Raises RemoteProtocolError if it is malformed."""
         try:
             return _decoder.decode(data)
         except msgspec.DecodeError as error:
@@ -77,34 +78,37 @@ class Transport(Protocol):
     def version(self) -> str: ...
 
     def register(self, address: int, length: int) -> None:
-        """Let peers write to this memory, or let it be written from. EngineError if not."""
+        """Register memory, for writes of peers or as the source of writes. Raises EngineError."""
 
     def unregister(self, address: int) -> None:
-        """Take that back. It is no fence."""
+        """Deregister memory. This is no fence."""
 
     def describe(self, address: int, length: int) -> Description:
-        """What a peer has to know to write to this registered memory."""
+        """The description with which a peer can write to this registered memory."""
 
     def expect(self, writes: int) -> None:
-        """So many more writes of peers may be under way; fewer, if negative."""
+        """Count so many more writes of peers that may be under way; fewer if negative."""
 
     def meet(self, description: Description) -> None:
-        """Get to know a peer and its memory. RemoteProtocolError for what is no description."""
+        """Connect to a peer's memory.
+
+        Raises RemoteProtocolError if the description is malformed.
+        """
 
     def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
-        """Begin to write. EngineError if the library refuses to."""
+        """Begin to write. Raises EngineError if the library refuses."""
 
     def ended(self, handle: Handle) -> bool | None:
-        """Whether the library says that it went well, and None while it is under way.
+        """Whether the write succeeded, as the library says; None while it is under way.
 
-        With the answer it forgets the handle.
+        After an answer the handle is no longer valid.
         """
 
     def close(self) -> None: ...
 
 
 class Piece(Backing):
-    """A piece of landing memory that a library writes to. holders: who may be writing."""
+    """A piece of landing memory that a library writes to. holders: the possible writers."""
 
     __slots__ = ("_registered", "_transport", "address")
 
@@ -116,7 +120,7 @@ class Piece(Backing):
         self._registered = True
 
     def close(self) -> None:
-        """Give it up (rule 2). Called again when nobody can be writing to it any more."""
+        """Give it up (rule 2). A second call says that no writer can reach it any more."""
         if self._registered and not self.holders:
             self._registered = False
             self._transport.unregister(self.address)
@@ -128,12 +132,12 @@ class Piece(Backing):
 
 
 def pieces_of(transport: Transport) -> Callable[[int, int], Backing]:
-    """How a pool makes pieces that this library writes to."""
+    """The `make` of a pool for this library: see memory.Pool."""
     return partial(Piece, transport)
 
 
 def address_of(view: Buffer) -> int:
-    """Where the bytes of a view are in this process."""
+    """The address of the bytes of a view in this process."""
     return int(np.frombuffer(view, np.uint8).ctypes.data)
 
 
@@ -168,7 +172,7 @@ def release(text: str) -> tuple[int, ...]:
 
 
 def check_versions(engine: str, *, ours: str, theirs: str) -> None:
-    """RemoteProtocolError, which names both, unless both ends speak alike."""
+    """Raise RemoteProtocolError, with both releases, unless both ends have the same one."""
     if release(ours) != release(theirs):
         raise RemoteProtocolError(f"the sink has {engine} {theirs[:64]}, and this source {ours}:"
                                   " install the same release on both")

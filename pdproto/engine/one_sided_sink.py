@@ -1,12 +1,13 @@
-"""The sink of an engine whose library writes by address: it grants, and gives up; see one_sided.py.
+"""The sink of an engine whose library writes by address: it grants writes, and gives up memory.
 
     source: WRITE                                               COPIED
     sink:          GRANTED, with the address and, the first           LANDED
                    time, the description of the piece
     sink:          REFUSED, at any point
 
-A source that has been refused while it wrote still says COPIED when its library has ended, and
-writes nothing more. One whose library has failed says nothing: its bytes may still land.
+A source that is refused during a write still says COPIED when its library has ended the write, and
+writes nothing more. A source whose library has failed says nothing: its bytes may still land.
+The rules are in one_sided.py.
 """
 
 import socket

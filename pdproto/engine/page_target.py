@@ -1,14 +1,14 @@
-"""Pages of a KV cache as a target: what a source writes lands where it is to be used.
+"""Pages of a KV cache as a target: a source writes straight into the pages that decode reads.
 
     places = PagePlaces(layout)                       # once
-    target = places.target(pages)                     # for what one source writes in one life
+    target = places.target(pages)                     # for the writes of one source in one life
     lease = sink.lease(life, source, target.length, target)
     target.intact(chunks, key)                        # when the source says that all has landed
 
 The chunks are those of chunks.py, each at its `chunk_offset`. Their payload goes into the pages,
 their digests into memory beside them; nothing is copied afterwards.
 
-Pools in host memory only, in which the bytes of a page lie in one piece.
+Only pools in host memory in which the bytes of a page are contiguous.
 """
 
 import ctypes
@@ -26,9 +26,9 @@ from pdproto.runtime.errors import RemoteProtocolError
 
 
 class PagePlaces:
-    """Where each page of some pools lies.
+    """The places of the pages of some pools.
 
-    Raises ValueError for pools whose pages lie in several pieces, or not in host memory.
+    Raises ValueError for pools whose pages are not contiguous, or not in host memory.
     """
 
     def __init__(self, layout: KVLayout) -> None:
@@ -55,7 +55,7 @@ class PagePlaces:
         return PageTarget(self, pages)
 
     def places(self, pages: Sequence[int]) -> Iterator[memoryview]:
-        """Where the payload of a chunk of these pages goes, entry by entry."""
+        """The memory for the payload of a chunk of these pages, entry by entry."""
         for geometry, pools in self._pools:
             spans = _spans(geometry, pages)
             for memory in pools:
@@ -98,9 +98,9 @@ def pages_in(layout: KVLayout, length: int) -> int:
 
 
 class ChunkTarget:
-    """Where one chunk goes: its payload to these pages, and what is behind it beside them.
+    """The memory of one chunk: its payload goes into pages, its digests into memory of their own.
 
-    offset: where in the lease the chunk begins, in bytes.
+    offset: of the chunk in the lease, in bytes.
     """
 
     def __init__(self, places: PagePlaces, pages: Sequence[int], offset: int) -> None:
@@ -116,10 +116,9 @@ class ChunkTarget:
         return chain(self._places.places(self.pages), (memoryview(self._behind),))
 
     def intact(self, key: int) -> bool:
-        """Whether the pages hold what was packed under the key of this life, as the digests that
-        came say.
+        """Whether the bytes of the pages have the digests that came with the chunk.
 
-        Reads every page where it lies: nobody may write there any more.
+        key: of the chunk in this life. Call it only after no source can write there any more.
         """
         came = np.frombuffer(self._behind, "<u8", offset=self._digest_offset)
         found = np.empty(came.size, "<u8")
@@ -159,9 +158,9 @@ class PageTarget:
         return chunk.places()
 
     def intact(self, chunks: Sequence[int], key: int) -> bool:
-        """Whether the pages hold what was packed for this life. chunks: pages of each.
+        """Whether the bytes of all pages have the digests that came. chunks: the pages of each.
 
-        Reads every page where it lies: nobody may write there any more.
+        Call it only after no source can write there any more.
         """
         firsts = accumulate(chunks, initial=0)
         return all(self._agrees(first, count, key)

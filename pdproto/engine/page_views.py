@@ -1,11 +1,11 @@
-"""Pages of a KV cache as what a source writes: a chunk whose payload is posted where it lies.
+"""A chunk as views of the pages: a source posts the payload without packing it first.
 
     places = places_in(layout)                        # once; None where packing is better
     engine.post(address, offset, chunk_views(places, pages, key))
 
-It is the chunk that chunks.pack_pages makes, byte for byte, without a copy of the payload. So the
-pages must stay as they are until the outcome has been read, as the tables of the source have it.
-If they do not, the digest, which is taken first, says so to the sink.
+The views are the same bytes as the chunk of chunks.pack_pages. So the pages must not change until
+the outcome has been read; the tables of the source see to that. If they do change, the sink finds
+it: the digest was taken before.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from pdproto.engine.contract import Buffer
 from pdproto.engine.page_target import PagePlaces
 from pdproto.kernels.chunk import KVLayout, digest_pages, plan_for
 
-# What a view costs on its way, in Python and in the system, is about the copy of so many bytes.
+# Handling one view in Python and in the system costs about as much as copying so many bytes.
 VIEW_BYTES_MIN: Final = 16 << 10
 
 
 def places_in(layout: KVLayout) -> PagePlaces | None:
-    """Where its pages lie; None if they lie in several pieces, on a device, or in small ones."""
+    """The places of the pages; None if a page is not contiguous, small, or on a device."""
     smallest = min((shape.page_bytes for _, shape in layout.shapes), default=0)
     if layout.device != "cpu" or smallest < VIEW_BYTES_MIN:
         return None

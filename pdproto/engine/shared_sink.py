@@ -1,16 +1,16 @@
 """The shared memory engine's sink: a writer of the same host copies straight into landing memory.
 
-A writer can be stopped between its look at a flag and its store, so no flag is a fence. Here a
-fence gives up the memory itself: whatever a writer is still doing to it then, nobody else ever gets
-that memory. Only memory that nobody is writing to is leased again.
+A writer can be stopped between reading a flag and its store, so a flag is no fence. Here a fence
+gives up the memory itself: a late writer can change only memory that is never leased again. Memory
+is leased again only when no writer is using it.
 
     source: WRITE                                        COPIED
     sink:          GRANTED, with the memory's file               LANDED
     sink:          REFUSED, at any point; REVOKED when the memory is given up
     source:        DROPPED, when it has unmapped that memory
 
-A socket of packets on the same host, in the namespace without files; only processes of the same
-user are served. They trust each other with what they read: memory is not cleared between leases.
+The connection is a local socket without a file. Only processes of the same user are served. They
+can read the data of earlier leases: memory is not cleared between leases.
 """
 
 import os
@@ -77,12 +77,12 @@ class SharedSink(Sink["SharedLine"]):
                 f"with another engine (tcp, mooncake, nixl)")
 
     def _over(self, held: Held) -> None:
-        """Tell the writers of memory that was given up, so that they stop and unmap it."""
+        """Tell writers of memory that was given up to stop and to unmap it."""
         if held.backing is None:
             self.loop.call(lambda: self._for_all(partial(SharedLine.stop, held=held)))
 
     def _retire(self) -> None:
-        """Have memory unmapped that made place for a lease of another size."""
+        """Have evicted memory unmapped: a lease of another size needs its place."""
         with self.leases.lock:
             retired = self.leases.pool.retired.copy()
             self.leases.pool.retired.clear()
@@ -158,7 +158,7 @@ class SharedLine:
             self._sink.send(self, Frame(Kind.REVOKED, region=region).encode())
 
     def ended(self) -> None:
-        """Its process may live, and copy on. Leases it was writing to stay busy for that."""
+        """The connection has ended. Its process may still copy, so its leases stay busy."""
         self._writes.clear()
         for _, file in self.outbox:
             if file is not None:

@@ -1,8 +1,8 @@
 """The shared memory engine's source: copies into memory that the sink has handed out.
 
-All copies are made on the engine's thread, a segment at a time, and numpy lets go of the
-interpreter for each. So when the thread has ended, or looks at what the sink says, nothing of ours
-is being written anywhere.
+The engine's thread makes all copies, a segment at a time, and numpy releases the interpreter lock
+during each. So no copy is running while the thread handles a message of the sink, or after it
+ended.
 """
 
 import mmap
@@ -47,7 +47,7 @@ class SharedSource(Source):
         )
 
     def close(self) -> None:
-        """As of any source; a copy that was cut short holds no memory of the sink any more."""
+        """As of any source. An interrupted copy keeps no memory of the sink."""
         super().close()
         self._copies.clear()
 

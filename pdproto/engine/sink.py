@@ -1,8 +1,9 @@
-"""What the sinks of the built-in engines have in common: leases, a thread, and connections.
+"""The common part of the sinks of the built-in engines: leases, a thread, and connections.
 
-Rule 1: a connection is dropped for what it sends, with its peer named, and for nothing else.
-Rule 2: it is named after the first lease that it shows a token of. One that has shown none is the
-        first to go when there are too many.
+Rule 1: a connection is dropped only for malformed bytes. The log names its peer.
+Rule 2: the first token that a connection shows gives it its name: the source of that lease. If
+there
+        are too many connections, one that has shown no token is closed first.
 """
 
 import logging
@@ -32,8 +33,8 @@ log = logging.getLogger(__name__)
 CAPACITY_BYTES: Final = 4 << 30
 CONNECTIONS_MAX: Final = 1024
 OUTBOX_MAX: Final = 16_384  # frames that a peer has not taken
-DEPARTED_MAX: Final = 65_536  # that nobody has asked for; then the oldest are forgotten
-OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept, or they would be all we do
+DEPARTED_MAX: Final = 65_536  # that the caller has not read; then the oldest are forgotten
+OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept a peer
 
 
 class Line(Protocol):
@@ -47,13 +48,13 @@ class Line(Protocol):
     def sock(self) -> socket.socket: ...
 
     def receive(self) -> None:
-        """Serve what has come. RemoteProtocolError or OSError ends the connection."""
+        """Handle the bytes that have come. RemoteProtocolError or OSError ends the connection."""
 
     def flush(self) -> None:
         """Send what the socket takes. OSError ends the connection."""
 
     def ended(self) -> None:
-        """The connection has ended: forget what was under way."""
+        """The connection has ended: forget its writes."""
 
 
 AnyLine = TypeVar("AnyLine", bound=Line)
@@ -88,7 +89,7 @@ class Sink(Generic[AnyLine]):
         self.loop.watch(listener, READ, self._accept)
         self.loop.start()
 
-    # What the contract asks for; see contract.SinkEngine.
+    # The methods of contract.SinkEngine.
 
     def out_of_reach(self, host: str) -> str | None:
         here, _ = split(self.leases.endpoint)
@@ -165,7 +166,7 @@ class Sink(Generic[AnyLine]):
             self._flush(line)
 
     def serve(self, line: AnyLine, step: Callable[[], None]) -> None:
-        """Do something for a connection, and end it if that fails for the peer's reasons."""
+        """Call this for a connection, and end the connection if it fails because of the peer."""
         try:
             step()
         except RemoteProtocolError as error:
@@ -182,7 +183,7 @@ class Sink(Generic[AnyLine]):
         try:
             sock, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # Whoever it was has gone again.
+            return  # The peer has left again.
         except OSError as error:
             log.warning("%s: cannot accept a peer: %s", self.leases.endpoint, error)
             self._make_room()
@@ -234,7 +235,7 @@ class Sink(Generic[AnyLine]):
         line.ended()
         if line.source is not None:
             self._departed.append(Departed(line.source, reason))
-        del self._lines[line]  # last: who counts one connection less finds out whose it was
+        del self._lines[line]  # last: `departed` names it before it stops counting
         if line.source is not None:
             self.wake()
 

@@ -1,6 +1,6 @@
-"""A source's connection over TCP, as a sink holds it: frames come in, frames go out, in pieces.
+"""The sink's end of a TCP connection: it reads and writes frames that arrive in pieces.
 
-What the frames are about is the engine's; see tcp_sink.py and one_sided_sink.py.
+tcp_sink.py and one_sided_sink.py give the frames their meaning.
 """
 
 import socket
@@ -12,7 +12,7 @@ from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 
 
 class SinkLine:
-    """Whatever a sink's line over TCP needs to be one of sink.Line, but for what frames mean."""
+    """A sink.Line over TCP without the meaning of the frames: a subclass adds it."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -35,10 +35,10 @@ class SinkLine:
                 self.outbox.popleft()
 
     def receive_frame(self, expected: frozenset[Kind]) -> tuple[int, Frame | None]:
-        """Take what has come of a frame: how many bytes, and the frame if these were its last.
+        """Read bytes of a frame: how many came, and the frame if it is complete.
 
-        Raises BlockingIOError when nothing has come, RemoteProtocolError for what is no frame of
-        the kinds expected.
+        Raises BlockingIOError when no byte has come, RemoteProtocolError for a malformed frame and
+        for a kind that is not expected.
         """
         count = self.took(self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
         self._frame_bytes += count
@@ -48,14 +48,14 @@ class SinkLine:
         return count, decode(self._frame, expected)
 
     def name(self, source: str) -> None:
-        """A lease that it has shown the token of says who it is."""
+        """Name the peer after the source of the lease whose token it has shown."""
         if self.source is None:
             self.source = source
             self.peer = f"{source} at {self.peer}"
 
     @staticmethod
     def took(count: int) -> int:
-        """So many bytes were received; none is how a connection ends."""
+        """Count received bytes. Raises ConnectionResetError for none: the peer has closed."""
         if not count:
             raise ConnectionResetError("it has closed the connection")
         return count

@@ -1,11 +1,10 @@
-"""What the sources of the built-in engines have in common: writes in flight, and their outcomes.
+"""The common part of the sources of the built-in engines: writes in flight, and their outcomes.
 
-Rule 1: a write that was never begun when its connection ends is refused; one that was begun is an
-        error, for nobody can tell what of it arrives.
-Rule 2: nothing reads the bytes of a write that has its outcome, whichever that is, where the engine
-        gathers: they may be pages, which belong to somebody else from then on. What a library has
-        begun to read it may go on reading; it is given a copy.
-Rule 3: an endpoint that could not be reached is tried anew by the next write.
+Rule 1: when a connection ends, a write that had not begun is refused. A write that had begun is an
+        error: its bytes may or may not arrive.
+Rule 2: an engine that gathers reads no byte of a write after its outcome: the bytes may be pages,
+        and another request may own them by then. A library may go on reading, so it gets a copy.
+Rule 3: the next write tries an endpoint again that could not be reached.
 """
 
 import logging
@@ -35,14 +34,17 @@ log = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
 WRITES_MAX: Final = 1024
-SILENCE_MS: Final = 5_000  # of a peer's host, after which its connection has ended
+SILENCE_MS: Final = 5_000  # after so long a silence of its host a connection ends
 TCP_RTO_MAX_MS: Final = 44  # of Linux 6.15 on; Python has no name for it
-AGAIN_MS: Final = 1_000  # at most between two attempts to bring bytes across, where the kernel can
+AGAIN_MS: Final = 1_000  # at most between two transmissions, where the kernel has a bound
 CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
 
 
 def dial(endpoint: str, silence_ms: int = SILENCE_MS) -> socket.socket:
-    """A socket that connects to "address:port" while nobody waits. Raises OSError with why not."""
+    """A socket that connects to "address:port" in the background.
+
+    Raises OSError with the reason.
+    """
     try:
         where = split(endpoint)
         ip_address(where[0])
@@ -98,7 +100,7 @@ class Line(Protocol):
         """Take a write, which is in `open` already. OSError ends the connection."""
 
     def receive(self) -> None:
-        """Serve what has come. RemoteProtocolError or OSError ends the connection."""
+        """Handle the bytes that have come. RemoteProtocolError or OSError ends the connection."""
 
     def flush(self) -> None:
         """Send what the socket takes. OSError ends the connection."""
@@ -108,7 +110,7 @@ class Line(Protocol):
         """Whether it waits for the socket to take more."""
 
     def ended(self) -> None:
-        """The connection has ended: give back what was held for it."""
+        """The connection has ended: give back its resources."""
 
 
 class Source:
@@ -138,7 +140,7 @@ class Source:
         self.loop: Final = Loop(f"a source engine over {self.engine}", work=work, end=self._end)
         self.loop.start()
 
-    # What the contract asks for; see contract.SourceEngine.
+    # The methods of contract.SourceEngine.
 
     def attach(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -214,7 +216,7 @@ class Source:
         return posted
 
     def serve(self, endpoint: str, step: Callable[[], None]) -> None:
-        """Do something for a connection, and end it if that fails for the peer's reasons."""
+        """Call this for a connection, and end the connection if it fails because of the peer."""
         line = self._lines.get(endpoint)
         if line is None:
             return

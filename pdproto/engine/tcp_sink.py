@@ -1,8 +1,7 @@
-"""The TCP engine's sink: our own thread puts the bytes in place, asking the lease every time.
+"""The TCP engine's sink: its own thread stores the bytes, and asks the lease before each receive.
 
-So a fence needs nothing of the writer: it is done as soon as the one receive that may be running
-has returned, and what comes later is read and thrown away. That holds wherever the bytes go: into
-landing memory, or straight into pages.
+So a fence needs no help of the writer: it is done when the one receive that may be running has
+returned. Later bytes are read and thrown away. This holds for landing memory and for pages.
 
     source: WRITE, then SEGMENTs with their bytes, one write after the other
     sink:   LANDED or REFUSED for each, as soon as it is known
@@ -67,8 +66,10 @@ class TcpSink(Sink["TcpLine"]):
 
 @dataclass(slots=True)
 class Arriving:
-    """The write that a source is sending. held: None once it is refused. places: where it goes on
-    behind `rest`; what the next receives fill is in the window.
+    """The write that a source is sending.
+
+    held: its lease; None after it is refused. window: memory that the next receives fill. rest: the
+    memory after that. places: yields the memory after `rest`.
     """
 
     number: int
@@ -80,7 +81,7 @@ class Arriving:
     window: deque[memoryview] = field(default_factory=deque)
 
     def pieces(self, length: int) -> list[memoryview]:
-        """Where the next bytes go: `length` of them, or fewer."""
+        """The memory for the next bytes: `length` of them, or fewer."""
         if not self.window:
             while length:
                 place, self.rest = self.rest or next(self.places), NOWHERE
@@ -165,7 +166,7 @@ class TcpLine(SinkLine):
             self._refuse(write)
 
     def _refuse(self, write: Arriving) -> None:
-        """Say so at once; what has been sent meanwhile is thrown away."""
+        """Tell the source at once. Bytes that it has sent meanwhile are thrown away."""
         with self._leases.lock:
             self._leases.refused_writes += 1
         write.refuse()
@@ -198,7 +199,7 @@ class TcpLine(SinkLine):
         return count
 
     def _place(self, write: Arriving, held: Held, length: int) -> int:
-        """Receive where the bytes belong. A fence that comes meanwhile is done afterwards."""
+        """Receive into the memory of the write. A fence asked for meanwhile is done afterwards."""
         try:
             count = self.took(self.sock.recvmsg_into(write.pieces(length))[0])
             write.filled(count)

@@ -100,7 +100,7 @@ class TcpLine:
         self._pieces = iter(())
 
     def _next(self) -> bool:
-        """See to it that something is to be sent; whether there is anything."""
+        """Take the next piece to send, if there is none; returns whether there is one."""
         while not self._rest:
             self._rest = next(self._pieces, [])
             if self._rest:
@@ -137,7 +137,7 @@ class TcpLine:
 
 
 def _pieces(posted: Posted) -> Iterator[list[memoryview]]:
-    """What to send of a write, a segment at a time, until it is refused."""
+    """Yield the pieces of a write, a segment at a time, until it is refused."""
     address = posted.address
     head = Frame(
         Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token
