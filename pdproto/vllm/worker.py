@@ -35,6 +35,7 @@ class Worker:
     def __init__(self, settings: Settings, vllm_config: Any, cache: Any) -> None:
         self._settings: Final = settings
         self._config: Final = vllm_config
+        self._blocks: Final = int(cache.num_blocks)
         self._groups: Final = [list(group.layer_names) for group in cache.transfer_groups]
         self._offering: OfferingWorker | None = None
         self._loading: LoadingWorker | None = None
@@ -45,6 +46,10 @@ class Worker:
         transfer = self._config.kv_transfer_config
         heads = self._config.model_config.get_total_num_kv_heads()
         found = components(caches, self._groups, heads)
+        for component in found:
+            if component.buffers and component.items != self._blocks:
+                raise ValueError(f"{component.name}: {component.items} blocks in memory, and vLLM "
+                                 f"counts {self._blocks}: want one block size for both")
         log.info("%s", self._settings.told())
         pipeline, tensor = get_pp_group(), get_tp_group()
         incarnation = new_incarnation()

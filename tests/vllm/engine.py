@@ -1,0 +1,253 @@
+"""vLLM's own scheduler with the connector's two halves, and a worker without a model.
+
+The worker "computes" a token by writing its number into its place in every layer, and makes the
+token that follows from all that the request looks back at. So tokens are right only where every
+block that a request reads holds what was computed for it, wherever that was.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+from types import SimpleNamespace
+from typing import Any, Final
+
+import torch
+from transformers import LlamaConfig
+from vllm.config import (
+    CacheConfig,
+    DeviceConfig,
+    KVTransferConfig,
+    ModelConfig,
+    SchedulerConfig,
+    VllmConfig,
+)
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    SlidingWindowSpec,
+)
+from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
+
+from pdproto.vllm import worker
+from pdproto.vllm.connector import PdprotoConnector
+
+BLOCK: Final = 32
+HEADS: Final = 2
+FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
+VOCABULARY: Final = 300
+
+
+def full() -> KVCacheSpec:
+    return FullAttentionSpec(block_size=BLOCK, num_kv_heads=HEADS, head_size=4,
+                             dtype=torch.float32)
+
+
+def window(tokens: int) -> KVCacheSpec:
+    return SlidingWindowSpec(block_size=BLOCK, num_kv_heads=HEADS, head_size=4,
+                             dtype=torch.float32, sliding_window=tokens)
+
+
+def model_folder(folder: Path) -> Path:
+    """A model's configuration; nobody reads weights."""
+    LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=HEADS, architectures=["LlamaForCausalLM"],
+    ).save_pretrained(folder)
+    return folder
+
+
+class Engine:
+    """A server of vLLM without a model. specs: of its groups of layers, of two layers each."""
+
+    def __init__(
+        self, closing: ExitStack, folder: Path, role: str, *, specs: Sequence[KVCacheSpec] = (),
+        blocks: int = 64, policy: str = "fail", prefix: bool = True,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        groups = [KVCacheGroupSpec([f"layers.{number * 2 + layer}.attn" for layer in range(2)],
+                                   spec) for number, spec in enumerate(specs or (full(),))]
+        self.cache: Final = KVCacheConfig(blocks, [], groups)
+        config = self._config(folder, role, policy, prefix=prefix, extra=dict(extra or {}))
+        config.cache_config.num_gpu_blocks = blocks
+        self.scheduler: Final = Scheduler(
+            config, self.cache, StructuredOutputManager(config), BLOCK, log_stats=True)
+        self.connector: Final = PdprotoConnector(config, KVConnectorRole.WORKER, self.cache)
+        closing.callback(self.connector.shutdown)
+        self.layers: Final = {name: torch.zeros(blocks, HEADS, BLOCK, 8)
+                              for group in groups for name in group.layer_names}
+        self.connector.register_kv_caches(self.layers)
+        where = self.connector.get_handshake_metadata()
+        if where is not None:
+            self.half.set_xfer_handshake_metadata_pp_aware({(0, 0): where})
+        self.answers: Final[dict[str, list[int]]] = {}
+        self.ends: Final[dict[str, str]] = {}
+        self.params: Final[dict[str, Any]] = {}
+        self.loaded = 0  # tokens that it has not computed
+        init_none_hash(sha256)
+        self._hasher: Final = get_request_block_hasher(BLOCK, sha256)
+
+    @property
+    def half(self) -> PdprotoConnector:
+        """The connector in the scheduler."""
+        found = self.scheduler.connector
+        assert isinstance(found, PdprotoConnector)
+        return found
+
+    @staticmethod
+    def _config(
+        folder: Path, role: str, policy: str, *, prefix: bool, extra: dict[str, Any]
+    ) -> VllmConfig:
+        model = ModelConfig(str(folder), skip_tokenizer_init=True, dtype="float32", seed=0,
+                            max_model_len=1024)
+        return VllmConfig(
+            model_config=model,
+            scheduler_config=SchedulerConfig(
+                max_num_seqs=16, max_num_batched_tokens=256, max_model_len=1024,
+                enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
+            cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix),
+            device_config=DeviceConfig("cpu"),
+            kv_transfer_config=KVTransferConfig(
+                kv_connector="PdprotoConnector", kv_role=role,
+                kv_connector_module_path="pdproto.vllm.connector",
+                kv_load_failure_policy=policy, kv_connector_extra_config=extra))
+
+    def add(self, name: str, prompt: Sequence[int], new: int,
+            params: Mapping[str, Any] | None = None) -> None:
+        sampling = SamplingParams(
+            max_tokens=new, ignore_eos=True, temperature=0,
+            extra_args=None if params is None else {"kv_transfer_params": dict(params)})
+        self.scheduler.add_request(Request(name, list(prompt), sampling, None,
+                                           block_hasher=self._hasher))
+        self.answers[name] = []
+
+    def abort(self, name: str) -> None:
+        self.scheduler.finish_requests([name], RequestStatus.FINISHED_ABORTED)
+
+    def step(self, hear: Callable[[KVConnectorOutput], None] = lambda _: None) -> None:
+        """One step, as vLLM's engine makes it. hear: called with what the worker has said, before
+        the scheduler hears it.
+        """
+        scheduled = self.scheduler.schedule()
+        said = KVConnectorOutput()
+        self.connector.bind_connector_metadata(scheduled.kv_connector_metadata)
+        if scheduled.has_sync_kv_loads:
+            self.connector.start_load_kv(SimpleNamespace())
+        sampled = {name: self._compute(name, count)
+                   for name, count in scheduled.num_scheduled_tokens.items()}
+        if not scheduled.has_sync_kv_loads:
+            self.connector.start_load_kv(SimpleNamespace())
+        self.connector.wait_for_save()
+        ended = self.connector.get_transfer_results(scheduled.finished_req_ids)
+        said.finished_sending = ended.finished_sending
+        said.finished_recving = ended.finished_recving
+        said.failed_recving = ended.failed_recving
+        said.invalid_block_ids = self.connector.get_block_ids_with_load_errors()
+        said.kv_connector_stats = self.connector.get_kv_connector_stats()
+        self.connector.clear_connector_metadata()
+        hear(said)
+        names = list(sampled)
+        outputs = self.scheduler.update_from_output(scheduled, ModelRunnerOutput(
+            names, {name: place for place, name in enumerate(names)},
+            [sampled[name] for name in names], kv_connector_output=said))
+        for output in outputs.values():
+            stats = output.scheduler_stats
+            if stats is not None and stats.connector_prefix_cache_stats is not None:
+                self.loaded += stats.connector_prefix_cache_stats.hits
+            for one in output.outputs:
+                self.answers[one.request_id] += one.new_token_ids
+                if one.finish_reason is not None:
+                    self.ends[one.request_id] = str(one.finish_reason)
+                if one.kv_transfer_params is not None:
+                    self.params[one.request_id] = one.kv_transfer_params
+
+    def _compute(self, name: str, count: int) -> list[int]:
+        """Write so many tokens of a request. Returns the token that follows, if all are there."""
+        request = self.scheduler.requests[name]
+        first = request.num_computed_tokens - count  # vLLM has counted them already
+        blocks = self.scheduler.kv_cache_manager.get_block_ids(name)
+        tokens = list(request.all_token_ids)
+        for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
+            for place in range(first, first + count):
+                for layer in group.layer_names:
+                    self.layers[layer][ids[place // BLOCK], :, place % BLOCK] = tokens[place]
+        if first + count < len(tokens):
+            return []
+        return [self._next(blocks, len(tokens))]
+
+    def _next(self, blocks: Sequence[Sequence[int]], length: int) -> int:
+        """The token that follows from what the KV cache holds."""
+        read = hashlib.sha256()
+        for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
+            reach = getattr(group.kv_cache_spec, "sliding_window", None) or length
+            for place in range(max(0, length - reach), length):
+                for layer in group.layer_names:
+                    read.update(self.layers[layer][ids[place // BLOCK], :, place % BLOCK]
+                                .numpy().tobytes())
+        return int.from_bytes(read.digest()[:4], "little") % VOCABULARY
+
+    def assert_empty(self) -> None:
+        """Nothing is left of any request, in vLLM's scheduler and in ours."""
+        scheduler = self.scheduler
+        assert not scheduler.requests
+        assert not scheduler.running
+        assert scheduler.get_request_counts() == (0, 0)
+        assert not scheduler.finished_recving_kv_req_ids
+        assert not scheduler.failed_recving_kv_req_ids
+        pool = scheduler.kv_cache_manager.block_pool
+        assert pool.get_num_free_blocks() == self.cache.num_blocks - 1, "all but the null block"
+        assert all(block.ref_cnt == 0 for block in pool.blocks[1:])
+        assert self.half._loading is None or not self.half._loading._expected
+
+
+class Servers:
+    """Prefill and decode, which make their steps in turn."""
+
+    def __init__(self, prefill: Engine, decode: Engine) -> None:
+        self.prefill, self.decode = prefill, decode
+
+    def step(self) -> None:
+        self.prefill.step()
+        self.decode.step()
+
+    def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+        deadline = monotonic() + seconds
+        while not holds():
+            assert monotonic() < deadline, f"it did not come to that within {seconds:g} s"
+            self.step()
+            sleep(0.001)
+
+    def compute(self, name: str, prompt: Sequence[int]) -> dict[str, Any]:
+        """At prefill, as a proxy asks it to. Returns what the proxy gives decode."""
+        self.prefill.add(name, prompt, 1, FOR_DECODE)
+        while name not in self.prefill.ends:
+            self.prefill.step()
+        found: dict[str, Any] = self.prefill.params[name]
+        return found
+
+    def serve(self, name: str, prompt: Sequence[int], new: int) -> None:
+        self.decode.add(name, prompt, new, self.compute(name, prompt))
+
+    def until_idle(self) -> None:
+        self.until(lambda: not self.prefill.scheduler.requests
+                   and not self.decode.scheduler.requests)
+        self.step()
+        self.prefill.assert_empty()
+        self.decode.assert_empty()
+
+
+def alone(monkeypatch: Any) -> None:
+    """There are no other workers: vLLM's groups of ranks are not set up."""
+    group = SimpleNamespace(world_size=1, rank_in_group=0, rank=0)
+    for name in ("get_pp_group", "get_tp_group", "get_world_group"):
+        monkeypatch.setattr(worker, name, lambda: group)

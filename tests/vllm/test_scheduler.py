@@ -1,0 +1,268 @@
+"""vLLM's own scheduler with the connector: aborts at every point, failures, prefixes, preemption.
+
+Every token is compared with those of an engine that computes alone (engine.py says how).
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.skips import VLLM
+
+pytest.importorskip("vllm", reason=VLLM)
+
+import torch
+import vllm
+from vllm.v1.kv_cache_interface import KVCacheSpec, MambaSpec
+
+from tests.vllm.engine import FOR_DECODE, Engine, Servers, alone, full, model_folder, window
+
+NEW = 6
+
+
+@pytest.fixture
+def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    alone(monkeypatch)
+    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_folder(tmp_path_factory.mktemp("model"))
+
+
+Pair = Callable[..., Servers]
+
+
+@pytest.fixture
+def pair(closing: ExitStack, folder: Path) -> Pair:
+    def make(*, blocks: int = 64, **named: Any) -> Servers:
+        return Servers(Engine(closing, folder, "kv_producer", **named),
+                       Engine(closing, folder, "kv_consumer", blocks=blocks, **named))
+    return make
+
+
+def prompt(seed: int, tokens: int = 100) -> list[int]:
+    return random.Random(seed).choices(range(300), k=tokens)  # noqa: S311
+
+
+def check(servers: Servers, name: str, asked: list[int], new: int = NEW,
+          engine: Engine | None = None) -> None:
+    """The answer is that of an engine that computes everything itself (default: prefill's)."""
+    engine = engine or servers.prefill
+    engine.add(f"{name} alone", asked, new)
+    while f"{name} alone" not in engine.ends:
+        engine.step()
+    want = engine.answers[f"{name} alone"]
+    assert servers.decode.answers[name] == want
+    assert servers.decode.ends[name] == "length"
+
+
+@pytest.mark.parametrize("tokens", [1, 31, 32, 33, 64, 100, 600])
+def test_a_request_is_served(pair: Pair, tokens: int) -> None:
+    servers = pair()
+    asked = prompt(tokens, tokens)
+    servers.serve("r", asked, NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert servers.decode.loaded == tokens
+    servers.until_idle()
+    check(servers, "r", asked)
+
+
+@pytest.mark.parametrize("spec", [window(40), window(33), window(100)])
+@pytest.mark.parametrize("tokens", [40, 64, 65, 72, 96, 103])
+def test_windows_and_full_attention_are_served(
+    pair: Pair, spec: KVCacheSpec, tokens: int
+) -> None:
+    servers = pair(specs=(full(), spec), prefix=False)
+    asked = prompt(tokens, tokens)
+    servers.serve("r", asked, NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    servers.until_idle()
+    check(servers, "r", asked)
+
+
+def test_many_are_served_while_some_leave(pair: Pair) -> None:
+    servers = pair(blocks=40)
+    asked = {f"r{number}": prompt(number, 20 + 7 * number) for number in range(24)}
+    for number, (name, tokens) in enumerate(asked.items()):
+        servers.serve(name, tokens, NEW)
+        for _ in range(number % 4):
+            servers.step()
+        if number % 3 == 0:
+            servers.decode.abort(name)
+    servers.until_idle()
+    for number, (name, tokens) in enumerate(asked.items()):
+        if number % 3:
+            check(servers, name, tokens)
+
+
+def test_blocks_that_decode_has_are_not_loaded_again(pair: Pair) -> None:
+    servers = pair()
+    asked = prompt(1, 100)
+    servers.serve("first", asked, NEW)
+    servers.until_idle()
+    longer = asked[:70] + prompt(2, 50)
+    servers.serve("second", longer, NEW)
+    (blocks,) = servers.prefill.scheduler.kv_cache_manager.get_block_ids("second")
+    whole = {name: layer.clone() for name, layer in servers.prefill.layers.items()}
+    for layer in servers.prefill.layers.values():
+        layer[blocks[:2]] = -1.0  # what is loaded all the same is wrong
+    servers.until_idle()
+    assert servers.decode.loaded == 100 + 120 - 64
+    for name, layer in servers.prefill.layers.items():
+        layer.copy_(whole[name])
+    check(servers, "second", longer)
+
+
+def test_preempted_requests_are_computed_again(pair: Pair) -> None:
+    servers = pair(blocks=14)
+    asked = {f"r{number}": prompt(number, 90) for number in range(4)}
+    for name, tokens in asked.items():
+        servers.serve(name, tokens, 60)
+    servers.until_idle()
+    for name, tokens in asked.items():
+        check(servers, name, tokens, 60)
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_request_that_is_aborted_at_decode_leaves_nothing(pair: Pair, steps: int) -> None:
+    servers = pair()
+    servers.serve("r", prompt(steps), NEW)
+    for _ in range(steps):
+        servers.decode.step()
+    servers.decode.abort("r")
+    servers.until_idle()
+    servers.serve("next", prompt(99), NEW)
+    servers.until_idle()
+    check(servers, "next", prompt(99))
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_a_request_that_is_aborted_at_prefill_leaves_nothing(pair: Pair, steps: int) -> None:
+    servers = pair()
+    servers.prefill.add("r", prompt(1, 600), 1, FOR_DECODE)
+    for _ in range(steps):
+        servers.prefill.step()
+    servers.prefill.abort("r")
+    servers.until_idle()
+
+
+@pytest.mark.parametrize("policy", ["fail", "recompute"])
+@pytest.mark.parametrize("order", ["told, then aborted", "aborted, then loaded",
+                                   "aborted, then failed"])
+def test_an_abort_is_told_once_in_every_order(pair: Pair, order: str, policy: str) -> None:
+    """The three orders of vllm-project/vllm#46240, of which two end EngineCore there."""
+    servers = pair(policy=policy)
+    servers.serve("r", prompt(1), NEW)
+    decode = servers.decode
+    if order == "told, then aborted":
+        servers.until(lambda: bool(decode.scheduler.finished_recving_kv_req_ids))
+        decode.abort("r")
+    elif order == "aborted, then loaded":
+        while decode.scheduler.requests:
+            decode.step(hear=lambda said: decode.abort("r") if said.finished_recving else None)
+            servers.prefill.step()
+    else:
+        decode.step()
+        decode.abort("r")
+    servers.until_idle()
+    for _ in range(20):
+        servers.step()
+    servers.decode.assert_empty()
+
+
+def kill_prefill(servers: Servers) -> None:
+    servers.prefill.connector.shutdown()
+
+
+def test_a_load_that_fails_is_computed_by_decode(pair: Pair) -> None:
+    servers = pair(policy="recompute", prefix=False)
+    asked = prompt(1)
+    servers.serve("r", asked, NEW)
+    kill_prefill(servers)
+    while servers.decode.scheduler.requests:
+        servers.decode.step()
+    check(servers, "r", asked, engine=servers.decode)
+    servers.decode.assert_empty()
+
+
+def test_a_load_that_fails_fails_its_request(pair: Pair) -> None:
+    servers = pair()
+    servers.serve("r", prompt(1), NEW)
+    kill_prefill(servers)
+    while servers.decode.scheduler.requests:
+        servers.decode.step()
+    assert servers.decode.ends["r"] == "error"
+    assert servers.decode.answers["r"] == []
+    servers.decode.assert_empty()
+
+
+@pytest.mark.parametrize("policy", ["fail", "recompute"])
+def test_blocks_that_prefill_has_given_to_others_are_never_read(pair: Pair, policy: str) -> None:
+    """The late read: prefill has waited, and has used the blocks for others. vLLM's own connector
+    answers with wrong tokens here.
+    """
+    soon = {"waits": {"bootstrap_timeout": 0.2, "no_news": 0.1}}
+    servers = pair(policy=policy, prefix=False, extra=soon)
+    asked = prompt(1)
+    params = servers.compute("r", asked)
+    servers.until(lambda: not servers.prefill.scheduler.requests)
+    for number in range(20):
+        servers.prefill.add(f"other {number}", prompt(100 + number), 1)
+        servers.until(lambda number=number: f"other {number}" in servers.prefill.ends)  # type: ignore[misc]
+    servers.decode.add("r", asked, NEW, params)
+    servers.until(lambda: "r" in servers.decode.ends)
+    if policy == "fail":
+        assert (servers.decode.ends["r"], servers.decode.answers["r"]) == ("error", [])
+    else:
+        check(servers, "r", asked)
+    servers.until_idle()
+
+
+@pytest.mark.parametrize("policy", ["fail", "recompute"])
+def test_half_a_request_does_not_end_the_scheduler(pair: Pair, policy: str) -> None:
+    servers = pair(policy=policy)
+    asked = prompt(1)
+    servers.decode.add("r", asked, NEW, {"do_remote_prefill": True})
+    servers.until(lambda: "r" in servers.decode.ends)
+    if policy == "fail":
+        assert servers.decode.ends["r"] == "error"
+    else:
+        check(servers, "r", asked)
+    servers.until_idle()
+
+
+def test_a_release_that_is_not_known_does_not_start(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm, "__version__", "0.33.0")
+    with pytest.raises(ValueError, match=r"vLLM 0\.33\.0 is installed.* 0\.31\.0 and 0\.32\.0"):
+        pair()
+
+
+def test_a_setting_that_there_is_not_is_refused_with_the_nearest(pair: Pair) -> None:
+    with pytest.raises(ValueError, match="kv_connector_extra_config: there is no setting silent: "
+                                         "did you mean silent_s"):
+        pair(extra={"silent": 3})
+
+
+def test_a_cache_of_another_kind_is_refused_by_name(closing: ExitStack, folder: Path) -> None:
+    spec = MambaSpec(block_size=32, shapes=((2, 4),), dtypes=(torch.float32,))
+    with pytest.raises(ValueError, match="MambaSpec"):
+        Engine(closing, folder, "kv_consumer", specs=(spec,), prefix=False)
+
+
+def test_steps_are_timed(pair: Pair) -> None:
+    servers = pair()
+    servers.serve("r", prompt(1), NEW)
+    servers.until_idle()
+    stats = servers.decode.half.get_kv_connector_stats()
+    assert stats.data["scheduler_step_seconds"]
+    assert stats.reduce()["P99 of a step in the scheduler (ms)"] >= 0
