@@ -7,7 +7,7 @@ CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
 .PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
-  docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm
+  docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -113,6 +113,12 @@ $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 
 test-vllm: $(VLLM)/.installed ## the tests under vLLM itself (installs 2.8 GB)
 	$(VLLM)/bin/python -m pytest tests/vllm -W default
+
+serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy, without a GPU
+	$(VLLM)/bin/python -m examples.vllm_servers
+
+test-servers-vllm: $(VLLM)/.installed ## real vLLM servers on this machine, every cell (45 minutes at most)
+	$(VLLM)/bin/python -m tests.vllm_servers
 
 # The oldest Triton that we claim to support, and what CUDA builds of torch 2.10 and 2.11 bring.
 TRITONS := 3.4.0 3.6.0

@@ -7,13 +7,13 @@ requests share a batch depends on their timing. One wrong page of a token moves 
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from examples.sglang_servers.serving import Servers
-from tests.servers.load import Answer, Ask, Through, send
+from examples.sglang_servers.serving import Server
+from tests.servers.load import Answer, Ask, Through, Way, send
 
 LOGPROB: Final = 1e-3  # the largest difference seen between two runs of the same server is 2e-5
 
@@ -29,11 +29,23 @@ class Comparison:
     wrong: tuple[str, ...]
 
 
-class Reference:
-    """Of one model. A server runs only while an answer is missing."""
+class Starts(Protocol):
+    """What starts and ends servers."""
 
-    def __init__(self, servers: Servers, folder: Path, flags: Sequence[str]) -> None:
+    def start(self, name: str, model: Path, flags: Sequence[str], /) -> Server: ...
+
+    def end(self, *servers: Server | None) -> None: ...
+
+
+class Reference:
+    """Of one model. A server runs only while an answer is missing. way: to ask it."""
+
+    def __init__(
+        self, servers: Starts, folder: Path, flags: Sequence[str],
+        way: Callable[[str], Way] = Through,
+    ) -> None:
         self._servers, self._model, self._flags = servers, folder, flags
+        self._way = way
         weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:12]
         self._path = folder.parent / f"reference-{folder.name}-{weights}.json"
         self._known: dict[str, tuple[list[int], list[float]]] = (
@@ -46,7 +58,7 @@ class Reference:
         server = self._servers.start(f"reference-{self._model.name}", self._model, self._flags)
         try:
             server.wait_healthy()
-            answers = send(Through(server.url), missing, in_flight=16, seconds=300.0)
+            answers = send(self._way(server.url), missing, in_flight=16, seconds=300.0)
         finally:
             self._servers.end(server)
         for ask, answer in zip(missing, answers, strict=True):
@@ -54,6 +66,10 @@ class Reference:
                 raise RuntimeError(f"the server without disaggregation failed: {answer.error}")
             self._known[ask.key] = (answer.tokens, answer.logprobs)
         self._path.write_text(json.dumps(self._known))
+
+    def tokens(self, ask: Ask) -> list[int]:
+        """Of an answer that is known."""
+        return self._known[ask.key][0]
 
     def compare(self, wanted: Sequence[Ask], answers: Sequence[Answer]) -> Comparison:
         """Of the answers that are full."""

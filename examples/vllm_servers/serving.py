@@ -1,0 +1,113 @@
+"""Real vLLM servers on a machine without a GPU, and their orderly end.
+
+Handles of servers are those of `examples/sglang_servers/serving.py`: nothing in them is SGLang's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from examples.sglang_servers.serving import HOST, Server, free_port
+
+MODEL: Final = "tiny"  # as clients call it
+PRODUCER: Final = "kv_producer"
+CONSUMER: Final = "kv_consumer"
+OURS: Final = "PdprotoConnector"
+NIXL: Final = "NixlConnector"
+
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_NO_USAGE_STATS": "1", "VLLM_HOST_IP": HOST, "GLOO_SOCKET_IFNAME": "lo",
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1",
+    "VLLM_WORKER_MULTIPROC_METHOD": "fork", "VLLM_ENGINE_READY_TIMEOUT_S": "300",
+    "TORCHDYNAMO_DISABLE": "1",
+    # NIXL's library, over loopback and shared memory.
+    "UCX_TLS": "tcp,sysv,posix,cma,self", "UCX_NET_DEVICES": "lo",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": HOST,
+}
+FLAGS: Final = ("--host", HOST, "--dtype", "float32", "--max-model-len", "2048",
+                "--enforce-eager", "--max-num-seqs", "32", "--block-size", "32",
+                "--served-model-name", MODEL)
+
+
+def transfer_config(
+    role: str, connector: str = OURS, extra: Mapping[str, Any] | None = None, **named: Any
+) -> str:
+    """What `--kv-transfer-config` is given."""
+    told = {"kv_connector": connector, "kv_role": role, **named}
+    if connector == NIXL:
+        told["kv_buffer_device"] = "cpu"
+    if extra:
+        told["kv_connector_extra_config"] = dict(extra)
+    return json.dumps(told)
+
+
+@dataclass
+class Servers:
+    """A context: servers that were started through it have ended when it is left.
+
+    folder: for logs.
+    """
+
+    folder: Path
+    started: list[Server] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(*reversed(self.started))
+
+    def start(self, name: str, model: Path, flags: Sequence[str] = (), *,
+              transfer: str | None = None, port: int | None = None,
+              env: Mapping[str, str] | None = None) -> Server:
+        """Returns at once: see Server.wait_healthy. transfer: see transfer_config."""
+        port = free_port() if port is None else port
+        argv = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--port",
+                str(port), *FLAGS, *flags]
+        if transfer is not None:
+            argv += ["--kv-transfer-config", transfer]
+        side = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
+        return self._run(name, port, argv, {**ENVIRONMENT, **side, **(env or {})})
+
+    def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server]) -> Server:
+        port = free_port()
+        argv = ["-m", "examples.vllm_servers.proxy", "--port", str(port),
+                "--prefill", *(server.url for server in prefill),
+                "--decode", *(server.url for server in decode)]
+        return self._run(name, port, argv, {})
+
+    def end(self, *servers: Server | None) -> None:
+        for server in servers:
+            if server is not None:
+                server.kill()
+                self.started.remove(server)
+
+    def _run(
+        self, name: str, port: int, argv: Sequence[str], env: Mapping[str, str]
+    ) -> Server:
+        log = self.folder / f"{name}.log"
+        with log.open("w") as out:
+            process = subprocess.Popen(  # noqa: S603 - this Python, our own arguments
+                [sys.executable, *argv], stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT, env={**os.environ, **env}, start_new_session=True)
+        server = Server(name, process.pid, port, log, argv)
+        self.started.append(server)
+        return server
+
+
+def gauge(server: Server, name: str) -> float:
+    """One of vLLM's metrics, its labels left out. Raises OSError if the server does not answer."""
+    lines = str(server.get("/metrics")).splitlines()
+    return sum(float(line.split()[-1]) for line in lines
+               if line.startswith((f"vllm:{name}{{", f"vllm:{name} ")))

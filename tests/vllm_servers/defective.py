@@ -1,0 +1,105 @@
+"""The connector with a defect in it, for servers that a test starts: the environment names which.
+
+vLLM loads it in place of the connector (`kv_connector_module_path`). Without a name it is the
+connector itself.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
+
+from pdproto.node.decode import DecodeNode
+from pdproto.node.prefill import PrefillNode
+from pdproto.vllm import loading, offering
+from pdproto.vllm.connector import PdprotoConnector
+from pdproto.vllm.worker import Worker
+
+__all__ = ["NixlConnector", "PdprotoConnector"]
+
+DEFECT: Final = "VLLM_SERVERS_DEFECT"
+
+
+def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
+    """around: takes the old method, self, and the arguments."""
+    old = getattr(kind, name)
+    setattr(kind, name, lambda self, *given, **named: around(old, self, *given, **named))
+
+
+def wrong_block() -> None:
+    """Prefill sends another block in place of a request's last one."""
+    vars(offering)["last"] = lambda blocks, counts: [
+        [*ids[-count:-1], ids[-1] + 1 if ids[-1] < 60 else ids[-1] - 1] if count else []
+        for ids, count in zip(blocks, counts, strict=True)]
+
+
+def abort_lost() -> None:
+    """Decode does not say that a request has ended before it had blocks."""
+    def finished(_: Any, self: Any, request: Any, orders: Any) -> None:  # noqa: ARG001
+        self._expected.pop(request.request_id, None)
+
+    _wrap(loading.LoadingScheduler, "finished", finished)
+
+
+def told_twice() -> None:
+    """A load that has failed is also told as a request that was sent (vllm-project/vllm#46240)."""
+    def sent(old: Any, self: Any) -> set[str]:
+        return {*old(self), *getattr(self, "failed_now", ())}
+
+    def loads(old: Any, self: Any) -> Any:
+        found = old(self)
+        self.failed_now = found.failed
+        return found
+
+    _wrap(Worker, "loads", loads)
+    _wrap(Worker, "sent", sent)
+
+
+def blocks_given_early() -> None:
+    """Prefill gives blocks back to vLLM at once, and sends from them all the same."""
+    def take(old: Any, self: Any, orders: Any) -> None:
+        old(self, orders)
+        self._over.extend(order.request for order in orders.send)
+
+    def look(old: Any, self: Any, sending: Any, sender: Any) -> None:
+        over = list(self._over)
+        old(self, sending, sender)
+        self._over.clear()
+        self._over.extend(over)
+
+    _wrap(offering.OfferingWorker, "take", take)
+    _wrap(offering.OfferingWorker, "_look", look)
+
+
+def loss_unnoticed() -> None:
+    """Neither side notices that the other is gone."""
+    for kind in (DecodeNode, PrefillNode):
+        _wrap(kind, "on_lost", lambda _, *__: None)
+
+
+def misfit_unnoticed() -> None:
+    """The two ends do not compare how they keep the KV cache."""
+    vars(loading)["misfit"] = lambda *_: None
+
+
+def nixl_wrong_block() -> None:
+    """NIXL's prefill names another block in place of a request's last one."""
+    def finished(old: Any, self: Any, request: Any, blocks: Any) -> Any:
+        keeps, params = old(self, request, blocks)
+        if params and params.get("remote_block_ids"):
+            params["remote_block_ids"] = tuple(
+                [*ids[:-1], ids[-1] + 1 if ids[-1] < 60 else ids[-1] - 1]
+                for ids in params["remote_block_ids"])
+        return keeps, params
+
+    _wrap(NixlConnector, "request_finished_all_groups", finished)
+
+
+DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
+    put_in.__name__.replace("_", "-"): put_in
+    for put_in in (wrong_block, abort_lost, told_twice, blocks_given_early, loss_unnoticed,
+                   misfit_unnoticed, nixl_wrong_block)}
+
+if os.environ.get(DEFECT):
+    DEFECTS[os.environ[DEFECT]]()

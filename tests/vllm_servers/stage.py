@@ -1,0 +1,150 @@
+"""Which servers run: one pair with its proxy at a time, kept for the cells that share a layout."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from examples.sglang_servers.serving import Server
+from examples.vllm_servers import tiny_model
+from examples.vllm_servers.serving import (
+    CONSUMER,
+    MODEL,
+    PRODUCER,
+    Servers,
+    gauge,
+    transfer_config,
+)
+from tests.servers.load import Answer, Ask, Through
+from tests.servers.reference import Reference
+from tests.vllm_servers.cells import Layout
+from tests.vllm_servers.defective import DEFECT
+
+DEFECTIVE: Final = "tests.vllm_servers.defective"
+SETTLE_S: Final = 40.0
+HELD: Final = ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting")
+
+
+class Completions(Through):
+    """A server of vLLM, or the proxy: asked in OpenAI's words."""
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        asked = completion(body["input_ids"], body["sampling_params"]["max_new_tokens"])
+        try:
+            async with session.post(f"{self.url}/v1/completions", json=asked) as reply:
+                read(answer, reply.status, await reply.json(content_type=None))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            answer.error = f"{type(error).__name__}: {error}"
+
+
+def completion(prompt: Sequence[int], new: int) -> dict[str, Any]:
+    """The body of a greedy request."""
+    return {"model": MODEL, "prompt": list(prompt), "max_tokens": new, "temperature": 0,
+            "ignore_eos": True, "return_token_ids": True, "logprobs": 0}
+
+
+def read(answer: Answer, status: int, told: Any) -> None:
+    """What a server says."""
+    if status != 200 or not isinstance(told, dict) or "choices" not in told:
+        answer.error = f"{status} {str(told)[:600]}"
+        return
+    choice = told["choices"][0]
+    answer.tokens = choice["token_ids"]
+    answer.logprobs = (choice.get("logprobs") or {}).get("token_logprobs") or []
+
+
+@dataclass
+class Pair:
+    """Two servers and a proxy."""
+
+    layout: Layout
+    prefill: Server
+    decode: Server
+    proxy: Server
+
+    @property
+    def through(self) -> Completions:
+        return Completions(self.proxy.url)
+
+    @property
+    def servers(self) -> tuple[Server, Server]:
+        return self.prefill, self.decode
+
+    def check_nothing_is_held(self, seconds: float = SETTLE_S) -> None:
+        """No request, and no block of the KV cache, on either server, before long."""
+        end = time.monotonic() + seconds
+        for server in self.servers:
+            while (held := _held(server)) and time.monotonic() < end:
+                time.sleep(0.25)
+            assert not held, f"{server.name} still holds {held} after {seconds:.0f} s"
+            assert server.is_alive(), f"{server.name} has died: {server.tail()}"
+
+
+def _held(server: Server) -> dict[str, float]:
+    with suppress(OSError):
+        return {name: value for name in HELD if (value := gauge(server, name))}
+    return {"no answer": 1.0}
+
+
+class Stage:
+    """See above. defect: of defective.py, put into every server of a pair, never the reference."""
+
+    def __init__(self, servers: Servers, folder: Path, defect: str | None = None) -> None:
+        self.servers: Final = servers
+        self.defect: Final = defect
+        self.model: Final = tiny_model.make(folder / "llama")
+        self._reference: Final = Reference(servers, self.model, (), Completions)
+        self._pair: Pair | None = None
+        self._count = 0
+
+    def reference(self, wanted: Sequence[Ask]) -> Reference:
+        """With answers to all of these. It may start a third server for them."""
+        self._reference.ensure(wanted)
+        return self._reference
+
+    def pair(self, layout: Layout) -> Pair:
+        """The running one if it is of this layout and whole, else another."""
+        pair = self._pair
+        if pair and pair.layout == layout and all(s.is_alive() for s in pair.servers):
+            return pair
+        self.end()
+        self._count += 1
+        prefill, decode = self.start(layout, "prefill"), self.start(layout, "decode")
+        for server in (prefill, decode):
+            server.wait_healthy()
+        proxy = self.servers.proxy(f"proxy-{self._count}", [prefill], [decode])
+        proxy.wait_healthy()
+        self._pair = Pair(layout, prefill, decode, proxy)
+        return self._pair
+
+    def start(self, layout: Layout, side: str, port: int | None = None) -> Server:
+        """One server of a layout; it is not healthy yet."""
+        is_prefill = side == "prefill"
+        transfer = transfer_config(
+            PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
+            kv_connector_module_path=DEFECTIVE, kv_load_failure_policy=layout.policy)
+        return self.servers.start(
+            f"{side}-{self._count}", self.model, layout.prefill if is_prefill else layout.decode,
+            transfer=transfer, port=port, env={DEFECT: self.defect or ""})
+
+    def restart(self, side: str) -> Server:
+        """The server of the pair that was killed, on the same port."""
+        assert self._pair is not None
+        old: Server = getattr(self._pair, side)
+        self.servers.end(old)
+        self._count += 1
+        new = self.start(self._pair.layout, side, old.port)
+        setattr(self._pair, side, new)
+        new.wait_healthy()
+        return new
+
+    def end(self) -> None:
+        if self._pair is not None:
+            self.servers.end(self._pair.proxy, self._pair.decode, self._pair.prefill)
+            self._pair = None
