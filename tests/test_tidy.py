@@ -2,7 +2,8 @@
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,40 @@ def test_no_retired_word_comes_back(path: Path) -> None:
     use = {**ANYWHERE, **IN_NAMES}
     found = [f"{relative(path)}:{line}: {word}, use {use[word]}" for line, word in retired(path)]
     assert not found, "\n".join(found)
+
+
+# Classes of one folder that share a name, for a reason: the two ends of one connection.
+TWO_ENDS = {"Job", "Line", "OneSidedLine", "Open", "SharedLine", "TcpLine"}
+# Names that two folders still give to classes that others import. Qualify one, and take it out.
+AMBIGUOUS = {"Address", "Layout", "Outcome", "Request", "Settings", "Step", "Target", "Trace"}
+
+
+def public_classes() -> Iterator[tuple[str, str, str]]:
+    """The name, the module and the folder of each public class of pdproto/."""
+    for path in modules():
+        if relative(path).startswith("pdproto/"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    yield node.name, f"pdproto.{dotted(path)}", folder_of(dotted(path))
+
+
+def repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_a_class_has_one_meaning_in_its_folder() -> None:
+    classes = list(public_classes())
+    for folder in {folder for _, _, folder in classes}:
+        assert repeated(name for name, _, of in classes if of == folder) <= TWO_ENDS | {"Step"}
+
+
+def test_a_class_that_others_import_has_one_meaning() -> None:
+    """No reader of two modules has to ask which `Outcome` each of them means."""
+    imported = {(module, folder_of(dotted(path))) for path in modules() for module in imports(path)
+                if relative(path).startswith("pdproto/")}
+    shared = [name for name, module, folder in public_classes()
+              if any(found == f"{module}.{name}" and by != folder for found, by in imported)]
+    assert repeated(shared) == AMBIGUOUS
 
 
 def test_links_lead_into_the_tree() -> None:

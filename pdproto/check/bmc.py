@@ -19,7 +19,7 @@ from pdproto.check.checking import topology
 from pdproto.check.explore import program
 from pdproto.check.narrative import Narrator, run
 from pdproto.check.questions import DEADLOCK, Question, questions
-from pdproto.check.result import Finding, Kind, Trace, Verdict
+from pdproto.check.result import Finding, PropertyKind, Trace, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.unrolling import Unrolling
 from pdproto.ground.grounding import Ground, GroundRow, Interpretation
@@ -210,7 +210,7 @@ class _Run:
             verdict = Verdict.HOLDS if target.bad else Verdict.VIOLATED
         return Finding(
             name=target.name,
-            kind=Kind.DEADLOCK if question is None else question.kind,
+            kind=PropertyKind.DEADLOCK if question is None else question.kind,
             claim="wherever nothing more can happen, the state is declared final"
             if question is None else question.claim,
             verdict=verdict,
@@ -250,6 +250,6 @@ def _instance(
 def _worst(findings: Sequence[Finding]) -> Finding:
     """One property over all interpretations: a violation in any counts, a witness in any too."""
     order = [Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS]
-    if findings[0].kind is Kind.SOMETIMES:
+    if findings[0].kind is PropertyKind.SOMETIMES:
         order.reverse()
     return min(findings, key=lambda finding: order.index(finding.verdict))

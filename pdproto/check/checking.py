@@ -25,7 +25,7 @@ from pdproto.check.questions import (
     leads_to_instances,
     questions,
 )
-from pdproto.check.result import CheckResult, Finding, Kind, Verdict
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.totals import Totals
 from pdproto.check.words import formula_text
@@ -109,7 +109,7 @@ def _reduction_names(configuration: Configuration) -> tuple[str, ...]:
 
 def _merged(findings: Sequence[Finding]) -> Finding:
     """One property over all interpretations: a violation in any counts, a witness in any too."""
-    if findings[0].kind is Kind.SOMETIMES:
+    if findings[0].kind is PropertyKind.SOMETIMES:
         order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
     else:
         order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
@@ -210,7 +210,7 @@ class World:
             trace = narrator.trace(moves, blocked=True)
         return Finding(
             name=DEADLOCK,
-            kind=Kind.DEADLOCK,
+            kind=PropertyKind.DEADLOCK,
             claim="wherever nothing more can happen, the state is declared final",
             verdict=verdict,
             assurance=self._assurance(found, verdict),
@@ -278,7 +278,7 @@ class World:
     def _undecided(self, claim: LeadsTo, under: Sequence[Fairness]) -> Finding:
         return Finding(
             name=claim.name,
-            kind=Kind.LEADS_TO,
+            kind=PropertyKind.LEADS_TO,
             claim=f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
             verdict=Verdict.UNKNOWN,
             assurance="not decided",

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pdproto.check.interpret import Interpreter
 from pdproto.check.questions import Question
-from pdproto.check.result import Arrow, Blocked, Change, Kind, Lane, Trace, TraceStep
+from pdproto.check.result import Arrow, Blocked, Change, Lane, PropertyKind, Trace, TraceStep
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
@@ -67,7 +67,9 @@ class Narrator:
 
     def __init__(self, ground: Ground, questions: Sequence[Question]) -> None:
         self.ground: Final = ground
-        self.always: Final = [q for q in questions if q.kind in (Kind.ALWAYS, Kind.EDGES)]
+        self.always: Final = [
+            q for q in questions if q.kind in (PropertyKind.ALWAYS, PropertyKind.EDGES)
+        ]
 
     def trace(
         self, moves: Sequence[Transition], *, loop: int | None = None, blocked: bool = False

@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from pdproto.check.result import Kind
+from pdproto.check.result import PropertyKind
 from pdproto.check.symmetry import interchangeable
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Environment, Ground, GroundRow
@@ -56,7 +56,7 @@ class Question:
     """
 
     name: str
-    kind: Kind
+    kind: PropertyKind
     claim: str
     why: str
     place: Place
@@ -97,7 +97,7 @@ def questions(ground: Ground) -> Iterator[Question]:
     if any(row.kind == "reject" for _, row in ground.system.rows()):
         yield Question(
             PEERS,
-            Kind.ALWAYS,
+            PropertyKind.ALWAYS,
             "no row that rejects is ever enabled",
             "a reject blames the peer, and ours keeps the protocol",
             ground.system.place,
@@ -132,7 +132,7 @@ def _always(ground: Ground, claim: Always) -> Question:
     ]
     return Question(
         claim.name,
-        Kind.ALWAYS,
+        PropertyKind.ALWAYS,
         formula_text(claim.claim),
         claim.why,
         claim.place,
@@ -160,7 +160,7 @@ def _sometimes(ground: Ground, claim: Sometimes) -> Question:
     ]
     return Question(
         claim.name,
-        Kind.SOMETIMES,
+        PropertyKind.SOMETIMES,
         formula_text(claim.claim),
         claim.why,
         claim.place,
@@ -185,7 +185,7 @@ def _on_row(ground: Ground, claim: OnRow) -> Question:
                     patterns.append(Pattern(both, instance_text(environment)))
     return Question(
         claim.name,
-        Kind.ALWAYS,
+        PropertyKind.ALWAYS,
         f"whenever {claim.row} can fire: {formula_text(claim.claim)}",
         claim.why,
         claim.place,
@@ -206,7 +206,7 @@ def _edges(ground: Ground, variable: Variable) -> Question:
         for value, targets in (variable.edges or {}).items()
     )
     return Question(
-        f"{variable.name}_edges", Kind.EDGES, allowed, "", variable.place, tuple(patterns)
+        f"{variable.name}_edges", PropertyKind.EDGES, allowed, "", variable.place, tuple(patterns)
     )
 
 
@@ -240,7 +240,7 @@ def _carried(ground: Ground, message: Message[*tuple[Any, ...]]) -> Question:
     carried = ", ".join(relation.name for relation in message.carries)
     return Question(
         f"{message.name}_carries",
-        Kind.ALWAYS,
+        PropertyKind.ALWAYS,
         f"{carried} stays as it was when {message.name} was sent",
         "what travels with a message cannot change under its receiver",
         message.place,
@@ -290,7 +290,7 @@ def _busy(ground: Ground) -> Question:
                 patterns.append(Pattern(guard, str(row)))
     return Question(
         BUSY,
-        Kind.ALWAYS,
+        PropertyKind.ALWAYS,
         "no row without a trigger sends where everything is as it leaves it",
         "a process that takes such rows as they come would never come to rest",
         ground.system.place,

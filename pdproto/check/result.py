@@ -20,7 +20,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # a limit was reached first
 
 
-class Kind(StrEnum):
+class PropertyKind(StrEnum):
     ALWAYS = "always"
     SOMETIMES = "sometimes"
     LEADS_TO = "leads_to"
@@ -102,7 +102,7 @@ class Finding:
     """What became of one property."""
 
     name: str
-    kind: Kind
+    kind: PropertyKind
     claim: str  # the property in words or as its formula
     verdict: Verdict
     assurance: str  # "exhaustive for Participant=3", "incomplete: 1,000,000 states"

@@ -39,7 +39,7 @@ from pdproto.check.mutate.trials import (
     trials_of,
 )
 from pdproto.check.report.terminal import render_trace
-from pdproto.check.result import Kind, Verdict
+from pdproto.check.result import PropertyKind, Verdict
 from pdproto.check.worker_pool import shared_out
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.systems import load, subject
@@ -55,10 +55,10 @@ APART: Final = frozenset({
 })
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 WAYS: Final = {
-    "safety": (Kind.ALWAYS,),
-    "deadlock": (Kind.DEADLOCK,),
-    "witness": (Kind.SOMETIMES,),
-    "liveness": (Kind.LEADS_TO,),
+    "safety": (PropertyKind.ALWAYS,),
+    "deadlock": (PropertyKind.DEADLOCK,),
+    "witness": (PropertyKind.SOMETIMES,),
+    "liveness": (PropertyKind.LEADS_TO,),
 }
 SHOWN: Final = (
     MutantOutcome.LINT, MutantOutcome.LEMMA, MutantOutcome.EDGES, MutantOutcome.REFUSED,

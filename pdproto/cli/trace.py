@@ -16,7 +16,7 @@ from rich.text import Text
 
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import EXIT_STATUS, Verdict
-from pdproto.check.trace.verdict import Nearest, Verified
+from pdproto.check.trace.verdict import Nearest, ReplayResult
 from pdproto.check.trace.verify import to_json, to_result, verify
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, console, write
 from pdproto.cli.systems import load
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_STATUS[verified.verdict]
 
 
-def show(verified: Verified, out: Console) -> None:
+def show(verified: ReplayResult, out: Console) -> None:
     """Print the verdict, what it rests on, and what leads to the line that is rejected."""
     verdict = verified.verdict
     prefix = " up to the line below" if verdict is Verdict.VIOLATED else ""

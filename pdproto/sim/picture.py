@@ -11,8 +11,8 @@ from pdproto.check.result import (
     Change,
     CheckResult,
     Finding,
-    Kind,
     Lane,
+    PropertyKind,
     Trace,
     Verdict,
 )
@@ -144,10 +144,15 @@ def told(outcome: Outcome, seeded: Seeded, roles: Roles, command: str) -> CheckR
     simulate(outcome.plan, seeded, roles=roles, recorder=recording.see,
              on_fault=lambda fault: _note(recording, fault))
     finding = Finding(
-        name=violation.name, kind=Kind.ALWAYS, claim=_claim(violation), verdict=Verdict.VIOLATED,
-        assurance=f"seed {outcome.plan.seed}", place=SYSTEM.place,
+        name=violation.name,
+        kind=PropertyKind.ALWAYS,
+        claim=_claim(violation),
+        verdict=Verdict.VIOLATED,
+        assurance=f"seed {outcome.plan.seed}",
+        place=SYSTEM.place,
         trace=trace_of(recording, violation),
-        instance="" if violation.room < 0 else f"room={violation.room}")
+        instance="" if violation.room < 0 else f"room={violation.room}",
+    )
     shape = outcome.plan.shape
     return CheckResult(
         system="sim", description=f"The runtime in a simulated cluster. Replay: {command}",

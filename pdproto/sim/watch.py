@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from pdproto.check.questions import questions
-from pdproto.check.result import Kind
+from pdproto.check.result import PropertyKind
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.ground.local import rigids, tuples
@@ -65,7 +65,7 @@ class Form:
         self.sound: Final[set[int]] = set()
         self._patterns: Final[list[tuple[str, Guard]]] = [
             (question.name, pattern.guard) for question in questions(ground)
-            if question.kind is Kind.ALWAYS for pattern in question.patterns
+            if question.kind is PropertyKind.ALWAYS for pattern in question.patterns
         ]
         # Messages that no property reads need not be noted.
         read = 0

@@ -23,7 +23,7 @@ from pdproto.check.questions import (
     questions,
 )
 from pdproto.check.report.terminal import render_trace
-from pdproto.check.result import Finding, Kind, Verdict
+from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
@@ -160,7 +160,7 @@ class PropertyChecker:
         place = self.ground.system.place
         claim = "wherever nothing more can happen, the state is declared final"
         raise ViolationError(Finding(
-            DEADLOCK, Kind.DEADLOCK, claim, Verdict.VIOLATED, "met by a run", place,
+            DEADLOCK, PropertyKind.DEADLOCK, claim, Verdict.VIOLATED, "met by a run", place,
             trace=self._narrator.trace(cluster.moves, blocked=True)))
 
     def _finding(self, question: Question, instance: str, moves: list[Transition]) -> Finding:
@@ -177,7 +177,7 @@ class PropertyChecker:
     ) -> Finding:
         claim = obligation.claim
         return Finding(
-            claim.name, Kind.LEADS_TO,
+            claim.name, PropertyKind.LEADS_TO,
             f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
             Verdict.VIOLATED, "met by a run", claim.place, instance=obligation.instance,
             trace=self._narrator.trace(moves, loop=loop, blocked=loop is None),
@@ -186,7 +186,7 @@ class PropertyChecker:
     def diverged(self, moves: list[Transition], why: str) -> Finding:
         """A run at whose end an implementation did what the tables do not allow."""
         return Finding(
-            "conforms", Kind.ALWAYS, "what runs does what the tables say", Verdict.VIOLATED,
+            "conforms", PropertyKind.ALWAYS, "what runs does what the tables say", Verdict.VIOLATED,
             "met by a run", self.ground.system.place, trace=self._narrator.trace(moves), note=why)
 
 

@@ -11,7 +11,7 @@ from pdproto.check import bmc
 from pdproto.check.bmc import TIMED_OUT, BoundedResult, Unrolled, bounded
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import program
-from pdproto.check.result import Kind, Verdict
+from pdproto.check.result import PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.unrolling import Unrolling
 from pdproto.cli.systems import load
@@ -38,7 +38,7 @@ def lengths(system: System, configuration: Configuration) -> dict[str, tuple[Ver
     return {
         finding.name: (finding.verdict, finding.trace_length)
         for finding in result.findings
-        if finding.kind is not Kind.LEADS_TO
+        if finding.kind is not PropertyKind.LEADS_TO
     }
 
 

@@ -16,7 +16,7 @@ from pdproto.check.mutate.edits import EditKind, Mutant, mutants
 from pdproto.check.mutate.kills import UndecidedError, liveness, safety
 from pdproto.check.mutate.same import same_graph
 from pdproto.check.mutate.trials import BaseError, Judged, MutantOutcome, Trials, prepared
-from pdproto.check.result import Kind, Verdict
+from pdproto.check.result import PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
 from pdproto.spec.examples.lock_server import Client, Round
@@ -177,7 +177,7 @@ def test_a_kill_is_what_a_check_finds(name: str) -> None:
         result = check(changed, system.configurations["default"], CheckSettings(keep_going=True))
         violated = {
             finding.name: finding for finding in result.findings
-            if finding.verdict is Verdict.VIOLATED and finding.kind is not Kind.EDGES
+            if finding.verdict is Verdict.VIOLATED and finding.kind is not PropertyKind.EDGES
         }
         if judged.outcome is not MutantOutcome.LINT:
             assert bool(violated) == (judged.outcome is MutantOutcome.KILLED), mutant

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 
@@ -33,7 +33,7 @@ class Drill:
         self.folder = folder
         self.numbers = handoff("--trace", str(folder), *options)
 
-    def conforms(self, system: str) -> Verified:
+    def conforms(self, system: str) -> ReplayResult:
         """The replay of the traces of one system, which must find nothing wrong or missing."""
         verified = verify(load(system), self._files(system))
         assert verified.verdict is Verdict.HOLDS, verified

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.group.group import Group
 from pdproto.runtime.trace_shared import SharedTrace
@@ -43,7 +43,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Lines]:
              if line.get("on") != "left(q, k)" and line.get("on") != "lost(k)"] for of in told]
 
 
-def replayed(folder: Path, *files: Lines, system: Any = SYSTEM) -> Verified:
+def replayed(folder: Path, *files: Lines, system: Any = SYSTEM) -> ReplayResult:
     """Write the lines, numbered anew, and replay them."""
     paths = []
     for index, lines in enumerate(files):

@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 from rich.console import Console
 
 from pdproto.check.report.terminal import render_trace
-from pdproto.check.result import Finding, Kind, Verdict
+from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.sim.defects import base_of, roles_of, runnable
@@ -289,7 +289,7 @@ class NodesMachine(RuleBasedStateMachine):
         for violation in self.eyes.blamed[:1]:
             of = self.eyes.recordings.get(violation.room)
             render_trace(Finding(
-                name=violation.name, kind=Kind.ALWAYS, claim=violation.about,
+                name=violation.name, kind=PropertyKind.ALWAYS, claim=violation.about,
                 verdict=Verdict.VIOLATED, assurance="tested", place=SYSTEM.place,
                 trace=None if of is None else trace_of(of, violation),
                 instance=f"room={violation.room}",

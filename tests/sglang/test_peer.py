@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.sglang.peer_0_5_23.plugin import plugin
 from pdproto.spec.peers.sglang import SYSTEM
@@ -31,7 +31,7 @@ def traced(script: str, *options: str, status: int = 0) -> tuple[str, list[Path]
     return done.stdout, sorted(folder.glob("*-*.jsonl"))  # those of the ranks
 
 
-def conforming(paths: list[Path]) -> Verified:
+def conforming(paths: list[Path]) -> ReplayResult:
     verified = verify(SYSTEM, paths)
     assert verified.verdict is Verdict.HOLDS, verified.rejection or verified.missing
     return verified

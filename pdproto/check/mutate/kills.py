@@ -17,7 +17,7 @@ from pdproto.check.questions import (
     leads_to_instances,
     questions,
 )
-from pdproto.check.result import Kind
+from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, ground_for
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -33,7 +33,7 @@ class Kill:
     """
 
     property: str
-    kind: Kind
+    kind: PropertyKind
     system: str = ""
     configuration: str = ""
     steps: int | None = None
@@ -64,7 +64,7 @@ def safety(
     missing: dict[str, Kill] | None = None
     states = 0
     for ground in _grounds(system, configuration):
-        asked = tuple(q for q in questions(ground) if (q.kind is Kind.EDGES) == edges)
+        asked = tuple(q for q in questions(ground) if (q.kind is PropertyKind.EDGES) == edges)
         found = explore(
             ground, asked, reductions=_reductions(configuration), limits=limits,
             deadlocks_matter=not edges,
@@ -93,7 +93,7 @@ def _violated(found: Exploration, asked: Iterable[Question], *, deadlock: bool) 
             kills.append((found.depth_of(hit[1]), question.name, question.kind))
     _, stuck = found.engine.stuck
     if deadlock and stuck is not None:
-        kills.append((found.depth_of(stuck), DEADLOCK, Kind.DEADLOCK))
+        kills.append((found.depth_of(stuck), DEADLOCK, PropertyKind.DEADLOCK))
     if not kills:
         return None
     steps, name, kind = min(kills, key=lambda kill: kill[0])
@@ -153,7 +153,9 @@ def _unfulfilled(
     for obligation, under in watched:
         unfulfilled = checked.unfulfilled(obligation, under)
         if unfulfilled is not None:
-            return Kill(obligation.claim.name, Kind.LEADS_TO, steps=len(unfulfilled[0].rows))
+            return Kill(
+                obligation.claim.name, PropertyKind.LEADS_TO, steps=len(unfulfilled[0].rows)
+            )
     return None
 
 

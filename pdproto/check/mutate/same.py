@@ -15,7 +15,7 @@ from pdproto.check.explore import Reductions, SearchLimits, explore
 from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.kills import GRAPHS, UndecidedError, graph_for
 from pdproto.check.questions import Pattern, Question
-from pdproto.check.result import Kind
+from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, ground_for
 from pdproto.ground.layout import Field
@@ -67,7 +67,7 @@ def _reached(
 ) -> bool:
     """Whether any of the patterns occurs."""
     question = Question(
-        mutant.row.name, Kind.ALWAYS, mutant.words, "", mutant.place,
+        mutant.row.name, PropertyKind.ALWAYS, mutant.words, "", mutant.place,
         tuple(Pattern(guard, "") for guard in patterns),
     )
     reductions = Reductions(configuration.symmetry, configuration.dead_bits)

@@ -8,7 +8,16 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pdproto.check.result import Arrow, CheckResult, Finding, Kind, Lane, Trace, TraceStep, Verdict
+from pdproto.check.result import (
+    Arrow,
+    CheckResult,
+    Finding,
+    Lane,
+    PropertyKind,
+    Trace,
+    TraceStep,
+    Verdict,
+)
 
 
 def visible(text: str) -> str:
@@ -98,7 +107,7 @@ def turns(finding: Finding) -> tuple[Turn, ...]:
         resumes = [name for name, now in step.holds.items() if now and not before.get(name, True)]
         found.append(Turn(tuple(stops), tuple(resumes)))
         before |= step.holds
-    edges = finding.kind is Kind.EDGES and finding.verdict is Verdict.VIOLATED
+    edges = finding.kind is PropertyKind.EDGES and finding.verdict is Verdict.VIOLATED
     if found and edges and finding.name not in found[-1].stops:
         found[-1] = Turn((*found[-1].stops, finding.name), found[-1].resumes)
     return tuple(found)
@@ -110,7 +119,7 @@ def broken_at_start(finding: Finding) -> tuple[str, ...]:
         return ()
     broken = [name for name, holds in finding.trace.start_holds.items() if not holds]
     at_once = finding.verdict is Verdict.VIOLATED and not finding.trace.steps
-    if at_once and finding.kind is Kind.ALWAYS and finding.name not in broken:
+    if at_once and finding.kind is PropertyKind.ALWAYS and finding.name not in broken:
         broken.append(finding.name)
     return tuple(broken)
 

@@ -14,7 +14,7 @@ from pdproto.check.prove.refutation import BoundedRuns, Refutation
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.report.picture import draw
-from pdproto.check.result import Finding, Kind, Verdict
+from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.words import formula_text
 from pdproto.spec.language.properties import LeadsTo
 
@@ -267,7 +267,7 @@ def _draw(one: Refutation, drawn: Console) -> None:
         markup=False, highlight=False, soft_wrap=True,
     )
     finding = Finding(
-        claim.name, Kind.ALWAYS, "", Verdict.VIOLATED, "", claim.place, trace=found.trace,
+        claim.name, PropertyKind.ALWAYS, "", Verdict.VIOLATED, "", claim.place, trace=found.trace,
     )
     for line in draw(finding, drawn):
         drawn.print(line, no_wrap=True, overflow="ignore", crop=False)

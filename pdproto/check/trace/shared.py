@@ -18,7 +18,7 @@ import msgspec
 from pdproto.check.trace.cells import Cell, Environment, TracedCells, sent_by
 from pdproto.check.trace.lines import Found, found
 from pdproto.check.trace.shared_narrative import Narrative, changes_of, lane_of
-from pdproto.check.trace.verdict import Nearest, Rejection, Verified
+from pdproto.check.trace.verdict import Nearest, Rejection, ReplayResult
 from pdproto.check.words import formula_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import atoms
@@ -323,13 +323,13 @@ def is_shared(paths: Sequence[Path]) -> bool:
     return first is not None and first.own is not msgspec.UNSET
 
 
-def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -> Verified:
+def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -> ReplayResult:
     """Replay such traces against the system. Raises OSError for a file that cannot be read."""
     replay = SharedReplay(system, paths, from_middle=from_middle)
     rejection = replay.run()
     missing = [f"{file.path} has no lines" for file in replay.files if not file.last]
     missing += [f"{file.path} does not tell everything" for file in replay.files if not file.whole]
-    return Verified(
+    return ReplayResult(
         system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
         max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
         replay.passed, () if rejection else tuple(missing), rejection)

@@ -44,7 +44,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class ReplayResult:
     """What a replay found. rows: how often each fired. states: local ones that were met. longest:
     rows that one endpoint fired. assumed: messages on trust, by sender. passed: lines that are not
     judged. missing: what shows that the traces do not tell everything.

@@ -15,8 +15,8 @@ from pdproto.check.result import (
     Change,
     CheckResult,
     Finding,
-    Kind,
     Lane,
+    PropertyKind,
     Trace,
     TraceStep,
     Verdict,
@@ -32,7 +32,7 @@ from pdproto.check.trace.verdict import (
     STEPS_MAX,
     Nearest,
     Rejection,
-    Verified,
+    ReplayResult,
 )
 from pdproto.check.words import formula_text, trigger_name, trigger_text
 from pdproto.ground.grounding import elements
@@ -45,7 +45,7 @@ from pdproto.spec.language.system import System
 CLAIM: Final = "every line is a row of the tables that holds where it fires"
 
 
-def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) -> Verified:
+def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) -> ReplayResult:
     """Replay the traces against the system. Raises OSError for a file that cannot be read."""
     if is_shared(paths):
         return verify_shared(system, paths, from_middle=from_middle)
@@ -56,7 +56,7 @@ def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) 
     except RejectedError as error:
         rejection = _explained(paths, error, replay, from_middle=from_middle)
     instances = list(replay.instances())
-    return Verified(
+    return ReplayResult(
         system, tuple(map(str, paths)), replay.tally.lines, len(instances),
         dict(replay.tally.rows), len(replay.tally.states),
         max((instance.rows for instance in instances), default=0),
@@ -269,7 +269,7 @@ def _party(party: Party, given: Mapping[Sort, int]) -> str:
     return " ".join([party.machine.name, *named])
 
 
-def to_result(verified: Verified) -> CheckResult:
+def to_result(verified: ReplayResult) -> CheckResult:
     """The replay as the result of a check, for every report that draws one."""
     rejection, system = verified.rejection, verified.system
     named = "" if rejection is None else "; ".join(
@@ -281,7 +281,7 @@ def to_result(verified: Verified) -> CheckResult:
             f"; {nearest}" for nearest in rejection.nearest[:1]) + (
             f"; {rejection.earlier:,} earlier steps are left out" if rejection.earlier else "")
     finding = Finding(
-        CONFORMS, Kind.ALWAYS, CLAIM, verified.verdict,
+        CONFORMS, PropertyKind.ALWAYS, CLAIM, verified.verdict,
         f"{verified.lines:,} lines of {len(verified.files):,} files", system.place,
         rejection.trace if rejection is not None else None, note=note)
     rows = {row.name: row for table in system.tables if not table.machine.world
@@ -295,7 +295,7 @@ def to_result(verified: Verified) -> CheckResult:
         0, row_places={name: row.place for name, row in rows.items()}, rows_fired=tuple(fired))
 
 
-def to_json(verified: Verified) -> dict[str, Any]:
+def to_json(verified: ReplayResult) -> dict[str, Any]:
     """The replay as JSON values."""
     rejection = verified.rejection
     return {

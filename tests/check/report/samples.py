@@ -8,8 +8,8 @@ from pdproto.check.result import (
     Change,
     CheckResult,
     Finding,
-    Kind,
     Lane,
+    PropertyKind,
     Trace,
     TraceStep,
     Verdict,
@@ -190,7 +190,7 @@ def safety() -> CheckResult:
     return result(
         Finding(
             name="consistent",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="no two participants p, q: rm[p] is aborted and rm[q] is committed",
             verdict=Verdict.VIOLATED,
             assurance="exhaustive for Participant=3",
@@ -200,7 +200,7 @@ def safety() -> CheckResult:
         ),
         Finding(
             name="someone commits",
-            kind=Kind.SOMETIMES,
+            kind=PropertyKind.SOMETIMES,
             claim="some participant p: rm[p] is committed",
             verdict=Verdict.HOLDS,
             assurance="exhaustive for Participant=3",
@@ -210,7 +210,7 @@ def safety() -> CheckResult:
         ),
         Finding(
             name="rm moves along its edges",
-            kind=Kind.EDGES,
+            kind=PropertyKind.EDGES,
             claim="rm: working -> prepared, aborted; prepared -> committed, aborted",
             verdict=Verdict.HOLDS,
             assurance="exhaustive for Participant=3",
@@ -218,7 +218,7 @@ def safety() -> CheckResult:
         ),
         Finding(
             name="everyone decides",
-            kind=Kind.LEADS_TO,
+            kind=PropertyKind.LEADS_TO,
             claim="tm is committed leads to all p: rm[p] is committed",
             verdict=Verdict.HOLDS,
             assurance="exhaustive for Participant=3",
@@ -307,7 +307,7 @@ def lasso() -> CheckResult:
     return result(
         Finding(
             name="who asks is served",
-            kind=Kind.LEADS_TO,
+            kind=PropertyKind.LEADS_TO,
             claim="for each client c: state[c] is waiting leads to state[c] is holding",
             verdict=Verdict.VIOLATED,
             assurance="exhaustive for Client=2",
@@ -329,7 +329,7 @@ def lasso() -> CheckResult:
 def _one_holder() -> Finding:
     return Finding(
         name="one holder",
-        kind=Kind.ALWAYS,
+        kind=PropertyKind.ALWAYS,
         claim="no two clients hold the lock",
         verdict=Verdict.HOLDS,
         assurance="exhaustive for Client=2",
@@ -365,7 +365,7 @@ def stuck() -> CheckResult:
     return result(
         Finding(
             name="no deadlock",
-            kind=Kind.DEADLOCK,
+            kind=PropertyKind.DEADLOCK,
             claim="each reachable state has a row that can fire, or is a final state",
             verdict=Verdict.VIOLATED,
             assurance="exhaustive for Client=2",
@@ -388,7 +388,7 @@ def incomplete() -> CheckResult:
     return result(
         Finding(
             name="consistent",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="no participant aborts while another commits",
             verdict=Verdict.UNKNOWN,
             assurance="incomplete: 1,000,000 states",
@@ -396,7 +396,7 @@ def incomplete() -> CheckResult:
         ),
         Finding(
             name="someone commits",
-            kind=Kind.SOMETIMES,
+            kind=PropertyKind.SOMETIMES,
             claim="some participant p: rm[p] is committed",
             verdict=Verdict.HOLDS,
             assurance="witness of 12 steps",
@@ -416,7 +416,7 @@ def clean() -> CheckResult:
     return result(
         Finding(
             name="consistent",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="no participant aborts while another commits",
             verdict=Verdict.HOLDS,
             assurance="exhaustive for Participant=3",
@@ -424,7 +424,7 @@ def clean() -> CheckResult:
         ),
         Finding(
             name="rm moves along its edges",
-            kind=Kind.EDGES,
+            kind=PropertyKind.EDGES,
             claim="rm: working -> prepared, aborted; prepared -> committed, aborted",
             verdict=Verdict.HOLDS,
             assurance="exhaustive for Participant=3",
@@ -463,7 +463,7 @@ def crowd(*, lanes: int = 12, steps: int = 60) -> CheckResult:
     return result(
         Finding(
             name="one leader",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="no two nodes lead",
             verdict=Verdict.VIOLATED,
             assurance=f"exhaustive for Node={lanes}",
@@ -528,7 +528,7 @@ def hostile() -> CheckResult:
     return result(
         Finding(
             name=mermaid,
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim=script,
             verdict=Verdict.VIOLATED,
             assurance=quotes,
@@ -582,7 +582,7 @@ def long_names() -> CheckResult:
     return result(
         Finding(
             name="no remote writer ever touches a page that somebody else owns",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="for each page g and lives l, m: written[g, l] and owned[g, m] implies l = m",
             verdict=Verdict.VIOLATED,
             assurance="exhaustive for Source=2, Sink=2, Life=2, Page=2, Chunk=2, Handoff=1",
@@ -602,7 +602,7 @@ def at_once() -> CheckResult:
     return result(
         Finding(
             name="free at first",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="free is true",
             verdict=Verdict.VIOLATED,
             assurance="exhaustive for Client=2",

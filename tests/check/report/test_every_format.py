@@ -19,8 +19,8 @@ from pdproto.check.result import (
     Change,
     CheckResult,
     Finding,
-    Kind,
     Lane,
+    PropertyKind,
     Trace,
     Verdict,
 )
@@ -83,7 +83,7 @@ def result_of(trace: Trace) -> CheckResult:
     return samples.result(
         Finding(
             name="safe",
-            kind=Kind.ALWAYS,
+            kind=PropertyKind.ALWAYS,
             claim="nothing bad",
             verdict=Verdict.VIOLATED,
             assurance="exhaustive",

@@ -5,7 +5,7 @@ import pytest
 
 from pdproto.check.report import junit
 from pdproto.check.report.narration import visible
-from pdproto.check.result import CheckResult, Kind
+from pdproto.check.result import CheckResult, PropertyKind
 from tests.check.report import samples
 from tests.check.report.page_reader import read_xml
 from tests.check.report.printing import assert_golden
@@ -67,7 +67,7 @@ def test_a_run_that_ends_in_stillness_says_so() -> None:
 
 def test_a_violation_that_no_run_shows_is_a_failure_without_steps() -> None:
     result = samples.safety()
-    never = replace(result.findings[0], kind=Kind.SOMETIMES, trace=None, instance="")
+    never = replace(result.findings[0], kind=PropertyKind.SOMETIMES, trace=None, instance="")
     text = told(replace(result, findings=(replace(never, assurance=""),)))
     assert text.splitlines() == [never.claim, str(never.place)]
 

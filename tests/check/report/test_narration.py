@@ -12,7 +12,7 @@ from pdproto.check.report.narration import (
     turns,
     visible,
 )
-from pdproto.check.result import Arrow, Kind, Verdict
+from pdproto.check.result import Arrow, PropertyKind, Verdict
 from tests.check.report import samples
 
 
@@ -41,7 +41,7 @@ def test_a_property_broken_from_the_start_does_not_stop_holding_later() -> None:
 
 
 def test_edges_that_a_step_leaves_are_told_once() -> None:
-    edges = replace(samples.safety().findings[0], kind=Kind.EDGES)
+    edges = replace(samples.safety().findings[0], kind=PropertyKind.EDGES)
     assert turns(edges)[-1].stops == ("consistent",)
     unnamed = turns(replace(edges, name="rm moves along its edges"))[-1]
     assert unnamed.stops == ("consistent", "rm moves along its edges")
@@ -53,7 +53,7 @@ def test_edges_that_a_step_leaves_are_told_once() -> None:
         (0, {}, "violated for p=p2, q=p1 after 8 steps"),
         (0, {"instance": ""}, "violated after 8 steps"),
         (0, {"trace": None}, "violated for p=p2, q=p1"),
-        (0, {"kind": Kind.SOMETIMES, "trace": None, "instance": ""}, "violated"),
+        (0, {"kind": PropertyKind.SOMETIMES, "trace": None, "instance": ""}, "violated"),
         (0, {"verdict": Verdict.UNKNOWN}, "unknown: the search ended first"),
         (1, {}, "holds for p=p0, first after 1 step"),
         (2, {}, "holds"),

@@ -5,7 +5,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pdproto.check.report import picture, terminal
-from pdproto.check.result import Arrow, CheckResult, Kind, Lane, Trace
+from pdproto.check.result import Arrow, CheckResult, Lane, PropertyKind, Trace
 from tests.check.report import samples
 from tests.check.report.printing import assert_golden, printed
 
@@ -100,7 +100,7 @@ def test_a_property_that_holds_again_is_said_to() -> None:
 
 def test_a_step_that_leaves_a_declared_edge_is_flagged() -> None:
     (finding, *_) = samples.safety().findings
-    edges = replace(finding, kind=Kind.EDGES, name="rm moves along its edges")
+    edges = replace(finding, kind=PropertyKind.EDGES, name="rm moves along its edges")
     text = printed(lambda console: terminal.render_trace(edges, console), width=100)
     assert text.rstrip().splitlines()[-2].strip() == "✗ rm moves along its edges stops holding"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.check.trace.verdict import Verified
+from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
@@ -38,7 +38,7 @@ class Traced:
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.file.getvalue().splitlines()]
 
-    def verify(self, folder: Path, system: Any = SYSTEM) -> Verified:
+    def verify(self, folder: Path, system: Any = SYSTEM) -> ReplayResult:
         path = folder / f"{self.trace.node}.jsonl"
         path.write_bytes(self.file.getvalue())
         return verify(system, [path])
