@@ -12,34 +12,16 @@ means another one; a sink that opens its receiver before every rank has welcomed
 Not covered: what comes about (liveness) is explored.
 """
 
-import pytest
-
-from pdproto.cli.systems import load
 from pdproto.spec.handoff.bootstrap import Phase, d, e, f, h
 from pdproto.spec.handoff.end_to_end_bootstrap import phase
-from pdproto.spec.language import DropClause, Formula, edited
+from pdproto.spec.language import DropClause
 from pdproto.spec.lemmas.end_to_end_bootstrap_lemmas import BRIDGE
-from tests.prove import standing
+from proofs.claim import Safety
 
-SYSTEM = "end-to-end-bootstrap"
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_wholly_proved(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    standing.is_about_something(SYSTEM)
-
-
-@pytest.mark.slow
-def test_no_lemma_between_the_parts_is_idle() -> None:
-    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
-
-
-@pytest.mark.parametrize(("row", "clause"), [
-    ("accept", f.same(e)), ("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT),
-])
-def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)
+CLAIM = Safety(
+    "end-to-end-bootstrap", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
+    defects=(
+        DropClause("accept", f.same(e)),
+        DropClause("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT),
+    ),
+)

@@ -13,36 +13,18 @@ for a group that decode does not address. Not covered: what comes about (livenes
 processes that die are the registry's, and a_life_keeps_its_run.py's.
 """
 
-import pytest
-
-from pdproto.cli.systems import load
 from pdproto.spec.handoff.end_to_end_routing import RUN_HERE, addressed
 from pdproto.spec.handoff.routing import g, h
-from pdproto.spec.language import DropClause, Formula, edited
+from pdproto.spec.language import DropClause
 from pdproto.spec.lemmas.end_to_end_routing_lemmas import BRIDGE
-from tests.prove import standing
+from proofs.claim import Safety
 
-SYSTEM = "end-to-end-routing"
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_wholly_proved(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    """What a source that has died would answer is all that cannot fire: nobody dies here."""
-    standing.is_about_something(SYSTEM, but=(
-        "disown_meeting", "disown_address", "disown_abort"))
-
-
-@pytest.mark.slow
-def test_no_lemma_between_the_parts_is_idle() -> None:
-    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
-
-
-@pytest.mark.parametrize(("row", "clause"), [
-    ("open_own_sender", RUN_HERE), ("open_receiver", addressed(h, g)),
-])
-def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)
+CLAIM = Safety(
+    "end-to-end-routing", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
+    # A source that has died would answer with these, and none dies here.
+    impossible=("disown_meeting", "disown_address", "disown_abort"),
+    defects=(
+        DropClause("open_own_sender", RUN_HERE),
+        DropClause("open_receiver", addressed(h, g)),
+    ),
+)

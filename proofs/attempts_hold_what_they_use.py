@@ -9,25 +9,6 @@ Vacuity: every row can fire in a state in which all claims hold. Mutant: a send 
 bootstrap was finalized.
 """
 
-import pytest
+from proofs.claim import Known, Safety
 
-from tests.prove import standing
-
-SYSTEM = "optimistic"
-
-
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_proved(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    standing.is_about_something(SYSTEM)
-
-
-@pytest.mark.slow
-def test_no_lemma_is_idle() -> None:
-    standing.has_no_idle_lemma(SYSTEM)
-
-
-def test_a_defect_is_noticed() -> None:
-    standing.is_refuted(SYSTEM, standing.defect("O1"), "send")
+CLAIM = Safety("optimistic", defects=(Known("O1", row="send"),))

@@ -9,25 +9,6 @@ Vacuity: every row can fire in a state in which all claims hold. Mutant: a hand-
 a list for a whole.
 """
 
-import pytest
+from proofs.claim import Known, Safety
 
-from tests.prove import standing
-
-SYSTEM = "registry"
-
-
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_proved(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    standing.is_about_something(SYSTEM)
-
-
-@pytest.mark.slow
-def test_no_lemma_is_idle() -> None:
-    standing.has_no_idle_lemma(SYSTEM)
-
-
-def test_a_defect_is_noticed() -> None:
-    standing.is_refuted(SYSTEM, standing.defect("half-cache"), "connect")
+CLAIM = Safety("registry", defects=(Known("half-cache", row="connect"),))

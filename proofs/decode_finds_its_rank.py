@@ -14,30 +14,13 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: a 
 not keep a question, ranks that do not hear of a conflict, and ones that do not tidy up.
 """
 
-import pytest
+from proofs.claim import Liveness, Pending
 
-from pdproto.check.prove.judgement import Status
-from pdproto.spec.handoff.dp_rank import SYSTEM as RESOLUTION
-from pdproto.spec.language import DropRow, edited
-from tests.prove import draining
-
-SYSTEM = "dp-rank"
-
-
-def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM)
-
-
-@pytest.mark.parametrize(("row", "pending"), [
-    ("keep_question", "M2_3_the_query_finds_the_room"),
-    ("be_disowned", "L2_a_conflict_reaches_decode"),
-    ("tidy_up", "L3_entries_are_cleaned_up"),
-])
-def test_a_defect_is_noticed(row: str, pending: str) -> None:
-    broken = edited(RESOLUTION, f"without-{row}", DropRow(row))
-    claim = draining.ranking(SYSTEM, pending)
-    assert draining.unhelped(SYSTEM, broken, claim) == {pending: Status.FAILED}
+CLAIM = Liveness(
+    "dp-rank",
+    defects=(
+        Pending("keep_question", "M2_3_the_query_finds_the_room"),
+        Pending("be_disowned", "L2_a_conflict_reaches_decode"),
+        Pending("tidy_up", "L3_entries_are_cleaned_up"),
+    ),
+)

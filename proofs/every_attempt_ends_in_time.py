@@ -22,16 +22,23 @@ from pdproto.check.prove.obligations import claims, obligations
 from pdproto.cli.systems import load, subject
 from pdproto.spec.handoff.optimistic import ONE_SIDED
 from pdproto.spec.language import LeadsTo, ReplaceProperties, edited
-from tests.handoff.exploring import without
-from tests.prove import draining
+from proofs import draining
+from proofs.claim import Liveness, Pending
 
-SYSTEMS = ("optimistic-loss", "optimistic-no-timeouts")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_it_holds_for_all_sizes(name: str) -> None:
-    draining.drains(name)
+LOSS = Liveness(
+    "optimistic-loss", slow=("holds",),
+    defects=(
+        Pending("give_up_waiting", "L5_no_capacity_deadlock"),
+        Pending("give_up_transfer", "L1_a_sink_ends"),
+    ),
+)
+NO_TIMEOUTS = Liveness(
+    "optimistic-no-timeouts", slow=("holds",),
+    defects=(
+        Pending("publish_again", "L1_a_sink_ends"),
+        Pending("done_again", "L4_pages_come_back"),
+    ),
+)
 
 
 @pytest.mark.slow
@@ -46,20 +53,3 @@ def test_it_holds_of_requests_that_reach_one_server_only() -> None:
     shown = draining.proof(system, found)
     assert {o.claim.part_of for o in found} > {promise.name for promise in promises}
     assert [o.name for o in found if shown.status(o) is not Status.PROVED] == []
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_it_is_about_something(name: str) -> None:
-    draining.pends(name)
-
-
-@pytest.mark.parametrize(("name", "row", "pending"), [
-    ("optimistic-loss", "give_up_waiting", "L5_no_capacity_deadlock"),
-    ("optimistic-loss", "give_up_transfer", "L1_a_sink_ends"),
-    ("optimistic-no-timeouts", "publish_again", "L1_a_sink_ends"),
-    ("optimistic-no-timeouts", "done_again", "L4_pages_come_back"),
-])
-def test_a_defect_is_noticed(name: str, row: str, pending: str) -> None:
-    broken = without(subject(name).system, row)
-    claim = draining.ranking(name, pending)
-    assert draining.unhelped(name, broken, claim) == {pending: Status.FAILED}

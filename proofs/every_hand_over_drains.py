@@ -16,28 +16,13 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: ta
 time-out of a sink, without the fence, and without the repeated abort.
 """
 
-import pytest
+from proofs.claim import Liveness, Pending
 
-from pdproto.check.prove.judgement import Status
-from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
-from tests.handoff.exploring import without
-from tests.prove import draining
-
-SYSTEM = "transfer"
-
-
-def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM)
-
-
-@pytest.mark.parametrize(("row", "pending"), [
-    ("give_up_transfer", "L1_a_sink_ends"),
-    ("finish_fence", "L4_every_chunk_comes_back"),
-    ("abort_again", "L3_every_claim_is_settled"),
-])
-def test_a_defect_is_noticed(row: str, pending: str) -> None:
-    assert draining.unhelped(SYSTEM, without(TRANSFER, row))[pending] is Status.FAILED
+CLAIM = Liveness(
+    "transfer",
+    defects=(
+        Pending("give_up_transfer", "L1_a_sink_ends"),
+        Pending("finish_fence", "L4_every_chunk_comes_back"),
+        Pending("abort_again", "L3_every_claim_is_settled"),
+    ),
+)

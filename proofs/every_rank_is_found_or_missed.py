@@ -16,33 +16,14 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: a 
 forget who is gone, or does not notice it, and a registry that does not.
 """
 
-import pytest
+from proofs.claim import Liveness, Pending
 
-from pdproto.check.prove.judgement import Status
-from pdproto.spec.handoff.registry import SYSTEM as BOOTSTRAP
-from pdproto.spec.language import DropRow, edited
-from tests.prove import draining
-
-SYSTEM = "registry"
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM)
-
-
-@pytest.mark.slow
-def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM)
-
-
-@pytest.mark.parametrize(("row", "pending"), [
-    ("forget", "L1_bootstrap_ends"),
-    ("forget", "L7_a_dead_address_is_forgotten"),
-    ("expire", "L7_registrations_expire"),
-    ("miss_heartbeat", "M1_4_lost_connection"),
-])
-def test_a_defect_is_noticed(row: str, pending: str) -> None:
-    broken = edited(BOOTSTRAP, f"without-{row}", DropRow(row))
-    claim = draining.ranking(SYSTEM, pending)
-    assert draining.unhelped(SYSTEM, broken, claim) == {pending: Status.FAILED}
+CLAIM = Liveness(
+    "registry", slow=("holds", "something"),
+    defects=(
+        Pending("forget", "L1_bootstrap_ends"),
+        Pending("forget", "L7_a_dead_address_is_forgotten"),
+        Pending("expire", "L7_registrations_expire"),
+        Pending("miss_heartbeat", "M1_4_lost_connection"),
+    ),
+)

@@ -15,29 +15,15 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: ta
 time-out, without a repeat, and without the answer of a group that ends.
 """
 
-import pytest
-
-from pdproto.check.prove.judgement import Status
 from pdproto.cli.systems import subject
-from pdproto.spec.handoff.agreement import SYSTEM as GROUP
-from pdproto.spec.language import DropRow, edited
-from tests.prove import draining
+from proofs.claim import Liveness, Pending
 
-SYSTEM = "agreement"
-PROMISES = tuple(ranking.leads_to for ranking in subject(SYSTEM).rankings)
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM, *PROMISES)
-
-
-def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM, *PROMISES)
-
-
-@pytest.mark.parametrize("row", ["cut_off", "vote_dead_again", "answer_lost"])
-def test_a_defect_is_noticed(row: str) -> None:
-    broken = edited(GROUP, f"without-{row}", DropRow(row))
-    answered = draining.ranking(SYSTEM, "L1_every_request_is_answered")
-    assert draining.unhelped(SYSTEM, broken, answered) == {answered.leads_to: Status.FAILED}
+CLAIM = Liveness(
+    "agreement", slow=("holds",),
+    promises=tuple(ranking.leads_to for ranking in subject("agreement").rankings),
+    defects=(
+        Pending("cut_off", "L1_every_request_is_answered"),
+        Pending("vote_dead_again", "L1_every_request_is_answered"),
+        Pending("answer_lost", "L1_every_request_is_answered"),
+    ),
+)

@@ -17,7 +17,7 @@ from pdproto.cli.prove import HAND_OVER, subject
 from pdproto.spec.handoff.ends import Claim, claim, d, h, p
 from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
 from pdproto.spec.language import DropClause, DropRow, System, edited
-from tests.prove import draining
+from proofs import draining
 
 
 def unanswered(system: System) -> dict[str, Status]:

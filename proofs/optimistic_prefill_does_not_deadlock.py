@@ -14,28 +14,13 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: ta
 yields, nobody falls back, or no sink hears of a failure.
 """
 
-import pytest
+from proofs.claim import Liveness, Pending
 
-from pdproto.check.prove.judgement import Status
-from pdproto.spec.handoff.optimistic import SYSTEM as PREFILL
-from tests.handoff.exploring import without
-from tests.prove import draining
-
-SYSTEM = "optimistic"
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM)
-
-
-@pytest.mark.parametrize("row", ["run_again", "fall_back", "hear_failure"])
-def test_a_defect_is_noticed(row: str) -> None:
-    claim = draining.ranking(SYSTEM, "L5_no_capacity_deadlock")
-    assert draining.unhelped(SYSTEM, without(PREFILL, row), claim) == {
-        claim.leads_to: Status.FAILED
-    }
+CLAIM = Liveness(
+    "optimistic", slow=("holds",),
+    defects=(
+        Pending("run_again", "L5_no_capacity_deadlock"),
+        Pending("fall_back", "L5_no_capacity_deadlock"),
+        Pending("hear_failure", "L5_no_capacity_deadlock"),
+    ),
+)

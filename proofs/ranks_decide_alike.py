@@ -10,29 +10,8 @@ Vacuity: every row can fire in a state in which all claims hold. Mutant: ranks t
 not decided in its turn.
 """
 
-import pytest
-
-from pdproto.spec.handoff.agreement import SYSTEM as GROUP
 from pdproto.spec.handoff.group import EARLIER
-from pdproto.spec.language import DropClause, edited
-from tests.prove import standing
+from pdproto.spec.language import DropClause
+from proofs.claim import Safety
 
-SYSTEM = "agreement"
-
-
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_proved(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    standing.is_about_something(SYSTEM)
-
-
-@pytest.mark.slow
-def test_no_lemma_is_idle() -> None:
-    standing.has_no_idle_lemma(SYSTEM)
-
-
-def test_a_defect_is_noticed() -> None:
-    broken = edited(GROUP, "hasty", DropClause("start", EARLIER))
-    standing.is_refuted(SYSTEM, broken, "start")
+CLAIM = Safety("agreement", defects=(DropClause("start", EARLIER),))

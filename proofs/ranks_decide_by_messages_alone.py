@@ -14,38 +14,22 @@ Vacuity: in some state in which all claims hold each property pends. Mutants: an
 act on a failure, or on a confirmation, and a rank that does not turn away what it has never met.
 """
 
-import pytest
-
-from pdproto.check.prove.judgement import Status
 from pdproto.cli.systems import subject
 from pdproto.spec.handoff.agreement import SYSTEM as GROUP
-from tests.handoff.exploring import without
-from tests.prove import draining
+from proofs.claim import Liveness, Pending
 
-SYSTEM = "agreement"
-PROMISES = tuple(ranking.leads_to for ranking in subject(SYSTEM).fault_free.rankings)
+PROMISES = tuple(ranking.leads_to for ranking in subject("agreement").fault_free.rankings)
+CLAIM = Liveness(
+    "agreement", slow=("holds",), promises=PROMISES,
+    defects=(
+        Pending("decide_fail", "L2_a_failure_is_decided"),
+        Pending("confirm", "L2_a_decision_reaches_all"),
+        Pending("turn_away", "L2_a_decision_reaches_all"),
+    ),
+)
 
 
 def test_it_is_about_what_no_clock_helps() -> None:
     assert {name for name in PROMISES if name.startswith("L2_")} == {
         claim.name for claim in GROUP.properties if claim.name.startswith("L2_")
     }
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    draining.drains(SYSTEM, *PROMISES)
-
-
-def test_it_is_about_something() -> None:
-    draining.pends(SYSTEM, *PROMISES)
-
-
-@pytest.mark.parametrize(("row", "pending"), [
-    ("decide_fail", "L2_a_failure_is_decided"),
-    ("confirm", "L2_a_decision_reaches_all"),
-    ("turn_away", "L2_a_decision_reaches_all"),
-])
-def test_a_defect_is_noticed(row: str, pending: str) -> None:
-    claim = draining.ranking(SYSTEM, pending)
-    assert draining.unhelped(SYSTEM, without(GROUP, row), claim) == {pending: Status.FAILED}

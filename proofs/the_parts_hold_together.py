@@ -14,38 +14,26 @@ welcomed it; a place that is given back while the engine reads from it.
 Not covered: what comes about (liveness) is explored.
 """
 
-import pytest
-
-from pdproto.cli.systems import load, subject
+from pdproto.cli.systems import subject
 from pdproto.spec.handoff.bootstrap import Phase, d, h
 from pdproto.spec.handoff.end_to_end_bootstrap import phase
 from pdproto.spec.handoff.source import UNREAD
-from pdproto.spec.language import DropClause, Formula, edited
-from tests.prove import standing
+from pdproto.spec.language import DropClause
+from proofs.claim import Safety
 
-END_TO_END = "end-to-end"
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_wholly_proved("end-to-end-restart")
+CLAIM = Safety(
+    "end-to-end", whole=True, proved_in=("end-to-end-restart",), unasked=True, slow=("holds",),
+    # A pass makes room for another life's, and there is one life only.
+    impossible=("run_again", "fall_back"),
+    defects=(
+        DropClause("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT),
+        DropClause("release_places", UNREAD),
+    ),
+)
 
 
 def test_it_is_the_same_question_with_one_run() -> None:
     """The tables are the same, and `end-to-end` claims no more of them."""
-    one, restart = subject(END_TO_END), subject("end-to-end-restart")
+    one, restart = subject("end-to-end"), subject("end-to-end-restart")
     assert one.system.tables == restart.system.tables
     assert {claim.name for claim in one.claims} <= {claim.name for claim in restart.claims}
-
-
-def test_it_is_about_something() -> None:
-    """A pass makes room for another's, and there is no other: both rows belong to two lives."""
-    standing.is_about_something(END_TO_END, but=("run_again", "fall_back"))
-
-
-@pytest.mark.parametrize(("row", "clause"), [
-    ("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT), ("release_places", UNREAD),
-])
-def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    broken = edited(load(END_TO_END), "defect", DropClause(row, clause))
-    standing.is_refuted(END_TO_END, broken, row)

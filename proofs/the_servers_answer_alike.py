@@ -12,34 +12,16 @@ rank that reports its part broken while its engine still reads the pages; one th
 is admitted. Not covered: what comes about (liveness) is explored.
 """
 
-import pytest
-
-from pdproto.cli.systems import load
 from pdproto.spec.handoff.group import Stage, h, k, stage
 from pdproto.spec.handoff.source import UNREAD
-from pdproto.spec.language import DropClause, Formula, edited
+from pdproto.spec.language import DropClause
 from pdproto.spec.lemmas.group_transfer_lemmas import BRIDGE
-from tests.prove import standing
+from proofs.claim import Safety
 
-SYSTEM = "group-transfer"
-
-
-@pytest.mark.slow
-def test_it_holds_for_all_sizes() -> None:
-    standing.is_wholly_proved(SYSTEM)
-
-
-def test_it_is_about_something() -> None:
-    standing.is_about_something(SYSTEM)
-
-
-@pytest.mark.slow
-def test_no_lemma_between_the_parts_is_idle() -> None:
-    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
-
-
-@pytest.mark.parametrize(("row", "clause"), [
-    ("report_broken", UNREAD), ("begin_transfer", stage(k, h) == Stage.RUNNING),
-])
-def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)
+CLAIM = Safety(
+    "group-transfer", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
+    defects=(
+        DropClause("report_broken", UNREAD),
+        DropClause("begin_transfer", stage(k, h) == Stage.RUNNING),
+    ),
+)

@@ -10,7 +10,7 @@ Not covered: what comes about (liveness) is explored.
 
 import pytest
 
-from tests.prove import standing
+from proofs import standing
 
 
 @pytest.mark.slow

@@ -12,35 +12,17 @@ state in which all claims hold. Mutants: a place that is given back while the en
 a pass that is sent before it is computed. Not covered: what comes about (liveness) is explored.
 """
 
-import pytest
-
-from pdproto.cli.systems import load
 from pdproto.spec.handoff.end_to_end_attempts import COMPUTED
 from pdproto.spec.handoff.source import UNREAD
-from pdproto.spec.language import DropClause, Formula, edited
+from pdproto.spec.language import DropClause
 from pdproto.spec.lemmas.end_to_end_attempts_lemmas import BRIDGE
-from tests.prove import standing
+from proofs.claim import Safety
 
-SYSTEM = "end-to-end-attempts"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("system", ["end-to-end-attempts", "end-to-end-contended"])
-def test_it_holds_for_all_sizes(system: str) -> None:
-    standing.is_wholly_proved(system)
-
-
-def test_it_is_about_something() -> None:
-    standing.is_about_something(SYSTEM)
-
-
-@pytest.mark.slow
-def test_no_lemma_between_the_parts_is_idle() -> None:
-    standing.has_no_idle_lemma_among(SYSTEM, BRIDGE)
-
-
-@pytest.mark.parametrize(("row", "clause"), [
-    ("release_places", UNREAD), ("begin_transfer", COMPUTED),
-])
-def test_a_defect_is_noticed(row: str, clause: Formula) -> None:
-    standing.is_refuted(SYSTEM, edited(load(SYSTEM), "defect", DropClause(row, clause)), row)
+CLAIM = Safety(
+    "end-to-end-attempts", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
+    proved_in=("end-to-end-attempts", "end-to-end-contended"),
+    defects=(
+        DropClause("release_places", UNREAD),
+        DropClause("begin_transfer", COMPUTED),
+    ),
+)

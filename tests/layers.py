@@ -42,12 +42,12 @@ LAYERS: Final = {
     "bench": "kernels",
     "cli": "bench, check, drill, engine, ground, pages, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.handoff, spec.language, transport",
-    "proofs": "check, cli, spec.examples, spec.handoff, spec.language, spec.lemmas, tests",
+    "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
     "examples": "check, pages, sglang, spec.language, spec.peers",
 }
 
 # Arrows that go up, and are to go away.
-UPWARD: Final = {("node", "transport"), ("transport", "pages"), ("proofs", "tests")}
+UPWARD: Final = {("node", "transport"), ("transport", "pages")}
 
 
 def allowed(folder: str) -> frozenset[str]:

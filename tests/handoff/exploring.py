@@ -8,15 +8,7 @@ from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.systems import load
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.catalogue import Counts
-from pdproto.spec.language import (
-    Configuration,
-    DropRow,
-    Fairness,
-    OnRow,
-    ReplaceProperties,
-    System,
-    edited,
-)
+from pdproto.spec.language import Configuration, Fairness, System
 
 
 @cache
@@ -24,12 +16,6 @@ def explored(system: str, size: str = "default") -> CheckResult:
     """A built-in system at a named size, to its end, once: several tests look at the same run."""
     known = load(system)
     return check(known, known.configurations[size], CheckSettings(keep_going=True))
-
-
-def without(system: System, row: str) -> System:
-    """The system without a row, and without what is said of that row alone."""
-    said = tuple(one for one in system.properties if not isinstance(one, OnRow) or one.row != row)
-    return edited(system, f"without-{row}", ReplaceProperties(said), DropRow(row))
 
 
 def judged(

@@ -14,7 +14,8 @@ from pdproto.spec.handoff.group import Decision, Rank, closed, h, k
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
 from pdproto.spec.language import Configuration, DropEffect, Fairness, System, edited
-from tests.handoff.exploring import counts, explored, failing, judged, lint_errors, without
+from proofs.draining import without
+from tests.handoff.exploring import counts, explored, failing, judged, lint_errors
 
 SAFE: Final = tuple(claim.name for claim in (*SAFETY, *TWO_LIVES))
 

@@ -15,7 +15,8 @@ from pdproto.spec.language import (
     Configuration,
     OnRow,
 )
-from tests.handoff.exploring import explored, failing, judged, without
+from proofs.draining import without
+from tests.handoff.exploring import explored, failing, judged
 
 
 def test_every_row_fires_and_no_premise_is_empty() -> None:

@@ -15,7 +15,8 @@ from pdproto.spec.handoff.optimistic import (
     SYSTEM,
 )
 from pdproto.spec.language import System
-from tests.handoff.exploring import explored, judged, name_of, without
+from proofs.draining import without
+from tests.handoff.exploring import explored, judged, name_of
 
 
 def test_no_premise_is_empty() -> None:

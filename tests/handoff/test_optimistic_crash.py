@@ -8,7 +8,8 @@ from pdproto.check.result import Verdict
 from pdproto.spec.handoff.optimistic_crash import CRASHING
 from pdproto.spec.handoff.roles import Page
 from pdproto.spec.language import Configuration
-from tests.handoff.exploring import explored, judged, without
+from proofs.draining import without
+from tests.handoff.exploring import explored, judged
 
 # The sink has no page to offer, so it publishes nothing that the next source could answer.
 SIZES: Final = {

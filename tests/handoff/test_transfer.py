@@ -27,7 +27,8 @@ from pdproto.spec.language import (
     all_of,
     edited,
 )
-from tests.handoff.exploring import counts, explored, failing, judged, name_of, without
+from proofs.draining import without
+from tests.handoff.exploring import counts, explored, failing, judged, name_of
 
 
 def test_one_size_up_nothing_unsafe_is_reached() -> None:

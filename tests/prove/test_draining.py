@@ -18,8 +18,8 @@ from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import Configuration, Sizes, System
 from pdproto.spec.language.ranking import FaultFree, Ranking
 from pdproto.spec.lemmas.transfer_ranking import RANKINGS
-from tests.handoff.exploring import without
-from tests.prove import draining
+from proofs import draining
+from proofs.draining import without
 
 SMALL: Final[Sizes] = {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}
 RANKED: Final = tuple(ranking.leads_to for ranking in RANKINGS)

@@ -7,7 +7,7 @@ import pytest
 from pdproto.check.prove.examination import idle_lemmas, rested_on, without
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.spec.language import Always
-from tests.prove import standing
+from proofs import standing
 
 SYSTEM = "two-phase-commit"
 

@@ -20,7 +20,7 @@ from pdproto.cli.systems import subject
 from pdproto.spec.examples.two_phase_commit import Decision, Vote, p, vote
 from pdproto.spec.language import Retarget, SpecError, System, edited
 from pdproto.spec.language.properties import Always
-from tests.prove import standing
+from proofs import standing
 
 EXAMPLES = ("two-phase-commit", "lock-server")
 BOTH = tuple(proving.ENGINES)

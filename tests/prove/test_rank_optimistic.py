@@ -10,9 +10,9 @@ from pdproto.check.prove.judgement import Status
 from pdproto.cli.systems import subject
 from pdproto.spec.language import Fairness, System
 from pdproto.spec.language.ranking import Ranking
-from tests.handoff.exploring import without
+from proofs import draining
+from proofs.draining import without
 from tests.property.profiles import some
-from tests.prove import draining
 
 SAMPLE: Final = 4  # helpers of each ranking
 NAMES: Final = ("optimistic", "optimistic-loss", "optimistic-no-timeouts")

@@ -12,7 +12,7 @@ from pdproto.check.prove.proving import prove
 from pdproto.cli.systems import subject
 from pdproto.spec.language import DropRow, OnRow, System, edited
 from pdproto.spec.language.ranking import Ranking
-from tests.prove import draining
+from proofs import draining
 
 NAMES: Final = ("registry", "dp-rank")
 RANKINGS: Final = tuple(

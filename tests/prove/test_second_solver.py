@@ -13,8 +13,8 @@ from pdproto.check.prove.obligations import Method
 from pdproto.cli.prove import HAND_OVER, subject
 from pdproto.spec.handoff.routing import g, h, knocked
 from pdproto.spec.language import DropClause, edited
+from proofs import draining, standing
 from tests.property.profiles import some
-from tests.prove import draining, standing
 from tests.prove.second_solver import main, refuted, unconfirmed
 
 SAMPLE = 15  # obligations of each kind and system, always the same

@@ -1,4 +1,4 @@
-"""The rankings of a built-in system, put to systems that differ from it by an edit."""
+"""The rankings of a built-in system, also of systems that differ from it by an edit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +11,19 @@ from pdproto.check.prove.proving import Proof, ProofSettings, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.cli.systems import subject
+from pdproto.spec.language import DropRow, OnRow, ReplaceProperties, edited
 from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
 
 LIMIT_S: Final = 60.0
 HELPED: Final = ": helped"  # who can fire, of what pends
+
+
+def without(system: System, row: str) -> System:
+    """The system without a row, and without the properties that are of that row alone."""
+    kept = tuple(claim for claim in system.properties
+                 if not isinstance(claim, OnRow) or claim.row != row)
+    return edited(system, f"without-{row}", ReplaceProperties(kept), DropRow(row))
 
 
 def found(

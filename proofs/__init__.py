@@ -1,0 +1,1 @@
+"""What is proved for all sizes: one claim a file, named by the claim (README.md)."""

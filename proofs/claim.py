@@ -1,0 +1,118 @@
+"""What a file of proofs/ declares: a claim, and the questions that every proof must answer.
+
+    CLAIM = Safety("transfer", defects=(Known("B22", row="abort_receive"),))
+
+conftest.py makes a test of each question: is every obligation met, for all sizes (`holds`); can
+every row fire, or does every property pend (`something`); does each lemma carry another claim's
+proof (`lemmas`); is each defect noticed (`defect`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from pdproto.check.prove.judgement import Status
+from pdproto.cli.systems import load, subject
+from pdproto.spec.language import edited
+from pdproto.spec.language.edit import RowEdit
+from pdproto.spec.language.properties import Always
+from proofs import draining, standing
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One test. ask: raises AssertionError if the answer is no. slow: it takes over some seconds.
+    """
+
+    name: str
+    ask: Callable[[], None]
+    slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A defective system of spec/bugs, by its id. row: the row that the proof must blame."""
+
+    bug: str
+    row: str
+
+
+@dataclass(frozen=True, slots=True)
+class Safety:
+    """Every property, derived promise and lemma of the system holds in every state of every size.
+
+    defects: systems that must not be proved; an edit is to blame by its row. whole: also that every
+    trigger has one answer, and what has a ranking. proved_in: the systems that this is shown of,
+    where that is not `system` alone. impossible: rows that cannot fire in any state. bridge: the
+    lemmas that may not be idle (none: every lemma); unasked: nobody asks that. slow: the questions
+    that take over some seconds.
+    """
+
+    system: str
+    defects: tuple[Known | RowEdit, ...]
+    whole: bool = False
+    proved_in: tuple[str, ...] = ()
+    impossible: tuple[str, ...] = ()
+    bridge: tuple[Always, ...] = ()
+    unasked: bool = False
+    slow: tuple[str, ...] = ("lemmas",)
+
+    def questions(self) -> Iterator[Question]:
+        """The four questions, some of several systems or defects."""
+        show = standing.is_wholly_proved if self.whole else standing.is_proved
+        for name in self.proved_in or (self.system,):
+            yield self._question("holds", partial(show, name), name)
+        yield self._question("something", partial(
+            standing.is_about_something, self.system, self.impossible))
+        if self.bridge:
+            yield self._question("lemmas", partial(
+                standing.has_no_idle_lemma_among, self.system, self.bridge))
+        elif not self.unasked:
+            yield self._question("lemmas", partial(standing.has_no_idle_lemma, self.system))
+        for defect in self.defects:
+            yield self._question("defect", partial(self._notice, defect), defect.row)
+
+    def _question(self, name: str, ask: Callable[[], None], of: str = "") -> Question:
+        return Question(f"{name}-{of}" if of else name, ask, name in self.slow)
+
+    def _notice(self, defect: Known | RowEdit) -> None:
+        broken = standing.defect(defect.bug) if isinstance(defect, Known) else edited(
+            load(self.system), f"{self.system}-defective", defect)
+        standing.is_refuted(self.system, broken, defect.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A property that pends for ever in some system without a row."""
+
+    row: str
+    leads_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """Every ranked `leads_to` of the system holds at every size.
+
+    promises: only these; none: all. defects: the rows without which a property is not proved.
+    slow: as in Safety.
+    """
+
+    system: str
+    defects: tuple[Pending, ...]
+    promises: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
+
+    def questions(self) -> Iterator[Question]:
+        """The questions but that of idle lemmas: those of a ranking are tested by themselves."""
+        yield Question("holds", partial(draining.drains, self.system, *self.promises),
+                       "holds" in self.slow)
+        yield Question("something", partial(draining.pends, self.system, *self.promises),
+                       "something" in self.slow)
+        for defect in self.defects:
+            yield Question(f"defect-{defect.row}-{defect.leads_to}", partial(self._notice, defect))
+
+    def _notice(self, defect: Pending) -> None:
+        broken = draining.without(subject(self.system).system, defect.row)
+        unhelped = draining.unhelped(
+            self.system, broken, draining.ranking(self.system, defect.leads_to))
+        assert unhelped == {defect.leads_to: Status.FAILED}
