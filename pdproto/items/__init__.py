@@ -1,4 +1,4 @@
-"""The data plane under serving engines: items of several components, of which a rank has a share.
+"""The data path under serving engines: items of several components, of which a rank has a share.
 
 Nothing here knows an engine. pdproto/sglang and pdproto/vllm say what their pools are made of.
 """

@@ -1,9 +1,9 @@
-"""What a rank has of a KV cache, as its engine lays it out, in words of no engine.
+"""The KV cache of a rank and the states beside it, described without the names of any engine.
 
-Words: a *component* is what shares one list of indices: the KV cache, or a state beside it. Each of
-its buffers belongs to a layer and consists of *items*, which for the KV cache are pages. Items of
-all components are numbered through, so that one number says both: the hand-over moves items, and
-knows no components.
+Words: a *component* is a set of buffers that share one list of indices: the KV cache, or a state
+beside it. Each buffer belongs to a layer and consists of *items*; those of the KV cache are pages.
+Items of all components are numbered through: one number names component and item. The hand-over
+moves items and knows no components.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Bytes: TypeAlias = NDArray[np.uint8]
 
 KV: Final = "kv"
-DRAFT_LAYER: Final = 1 << 16  # names the first buffer of a draft model; a model has fewer layers
+DRAFT_LAYER: Final = 1 << 16  # the name of a draft model's first buffer: larger than any layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Heads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Component:
-    """Buffers [item, byte] that one list of indices is about.
+    """Buffers [item, byte] with one list of indices.
 
-    layers: the name of each buffer, by its layer in the model; () if they are not known, and then
-    buffers are paired by their place. heads: None if every rank of the tensor parallelism holds the
-    same bytes. unsplit: names what keeps ranks of another tensor parallelism from taking a part of
-    an item; "" if nothing does.
+    layers: the layer of each buffer in the model; () if they are not known: then buffers are paired
+    by their place. heads: None if every rank of the tensor parallelism holds the same bytes.
+    unsplit: the reason why ranks of another tensor parallelism cannot take a part of an item; "" if
+    they can.
     """
 
     name: str
@@ -64,7 +64,10 @@ class Numbering:
         self._bases: Final = [0, *accumulate(self._sizes)]
 
     def numbers(self, component: int, indices: Any) -> list[int]:
-        """Of these items of a component. Raises ValueError for an item that there is not."""
+        """The numbers of items of a component.
+
+        Raises ValueError for an item that does not exist.
+        """
         found = np.asarray(indices, np.int64).ravel()
         if found.size and not 0 <= int(found.min()) <= int(found.max()) < self._sizes[component]:
             raise ValueError(f"{self._names[component]}: items {int(found.min())} to "
@@ -77,7 +80,7 @@ class Numbering:
             raise ValueError(f"items {min(numbers)} to {max(numbers)} of {self._bases[-1]}")
 
     def chunks(self, states: Sequence[Any] | None) -> list[list[int]]:
-        """The items of every state that has any, component by component."""
+        """The numbers of the items of all states, component by component."""
         listed = [self.numbers(place, indices) for place, indices in enumerate(states or (), 1)
                   if indices is not None]
         return [numbers for numbers in listed if numbers]
@@ -86,7 +89,7 @@ class Numbering:
         return bisect_right(self._bases, number) - 1
 
     def counts(self, numbers: Sequence[int]) -> dict[int, int]:
-        """How many of these items are of each component."""
+        """The count of these items in each component."""
         if not numbers or max(numbers) < self._bases[1]:
             return {0: len(numbers)}
         return Counter(map(self.component, numbers))
@@ -99,7 +102,7 @@ class Numbering:
     def split(self, numbers: Sequence[int]) -> tuple[int, Sequence[int]]:
         """The component of the items of one chunk, and their indices there.
 
-        Raises ValueError if they are not all of one.
+        Raises ValueError if they are of several components.
         """
         component = self.component(numbers[0])
         base = self._bases[component]

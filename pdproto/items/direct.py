@@ -1,19 +1,20 @@
-"""Direct writes of items: a known source writes them to where they are to be used.
+"""Direct writes of items: a known source writes them straight into the buffers of decode.
 
     node = DirectDecodeNode("d0", DirectItems(components, place, TcpSink()))
 
-Rule 1: a source is leased the items themselves, if they lie in one piece, where it is known what it
-        sends; and it is held to that. It is known when a header has said it that went through
-        landing memory. Of a source in the same place as this rank it is presumed, until it has sent
-        something else: then it goes through landing memory, where one learns what does not fit.
-Rule 2: its writes follow one another without a gap, so each byte of an item is written once.
-Rule 3: digests of a chunk are compared when the next one begins: it is whole then, and by rule 2
-        nobody writes there again. A source that says *done* is kept out first, and then those of
-        its last chunk are. Of a chunk that is not whole they do not agree.
-Rule 4: items go back when nothing reaches them any more, neither a source nor a copy of ours.
+Rule 1: a source is leased the items themselves, if they are contiguous and its share is known: its
+        later writes must be of that share. The share is known after a header of the source came
+        through landing memory. A source in the same place as this rank is presumed to have the same
+        share until it sends another one; then it goes through landing memory, and an error there
+        names the difference.
+Rule 2: the writes of a source follow one another without a gap: each byte is written once.
+Rule 3: the digests of a chunk are compared when the next chunk begins: then the chunk is complete,
+        and by rule 2 it is not written again. The digests of the last chunk are compared after the
+        source has said *done* and is kept out. Those of an incomplete chunk do not agree.
+Rule 4: items go back when neither a source nor a copy of this process reaches them any more.
 
-The tables are those of spec/handoff/direct.py, for hand-overs through landing memory as well: these
-only keep their items longer than they need.
+The tables are those of spec/handoff/direct.py, also for hand-overs through landing memory: those
+only keep their items longer than necessary.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,18 +42,18 @@ from pdproto.runtime.wire import Life
 
 
 def places_of(share: Share) -> tuple[PagePlaces, ...] | None:
-    """Where the items of each component are; None if one of them lies not in large pieces."""
+    """The places of the items of each component; None if the pieces of an item are small."""
     found = [places_in(part.layout) for part in share.parts if part.layout is not None]
     places = tuple(one for one in found if one is not None)
     return places if len(places) == len(share.parts) else None
 
 
 class ItemTarget:
-    """What one source writes in one life: its header, and its chunks, one behind the other.
+    """The target of one source in one life: its header, and then its chunks, without gaps.
 
     places: of the items of each component. items: each once, as a receiver publishes them. key: of
-    the digests. worker: compares them. See contract.Target. Raises ValueError for an item that
-    there is not.
+    the digests. worker: compares them. See contract.Target. Raises ValueError for an item that does
+    not exist.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class ItemTarget:
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """See contract.Target: a write is the header, or a chunk, or both in this order."""
-        self.is_strange = True  # unless it turns out to be what comes next
+        self.is_strange = True  # unless the checks below all pass
         if offset != self._end:
             raise RemoteProtocolError(
                 f"write: it begins at {offset}, and the one before ended at {self._end}")
@@ -104,7 +105,7 @@ class ItemTarget:
                 _, indices = self._numbering.split(items[first:first + count])
                 begins = self._end or len(self._header)
                 chunk = ChunkTarget(self._places[component], indices, begins)
-                with suppress(RuntimeError):  # the worker has been closed, and nobody will ask
+                with suppress(RuntimeError):  # the worker is closed: the answer is not needed
                     for whole in self._chunks[len(self._verdicts):]:
                         self._verdicts.append(self._worker.submit(whole.intact, self._key))
                 self._chunks.append(chunk)
@@ -114,10 +115,9 @@ class ItemTarget:
             f"write: {length} bytes at {self._end} are no chunk of {left} items to come")
 
     def intact(self, chunks: Sequence[int]) -> bool:
-        """In the worker, when the source is kept out: whether the items hold what was packed for
-        this life. chunks: items of each.
+        """Whether the digests of all items agree. The worker calls it after the source is kept out.
 
-        Raises ValueError for another header than this source's.
+        chunks: the items of each. Raises ValueError for another header than this source's.
         """
         if self._header != self.share.header:
             self.is_strange = True
@@ -130,7 +130,10 @@ class ItemTarget:
 
 
 class DirectItems(SinkItems, InPlace[ItemTarget]):
-    """A decode rank's plane; see above. Raises EngineError for an engine without a page fence."""
+    """The data path of a decode rank with direct writes.
+
+    Raises EngineError for an engine without a page fence.
+    """
 
     landing = SinkItems
 
@@ -139,10 +142,10 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
     ) -> None:
         super().__init__(components, place, engine)
         self._places: Final = lru_cache(SHARES_KEPT)(self._places_by)
-        self._presumed: Final[dict[str, bool]] = {}  # by source, whether it has kept to that
+        self._presumed: Final[dict[str, bool]] = {}  # by source: it still holds
 
     def _places_by(self, header: bytes) -> tuple[PagePlaces, ...] | None:
-        """Where the items are that a source with this header writes; None if it must not there."""
+        """The target for a source with this header; None if it must use landing memory."""
         share, _ = self._share(header)
         return places_of(share)
 
@@ -163,7 +166,7 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
         return self.engine.lease(life, source, target.length, target)
 
     def settle(self, life: Life) -> None:
-        InPlace.settle(self, life)  # also where nothing is copied: a source may still be writing
+        InPlace.settle(self, life)  # also if no copy runs: a source may still be writing
 
     def release(self, life: Life) -> None:
         targets = {source: self._targets.get((life, source)) for source in self._leases[life]}

@@ -1,11 +1,12 @@
-"""A data plane of items, which belong to several components, of which a rank has its share.
+"""The data path of items: they belong to several components, of which a rank has its share.
 
 A lease holds the source's header (shares.py), and then its chunks, each of items of one component.
-What a sink publishes says, beside where the lease is, which rank it is of its tensor parallelism
-and how much of the prompt it has in its cache.
+A sink publishes the address of the lease, its rank in its tensor parallelism, and the number of
+prompt tokens in its cache.
 
-Rule 1: a sink takes what a source wrote only if the header says so, the digests agree, which are
-        keyed by the life and the header, and all its sources together have covered its buffers.
+Rule 1: a sink accepts the bytes of a source only if its header fits and the digests agree. Their
+key
+        depends on the life and the header. All sources together must cover all buffers of the sink.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,12 +73,12 @@ def placement_in(data: bytes) -> Placement:
 
 
 def key_of_share(life: Life, share: Share) -> int:
-    """The key of the digests of what a source sends in a life: both ends derive it."""
+    """The key of the digests of a source's chunks in a life. Both ends compute it."""
     return key_of(life.room, life.incarnation, life.generation, share.signature)
 
 
 class SourceItems(SourcePages):
-    """A prefill rank's plane; see pages/staged.py. place: in its tensor parallelism."""
+    """The data path of a prefill rank; see pages/staged.py. place: in its tensor parallelism."""
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SourceEngine
@@ -91,7 +92,7 @@ class SourceItems(SourcePages):
         self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
     def layout_for(self, _sink: str) -> None:
-        """Nothing to compare: the header says what of the layers and heads is sent."""
+        """Nothing to compare: the header names the layers and heads."""
 
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
@@ -132,14 +133,14 @@ class SourceItems(SourcePages):
 
 @dataclass(slots=True)
 class Coverage:
-    """What the sources of a life have brought. missing: how many of them have not been taken."""
+    """The coverage of a life by its sources. missing: sources that have not been taken yet."""
 
     missing: int
     covered: frozenset[tuple[int, int, int]] = frozenset()
 
 
 class SinkItems(SinkPages):
-    """A decode rank's plane; see pages/staged.py. place: in its tensor parallelism."""
+    """The data path of a decode rank; see pages/staged.py. place: in its tensor parallelism."""
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SinkEngine
@@ -187,7 +188,7 @@ class SinkItems(SinkPages):
                 for source, address in addresses.items()}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
-        """A source is given memory for all layers until it has said which of them it has."""
+        """The bytes to lease to a source: for all layers, until a header has named its layers."""
         parts = self._known.get(source, self._whole).parts
         counts = self.numbering.counts(pages)
         length = sum(count * parts[component].bytes(1) for component, count in counts.items())
@@ -209,7 +210,7 @@ class SinkItems(SinkPages):
         self._copied(life, source)
 
     def bytes_of(self, source: str, chunks: Sequence[int], pages: Sequence[int]) -> int:
-        share = self._known.get(source, self._whole)  # what was presumed of it is so
+        share = self._known.get(source, self._whole)  # the presumption was right
         length, first = len(share.header), 0
         for count in filter(None, chunks):
             length += share.parts[self.numbering.component(pages[first])].bytes(count)
@@ -237,11 +238,11 @@ class SinkItems(SinkPages):
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> bool:
-        """In the worker: every chunk into its items. Returns whether all digests agree."""
+        """Copy every chunk into its items, in the worker. Returns whether all digests agree."""
         try:
             return self._take(self._coverage[life], life, source, chunks, pages)
         finally:
-            self._copied(life, source)  # before anybody hears of it; see `settle`
+            self._copied(life, source)  # before the result is reported; see `settle`
 
     def _take(
         self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
@@ -267,7 +268,7 @@ class SinkItems(SinkPages):
         return clean
 
     def _cover(self, coverage: Coverage, brought: frozenset[tuple[int, int, int]]) -> None:
-        """Count what a source has brought. Raises ValueError if nobody brings the rest."""
+        """Count the pieces of a source. Raises ValueError if no other source can bring the rest."""
         coverage.missing -= 1
         coverage.covered = coverage.covered | brought if coverage.covered else brought
         if coverage.missing or coverage.covered == self._everything:

@@ -1,9 +1,9 @@
-"""What one rank has of another's: which ranks a hand-over joins, and which bytes go between them.
+"""The share of one rank in the data of another: which ranks hand over, and which bytes they send.
 
-Rule 1: both ends compute this by themselves, from their own pools and the other's place, and must
-        come to the same bytes: what a source wrote says first what it is (`Share.header`), and the
-        digests are keyed by it.
-Rule 2: nobody sends what another rank sends as well, but for heads that several ranks hold.
+Rule 1: both ends compute the share by themselves, from their own pools and the other's place, and
+        must get the same bytes. So a source first writes a description of them (`Share.header`),
+        and the key of the digests depends on it.
+Rule 2: no two ranks send the same bytes, except heads that several ranks hold.
 """
 
 from collections import Counter
@@ -34,8 +34,7 @@ class Place:
             raise ValueError(f"rank {self.rank} of a tensor parallelism of {self.size}")
 
     def heads(self, total: int) -> range:
-        """Those that it holds; several ranks hold the same where there are more ranks than heads.
-        """
+        """The heads that it holds. With more ranks than heads, several ranks hold the same one."""
         first = self.rank * total // self.size
         return range(first, first + max(1, total // self.size))
 
@@ -54,8 +53,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What goes of one component. entries: which of our buffers; heads: of the model; layout: of
-    those bytes, None if nothing goes.
+    """The part of one component that is sent.
+
+    entries: the buffers of this rank. heads: of the model. layout: of the bytes; None if no byte is
+    sent.
     """
 
     entries: tuple[int, ...] = ()
@@ -64,12 +65,12 @@ class Part:
     layout: KVLayout | None = None
 
     def bytes(self, items: int) -> int:
-        """What so many items take in a lease, digests included."""
+        """The bytes of so many items in a lease, digests included."""
         return chunk_bytes(self.layout, items) if self.layout is not None and items else 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Bytes of an item, entry by entry."""
+        """The bytes of an item in each entry."""
         if self.layout is None:
             return ()
         return tuple(shape.page_bytes for entries, shape in self.layout.shapes
@@ -78,7 +79,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a source sends to one sink, and the bytes that say so at the head of a lease."""
+    """The data that a source sends to one sink, and the header that describes it in a lease."""
 
     parts: tuple[Part, ...]
     header: bytes
@@ -86,7 +87,10 @@ class Share:
 
 
 def share_for(components: Sequence[Component], us: Place, sink: Place) -> Share:
-    """What a source at `us` sends to a sink. Raises ValueError for what cannot be split so."""
+    """The share that a source at `us` sends to a sink.
+
+    Raises ValueError if it cannot be split so.
+    """
     parts = tuple(_sent(component, us, sink) for component in components)
     words = [us.size, us.rank, len(parts)]
     for component, part in zip(components, parts, strict=True):
@@ -98,10 +102,10 @@ def share_for(components: Sequence[Component], us: Place, sink: Place) -> Share:
 def share_of(
     components: Sequence[Component], us: Place, header: bytes
 ) -> tuple[Share, frozenset[tuple[int, int, int]]]:
-    """What a sink at `us` takes from the source that wrote this header, and what that covers: the
-    component, the buffer and the head of each piece.
+    """The share that a sink at `us` takes from the source that wrote this header.
 
-    Raises ValueError in which words the two ends do not fit.
+    Also returns the pieces that it covers: component, buffer and head of each. Raises ValueError
+    with the difference if the two ends do not fit.
     """
     words = _Words(header)
     _, size, rank, count = words.take(4)
@@ -120,9 +124,10 @@ def share_of(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a source's header says of a component. layers: of its buffers, () if they have no names;
-    sizes: bytes of an item, buffer by buffer; split: heads of the model and tokens of an item, or
-    zeros if every rank holds the same.
+    """The description of one component in a source's header.
+
+    layers: of its buffers; () if they have no names. sizes: bytes of an item in each buffer. split:
+    heads of the model and tokens of an item; zeros if every rank holds the same bytes.
     """
 
     source: Place
@@ -148,15 +153,15 @@ class _Words:
 
 
 def everything(components: Sequence[Component], us: Place) -> frozenset[tuple[int, int, int]]:
-    """What the sources of a sink have to cover together."""
+    """The pieces that the sources of a sink have to cover together."""
     return frozenset((number, entry, head) for number, component in enumerate(components)
                      for entry in range(len(component.buffers))
                      for head in _held(component, us))
 
 
 def header_bytes_max(components: Sequence[Component]) -> int:
-    """The longest header that is read: of a source with twice our buffers, so that one with another
-    number of layers can still be told in which words it does not fit.
+    """The length of the longest header that is read: of a source with twice as many buffers. So a
+    source with more layers still gets an error that names the difference.
     """
     words = 4 + sum(4 + 4 * len(component.buffers) for component in components)
     return -(-words * WORD.itemsize // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
@@ -195,7 +200,7 @@ def splits_of(components: Sequence[Component]) -> tuple[tuple[int, int], ...]:
 
 
 def check_split(component: Component, there: tuple[int, int], here: tuple[int, int]) -> None:
-    """Raise ValueError with both unless they are the same."""
+    """Raise ValueError with both splits unless they are the same."""
     if there != here:
         told = [f"{heads} heads, {tokens} tokens a page" if heads else "no heads"
                 for heads, tokens in (there, here)]

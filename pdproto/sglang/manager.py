@@ -1,8 +1,8 @@
-"""SGLang's manager: one node, the pools that KVArgs point to, and the way to the registry.
+"""SGLang's manager: one node, the pools that KVArgs point to, and the client of the registry.
 
-Rule 1: what the backend cannot do is refused at start-up, with the setting that asks for it.
-Rule 2: a prefill server that does not fit fails the requests that are sent to it, with the reason,
-        and never the scheduler.
+Rule 1: a setting that the backend cannot serve is refused at start-up, by its name.
+Rule 2: a prefill server that does not fit fails the requests that are sent to it, with the reason.
+        It never ends the scheduler.
 """
 
 import logging
@@ -50,7 +50,7 @@ log = logging.getLogger("pdproto.sglang")
 
 
 class PdprotoKVManager(BaseKVManager):
-    """See the rules above. Raises ValueError for what rule 1 refuses."""
+    """A rank's node under SGLang. Raises ValueError for a setting that the backend cannot serve."""
 
     enable_all_cp_ranks_for_transfer = False
     node: PrefillNode | DecodeNode
@@ -106,13 +106,13 @@ class PdprotoKVManager(BaseKVManager):
 
     @property
     def _index(self) -> int:
-        """Of this rank among those of its server."""
+        """The name of this rank among those of its server."""
         stage = self.kv_args.pp_rank * self.parallel.dp_size + (self.kv_args.system_dp_rank or 0)
         return int(stage * self.parallel.tp_size + self.parallel.tp_rank)
 
     def _model(self) -> Model:
-        """SGLang's decode.py puts neither heads nor layers into its KVArgs: there they come from
-        the model's configuration.
+        """The rank's model. On decode heads and layers come from the model's configuration:
+        SGLang's decode.py does not put them into its KVArgs.
         """
         args, config = self.kv_args, process_model_config()
         stage: tuple[int, int | None] | None
@@ -125,7 +125,7 @@ class PdprotoKVManager(BaseKVManager):
 
     def _begin_prefill(self, plane: SourceItems) -> None:
         parallel = self.parallel
-        # Names tell the ranks of all servers apart that one decode rank talks to.
+        # Ranks of all servers that one decode rank talks to have different names.
         name = f"prefill-{self._host}-{os.getpid()}-{time_ns()}"
         self.source_plane = plane
         self.node = PrefillNode(name, plane, link=self._link, waits=self._waits)
@@ -157,7 +157,7 @@ class PdprotoKVManager(BaseKVManager):
         self.prefill_info_table = self.prefills.table
 
     def name_of(self, rank: int) -> str:
-        """Of a decode rank of this stage, by its place in the tensor parallelism."""
+        """The name of a decode rank of this stage, by its place in the tensor parallelism."""
         return f"{self._group}-pp{self.kv_args.pp_rank}-tp{rank}"
 
     @property
@@ -198,13 +198,13 @@ class PdprotoKVManager(BaseKVManager):
         return self.prefills.ensure(bootstrap_addr)
 
     def _ensure_prefill_recompute_executor(self) -> ThreadPoolExecutor:
-        """SGLang asks in it which data-parallel ranks run its rooms."""
+        """The registry client's answer to SGLang: which data-parallel ranks run its rooms."""
         if self._queries is None:
             self._queries = ThreadPoolExecutor(1, "pdproto-queries")
         return self._queries
 
     def teardown(self) -> None:
-        """Say goodbye to the registry, end what is under way, and give everything back."""
+        """Unregister, end all hand-overs, and give back every resource."""
         if self._registrar is not None:
             self._registrar.stop()
         if self.rooms is not None:
@@ -221,8 +221,10 @@ class PdprotoKVManager(BaseKVManager):
 def _is_direct(
     components: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
 ) -> bool:
-    """Whether sources write straight into the KV cache: where the engine can keep them out of it,
-    and it lies in large pieces, unless somebody has forbidden it.
+    """Whether sources write straight into the KV cache.
+
+    They do if the engine can keep a source out of pages, and if the bytes of a page lie in large
+    pieces. PDPROTO_DIRECT=0 forbids it.
     """
     return (asked.direct and engine.target_scope is Scope.PAGE
             and places_of(share_for(components, place, place)) is not None)
@@ -236,7 +238,7 @@ def _registry_host(parallel: Any) -> str:
 
 
 def _environment(name: str) -> Any:
-    """What a variable of SGLang's is set to, or its default."""
+    """The value of a variable of SGLang, or its default."""
     return getattr(envs, name).get()
 
 

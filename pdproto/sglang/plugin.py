@@ -1,8 +1,8 @@
-"""How SGLang comes to know the backend, without a fork: its own plug-in mechanism.
+"""Registers the backend with SGLang, by SGLang's own plug-in mechanism.
 
-The distribution declares `plugin` under the entry point group `sglang.srt.plugins`, which SGLang
-calls early in each of its processes. It adds the name to those that the command line takes, and to
-the classes that a name stands for.
+The distribution declares `plugin` under the entry point group `sglang.srt.plugins`. SGLang calls it
+early in each of its processes. It adds the name to the choices of the command line, and to the
+table of classes for each name.
 """
 
 import sys
@@ -26,13 +26,16 @@ SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create
 
 
 def _note_named_rank(queue: Any, request: Any, *_: Any, **__: Any) -> None:
-    """Before SGLang makes a sender: it is told only whether the request names a rank, not which."""
+    """Note the rank that a request names, before SGLang makes its sender.
+
+    SGLang tells a sender only whether the request names a rank, and not which.
+    """
     queue.kv_manager.named_rank = request.disagg_prefill_dp_rank
 
 
 def note_named_ranks() -> None:
-    """Have a manager be told which rank a request names. Only a process that makes senders needs
-    it, and has imported their module by then. It may be called twice.
+    """Tell a manager which rank a request names. Only a process that makes senders needs it: it has
+    imported their module by then. A second call does nothing.
     """
     hooks = import_module("sglang.srt.plugins.hook_registry")
     if SENDERS not in hooks.HookRegistry._hooks:
@@ -41,7 +44,7 @@ def note_named_ranks() -> None:
 
 
 def plugin() -> None:
-    """Register the backend with the SGLang of this process. It may be called twice."""
+    """Register the backend with the SGLang of this process. A second call does nothing."""
     choices = import_module("sglang.srt.arg_groups.choices")
     utils = import_module("sglang.srt.disaggregation.utils")
     if NAME not in choices.DISAGG_TRANSFER_BACKEND_CHOICES:
@@ -53,7 +56,7 @@ def plugin() -> None:
 
 
 def _add_member(enum: Any) -> None:
-    """One more value of an enumeration, which Python means to be closed."""
+    """Add a value to an enumeration. Python has no public way to do that."""
     member = object.__new__(enum)
     member._name_, member._value_ = NAME.upper(), NAME
     member._sort_order_ = len(enum)
@@ -73,7 +76,7 @@ def _with_ours(get: Callable[[Any, Any], Any], ours: Any) -> Callable[[Any, Any]
 
 
 def _replace(utils: ModuleType, by: Callable[[Any, Any], Any]) -> None:
-    """Wherever the old function has been imported by its name already, too."""
+    """Replace a function, also in modules that have imported it by name."""
     old = utils.get_kv_class
     for module in list(sys.modules.values()):
         if module.__name__.startswith("sglang.") and getattr(module, GET, None) is old:

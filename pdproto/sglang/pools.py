@@ -1,4 +1,4 @@
-"""What SGLang's KVArgs point to, as components (items/components.py), and the rows of metadata.
+"""The pools of SGLang's KVArgs as components (items/components.py), and the rows of metadata.
 
 A component is the KV cache, or one of the states beside it (SGLang's state_types).
 """
@@ -12,11 +12,11 @@ import numpy as np
 
 from pdproto.items.components import DRAFT_LAYER, KV, Bytes, Component, Heads
 
-UNEXPRESSED: Final = ("dsa_tail",)  # states whose indices are no items but parts of one
+UNEXPRESSED: Final = ("dsa_tail",)  # states whose indices name parts of an item
 
 
 def _memory(pointer: int, length: int) -> Bytes:
-    """The bytes at an address of this process; they belong to whoever gave it."""
+    """The bytes at an address of this process; the caller keeps the memory alive."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(pointer))
 
 
@@ -29,11 +29,11 @@ def _items(pointer: int, length: int, item: int, what: str) -> Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a rank knows of its model, beside what KVArgs say alike on both sides.
+    """Facts about the model that KVArgs do not hold on both sides.
 
     heads: KV heads of the whole model; None if every rank of the tensor parallelism holds the same
-    KV (MLA). stage: the layers of this rank, from the first to behind the last, where they are
-    known: SGLang says them on prefill, and on decode they are all if there is no pipeline.
+    KV (MLA). stage: the layers of this rank, as a range, if known: SGLang gives them on prefill;
+    on decode they are all layers if there is no pipeline.
     """
 
     heads: int | None
@@ -115,7 +115,10 @@ class MetadataRows:
         return b"".join(buffer[slot].tobytes() for buffer in self._buffers)
 
     def write(self, slot: int, row: bytes) -> None:
-        """Raises ValueError for a row of another length: the peer has other buffers."""
+        """Store a row.
+
+        Raises ValueError for a row of another length: the peer has other buffers.
+        """
         if len(row) != self.row_bytes:
             raise ValueError(f"a metadata row of {len(row)} bytes; ours have {self.row_bytes}")
         start = 0

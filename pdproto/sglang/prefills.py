@@ -1,8 +1,8 @@
 """The prefill servers that a decode rank knows, and which of their ranks send to it.
 
-Rule 1: a server that does not fit is an answer with the reason, for the requests that are sent
-        there, and never the end of the scheduler.
-Rule 2: an answer is used again until one of the ranks that it names is lost.
+Rule 1: a server that does not fit fails the requests that are sent there, with the reason. It never
+        ends the scheduler.
+Rule 2: an answer is used again until one of the ranks in it is lost.
 """
 
 import logging
@@ -30,10 +30,11 @@ PROBLEMS: Final = (NotFoundError, UnreachableError, RefusedError, RemoteProtocol
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Who sends to this rank: where each listens, by name, and first whose metadata row counts.
+    """The ranks that send to this rank: their endpoints by name.
 
-    sinks: the ranks of this group that the same sources send to, by their place. twin: the source,
-    where it is the only one, and has this rank's place among as many, without a pipeline.
+    SGLang gets the metadata row of the first one. sinks: the ranks of this group to which the same
+    sources send, by their place. twin: the source, if it is the only one and has the same place in
+    a tensor parallelism of the same size, without a pipeline.
     """
 
     sources: dict[str, str]
@@ -42,8 +43,10 @@ class Feed:
 
 
 class Prefills:
-    """See the rules above. args: SGLang's of this rank. kv_dtype: of its KV cache. stages: of
-    decode's pipeline. lost: the names of peers that are gone.
+    """The prefill servers that this rank knows.
+
+    args: SGLang's KVArgs of this rank. kv_dtype: of its KV cache. stages: of decode's pipeline.
+    lost: the names of peers that are gone.
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class Prefills:
         return True
 
     def feed(self, address: str, dp_rank: int) -> Feed:
-        """Who sends the rooms of this data-parallel rank. Raises LookupError with why nobody."""
+        """The ranks that send the rooms of this data-parallel rank.
+
+        Raises LookupError with the reason if there are none.
+        """
         found = self._feeds.get((address, dp_rank))
         if found is not None and found.sources.keys().isdisjoint(self._lost()):
             return found
@@ -100,7 +106,7 @@ class Prefills:
         return found
 
     def _feed(self, directory: Directory, dp_rank: int) -> Feed:
-        """Raises ValueError for a server that does not fit, or has no such rank."""
+        """Find the ranks. Raises ValueError for a server that does not fit, or has no such rank."""
         server = directory.server
         self._check(server)
         addresses = directory.addresses()

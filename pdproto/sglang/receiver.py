@@ -1,8 +1,8 @@
 """SGLang's view of a decode rank's hand-over: its calls, passed on to a Receiver.
 
-The table decides what a poll answers and when the hand-over is opened, stopped and closed
-(spec/handoff/scheduler.py has the rules). Here calls become its events, and what its steps change
-is acted upon. One thread, the scheduler's, makes all calls.
+The table decides the answer of a poll, and when the hand-over is opened, stopped and closed
+(spec/handoff/scheduler.py has the rules). This module turns calls into events of the table, and
+acts on the changes of its steps. One thread, the scheduler's, makes all calls.
 """
 
 import logging
@@ -39,8 +39,9 @@ STATUSES: Final[Mapping[KVPoll, Status]] = {
 
 
 class PdprotoKVReceiver(BaseKVReceiver):
-    """See spec/handoff/scheduler.py. bootstrap_infos: where the ranks are that send, once they are
-    known. Raises ValueError for a request without a room.
+    """SGLang's receiver of one request. Raises ValueError for a request without a room.
+
+    bootstrap_infos: the places of the ranks that send, as soon as they are known.
     """
 
     require_staging = False
@@ -58,7 +59,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self.bootstrap_infos: list[dict[str, Any]] | None = None
         self.abort_notified = False
         self._state = VIEW.initial
-        self._seen: tuple[KVPoll, bool] | None = None  # what the node has said last
+        self._seen: tuple[KVPoll, bool] | None = None  # the last answer of the node
         self._reason = ""  # why it was given up here
         self._feed: Feed | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
@@ -70,10 +71,10 @@ class PdprotoKVReceiver(BaseKVReceiver):
             (scheduler.closed, True): self._close,
         }
 
-    # What SGLang asks
+    # Calls of SGLang
 
     def init(self, prefill_dp_rank: int) -> None:
-        """Find the ranks that run the room. Raises nothing: a failure is what poll() says."""
+        """Find the ranks that run the room. Raises nothing: poll() tells of a failure."""
         try:
             self._feed = feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, prefill_dp_rank)
         except LookupError as error:
@@ -96,8 +97,10 @@ class PdprotoKVReceiver(BaseKVReceiver):
         decode_prefix_len: int | None = None,
         destination: KVTransferDestination = KVTransferDestination.DEVICE,
     ) -> None:
-        """The pages that the KV is to end in, those behind the prefix that decode has cached; the
-        items of each state; and the slot of the request's metadata.
+        """Take the destination of the KV.
+
+        These are the pages behind the prefix that decode has cached, the items of each state, and
+        the slot of the request's metadata.
         """
         if self.conclude_state is not None:
             return  # it has failed already, and poll() says so
@@ -121,13 +124,15 @@ class PdprotoKVReceiver(BaseKVReceiver):
 
     @property
     def conclude_state(self) -> KVPoll | None:
-        """How it has ended; None if it has not."""
+        """The outcome of the hand-over; None before its end."""
         stands = self.poll()
         return stands if stands in (KVPoll.FAILED, KVPoll.SUCCESS) else None
 
     def failure_exception(self) -> None:
-        """Raises KVTransferError with the reason. SGLang takes the pages back at once, and it may
-        have failed the request by itself: then the hand-over is given up, and let go of them first.
+        """Raise KVTransferError with the reason.
+
+        SGLang takes the pages back at once, and may have failed the request by itself. So a
+        hand-over that has not ended is given up first, and gives the pages back.
         """
         if self.conclude_state is None:
             self._give_up("the decode scheduler has given the request up")
@@ -148,7 +153,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         """Every source hears of every failure: nothing has to be armed."""
         self.abort_notified = True
 
-    # What the table is told, and what it changes
+    # Events of the table, and its changes
 
     def _take(self, event: Event) -> None:
         step = VIEW.take(event, self._state)
@@ -163,7 +168,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._take(GIVE_UP)
 
     def _look(self) -> None:
-        """Tell the table what has become of the hand-over, where that is new."""
+        """Tell the table each new answer of the node about the hand-over."""
         receiver = self.receiver
         if receiver is None:
             return
@@ -181,9 +186,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._take(VIEW.device(*news))
 
     def _write_row(self, receiver: Receiver) -> Slot:
-        """Put the metadata row where SGLang reads it: that of the first source, whose stage has the
-        output.
-        """
+        """Store the metadata row of the first source: the stage of that source has the output."""
         try:
             self.kv_mgr.rows.write(receiver.slot or 0,
                                    receiver.metadata[receiver.endpoint.peers[0]])
@@ -209,7 +212,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._publish()
 
     def _publish(self) -> None:
-        """As soon as there is a hand-over and it has its pages."""
+        """Publish the pages as soon as there is a hand-over, and pages are given."""
         if self.receiver is None or self._published is None:
             return
         items, slot, prefix = self._published

@@ -1,10 +1,10 @@
-"""Which data-parallel rank of a prefill server runs a room, as the server says it (PROTOCOL: M2).
+"""A prefill rank tells decode which data-parallel rank runs a room (promises M2).
 
 Rule 1: the rows of the table decide (SENDER in spec/handoff/dp_rank.py, run by PrefillRooms):
         whether a room is served, published, or failed because decode looks for it elsewhere, and
         when its entry is struck out.
-Rule 2: the scheduler waits for no answer: a thread of its own speaks to the registry. A room that
-        cannot be published is given up, since decode would never find it.
+Rule 2: the scheduler waits for no answer: a thread speaks to the registry. A room that cannot be
+        published is given up: decode would never find it.
 Rule 3: of the ranks that run a room together one speaks to the registry, and each tells the rank in
         its own place where decode will ask for a room that has failed here.
 """
@@ -32,7 +32,10 @@ Disown = Callable[[int, str, str, str], None]
 
 
 class Rooms:
-    """What one prefill rank says of the rooms that it runs. disown: tells another rank of one."""
+    """Publishes the rooms of one prefill rank.
+
+    disown: tells another rank that a room failed here.
+    """
 
     def __init__(self, registry: str, registration: Registration, disown: Disown) -> None:
         self._client: Final = RegistryClient(registry)
@@ -48,7 +51,7 @@ class Rooms:
     def begin(
         self, room: int, named: int | None, refused: Callable[[str], None]
     ) -> RoomLife:
-        """A request has been put here. named: the rank that it asks for, None if it names none.
+        """A request has come to this rank. named: the rank that it asks for, None if it names none.
 
         refused: called with the reason if it cannot run here.
         """
@@ -62,7 +65,7 @@ class Rooms:
         return life
 
     def met(self, life: RoomLife) -> None:
-        """Decode has come for the room: nobody needs to find it any more."""
+        """Decode has come for the room: its entry in the registry is not needed any more."""
         with self._lock:
             outcome = self._rooms.knock(life)
         self._post(outcome, _warn)
@@ -79,7 +82,7 @@ class Rooms:
         self._client.close()
 
     def _post(self, outcome: Outcome, refused: Callable[[str], None]) -> None:
-        """Bring to the registry and to other ranks what the rows have sent."""
+        """Send the messages of the rows to the registry and to other ranks."""
         if self._speaks and any(message in (routing.publish, routing.retire)
                                 for message, _ in outcome.sent):
             self._thread.submit(self._tell_registry, outcome.sent, refused)
@@ -89,7 +92,7 @@ class Rooms:
                 self._thread.submit(self._tell_rank, room, dp, str(outcome.failure))
 
     def _tell_registry(self, sent: tuple[Sent, ...], refused: Callable[[str], None]) -> None:
-        """SGLang's decode asks without a generation, so none is said."""
+        """Publish a room. SGLang's decode asks without a generation, so none is sent."""
         tell = {routing.publish: self._client.register_room,
                 routing.retire: self._client.retire_room}
         for message, arguments in (one for one in sent if one[0] in tell):
@@ -100,7 +103,7 @@ class Rooms:
                 refused(f"room {room}: the registry took no {message}: {error}")
 
     def _tell_rank(self, room: int, dp: int, reason: str) -> None:
-        """Tell the rank of that data-parallel rank which has this one's place in it."""
+        """Tell the rank that has the same place in the other data-parallel rank."""
         there = self._rank._replace(dp=dp)
         try:
             addresses: Mapping[Rank, Address] = self._client.look_up_all().addresses()

@@ -1,6 +1,6 @@
 """SGLang's view of a prefill rank's hand-over: its calls, passed on to a Sender.
 
-Rule 1: an end is told when the pages are free again, since SGLang takes them back at once
+Rule 1: poll() tells of an end only when the pages are free, because SGLang takes them back at once
         (SENDING_SETTLED in spec/handoff/poll.py).
 """
 
@@ -27,9 +27,9 @@ ENDED: Final = (KVPoll.FAILED, KVPoll.SUCCESS)
 
 
 class Absent:
-    """The hand-over of a context-parallel rank whose peer sends what both hold: no part in it."""
+    """The hand-over of a context-parallel rank that sends nothing: its peer sends the same KV."""
 
-    addresses: dict[int, bytes] = {}  # noqa: RUF012 - of nobody, and nobody writes to it
+    addresses: dict[int, bytes] = {}  # noqa: RUF012 - empty, and never written
 
     def __init__(self) -> None:
         self.settled = KVPoll.WAITING_FOR_INPUT
@@ -43,11 +43,11 @@ class Absent:
         self.settled, self.failure = KVPoll.FAILED, reason
 
     def close(self, reason: str) -> None:
-        """There is nothing to give up."""
+        """Nothing to do: it sends nothing."""
 
 
 class PdprotoKVSender(BaseKVSender):
-    """See the rule above. Every call returns at once."""
+    """SGLang's sender of one request. Every call returns at once."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class PdprotoKVSender(BaseKVSender):
                 self._tell()
 
     def init(self, num_kv_indices: int, aux_index: int | None = None) -> None:
-        """How many pages there will be, and the slot of the request's metadata."""
+        """Take the number of pages, and the slot of the request's metadata."""
         self._pages, self._slot = num_kv_indices, aux_index or 0
 
     def pop_decode_prefix_len(self) -> int:
-        """How many tokens of the prompt decode has: their pages are not sent."""
+        """The tokens of the prompt that decode has cached: their pages are not sent."""
         return max((placement_in(data).prefix for data in self.sender.addresses.values()),
                    default=0)
 
@@ -93,7 +93,7 @@ class PdprotoKVSender(BaseKVSender):
         state_indices: Sequence[Any] | None = None,
         num_kv_tokens: int | None = None,  # noqa: ARG002 - pages say it
     ) -> None:
-        """The next pages; with the last of them go the states, and the metadata row."""
+        """Send the next pages. The states and the metadata row go with the last of them."""
         is_first = self._began is None
         self._began = self._began or monotonic()
         self._sent += len(kv_indices)
@@ -122,14 +122,14 @@ class PdprotoKVSender(BaseKVSender):
         return stands
 
     def poll_pp_consensus(self) -> KVPoll:
-        """The least that any stage of the pipeline has come to, asked of the first one."""
+        """The lowest status of all stages of the pipeline; the first stage knows it."""
         if self.kv_mgr.statuses is None:
             return self.poll()
         told = self.kv_mgr.statuses.collect(self.bootstrap_room)
         return KVPoll.BOOTSTRAPPING if None in told else KVPoll(min(told))
 
     def _tell(self) -> None:
-        """Let the first stage know where this one stands."""
+        """Tell the first stage the status of this one."""
         if self.kv_mgr.statuses is not None:
             self.kv_mgr.statuses[self.bootstrap_room] = int(self.poll())
 
@@ -147,7 +147,7 @@ class PdprotoKVSender(BaseKVSender):
         return num_pages > 0 or last_chunk
 
     def mark_prefill_complete(self) -> None:
-        """Decode allocates early here, so there is nothing to say."""
+        """Nothing to do: decode allocates early under this backend."""
 
     def get_transfer_metric(self) -> KVTransferMetric:
         return self._metric

@@ -1,9 +1,9 @@
-"""What becomes of SGLang's own settings of disaggregation under this backend.
+"""The effect of SGLang's own settings of disaggregation under this backend.
 
-Every setting of SGLang 0.5.23 that is about the hand-over stands in one of the tables below, so
-that none is passed over in silence: it works, or it has no effect and a line at start-up says why,
-or it is refused at start-up. `python -m pdproto.sglang.settings` prints them as
-docs/sglang-settings.md; tests/sglang/test_settings.py compares them with SGLang's own lists.
+Every setting of SGLang 0.5.23 that is about the hand-over is in one of the tables below. It works,
+or it has no effect and a line at start-up says why, or it is refused at start-up. `python -m
+pdproto.sglang.settings` prints the tables as docs/sglang-settings.md. tests/sglang/test_settings.py
+compares them with SGLang's own lists.
 """
 
 import sys
@@ -27,8 +27,10 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of SGLang's. default: SGLang's own. about: which of our settings it sets, or why it has
-    no effect or is refused.
+    """A setting of SGLang.
+
+    default: SGLang's own. about: the setting of pdproto that it sets, or why it has no effect or is
+    refused.
     """
 
     name: str
@@ -149,20 +151,20 @@ Read = Callable[[str], Any]
 
 
 def unusual(settings: Iterable[Setting], effect: Effect, read: Read) -> list[tuple[Setting, Any]]:
-    """Those with this effect that have another value than SGLang's default, and the value."""
+    """The settings with this effect that are not at SGLang's default, each with its value."""
     read_of = [(setting, read(setting.name)) for setting in settings if setting.effect is effect]
     return [(setting, value) for setting, value in read_of if value != setting.default]
 
 
 def refusal(environment: Read, flags: Read) -> str | None:
-    """Which setting keeps the backend from starting, and why; None if none does."""
+    """The setting that keeps the backend from starting, and the reason; None if none does."""
     for name, (setting, value) in _named(Effect.REFUSED, environment, flags):
         return f"the pdproto backend does not start with {name}={value}: {setting.about}"
     return None
 
 
 def without_effect(environment: Read, flags: Read) -> str | None:
-    """One line about all settings that somebody has set in vain; None if there is none."""
+    """One line about all settings that are set and have no effect; None if there is none."""
     said = [f"{name}={value} ({setting.about})"
             for name, (setting, value) in _named(Effect.NONE, environment, flags)]
     return f"the pdproto backend takes no notice of {', '.join(said)}" if said else None
@@ -182,7 +184,7 @@ def waits(environment: Read) -> Mapping[str, float]:
 
 
 def silent_s(environment: Read, is_set: Callable[[str], bool], default: float) -> float:
-    """After how long a silence a peer is lost. SGLang takes no less for either factor."""
+    """Seconds of silence after which a peer is lost. SGLang has the same lower bounds."""
     if not (is_set(INTERVAL) or is_set(FAILURES)):
         return default
     return float(max(environment(INTERVAL), 2.0) * max(environment(FAILURES), 1))

@@ -1,8 +1,8 @@
 """The ranks of a decode group open their receivers in one order, so that lives have one number.
 
-SGLang makes receivers in the same order on all ranks of a tensor parallelism, and begins them when
-the prefill server is known, which each rank learns by itself. A source that feeds several ranks
-knows their hand-over by one life, whose number all of them must have found alone.
+SGLang makes receivers in the same order on all ranks of a tensor parallelism. It begins them when
+the prefill server is known; each rank learns that by itself, at its own time. A source that feeds
+several ranks knows their hand-over by one life, so all these ranks must give it the same number.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Turns:
-    """Numbers in the order of `draw`; what is to be done with them is done in that order."""
+    """Gives out numbers, and runs the actions of their holders in the order of the numbers."""
 
     def __init__(self) -> None:
         self._lock: Final = Lock()
@@ -24,9 +24,9 @@ class Turns:
             return self._drawn - 1
 
     def take(self, number: int, action: Callable[[], None]) -> None:
-        """Do this in its turn: now, or when all earlier numbers have been taken or passed.
+        """Run an action in its turn: now, or when all earlier numbers have been taken or passed.
 
-        A number that has had its turn is left alone.
+        Does nothing for a number that has had its turn.
         """
         with self._lock:
             if number < self._next or number in self._waiting:
@@ -37,9 +37,9 @@ class Turns:
                 self._next += 1
 
     def skip(self, number: int) -> None:
-        """Nothing will be done in this turn, unless it has been taken."""
+        """Give up this turn, unless it has been taken."""
         self.take(number, _nothing)
 
 
 def _nothing() -> None:
-    """What a number does that is passed."""
+    """The action of a turn that was passed: nothing."""
