@@ -18,7 +18,7 @@ from pdproto.spec.language.symbols import Message, Relation, Sizes, Symbol
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 AnyRelation: TypeAlias = Relation[*tuple[Any, ...]]
-Taken: TypeAlias = Mapping[Symbol, AnyRelation]  # by broadcast: who has taken which instance
+Taken: TypeAlias = Mapping[Symbol, AnyRelation]  # by broadcast: who has taken it
 
 
 def taken_by(symbols: Iterable[Symbol], sizes: Sizes) -> Taken:
@@ -47,7 +47,7 @@ class Deliveries:
         return message in self._taken
 
     def there_again(self, message: Symbol, at: Indices) -> Iterator[Literal]:
-        """Nobody has taken the instance of a broadcast; nothing for other messages."""
+        """Mark the instance of a broadcast as taken by no receiver; nothing for other messages."""
         if isinstance(message, Message) and message in self._taken:
             for own in self._receivers(message, at):
                 yield self._mark(message, own, at, False)

@@ -168,7 +168,7 @@ class Grounder:
     def _actions(
         self, table: Table, row: Row, environment: Environment, guard: Guard
     ) -> Iterator[Action]:
-        """What the row does; a delivery that is counted does one of two things."""
+        """The effects of the row; a delivery that is counted has one of two effects."""
         effects = list(self._effects(table, row, environment))
         if self.consume and isinstance(row.on, Sent):
             message, at = row.on.message, self.cell(row.on.arguments, environment)

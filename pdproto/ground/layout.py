@@ -1,4 +1,4 @@
-"""Which bits are what: the only module that knows where a variable lies in a packed state.
+"""The layout of a packed state: only this module knows the bits of each variable.
 
 A *cell* is a symbol at given elements. Its value is stored as the index in `symbol.values`, whose
 first member is initial, so that the initial state is 0. No cell straddles a 64-bit word.

@@ -1,4 +1,4 @@
-"""What one instance of a machine has to know, read off its table."""
+"""The local state of one instance of a machine, read from its table."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -11,7 +11,7 @@ from pdproto.spec.language.symbols import Each, Rigid, Sizes, Symbol, Variable
 
 
 def remembered(table: Table) -> Iterator[Symbol]:
-    """What an instance remembers: its variables, and what its rows read of messages."""
+    """The cells of an instance: its variables, and the messages that its rows read."""
     yield from (s for s in table.machine.symbols if isinstance(s, Variable))
     for row in table.rows:
         for condition in row.conditions:

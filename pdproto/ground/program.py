@@ -1,4 +1,4 @@
-"""The ground form: what every search engine runs, and all that it knows of a protocol.
+"""The ground form of a protocol: search engines run it and know nothing else of the protocol.
 
 A state is one non-negative integer of `bits` bits. A ground row is enabled where its guard holds
 and leads to `state & ~clear | assign`. A property is a list of patterns, which are guards too; so

@@ -1,18 +1,17 @@
 """One machine's table at one topology, as a step function over integers.
 
-An instance of a machine whose other sorts are bounded by the topology (a source has so many
-sinks, a hand-over so many chunks) has a local state of a few bits, in the places that the
-explorer's own layout gives them. An event is met by testing the masks of the rows that it can
-trigger; the row that fires names its effects. What came out is kept, so that the same event in the
-same state is one look-up: the automaton is discovered as it runs, and shared by all instances of
-one topology.
+An instance of a machine whose other sorts are bounded by the topology (a source has so many sinks,
+a hand-over so many chunks) has a local state of a few bits, in the places that the explorer's own
+layout gives them. The automaton tests the masks of the rows that an event can trigger; the row that
+fires names its effects. It keeps each result, so that the same event in the same state is one
+look-up later. All instances of one topology share an automaton.
 
-Rule 1: the table alone decides. Nothing here knows what a row is about.
+Rule 1: the table alone decides. No code here depends on the meaning of a row.
 Rule 2: decide, then change; or raise and change nothing. States are values; the caller keeps them.
 Rule 3: rows without a trigger fire as soon as they can, in the order of the table, except those
         that the caller *paces*: they wait until it asks for them (a write waits for room).
-Rule 4: what another machine of the same process owns in common (a device variable) is assigned by
-        the caller, within what the declaration lets that machine write.
+Rule 4: the caller assigns the values that another machine of the same process writes into a shared
+        variable (a device variable), as far as its declaration allows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +35,14 @@ V = TypeVar("V")
 Assignment: TypeAlias = tuple[Symbol, Indices, Value]
 Places: TypeAlias = tuple[type[Sort], tuple[int | None, ...]] | None
 
-ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; then they are found anew
-ROWS_MAX: Final = 1 << 12  # fired by one event: more can only be a table that never comes to rest
+ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; others are computed again
+ROWS_MAX: Final = 1 << 12  # fired by one event: a table with more never comes to rest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What an event does: the state after it, and all that happened on the way, in order. The same
-    answer is the same object.
+    """The result of an event: the state after it, and the rows that fired, in order. Equal results
+    are the same object.
 
     rows: each with its parameters, as indices in the order of `Table.parameters`. sent: messages
     with their arguments. changed: the cells of the machine that got another value.
@@ -59,7 +58,7 @@ class Step:
 class Event:
     """Something that can happen to an instance, with the rows that answer it.
 
-    steps: what it did so far, by the state before it. Look there first; `Automaton.take` fills it.
+    steps: its known results, by the state before it. Look there first; `Automaton.take` fills it.
     """
 
     name: str
@@ -74,8 +73,8 @@ class Automaton:
     """The table of one machine, for an instance with so many elements of each other sort.
 
     sizes: of every sort in the table; 1 for the machine's own. paced: rows without a trigger that
-    wait for `paced`. Rigid relations hold for all elements: an instance is told of those only that
-    it has to do with.
+    wait for `paced`. Rigid relations hold for all elements: an instance has only the elements that
+    they relate to it.
     """
 
     def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = ()) -> None:
@@ -125,7 +124,7 @@ class Automaton:
             key, Event(f"call {name}", self._named(Call, name, arguments)))
 
     def completion(self, name: str, arguments: Indices) -> Event:
-        """What a device reports of something that it was given."""
+        """A completion that a device reports."""
         key = Completion, name, arguments
         return self._events.get(key) or self._keep_event(
             key, Event(f"completion {name}", self._named(Completion, name, arguments)))
@@ -147,7 +146,7 @@ class Automaton:
         return known
 
     def device(self, *assignments: Assignment) -> Event:
-        """What another owner writes into variables that it shares with this machine (rule 4)."""
+        """A write of another owner into variables that it shares with this machine (rule 4)."""
         key = "device", assignments
         known = self._events.get(key)
         if known is not None:
@@ -168,8 +167,8 @@ class Automaton:
     def take(self, event: Event, state: int) -> Step:
         """The step that the event makes in this state.
 
-        Raises RemoteProtocolError where only a faulty peer can cause it, LocalProtocolError where
-        only a faulty caller can.
+        Raises RemoteProtocolError if only a faulty peer can cause the event here,
+        LocalProtocolError if only a faulty caller can.
         """
         known = event.steps.get(state)
         if known is not None:
@@ -219,7 +218,7 @@ class Automaton:
     def read(
         self, table: Sequence[tuple[Formula, V]], state: int, *, key: object = None
     ) -> V:
-        """What the first formula that holds stands for (spec/handoff/poll.py).
+        """The value of the first formula that holds (spec/handoff/poll.py).
 
         The answers are kept by the table's identity, or by that of the key.
         """
@@ -252,7 +251,7 @@ class Automaton:
     def moved(self, state: int, other: "Automaton", places: Places = None) -> int:
         """The same state in another automaton of this table, which has every cell that is set.
 
-        places: a sort, and by its element here the element there; what is None there is left out.
+        places: a sort, and for each element here the element there; None leaves the element out.
         """
         key = (id(other), state, places)
         known = self._moves.get(key)
@@ -378,7 +377,7 @@ class Automaton:
 
 
 def _keep(answers: dict[K, V], key: K, answer: V) -> None:
-    """Remember an answer, within bounds: what is forgotten is found again."""
+    """Remember an answer. If there are too many, all are forgotten, and computed again."""
     if len(answers) >= ANSWERS_MAX:
         answers.clear()
     answers[key] = answer

@@ -1,9 +1,9 @@
-"""What one end of a hand-over waits for, read off its table: nobody keeps a list beside it.
+"""The events for which one end of a hand-over waits, read from its table.
 
-A row that a message, a call or a device would let fire in this state, and that does something, is
-awaited: a row that leads to failure would end the hand-over, any other moves it on. What another
-machine is to write, because the value that a shared variable has now may become one that only that
-machine writes, is awaited of that machine.
+An end waits for a message, a call or a completion if a row on it would fire in this state and
+change something. A row that leads to failure would end the hand-over, any other moves it on. An end
+also waits for another machine, if a shared variable has a value from which only that machine can
+move it.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,12 @@ APPLICATION = "its application"
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """what: the message, the call, or the variable. peer: the index of the peer that sends it, or
-    of whom it is; None if of nobody. of: who else brings it about, in words. row: that then fires,
-    if one does at once; why: as the table says. fails: the row ends the hand-over with failure.
+    """One awaited event.
+
+    what: the message, the call, or the variable. peer: the index of the peer that sends it or owns
+    it; None if it is no peer. of: the other source of the event, in words. row: the row that fires,
+    if one does at once. why: the reason in the table. fails: the row ends the hand-over with
+    failure.
     """
 
     what: str
@@ -36,8 +39,9 @@ class Awaited:
 
 
 def awaited(endpoint: Endpoint, failed: Value) -> tuple[Awaited, ...]:
-    """What this end waits for, each once, in the order of the table. failed: the value of the
-    table's state variable of an end that has failed. For any thread.
+    """The events for which this end waits, each once, in the order of the table. For any thread.
+
+    failed: the value of the table's state variable after a failure.
     """
     automaton, state = endpoint.automaton, endpoint.state
     found = [*_triggers(automaton, state, failed), *_devices(automaton, state)]
@@ -56,7 +60,7 @@ def _triggers(automaton: Automaton, state: int, failed: Value) -> Iterator[Await
 
 
 def _carried(automaton: Automaton, row: Row, indices: dict[Sort, int]) -> int:
-    """The bits that the message of the row brings along: all that its sender may say."""
+    """The bits that the message of the row may carry."""
     bits = 0
     if isinstance(row.on, Sent) and isinstance(row.on.symbol, Message):
         sender = indices[row.on.arguments[0]]
@@ -88,6 +92,6 @@ def _devices(automaton: Automaton, state: int) -> Iterator[Awaited]:
 
 
 def _peer(symbol: Variable, indices: Indices) -> int | None:
-    """The index of the other end that a cell is about: the first that is not the machine's own."""
+    """The index of the peer of a cell: its first element that is not the machine's own."""
     own = len(symbol.owner.sorts)
     return indices[own] if len(indices) > own else None

@@ -1,7 +1,7 @@
-"""The values of one symbol over unbounded sorts: what is not initial, and how to find it.
+"""The values of one symbol over unbounded sorts: its cells that are not initial, with indices.
 
-Rule 1: a cell that has its initial value is not stored, so memory is what is open, not what was.
-Rule 2: an index is kept with every write, so that no read ever searches.
+Rule 1: a cell that has its initial value is not stored: only open hand-overs take memory.
+Rule 2: every write updates the indices, so that no read searches.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -17,9 +17,9 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class Index:
-    """Which stored cells have one of these values, by the elements in the bound positions.
+    """The stored cells that have one of these values, by the elements in the bound positions.
 
-    values: a tuple, for members of an enum are found faster by identity than by hash.
+    values: a tuple, because members of an enum are found faster by identity than by hash.
     buckets: bound elements -> cells, in the order in which they came to be. None is ever empty.
     """
 
@@ -48,8 +48,8 @@ class Index:
 class Floor:
     """How far a relation over an ordered sort holds without a gap, for each choice of the rest.
 
-    Elements are 0, 1, 2, ... What lies below the floor is not stored: the floor stands for it.
-    Only for relations that nothing takes back.
+    Elements are 0, 1, 2, ... Cells below the floor are true and not stored. Only for relations that
+    no row takes back.
     """
 
     __slots__ = ("at", "place", "rest_of")
@@ -71,8 +71,8 @@ class Floor:
 class Cells:
     """A symbol's values.
 
-    fixed: the elements in the places that are the machine's own. default: what a cell has that is
-    not stored, initially the first value. `values` is for reading; `write` keeps every index.
+    fixed: the elements in the places that are the machine's own. default: the value of cells that
+    are not stored, initially the first value. `values` is for reading; `write` keeps every index.
     """
 
     __slots__ = ("_places", "default", "fixed", "floor", "indices", "symbol", "values")
@@ -100,7 +100,7 @@ class Cells:
         return self.values.get(key, self.default)
 
     def write(self, key: Key, value: Value) -> bool:
-        """Give the cell a value, and every index its due. Returns whether it had another."""
+        """Give the cell a value, and update every index. Returns whether it had another value."""
         if self.floor is not None:
             return self._write_above(self.floor, key)
         before = self.values.get(key, self.default)
@@ -119,14 +119,14 @@ class Cells:
         return True
 
     def write_everywhere(self, value: Value) -> None:
-        """Give every cell this value, also those of elements that nobody has met yet."""
+        """Give every cell this value, also those of elements that have not occurred yet."""
         self.values.clear()
         self.default = value
         for index in (*self.indices.values(), *self._places.values()):
             index.clear()
 
     def of_element(self, sort: type[Sort], element: Element) -> list[Key]:
-        """The stored cells that speak of an element."""
+        """The stored cells with this element."""
         keys: dict[Key, None] = {}
         for place, its_sort in enumerate(self.symbol.sorts):
             if its_sort is not sort or place in self.fixed:
@@ -139,14 +139,14 @@ class Cells:
         return list(keys)
 
     def drop(self, key: Key) -> None:
-        """Store the cell no longer."""
+        """Remove the cell from the store."""
         for index in self.indices.values():
             if self.values[key] in index.values:
                 index.discard(key)
         self._take_out(key)
 
     def drop_floor(self, sort: type[Sort], element: Element) -> None:
-        """Drop how far the relation holds for an element, which has no other free place."""
+        """Drop the floor of an element, which has no other free place."""
         if self.floor is not None:
             for place, its_sort in enumerate(self.symbol.sorts):
                 if its_sort is sort and place not in self.fixed and place != self.floor.place:

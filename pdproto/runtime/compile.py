@@ -66,7 +66,7 @@ class Writer(Expressions):
             yield self._search(row, tuple(conjuncts(guard)))
 
     def _look_at(self, update: Update) -> None:
-        """Note an update that reaches elements which nobody has met, and refuse odd ones."""
+        """Note an update that reaches elements which have not occurred yet; refuse unusual ones."""
         if update.symbol in self.floors and update.value is not True:
             self.refuse(f"it takes back {update.symbol}, whose holding from the first on is kept")
         unmet = [
@@ -141,7 +141,7 @@ class Writer(Expressions):
     def _candidates(
         self, variable: Sort, guard: tuple[Formula, ...], known: Collection[Sort]
     ) -> str:
-        """What to loop over for a chosen parameter: what the caller gives, or else look-ups."""
+        """The loop for a chosen parameter: over the caller's candidates, or else over look-ups."""
         name = variable.name
         every = f"MISSING({self.row.name if self.row else ''!r}, {name!r})"
         if type(variable) in self.bounded:

@@ -1,4 +1,4 @@
-"""One end of one hand-over: a place in an automaton, with the names of those it deals with."""
+"""One end of one hand-over: a state of an automaton, with the names of its peers."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pdproto.spec.language.symbols import Sizes, Symbol
 
 
 class Endpoint:
-    """Events in, steps out; no I/O and no clock. Hundred thousands of them are open at once.
+    """Takes events and returns steps, without I/O and clock. Hundreds of thousands may be open.
 
     life: None at a source that nobody has met yet. peers: the nodes at the other end, in the order
     in which the automaton counts them. owner: what the shell keeps beside it. armed: the timers

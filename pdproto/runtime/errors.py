@@ -1,13 +1,13 @@
-"""Who is at fault when an event has no row: we, or the other side."""
+"""Errors for events without a row: the fault is this process's, or the peer's."""
 
 
 class ProtocolError(Exception):
-    """The tables do not allow what has happened. Nothing has changed."""
+    """The tables do not allow an event. Nothing has changed."""
 
 
 class LocalProtocolError(ProtocolError):
-    """This process asked for what it may not do: a mistake of the caller, and loud."""
+    """The caller made a call that the tables do not allow: a mistake in this process."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer sent what it may not send: it is dropped and counted, and all others are served."""
+    """A peer sent bytes or a message that it may not send. The node drops and counts them."""

@@ -1,6 +1,6 @@
-"""Formulas as Python expressions, over what the cells store (cells.py).
+"""Formulas as Python expressions over stored cells (cells.py).
 
-Variables keep their names; names in capitals are what the store binds: a dict of cells, an index of
+Variables keep their names. The store binds the names in capitals: a dict of cells, an index of
 them, the elements of a bounded sort, a rigid predicate, a value.
 
 A quantifier over a bounded sort is a loop over its elements. Over an unbounded sort it is a
@@ -50,7 +50,7 @@ class CellsOf:
 
 @dataclass(frozen=True, slots=True)
 class HolderOf:
-    """The Cells of a symbol: what a change names, and whose default can move."""
+    """The Cells of a symbol: a change names them, and their default can change."""
 
     symbol: Symbol
 
@@ -80,7 +80,7 @@ class ElementsOf:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value of an enum, a message, a rigid symbol: whatever stands for itself."""
+    """A constant: a value of an enum, a message, a rigid symbol."""
 
     thing: Value | Symbol
 
@@ -125,7 +125,7 @@ class Expressions:
         raise SpecError(place, f"{named}{problem}")
 
     def name(self, need: Need, wanted: str) -> str:
-        """The one name of what the source needs from outside."""
+        """The name under which the generated source finds this object."""
         if need not in self._names:
             tried = (wanted if n == 0 else f"{wanted}_{n}" for n in count())
             name = next(name for name in tried if name not in self.needs)
@@ -275,7 +275,7 @@ class Expressions:
         return any(v not in self.own for i, v in enumerate(found.arguments) if i != found.place)
 
     def bucket(self, found: Generator) -> tuple[str, str, str]:
-        """The index, the key of its bucket, and what to unpack one of its cells into."""
+        """The index, the key of its bucket, and the names into which to unpack a cell of it."""
         bound = tuple(i for i in range(len(found.arguments)) if i != found.place)
         key = key_of(tuple(found.arguments[i] for i in bound))
         names = [v.name if i == found.place else "_" for i, v in enumerate(found.arguments)]

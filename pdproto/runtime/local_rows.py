@@ -19,7 +19,7 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
-Trigger: TypeAlias = tuple[type, str]  # of which kind, and its name
+Trigger: TypeAlias = tuple[type, str]  # the kind of trigger, and its name
 
 NOWHERE: Final = Guard(0, 0, ((),))
 
@@ -35,7 +35,7 @@ class LocalRow:
 
 
 class Family:
-    """A row that fires by itself, at all its parameters. may: where it can fire at all."""
+    """A row that fires by itself, at all its parameters. may: the guard without its choices."""
 
     __slots__ = ("_locals", "_row", "_rows", "may")
 
@@ -47,7 +47,7 @@ class Family:
 
     @property
     def locals(self) -> tuple[LocalRow, ...]:
-        """They are made when a state is first met in which the row may fire."""
+        """The instances of the row. The first state in which it may fire makes them."""
         if self._locals is None:
             self._locals = tuple(self._rows.instances(self._row))
         return self._locals
@@ -120,7 +120,7 @@ class LocalRows:
         return known
 
     def premise(self, row: Row) -> Guard:
-        """What the row asks of the machine itself, whatever its other parameters are."""
+        """The part of the guard about the machine itself, the same for all other parameters."""
         own = dict.fromkeys(self._table.machine.own, 0)
         parts = tuple(part for part in self._condition(row).parts
                       if own.keys() >= set(free_variables(part)) and not any(bound_variables(part)))

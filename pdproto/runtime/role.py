@@ -46,7 +46,7 @@ class Role:
             self.automaton(*sizes).rows.prepare()
 
     def prepare(self) -> None:
-        """Make what most hand-overs need, before anybody waits for it."""
+        """Make the automata of most hand-overs, before a hand-over waits for one."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What is sampled by a request's id, so that all ranks agree on it."""
+"""Decisions by chance that all ranks make alike: they sample by the id of the request."""
 
 from hashlib import sha256
 

@@ -1,10 +1,12 @@
 """A source's end: any number of chunks, in an automaton that counts a few.
 
-Rule 1: which chunk may be left out is said in spec/handoff/window.py. Here it is asked, and what is
-        left out is counted: those that have landed everywhere, in front; and those that wait,
-        behind the others that were handed over.
-Rule 2: the table is told of each chunk as it is handed over, and sees one chunk more than there are
-        until the last. So it answers as if it counted all of them.
+Rule 1: spec/handoff/window.py says which chunk may be left out of the automaton. This module asks
+it,
+        and counts the chunks that are left out: in front those that have landed everywhere, and
+        behind the others those that still wait.
+Rule 2: the table gets each chunk as the caller hands it over, and sees one chunk more until the
+last.
+        So it answers as if it counted all chunks.
 """
 
 from collections.abc import Iterable
@@ -35,7 +37,7 @@ class SendingEndpoint(Endpoint):
         self._role: Final = role
         self._first = self._held = self._waiting = self._total = self.handed = 0
 
-    # What its node asks
+    # Calls of its node
 
     def meet(self, sinks: Iterable[str]) -> None:
         """Count these sinks too. The first chunk is handed over when every sink has published, so
@@ -94,7 +96,7 @@ class SendingEndpoint(Endpoint):
         """The index in the automaton of a chunk that is under way."""
         return chunk - self._first
 
-    # What a trace asks
+    # Calls of a trace
 
     def number(self, sort: type[Sort], index: int) -> int:
         if sort is not Chunk:

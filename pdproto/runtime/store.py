@@ -8,11 +8,12 @@ rows are Python functions, made once from the table (compile.py, rows.py).
     step = registry.receive("register", 0, 17)      # step.row == "record"
     registry.fire("complete")                       # None as long as its guard does not hold
 
-Rule 1: the table alone decides. Nothing here knows what a row is about.
+Rule 1: the table alone decides. No code here depends on the meaning of a row.
 Rule 2: decide, then change; or raise and change nothing. Reading never changes anything.
 Rule 3: no operation takes time in the number of open lives (tests/runtime/test_store_speed.py).
-Rule 4: ids are fresh. What is forgotten reads as initial, so an id that comes again would be taken
-        for a new life: the caller keeps it from coming again.
+Rule 4: ids are fresh. Forgotten cells read as initial, so an id that comes again would count as a
+new
+        life: the caller never uses an id twice.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -53,11 +54,12 @@ SHOWN_MAX: Final = 20  # cells in a repr
 
 
 class Step(NamedTuple):
-    """What an event did. row: the row that fired; an "ignore" or a "reject" only judges.
+    """The result of an event.
 
-    A message that no row is about, but that guards read, is noted: row is "" then.
-    sent: messages with their arguments, in the order of the row. changed: what has another value
-    now than before; arguments are None where every element has it.
+    row: the row that fired; an "ignore" or a "reject" changes nothing. It is "" for a message that
+    triggers no row and that guards read: it is only noted. sent: messages with their arguments, in
+    the order of the row. changed: the cells whose values differ from before; their arguments are
+    None if all elements have the value.
     """
 
     row: str
@@ -67,7 +69,7 @@ class Step(NamedTuple):
 
 
 class Witness(Protocol):
-    """Who is told what a machine does: its trace."""
+    """The trace of a machine: it is told of every step."""
 
     def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
         """A row has fired at these parameters, by these names."""
@@ -83,14 +85,15 @@ class Shared:
     """One instance of a table's machine, whose relations range over unbounded sorts; or all of its
     instances at once.
 
-    own: the elements that the machine's own variables stand for; None for all instances, whose own
-    variables are then parameters as others are (in `choose`, where the trigger does not name them).
-    bounded: the elements of the
-    sorts that quantifiers may loop over. rigid: what never changes, as predicates of elements.
-    Elements of an unbounded ordered sort are 0, 1, 2, ... where the table reads "all earlier ones",
-    and otherwise anything that compares; all others are anything hashable. Arguments are those of
-    the declaration, the machine's own included. One thread at a time. witness: is told every step.
-    Raises SpecError for a table that cannot be run so, with the row and the formula.
+    own: the elements of the machine's own variables; None for all instances: then these variables
+    are parameters like others (in `choose`, if the trigger does not name them). bounded: the
+    elements of the sorts that quantifiers may loop over. rigid: the rigid relations, as predicates
+    of elements. witness: is told every step.
+
+    Elements of an unbounded ordered sort are 0, 1, 2, ... if the table reads "all earlier ones",
+    and otherwise any values that compare. Elements of other sorts are any hashable values.
+    Arguments are those of the declaration, the machine's own included. One thread at a time. Raises
+    SpecError for a table that cannot run in this way, with the row and the formula.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class Shared:
     def _namespace(
         self, needs: Mapping[str, Need], rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate]
     ) -> dict[str, Any]:
-        """What the names of the source stand for."""
+        """The objects behind the names of the generated source."""
         named = zip(self.table.machine.own, self.own or (), strict=self.own is not None)
         bound: dict[str, Any] = {variable.name: element for variable, element in named}
         for name, need in needs.items():
@@ -195,8 +198,8 @@ class Shared:
     ) -> Step:
         """Take a call of the application, or a completion of the device.
 
-        choose: chosen parameters by name, each an element or a list of candidates; what is not
-        given is looked up, where the row's guard names stored cells to look at.
+        choose: chosen parameters by name, each an element or a list of candidates. A parameter that
+        is left out is looked up, if the row's guard names stored cells.
         Raises LocalProtocolError if no row allows it.
         """
         trigger = self._calls.get(name)
@@ -267,14 +270,15 @@ class Shared:
     # State.
 
     def value(self, symbol: Symbol, *arguments: Hashable) -> Value:
-        """What a cell holds. A symbol that the table never reads or writes is not kept."""
+        """The value of a cell. A symbol that the table never reads or writes is not kept."""
         return self._of(symbol).read(arguments)
 
     def set(self, symbol: Symbol, arguments: Sequence[Hashable], value: Value) -> None:
-        """Take over what another machine of this process has written: a device variable, what
-        travels with a message, or a message that has arrived.
+        """Store a value that another machine of this process has written.
 
-        Raises LocalProtocolError for what this machine alone may write.
+        It is of a device variable, a relation that a message carries, or a message that has arrived.
+
+        Raises LocalProtocolError for a variable that only this machine may write.
         """
         cells, key = self._of(symbol), tuple(arguments)
         self._check(Trigger(symbol.name, symbol.sorts, self._bounded), key, LocalProtocolError)

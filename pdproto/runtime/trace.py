@@ -8,7 +8,8 @@ which tells the endpoints of a process apart, also before they belong to a life.
 * `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name. A node stands for
   its rank, [room, incarnation, generation] for a life, null for a life that is not known yet. The
   last row of an event adds `state`: the machine's state after it.
-* `device`: what another owner has written into variables that it shares with this machine, each as
+* `device`: the values that another owner has written into variables shared with this machine, each
+as
   [variable, arguments, value].
 * `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has come.
 
@@ -51,7 +52,7 @@ class Lines:
         self._lines = 0
 
     def put(self, machine: str, end: int, told: Iterable[Mapping[str, Any]]) -> None:
-        """Write what an endpoint tells, a line each; nothing once it has ended. Never raises."""
+        """Write lines about an endpoint; none after the trace has ended. Never raises."""
         if self.ended is not None:
             return
         lines, number = bytearray(), self._lines
@@ -71,14 +72,14 @@ class Lines:
 
 
 class Trace(Lines):
-    """Writes what one node's endpoints do."""
+    """Writes the steps of one node's endpoints."""
 
     def __init__(self, node: str, target: Target) -> None:
         super().__init__(node, target)
         self._ends = 0
 
     def write(self, endpoint: Endpoint, event: Event, step: Step) -> None:
-        """The lines of what the event did. Never raises."""
+        """Write the lines of an event. Never raises."""
         if self.ended is not None:
             return
         told = [*self._written(endpoint, event), *self._rows(endpoint, step)]
@@ -91,7 +92,7 @@ class Trace(Lines):
         """The node has forgotten this end, and it takes no step that matters. Says nothing."""
 
     def _elements(self, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
-        """What the endpoint counts, if that has not been said yet."""
+        """The sizes of the endpoint's sorts, if they are not in the trace yet."""
         sizes, peers = endpoint.sizes, endpoint.peers
         begins = endpoint.traced is None
         if begins:
@@ -120,7 +121,7 @@ class Trace(Lines):
             yield line
 
     def _written(self, endpoint: Endpoint, event: Event) -> Iterator[Mapping[str, Any]]:
-        """What an event does without a row: only few do anything."""
+        """The changes that an event makes without a row; most make none."""
         layout = endpoint.automaton.layout
         kind = event.rows[0].row.name if event.rows else ""
         if kind == DEVICE:

@@ -8,7 +8,7 @@ or all instances, of a machine that is run from its table (store.py).
 * `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name, those of `own`
   apart. An element of several parts is a list: [room, incarnation, generation] for a life.
 * `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has come.
-* `device`: what another owner has written, as [variable, arguments, value].
+* `device`: a value that another owner has written, as [variable, arguments, value].
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -28,7 +28,7 @@ from pdproto.spec.language.symbols import Rigid, Symbol
 
 
 class SharedTrace(Lines):
-    """Writes what the shared machines of one process do. One thread at a time."""
+    """Writes the steps of the shared machines of one process. One thread at a time."""
 
     def __init__(self, node: str, target: Target) -> None:
         super().__init__(node, target)
@@ -64,7 +64,7 @@ class End:
             self._trace.put(self._machine, self._number, [told])
 
     def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
-        if row.kind != "reject":  # what is refused has not happened
+        if row.kind != "reject":  # a refused event changes nothing
             self.tell({"row": row.name, "on": None if row.on is None else str(row.on),
                        "with": dict(zip(names, map(plain, parameters), strict=True))})
 
@@ -89,7 +89,7 @@ def shared(
 
 
 def plain(element: Hashable) -> Any:
-    """An element in JSON: lists for what has parts."""
+    """An element in JSON: a list if it has parts."""
     if isinstance(element, Struct):
         return [plain(part) for part in astuple(element)]
     return [plain(part) for part in element] if isinstance(element, tuple) else element

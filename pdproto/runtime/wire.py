@@ -1,4 +1,4 @@
-"""What the two ends say to each other, as bytes: tagged, versioned structs in msgpack.
+"""The messages between two nodes, as bytes: tagged, versioned structs in msgpack.
 
 Rule 1: any bytes are a batch or a RemoteProtocolError. There is no third outcome.
 Rule 2: every size that a peer controls has a limit, and the limit is in its type.
@@ -6,7 +6,7 @@ Rule 3: a frame is a message of the tables (`Frame.message`) with what the table
         to write, why it failed. The two ranks that a message names are the two ends of the
         connection; the batch says who speaks, and in which of its incarnations.
 
-A batch is what a node has to say to one peer in one turn of its loop.
+A batch has all frames of a node to one peer in one turn of its loop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -121,7 +121,7 @@ class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
     use: U63 = 0
 
     def problem(self, pages: int) -> str:
-        """What a source has done wrong that was given so many pages; empty if nothing."""
+        """The error of a source that was given so many pages; empty if there is none."""
         if sum(self.chunks) != pages:
             return f"has sent {sum(self.chunks)} pages, and {pages} were published"
         if self.digest != row_digest(self.life, self.metadata):
@@ -161,7 +161,7 @@ class Disown(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, ta
 
 class Request(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
               tag="group.request"):
-    """The entry of a group to a rank. payload: what a rank has to know of the request."""
+    """The entry of a group to a rank. payload: the data of the request for the rank."""
 
     message = group.request
     payload: Annotated[bytes, Meta(max_length=PAYLOAD_MAX)]
@@ -233,7 +233,7 @@ FRAMES: Final[Mapping[str, type[Frame]]] = {
 
 
 class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one node says to another in one go.
+    """All frames of one node to another in one turn.
 
     floor: every life of this node's incarnation below this generation is over for it, and nothing
     more will come about them, so that the peer may forget them. 0 from a node that opens none.
