@@ -80,8 +80,8 @@ class RoomBook:
 
     def is_at_odds(self, *, publishes: bool) -> bool:
         """Whether a rank that publishes its rooms, or does not, differs from those before it."""
-        theirs = routing.Mode.RULE if publishes else routing.Mode.PUBLISHED
-        return self._machine.value(routing.mode) is theirs
+        mode = self._machine.value(routing.mode)
+        return mode is (routing.Mode.RULE if publishes else routing.Mode.PUBLISHED)
 
     def enroll(self, group: int, *, publishes: bool) -> None:
         """Hear whether a data-parallel rank publishes its rooms. Of one that is at odds with those

@@ -276,7 +276,8 @@ class Shared:
     def set(self, symbol: Symbol, arguments: Sequence[Hashable], value: Value) -> None:
         """Store a value that another machine of this process has written.
 
-        It is of a device variable, a relation that a message carries, or a message that has arrived.
+        The symbol is a device variable, a relation that a message carries, or a message that has
+        arrived.
 
         Raises LocalProtocolError for a variable that only this machine may write.
         """
