@@ -26,6 +26,7 @@ class PropertyKind(StrEnum):
     LEADS_TO = "leads_to"
     EDGES = "edges"  # a variable moves along its declared edges only
     DEADLOCK = "deadlock"
+    ANSWERS = "answers"  # every message has a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +157,14 @@ WrittenRow = tuple[str, Place]
 class Task:
     """One system at one of its named sizes.
 
-    target: where the system is, `module:attribute`. all_rows: only look which rows fire, ignoring
-    ones too.
+    target: where the system is, `module:attribute`. answers: also look whether every message is
+    answered. all_rows: only look which rows fire, ignoring ones too.
     """
 
     system: str
     target: str
     configuration: str
+    answers: bool = False
     all_rows: bool = False
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from pdproto.check.answers import with_answers
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import INTERRUPTED, Monitor, Progress, SearchLimits
 from pdproto.check.load import load
@@ -28,9 +29,9 @@ def tasks(systems: Mapping[str, str], *, deep: bool) -> tuple[Task, ...]:
     of the faults of the default.
     """
     return tuple(
-        Task(name, target, size)
+        Task(name, target, size, answers=number == 0)
         for name, target in systems.items()
-        for size in _sizes(load(target), deep=deep)
+        for number, size in enumerate(_sizes(load(target), deep=deep))
     )
 
 
@@ -87,6 +88,8 @@ def perform(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
             settings, properties=(DEADLOCK,), limits=SearchLimits(states_max=STATES_FOR_COVERAGE)
         )
     result = check(system, configuration, settings)
+    if task.answers and not task.all_rows:
+        result = with_answers(system, result)
     written = {
         row.name: (row.name, row.place) for _, row in system.rows() if row.kind != "reject"
     }

@@ -2,6 +2,8 @@
 
 Without SYSTEM the hand-over is checked: all of its systems at each of their named sizes, with loss
 and crashes, and whether every row of its tables fires somewhere.
+
+A message or a completion that no row answers in some state is a violation, as in `pdproto lint`.
 """
 
 import argparse
@@ -13,9 +15,11 @@ from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from time import monotonic
+from types import ModuleType
 from typing import Final
 
 from pdproto.check import native, suite
+from pdproto.check.answers import is_answered, with_answers
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import INTERRUPTED, SearchLimits
 from pdproto.check.load import perhaps
@@ -38,9 +42,9 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.systems import BUILT_IN, load
+from pdproto.cli.systems import BUILT_IN, load_with_module, with_proofs
 from pdproto.spec.catalogue import HANDOFF
-from pdproto.spec.language.properties import Fairness
+from pdproto.spec.language.properties import Always, Fairness
 from pdproto.spec.language.system import DEFAULT, System
 
 GIB: Final = 1 << 30
@@ -114,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
-    system = load(arguments.system)
+    system, home = load_with_module(arguments.system)
     if arguments.deep:
         if arguments.configuration != DEFAULT:
             raise UsageError("--deep is --configuration deep: give one of the two")
@@ -124,6 +128,8 @@ def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
         if getattr(arguments, field) is not None:
             chosen = replace(chosen, **{field: getattr(arguments, field)})
     result = _with_proofs(system, check(system, chosen, _settings(system, arguments, reporter)))
+    if not arguments.properties and result.stopped != INTERRUPTED:
+        result = _with_answers(arguments.system, system, home, result)
     _report(result, arguments)
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         _say("interrupted: the answer is incomplete")
@@ -138,6 +144,20 @@ def _with_proofs(system: System, result: CheckResult) -> CheckResult:
         if finding.name in proved and finding.verdict is Verdict.HOLDS else finding
         for finding in result.findings
     ))
+
+
+def _with_answers(
+    name: str, system: System, home: ModuleType, result: CheckResult
+) -> CheckResult:
+    """Say whether every message is answered, as `pdproto lint` does."""
+    found = with_answers(system, result)
+    if is_answered(found):
+        return found
+    proofs = with_proofs(name, system, home, None)
+    if proofs.lemmas_of or not proofs.lemmas:
+        return found
+    always = (claim for claim in system.properties if isinstance(claim, Always))
+    return with_answers(system, result, (*proofs.lemmas, *always))
 
 
 def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:

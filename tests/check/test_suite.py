@@ -111,7 +111,7 @@ class TestCommand:
         ]  # fmt: skip
         assert lines[2].split()[:5] == ["holds", "two-phase-commit", "288", "1,145", "10"]
         assert lines[-2] == f"each of {rows} rows fires in some system"
-        assert lines[-1].startswith("HOLDS  1 checks of 1 systems, 6 verdicts, 288 states, ")
+        assert lines[-1].startswith("HOLDS  1 checks of 1 systems, 7 verdicts, 288 states, ")
         assert max(map(len, lines)) <= 80
 
     def test_a_violation_is_drawn(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,13 @@ class Remark:
 
     def __str__(self) -> str:
         """As compilers write it, so that editors can jump there."""
+        return f"{self.place}: {self.severity}: {self.rule}: {self.problem}"
+
+    @property
+    def problem(self) -> str:
+        """The message, with the state that shows it."""
         example = f" (where {', '.join(self.witness)})" if self.witness else ""
-        return f"{self.place}: {self.severity}: {self.rule}: {self.message}{example}"
+        return f"{self.message}{example}"
 
 
 _ORDER: Final = tuple(Severity)
