@@ -7,7 +7,7 @@ CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
 .PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
-  docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm
+  docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -119,6 +119,9 @@ serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy
 
 test-servers-vllm: $(VLLM)/.installed ## real vLLM servers on this machine, every cell (45 minutes at most)
 	$(VLLM)/bin/python -m tests.vllm_servers
+
+bench-servers-vllm: $(VLLM)/.installed ## requests a second under real vLLM servers, beside NIXL
+	$(VLLM)/bin/python -m tests.vllm_servers.bench
 
 # The oldest Triton that we claim to support, and what CUDA builds of torch 2.10 and 2.11 bring.
 TRITONS := 3.4.0 3.6.0

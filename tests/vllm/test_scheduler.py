@@ -182,8 +182,15 @@ def kill_prefill(servers: Servers) -> None:
     servers.prefill.connector.shutdown()
 
 
-def test_a_load_that_fails_is_computed_by_decode(pair: Pair) -> None:
-    servers = pair(policy="recompute", prefix=False)
+GROUPS = pytest.mark.parametrize("specs", [(full(),), (full(), window(100))],
+                                 ids=["one group", "two groups"])
+
+
+@GROUPS
+def test_a_load_that_fails_is_computed_by_decode(
+    pair: Pair, specs: tuple[KVCacheSpec, ...]
+) -> None:
+    servers = pair(policy="recompute", prefix=False, specs=specs)
     asked = prompt(1)
     servers.serve("r", asked, NEW)
     kill_prefill(servers)
@@ -193,8 +200,11 @@ def test_a_load_that_fails_is_computed_by_decode(pair: Pair) -> None:
     servers.decode.assert_empty()
 
 
-def test_a_load_that_fails_fails_its_request(pair: Pair) -> None:
-    servers = pair()
+@GROUPS
+def test_a_load_that_fails_fails_its_request(
+    pair: Pair, specs: tuple[KVCacheSpec, ...]
+) -> None:
+    servers = pair(specs=specs, prefix=False)
     servers.serve("r", prompt(1), NEW)
     kill_prefill(servers)
     while servers.decode.scheduler.requests:

@@ -66,7 +66,7 @@ def half_leave(stage: Stage, layout: Layout, _: int) -> Finding:
     assert not found.wrong, found.wrong[0]
     left = len(answers) - len(stayed)
     assert left >= 20, f"only {left} clients left before their answer: no test of aborts"
-    pair.check_nothing_is_held(20.0)
+    pair.check_nothing_is_held()
     after = _same(stage, pair, wanted[:SERVES_AGAIN], in_flight=16)
     return Finding(len(wanted) + after.requests, found.equal + after.equal, f"{left} left")
 

@@ -6,6 +6,7 @@ connector itself.
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
@@ -57,7 +58,12 @@ def told_twice() -> None:
 
 
 def blocks_given_early() -> None:
-    """Prefill gives blocks back to vLLM at once, and sends from them all the same."""
+    """Prefill gives blocks back to vLLM at once, and sends from them whenever decode asks."""
+    def offer(old: Any, self: Any, *given: Any) -> None:
+        waits = {**self._settings.waits, "bootstrap_timeout": 1_000.0}
+        self._settings = replace(self._settings, waits=waits)
+        old(self, *given)
+
     def take(old: Any, self: Any, orders: Any) -> None:
         old(self, orders)
         self._over.extend(order.request for order in orders.send)
@@ -68,6 +74,7 @@ def blocks_given_early() -> None:
         self._over.clear()
         self._over.extend(over)
 
+    _wrap(Worker, "_offer", offer)
     _wrap(offering.OfferingWorker, "take", take)
     _wrap(offering.OfferingWorker, "_look", look)
 

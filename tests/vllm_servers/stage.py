@@ -25,7 +25,7 @@ from tests.vllm_servers.cells import Layout
 from tests.vllm_servers.defective import DEFECT
 
 DEFECTIVE: Final = "tests.vllm_servers.defective"
-SETTLE_S: Final = 40.0
+SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
 HELD: Final = ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting")
 
 

@@ -1,0 +1,127 @@
+"""Requests a second under real vLLM servers, and the time to the first token: ours beside NIXL.
+
+    python -m tests.vllm_servers.bench --rounds 3        (make bench-servers-vllm)
+
+Pairs of servers come in turns, so that both meet the same machine; figures are medians of rounds.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from examples.vllm_servers.serving import NIXL, OURS, Servers, gauge
+from tests.servers.load import Answer, asks, send
+from tests.vllm_servers.cells import LAYOUTS
+from tests.vllm_servers.stage import Completions, Pair, Stage, completion
+
+FOLDER: Final = Path("out/vllm-servers")
+LOADS: Final = ((1, 30), (8, 120), (32, 200))  # in flight, requests
+TURNS: Final = (("plain", OURS), ("nixl", NIXL))
+STEPS: Final = ("pdproto_scheduler_step_seconds", "pdproto_worker_step_seconds")
+MILLISECOND: Final = 'le="0.001"'
+
+
+class Streamed(Completions):
+    """Answers come token by token."""
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        asked = completion(body["input_ids"], body["sampling_params"]["max_new_tokens"])
+        began = time.monotonic()
+        try:
+            async with session.post(f"{self.url}/v1/completions",
+                                    json={**asked, "stream": True}) as reply:
+                async for line in reply.content:
+                    if line.startswith(b"data: {"):
+                        told = json.loads(line[6:])
+                        answer.first = answer.first or time.monotonic() - began
+                        for choice in told.get("choices", ()):
+                            answer.tokens += choice.get("token_ids") or []
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            answer.error = f"{type(error).__name__}: {error}"
+        if not answer.tokens:
+            answer.error = answer.error or "no tokens"
+
+
+def measure(pair: Pair, in_flight: int, count: int, seed: int) -> dict[str, float]:
+    """Of one load. Milliseconds, and requests a second."""
+    began = time.monotonic()
+    answers = send(Streamed(pair.proxy.url), asks(count, seed=seed), in_flight=in_flight,
+                   seconds=300.0)
+    wall = time.monotonic() - began
+    failed = [answer for answer in answers if not answer.is_full]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {count} failed: {failed[0].error}")
+    first = sorted((answer.first or 0.0) * 1e3 for answer in answers)
+    return {"requests/s": count / wall, "p50": statistics.median(first),
+            "p99": first[int(len(first) * 0.99)]}
+
+
+def steps_told(pair: Pair) -> str:
+    """Of how many steps the connector's calls took at most a millisecond, on both servers."""
+    told = []
+    for server in pair.servers:
+        lines = str(server.get("/metrics")).splitlines()
+        for name in STEPS:
+            within = sum(float(line.split()[-1]) for line in lines
+                         if line.startswith(f"vllm:{name}_bucket") and MILLISECOND in line)
+            every = gauge(server, f"{name}_count")
+            if every:
+                told.append(f"{server.name} {name.split('_')[1]} {within / every:.2%} "
+                            f"of {every:.0f}")
+    return ", ".join(told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    told = parser.parse_args()
+    found: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+    with Servers(FOLDER / "log") as servers:
+        stage = Stage(servers, FOLDER)
+        for number in range(told.rounds):
+            for layout, name in TURNS[::-1] if number % 2 else TURNS:
+                pair = stage.pair(LAYOUTS[layout])
+                measure(pair, 8, 16, 1_000)  # warm
+                for in_flight, count in LOADS:
+                    figures = measure(pair, in_flight, count, number)
+                    found[name, in_flight].append(figures)
+                    _say(f"round {number + 1}, {name}, {in_flight} in flight: " + ", ".join(
+                        f"{key} {value:.1f}" for key, value in figures.items()))
+                if name == OURS:
+                    _say(f"steps within 1 ms: {steps_told(pair)}")
+        stage.end()
+    _say(table(found))
+    return 0
+
+
+def table(found: dict[tuple[str, int], list[dict[str, float]]]) -> str:
+    """Medians, and the ratios of ours to NIXL's."""
+    rows = ["| in flight | requests/s: NIXL, ours | ratio | first token: p50, ms | p99, ms "
+            "| ratio |",
+            "|---:|---:|---:|---:|---:|---:|"]
+    for in_flight, _ in LOADS:
+        ours, its = ({key: statistics.median(one[key] for one in found[name, in_flight])
+                      for key in ("requests/s", "p50", "p99")} for name in (OURS, NIXL))
+        rows.append(f"| {in_flight} | {its['requests/s']:.1f}, {ours['requests/s']:.1f} | "
+                    f"{ours['requests/s'] / its['requests/s']:.2f} | "
+                    f"{its['p50']:.0f}, {ours['p50']:.0f} | {its['p99']:.0f}, {ours['p99']:.0f} | "
+                    f"{ours['p99'] / its['p99']:.2f} |")
+    return "\n".join(rows)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
