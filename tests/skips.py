@@ -12,7 +12,7 @@ import pytest
 NO_GPU: Final = "no CUDA device here"
 INTERPRETED: Final = "tier interpreter: Triton's interpreter stands in where there is no GPU"
 SGLANG: Final = "tier sglang: `make test-sglang` installs SGLang (2.3 GB) and runs this"
-VLLM: Final = "tier vllm: `make test-vllm` installs vLLM (2.8 GB) and runs this"
+VLLM: Final = "tier vllm: `make test-vllm` installs vLLM (3.3 GB) and runs this"
 
 NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM})
 

@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -31,6 +31,11 @@ PR_SET_PDEATHSIG: Final = 1
 def main() -> int:
     without_gpu.install()
     _import_sglang()
+    return fork_on_request(RUN)
+
+
+def fork_on_request(run: Mapping[str, Callable[[list[str]], int]]) -> int:
+    """Answer the requests on stdin. run: what a fork does, by its module. Returns at their end."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing that a library prints gets between the answers
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # servers that end are reaped at once
@@ -38,7 +43,7 @@ def main() -> int:
     pids = []
     try:
         for line in sys.stdin:
-            pids.append(_fork(json.loads(line)))
+            pids.append(_fork(json.loads(line), run))
             answers.write(json.dumps({"pid": pids[-1]}) + "\n")
     finally:
         for pid in pids:
@@ -62,7 +67,7 @@ def _import_sglang() -> None:
     multiprocessing.set_start_method = lambda *_, **__: None
 
 
-def _fork(told: dict[str, Any]) -> int:
+def _fork(told: dict[str, Any], run: Mapping[str, Callable[[list[str]], int]]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -77,7 +82,7 @@ def _fork(told: dict[str, Any]) -> int:
             os.dup2(ours, theirs)
         os.closerange(3, 64)  # the pipe to our caller among them
         os.environ.update(told["env"])
-        status = RUN[told["module"]](told["argv"])
+        status = run[told["module"]](told["argv"])
     except BaseException:  # a fork must never return into its parent's loop
         traceback.print_exc()
     finally:

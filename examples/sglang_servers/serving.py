@@ -178,9 +178,9 @@ class Servers:
         for server in reversed(self.started):
             server.kill()
         if self._preloaded is not None:
-            _pipe(self._preloaded.stdin).close()
+            pipe(self._preloaded.stdin).close()
             self._preloaded.wait(30)
-            _pipe(self._preloaded.stdout).close()
+            pipe(self._preloaded.stdout).close()
 
     def start(self, name: str, model: Path, flags: Sequence[str] = (), *, port: int | None = None,
               env: Mapping[str, str] | None = None, bootstrap: int | None = None) -> Server:
@@ -238,14 +238,14 @@ class Servers:
         server.log.unlink(missing_ok=True)
         told = {"module": module, "argv": server.argv, "env": dict(env or {}),
                 "log": str(server.log)}
-        _pipe(self._preloaded.stdin).write(json.dumps(told) + "\n")
+        pipe(self._preloaded.stdin).write(json.dumps(told) + "\n")
         server.pid = self._answer()["pid"]
         self.started.append(server)
         return server
 
     def _answer(self) -> dict[str, Any]:
         assert self._preloaded is not None  # noqa: S101 - entered
-        line = _pipe(self._preloaded.stdout).readline()
+        line = pipe(self._preloaded.stdout).readline()
         if not line:
             log = self.folder / "preloaded.log"
             raise ServerError(f"SGLang cannot be imported, see {log}: {log.read_text()[-2000:]}")
@@ -253,6 +253,6 @@ class Servers:
         return answer
 
 
-def _pipe(of: IO[str] | None) -> IO[str]:
+def pipe(of: IO[str] | None) -> IO[str]:
     assert of is not None  # noqa: S101 - Popen was asked for it
     return of

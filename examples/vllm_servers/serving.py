@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from examples.sglang_servers.serving import HOST, Server, free_port
+from examples.sglang_servers.serving import HOST, Server, ServerError, free_port, pipe
 
 MODEL: Final = "tiny"  # as clients call it
 PRODUCER: Final = "kv_producer"
@@ -68,9 +68,16 @@ class Servers:
 
     folder: Path
     started: list[Server] = field(default_factory=list)
+    _preloaded: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "preloaded.log").open("w") as log:
+            self._preloaded = subprocess.Popen(
+                [sys.executable, "-m", "examples.vllm_servers.preloaded"], stderr=log, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1,
+                env=os.environ | ENVIRONMENT)
+        self._answer()
         return self
 
     def __exit__(
@@ -78,25 +85,28 @@ class Servers:
         trace: TracebackType | None,
     ) -> None:
         self.end(*reversed(self.started))
+        if self._preloaded is not None:
+            pipe(self._preloaded.stdin).close()
+            self._preloaded.wait(30)
+            pipe(self._preloaded.stdout).close()
 
     def start(self, name: str, model: Path, flags: Sequence[str] = (), *,
               transfer: str | None = None, port: int | None = None,
               env: Mapping[str, str] | None = None) -> Server:
         """Returns at once: see Server.wait_healthy. transfer: see transfer_config."""
         port = free_port() if port is None else port
-        argv = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--port",
-                str(port), *FLAGS, *flags]
+        argv = ["--model", str(model), "--port", str(port), *FLAGS, *flags]
         if transfer is not None:
             argv += ["--kv-transfer-config", transfer]
         side = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
-        return self._run(name, port, argv, {**ENVIRONMENT, **side, **(env or {})})
+        return self._run("vllm", VllmServer(name, 0, port, self.folder / f"{name}.log", argv),
+                         {**side, **(env or {})})
 
     def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server]) -> Server:
         port = free_port()
-        argv = ["-m", "examples.vllm_servers.proxy", "--port", str(port),
-                "--prefill", *(server.url for server in prefill),
+        argv = ["--port", str(port), "--prefill", *(server.url for server in prefill),
                 "--decode", *(server.url for server in decode)]
-        return self._run(name, port, argv, {})
+        return self._run("proxy", Server(name, 0, port, self.folder / f"{name}.log", argv), {})
 
     def end(self, *servers: Server | None) -> None:
         for server in servers:
@@ -104,17 +114,23 @@ class Servers:
                 server.kill()
                 self.started.remove(server)
 
-    def _run(
-        self, name: str, port: int, argv: Sequence[str], env: Mapping[str, str]
-    ) -> Server:
-        log = self.folder / f"{name}.log"
-        with log.open("w") as out:
-            process = subprocess.Popen(  # noqa: S603 - this Python, our own arguments
-                [sys.executable, *argv], stdin=subprocess.DEVNULL, stdout=out,
-                stderr=subprocess.STDOUT, env={**os.environ, **env}, start_new_session=True)
-        server = VllmServer(name, process.pid, port, log, argv)
+    def _run(self, module: str, server: Server, env: Mapping[str, str]) -> Server:
+        assert self._preloaded is not None  # noqa: S101 - entered
+        server.log.unlink(missing_ok=True)
+        told = {"module": module, "argv": server.argv, "env": dict(env), "log": str(server.log)}
+        pipe(self._preloaded.stdin).write(json.dumps(told) + "\n")
+        server.pid = self._answer()["pid"]
         self.started.append(server)
         return server
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._preloaded is not None  # noqa: S101 - entered
+        line = pipe(self._preloaded.stdout).readline()
+        if not line:
+            log = self.folder / "preloaded.log"
+            raise ServerError(f"vLLM cannot be imported, see {log}: {log.read_text()[-2000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def gauge(server: Server, name: str) -> float:

@@ -30,7 +30,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "nixl": Layout(NIXL),
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
-    "short": Layout(decode=("--num-gpu-blocks-override", "40")),
+    "short": Layout(decode=("--num-gpu-blocks-override", "68")),
     "decode-block-64": Layout(decode=("--block-size", "64")),
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
 }
