@@ -8,7 +8,7 @@ import asyncio
 import numpy as np
 
 from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages, until
-from pdproto.pages.engines import open_sink, open_source
+from pdproto.engine.engines import open_sink, open_source
 
 theirs = np.random.default_rng(0).integers(0, 65536, (64, 16, 8, 128), np.uint16)
 ours = np.zeros_like(theirs)  # [page, token, head, dim]

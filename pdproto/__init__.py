@@ -4,11 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pdproto.node.decode import DecodeNode
-    from pdproto.node.prefill import PrefillNode
+    from pdproto.node.link import Curve, Link
     from pdproto.node.receiver import Receiver
     from pdproto.node.sender import Sender
-    from pdproto.pages.direct import DirectDecodeNode, DirectPages
+    from pdproto.pages.direct import DirectPages
     from pdproto.pages.staged import SinkPages, SourcePages
     from pdproto.registry.app import RegistryServer
     from pdproto.registry.client import RegistryClient
@@ -16,23 +15,23 @@ if TYPE_CHECKING:
     from pdproto.runtime.trace import Trace
     from pdproto.spec.handoff.poll import KVPoll
     from pdproto.transport.aio import HandoffFailedError, until
-    from pdproto.transport.event_loop import Curve, Link
+    from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
     from pdproto.transport.operator_port import OperatorPort
 
 __version__: Final = "0.1.0"
 
 # Imported when they are asked for: whoever only checks tables needs no sockets.
 _HOMES: Final = {
-    "Curve": "transport.event_loop",
-    "DecodeNode": "node.decode",
-    "DirectDecodeNode": "pages.direct",
+    "Curve": "node.link",
+    "DecodeNode": "transport.nodes",
+    "DirectDecodeNode": "transport.nodes",
     "DirectPages": "pages.direct",
     "HandoffFailedError": "transport.aio",
     "KVPoll": "spec.handoff.poll",
-    "Link": "transport.event_loop",
+    "Link": "node.link",
     "LocalProtocolError": "runtime.errors",
     "OperatorPort": "transport.operator_port",
-    "PrefillNode": "node.prefill",
+    "PrefillNode": "transport.nodes",
     "ProtocolError": "runtime.errors",
     "Receiver": "node.receiver",
     "RegistryClient": "registry.client",

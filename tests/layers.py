@@ -25,29 +25,25 @@ LAYERS: Final = {
     "check": "ground, spec.language",
     "runtime": "ground, spec.handoff, spec.language",
     "engine": "kernels, runtime",
-    "node": "engine, ground, kernels, runtime, spec.handoff, spec.language, transport",
-    "transport": "engine, node, pages, runtime, spec.handoff",
-    "pages": "engine, kernels, node, runtime, spec.handoff, transport",
+    "node": "engine, ground, runtime, spec.handoff, spec.language",
+    "pages": "engine, kernels, node, runtime",
+    "transport": "engine, node, runtime, spec.handoff",
     "group": "node, runtime, spec.handoff, spec.language, transport",
     "registry": "engine, runtime, spec.handoff, transport",
     "items": "engine, kernels, node, pages, runtime",
-    "sglang": "engine, items, node, pages, registry, runtime, spec.handoff, spec.language, "
-              "spec.peers, transport",
-    "vllm": "engine, items, node, pages, runtime, spec.handoff, transport",
+    "sglang": "engine, items, node, registry, runtime, spec.handoff, spec.language, spec.peers, "
+              "transport",
+    "vllm": "engine, items, node, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
-    "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing, "
-           "transport",
+    "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing",
     "drill": "check, engine, group, node, pages, registry, runtime, sim, spec.handoff, testing, "
              "transport",
     "bench": "kernels",
-    "cli": "bench, check, drill, engine, ground, pages, registry, runtime, sim, spec.bugs, "
+    "cli": "bench, check, drill, engine, ground, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.handoff, spec.language, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
-    "examples": "check, pages, sglang, spec.language, spec.peers",
+    "examples": "check, engine, sglang, spec.language, spec.peers",
 }
-
-# Arrows that go up, and are to go away.
-UPWARD: Final = {("node", "transport"), ("transport", "pages")}
 
 
 def allowed(folder: str) -> frozenset[str]:

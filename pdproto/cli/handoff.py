@@ -19,8 +19,8 @@ from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
+from pdproto.engine.engines import ENGINES, require, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
-from pdproto.pages.engines import ENGINES, require, require_page_fence
 
 # Shorter than a server's: nobody here is slow for a good reason.
 WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}

@@ -24,7 +24,7 @@ from pdproto.drill.soak.chaos import Chaos
 from pdproto.drill.soak.cluster import ProcessLostError, SoakCluster
 from pdproto.drill.soak.report import SoakResult, page, show
 from pdproto.engine.contract import EngineError
-from pdproto.pages.engines import ENGINES, require
+from pdproto.engine.engines import ENGINES, require
 
 ROUND_S: Final = 20.0  # of faults, between two rests
 REST_S: Final = 60.0  # in which everything has to come to rest, on a busy machine

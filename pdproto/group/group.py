@@ -5,51 +5,34 @@ them is the entry, which clients talk to. Every rank tells what it knows of a re
 `bootstrapped`, `failed`, `transferred`, `transfer_failed`) and does what `decisions` returns, in
 that order and nothing else.
 
-Rule 1: the tables decide (spec/handoff/group.py). The two parts of a rank are in rank.py and
-        entry.py; the entry speaks to its own rank as to any other, by frames.
-Rule 2: a rank that is gone ends the group. What it was to run is answered, and `ended` says why;
-        each rank then gives back what its requests hold, and the server starts another group.
-Rule 3: every request comes to one answer: served, or refused with status 500 and a reason.
+A rank itself is in core.py, and its rules there. Here is the side of the application.
+
+Every request comes to one answer: served, or refused with status 500 and a reason.
 """
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import monotonic
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
-from pdproto.group.entry import TIMERS as ENTRY_TIMERS
+from pdproto.group.core import GroupCore
 from pdproto.group.entry import Answer, EntryPart, Submitted
-from pdproto.group.rank import TIMERS as RANK_TIMERS
-from pdproto.group.rank import Arrival, Decision, RankPart
-from pdproto.group.waits import Waits
-from pdproto.node.metrics import Metrics
-from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.group.rank import Arrival, Decision
+from pdproto.node.link import Link
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.runtime.wire import (
-    PAYLOAD_MAX,
-    AnyDecision,
-    AnyFrame,
-    AnyVote,
-    Batch,
-    GroupFrame,
-    Life,
-    Request,
-)
+from pdproto.runtime.wire import PAYLOAD_MAX, Life
 from pdproto.spec.handoff.group import Verdict
-from pdproto.transport.event_loop import Link, Peer, Shell
-
-log = logging.getLogger("pdproto.group")
+from pdproto.transport.event_loop import EventLoop
+from pdproto.transport.incarnation import new_incarnation
 
 T = TypeVar("T")
 
-JOIN_S: Final = 60.0  # how long a rank may take to appear
 OPEN_MAX: Final = 1 << 17  # lives between the oldest that is open and the newest
 
 
-class Group(Shell):
+class Group:
     """One rank of a group. All methods return at once. One thread, the scheduler's, calls those
     that are for it; any thread calls the others.
 
@@ -60,6 +43,8 @@ class Group(Shell):
     stop what it does for the request, and returns whether nothing is under way any more. waits:
     seconds by name of timer. trace: is told of every row that fires.
     """
+
+    _kind: ClassVar[type[GroupCore]] = GroupCore
 
     def __init__(  # noqa: PLR0913 - a rank is told this much, and all but four may be left out
         self,
@@ -74,26 +59,16 @@ class Group(Shell):
         waits: Mapping[str, float] | None = None,
         trace: SharedTrace | None = None,
     ) -> None:
-        if me not in ranks or entry not in ranks:
-            raise ValueError(f"group {name}: rank {me} and entry {entry}: want two of {[*ranks]}")
-        if slots < 1:
-            raise ValueError(f"group {name}: {slots} slots: nothing could ever be admitted")
-        self._rank_waits: Final = Waits(RANK_TIMERS, waits)
-        self._entry_waits: Final = Waits(ENTRY_TIMERS, waits)
-        super().__init__(f"{name}.{me}", replace(link or Link(), bind=ranks[me]))
+        link = replace(link or Link(), bind=ranks.get(me, ""))
+        core = self._kind(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
+                          incarnation=new_incarnation(), waits=waits, trace=trace)
+        self.name: Final = core.name
         self.me: Final = me
         self.entry: Final = entry
-        self.ended: str | None = None
-        self.metrics: Final = Metrics({"node": self.name, "role": "group"})
-        self._names: Final = {index: f"{name}.{index}" for index in ranks}
-        self._index: Final = {name: index for index, name in self._names.items()}
-        self._own: Final[deque[GroupFrame]] = deque()
-        self._rank: Final = RankPart(me, [*ranks], say=lambda vote: self._tell(entry, vote),
-                                     stop=stop, waits=self._rank_waits, metrics=self.metrics,
-                                     trace=trace)
-        self._entry: Final = EntryPart([*ranks], slots, say=self._tell, waits=self._entry_waits,
-                                       metrics=self.metrics, trace=trace,
-                                       ) if me == entry else None
+        self.metrics: Final = core.metrics
+        self._core = core
+        self._loop: Final = EventLoop(core, link)
+        self.endpoint: Final = self._loop.endpoint
         self._lock: Final = threading.Lock()
         self._generation = 0
         # What the scheduler knows, in its own thread: requests that it has met; those of them that
@@ -103,11 +78,20 @@ class Group(Shell):
         self._admitted: Final[set[Life]] = set()
         self._failed: Final[set[Life]] = set()
         self._over: Final[set[Life]] = set()
-        for index, endpoint in ranks.items():
-            if index != me:
-                # Silence counts from here on, so a rank that starts late gets its time in advance.
-                self.connect(self._names[index], endpoint).heard = monotonic() + JOIN_S
-        self.start()
+        self._loop.start()
+
+    @property
+    def ended(self) -> str | None:
+        """Why the group has ended; None while it serves."""
+        return self._core.ended
+
+    def health(self) -> str | None:
+        """Why nothing can go on here; None while something can."""
+        return self._loop.standing() or self._core.problem()
+
+    def close(self) -> None:
+        """Tell the other ranks, and stop. It may be called twice."""
+        self._loop.close()
 
     # For clients, at the entry
 
@@ -131,18 +115,18 @@ class Group(Shell):
         with self._lock:
             if self._generation - entry.floor >= OPEN_MAX:
                 raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: come again")
-            submitted = Submitted(Life(room, self.incarnation, self._generation), payload,
+            submitted = Submitted(Life(room, self._core.incarnation, self._generation), payload,
                                   on_answer)
             self._generation += 1
-            self.ask(lambda: entry.submit(submitted, monotonic()))
+            self._core.ask(lambda: self._core.submit(submitted))
         return submitted
 
     def abort(self, request: Submitted, reason: str = "aborted by the client") -> None:
         """Refuse a request that has not been admitted. One that runs is ended by its ranks: each
         has its engine stop, and calls `transfer_failed`.
         """
-        entry = self._decider()
-        self.ask(lambda: entry.abort(request, reason, monotonic()))
+        self._decider()
+        self._core.ask(lambda: self._core.abort(request, reason))
 
     @staticmethod
     def answer(request: Submitted) -> Answer | None:
@@ -157,14 +141,14 @@ class Group(Shell):
 
     def arrivals(self) -> list[Arrival]:
         """The requests that have reached this rank since the last call, each once."""
-        arrived = [a for a in _drained(self._rank.arrivals) if a.life not in self._over]
+        arrived = [a for a in _drained(self._core.rank.arrivals) if a.life not in self._over]
         self._over.clear()
         self._met.update(arrival.life for arrival in arrived)
         return arrived
 
     def decisions(self) -> list[Decision]:
         """What is to be done now, in this order; each decision once. All ranks get the same."""
-        return [self._known(decision) for decision in _drained(self._rank.decisions)]
+        return [self._known(decision) for decision in _drained(self._core.rank.decisions)]
 
     def _known(self, decision: Decision) -> Decision:
         """The decision as the scheduler is to see it, who knows of it from now on."""
@@ -203,89 +187,17 @@ class Group(Shell):
 
     def _call(self, name: str, life: Life, reason: str = "") -> None:
         seen = int(life in self._admitted)
-        self.ask(lambda: self._rank.call(name, life, reason, seen, monotonic()))
+        self._core.ask(lambda: self._core.call(name, life, reason, seen))
 
     def _decider(self) -> EntryPart:
-        if self._entry is None:
+        decider = self._core.decider
+        if decider is None:
             raise LocalProtocolError(f"{self.name} is not the entry of its group: that is "
-                                     f"{self._names[self.entry]}")
-        return self._entry
-
-    # In the loop
-
-    def on_batch(self, peer: Peer, batch: Batch) -> None:
-        index = self._index[peer.name]
-        for frame in batch.frames:
-            try:
-                self._hear(index, frame, batch.incarnation)
-            except RemoteProtocolError as error:
-                self.metrics.add("refused_frames")
-                log.warning("%s: dropped a message of %s: %s", self.name, peer.name, error)
-        if index == self.entry:
-            self._rank.raise_floor(batch.floor)
-
-    def _hear(self, index: int, frame: AnyFrame, incarnation: int) -> None:
-        """What a rank says. Raises RemoteProtocolError for what it may not say."""
-        now = monotonic()
-        decider = self.incarnation if isinstance(frame, AnyVote) else incarnation
-        if frame.life.incarnation != decider:
-            raise RemoteProtocolError(f"{frame.life} is of another group than this one")
-        if isinstance(frame, AnyVote):
-            if self._entry is None:
-                raise RemoteProtocolError(f"{frame.message} is for the entry")
-            self._entry.hear(index, frame, now)
-        elif index != self.entry:
-            raise RemoteProtocolError(f"{frame.message} comes from the entry")
-        elif isinstance(frame, Request):
-            self._rank.arrive(frame, now)
-        elif isinstance(frame, AnyDecision):
-            self._rank.decide(frame, now)
-        else:
-            raise RemoteProtocolError(f"{frame.message} is no message of a group")
-
-    def _greeted(self, batch: Batch) -> Peer:
-        raise RemoteProtocolError(f"{batch.node} is no rank of this group")
-
-    def on_malformed(self, _who: str) -> None:
-        self.metrics.add("malformed_frames")
-
-    def on_lost(self, peer: Peer, why: str) -> None:
-        index = self._index[peer.name]
-        self.metrics.add("lost_peers")
-        self.ended = self.ended or f"{peer.name} is gone: {why}"
-        self._rank.lose(index)
-        if self._entry is not None:
-            self._entry.lose(index, why)
-
-    def on_returned(self, peer: Peer) -> None:
-        """What was under way to it may be lost, and so may what it said: ask again at once."""
-        self._entry_waits.hasten(monotonic())
-        if self._index[peer.name] == self.entry:
-            self._rank_waits.hasten(monotonic())
-
-    def on_turn(self, now: float) -> float | None:
-        if self._entry is not None:
-            self._entry.serve(now)
-        self._rank.serve(now)
-        while self._own:
-            self._hear(self.me, self._own.popleft(), self.incarnation)
-        if self._entry is not None:
-            self._rank.raise_floor(self._entry.floor)
-        waits = self._rank.next, self._entry.next if self._entry is not None else None
-        return min((wait for wait in waits if wait is not None), default=None)
-
-    def floor(self) -> int:
-        return self._entry.floor if self._entry is not None else 0
-
-    def _tell(self, index: int, frame: GroupFrame) -> None:
-        if index == self.me:
-            self._own.append(frame)
-        elif not (peer := self.peers[self._names[index]]).lost:
-            self.say(peer, frame)
+                                     f"{self._core.names[self.entry]}")
+        return decider
 
     def __repr__(self) -> str:
-        decider = "" if self._entry is None else f", {self._entry!r}"
-        return f"<Group {self.name}: {self._rank!r}{decider}>"
+        return repr(self._core)
 
 
 def _drained(queue: deque[T]) -> list[T]:

@@ -75,7 +75,7 @@ class Waits:
                             self._repeats[life] = self._repeats.get(life, 0) + 1
                         yield name, life
 
-    def hasten(self, now: float) -> None:
+    def fire_now(self, now: float) -> None:
         """End all repeats now, as if none had been in vain: what was said last may be lost."""
         self._repeats.clear()
         for life, armed in self._armed.items():

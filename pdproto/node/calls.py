@@ -1,100 +1,106 @@
-"""The peers that a node calls: the connections to them, what is said, and who of them is gone.
+"""The peers that a node calls: the connections to them, the frames for them, and their losses.
 
-A node speaks to each peer through a DEALER of its own, named like the node, so that a peer can tell
-who speaks. What it has to say to a peer in one turn of the loop goes out as one batch. Nothing but
-the thread of the loop (transport/event_loop.py) calls anything here, where it does not say so.
+A node calls each peer by a connection of its own. The frames for a peer in one turn go out as one
+batch.
 
-Rule 1: a connection that leads nowhere is made again, whoever notices. The peer says that nothing
-        comes of a node that should speak (`Batch.unheard_ms`), and the node calls it by a new
-        connection: its old one may be forgotten by a firewall, or belong to somebody else by now.
+Rule 1: a connection that leads nowhere is made again, whichever end notices. The peer says that it
+        hears nothing of a node that should speak (`Batch.unheard_ms`). The node then calls it by a
+        new connection: a firewall may have forgotten the old one, or another node may own it now.
 Rule 2: queues are bounded: a peer that does not read loses frames, and the tables repeat them.
+Rule 3: a node that does not listen cannot tell which peer is silent. The time for which a loop
+        stood still counts for no peer's silence.
 """
 
 import logging
-from contextlib import suppress
-from time import monotonic
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
-import zmq
-
-from pdproto.node.link import Link, calling, told
+from pdproto.node.link import Link
 from pdproto.node.peer import Peer
-from pdproto.runtime.wire import NAME_MAX, AnyFrame, encode, encode_some
-from pdproto.transport.incarnation import new_incarnation
-from pdproto.transport.monitor import Watch
+from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
+from pdproto.runtime.wire import AnyFrame, encode, encode_some
 
 log = logging.getLogger("pdproto.node")
 
 LOOK_S: Final = 0.001  # between two looks at all peers
-PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more sockets
-SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
 WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
 
 
-class Caller:
-    """The peers of a node, by name. steady: since when its loop has come round without fail."""
+class Say(NamedTuple):
+    """A batch that is to be sent. left: the peer's frames that it has no room for."""
 
-    def __init__(self, name: str, link: Link, incarnation: int | None = None) -> None:
-        if not 0 < len(name) <= NAME_MAX:
-            raise ValueError(f"node name {name!r}: want 1 to {NAME_MAX} characters")
-        self.name: Final = name
-        self.link: Final = link
-        self.incarnation: Final = incarnation or new_incarnation()
-        self.bound = link.bind  # where it listens, as soon as it does
+    peer: Peer
+    connection: Connection
+    data: bytes
+    left: Sequence[AnyFrame]
+
+
+class Listener(Protocol):
+    """Whom `Calls` tells about its peers."""
+
+    def floor(self) -> int:
+        """Every life of this node below this generation is over."""
+
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """The peer counts as gone."""
+
+    def on_ended(self, peer: Peer) -> None:
+        """The process of a lost peer is known to have ended."""
+
+    def on_returned(self, peer: Peer) -> None:
+        """The peer can be reached again. Frames that were under way may be lost."""
+
+
+class Calls:
+    """The peers of one node, by name. Only the node's turn calls anything here, unless said."""
+
+    def __init__(self, name: str, incarnation: int, link: Link, listener: Listener) -> None:
         self.peers: Final[dict[str, Peer]] = {}
         self.dropped_frames = 0  # for peers that do not read
         self.redials = 0  # of connections that led nowhere
-        self._context: Final = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
-        self._watch: Final = Watch()
-        self._dirty: Final[dict[str, Peer]] = {}  # to whom something is to be said
-        self._look_at = 0.0  # when to look after all peers again
-        self._steady = monotonic()
+        self.look_at = 0.0  # when to look after all peers again
+        self._name: Final = name
+        self._incarnation: Final = incarnation
+        self._link: Final = link
+        self._listener: Final = listener
+        self._transport: Transport
+        self._dirty: Final[dict[str, Peer]] = {}  # peers with something to be said
+        self._turned = self._steady = 0.0
 
-    def lost_peers(self) -> tuple[str, ...]:
-        """The peers that count as gone, for whatever reason `on_lost` was told."""
+    def begin(self, transport: Transport) -> None:
+        """Call by this transport, from now on."""
+        self._transport = transport
+        self._turned = self._steady = transport.clock()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is left to be said."""
+        return bool(self._dirty)
+
+    def lost(self) -> tuple[str, ...]:
+        """The names of the peers that count as gone. For any thread."""
         return tuple(peer.name for peer in list(self.peers.values()) if peer.lost)
 
     # For the node
 
-    def on_lost(self, peer: Peer, _why: str) -> None:
-        raise NotImplementedError
+    def connect(self, name: str, endpoint: str, now: float) -> Peer:
+        """The peer of that name, at that endpoint. A process elsewhere under that name is gone.
 
-    def on_ended(self, peer: Peer) -> None:
-        """That a lost peer is no more is known now: its successor has spoken."""
-
-    def on_returned(self, peer: Peer) -> None:
-        """Its connection had ended, or led nowhere, and is there again: what was under way may be
-        lost.
-        """
-
-    def floor(self) -> int:
-        return 0
-
-    def connect(self, name: str, endpoint: str) -> Peer:
-        """The peer of that name, at that endpoint: whoever was elsewhere under it is gone. Raises
-        RemoteProtocolError where there can be no connection.
+        Raises RemoteProtocolError where there can be no connection.
         """
         peer = self.peers.get(name)
         if peer is not None and not peer.lost:
             if peer.endpoint == endpoint:
                 return peer
-            self._lose(peer, f"another has come in its place, at {endpoint}")
-        ours = self.told(endpoint)
-        now, before = monotonic(), peer
-        peer = Peer(name, endpoint, self._dealer(endpoint), [], 0.0, now, ours, now)
+            self.lose(peer, f"another has come in its place, at {endpoint}")
+        ours = self._transport.address_for(endpoint)
+        before = peer
+        peer = Peer(name, endpoint, self._transport.connect(endpoint), [], 0.0, now, ours, now)
         if before is not None and not before.ended:
-            peer.mute = before.mute  # it is looked for in vain until it speaks
+            peer.mute = before.mute  # it is unheard until it speaks
         self.peers[name] = peer
-        self._look_at = 0.0
+        self.look_at = 0.0
         return peer
-
-    def told(self, endpoint: str) -> str:
-        """Where a peer at that endpoint is told to call this node. For any thread.
-
-        Raises RemoteProtocolError, with the way out, where one of the two cannot call the other.
-        """
-        return told(self.name, self.link, self.bound, endpoint)
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
         """Put a frame into the next batch for the peer."""
@@ -104,71 +110,116 @@ class Caller:
         peer.out.append(frame)
         self._dirty[peer.name] = peer
 
-    # For the loop
+    def lose(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
+        """Count the peer as gone, and end its connection."""
+        peer.lost = True
+        peer.broken = None
+        peer.out.clear()
+        peer.connection.close()
+        self._dirty.pop(peer.name, None)
+        log.log(level, "node %s: lost connection to %s: %s", self._name, peer.name, why,
+                extra={"rank": self._name, "peer": peer.name})
+        self._listener.on_lost(peer, why)
 
-    def _part(self, peer: Peer) -> None:
-        """Say what is left to say, and that nothing more comes: nobody need wait to find out."""
-        left = len(peer.out) + 1
-        while peer.out and len(peer.out) < left:  # as long as it takes any
-            left = len(peer.out)
-            self._flush(peer, monotonic())
-        data = encode(self.name, self.incarnation, self.floor(), (), gone="it has been closed")
-        with suppress(zmq.Again):
-            peer.socket.send(data, zmq.NOBLOCK)
+    def end(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
+        """The peer's process is known to have ended."""
+        if peer.ended:
+            return
+        peer.ended = True
+        if peer.lost:
+            self._listener.on_ended(peer)
+        else:
+            self.lose(peer, why, level)
 
-    def _note_hearing(self, peer: Peer, unheard_ms: int, now: float) -> None:
-        """The peer has spoken, and says for how long it has heard nothing of this node, if so."""
+    # Parts of a turn
+
+    def forgive_silence(self, now: float) -> None:
+        """Compensate for the time for which the loop stood still (rule 3)."""
+        still_s = now - self._turned - self._link.sign_of_life_s  # a loop never waits longer
+        if still_s > 0.0:
+            self._steady = now if still_s > self._link.sign_of_life_s else self._steady
+            for peer in self.peers.values():
+                peer.heard += still_s
+        self._turned = now
+
+    def note_heard(self, peer: Peer, unheard_ms: int, now: float) -> None:
+        """The peer has spoken. unheard_ms: for how long it has heard nothing of this node."""
+        peer.heard = now
         if peer.mute is not None:
             peer.mute = None
-            self.on_returned(peer)
+            self._listener.on_returned(peer)
         if not unheard_ms:
             peer.deaf = None
             return
         peer.deaf = peer.deaf or now - unheard_ms / 1e3
-        if peer.broken is None and now - max(peer.called, self._steady) > self.link.unheard_s:
+        if peer.broken is None and now - max(peer.called, self._steady) > self._link.unheard_s:
             self._call_again(peer, now)
 
     def _call_again(self, peer: Peer, now: float) -> None:
-        """What is said to the peer leads nowhere, and nobody has ended the connection: a firewall
-        has forgotten it, or somebody else has taken this node's name at the peer. One that has
-        ended is called again by its socket, and counts as lost after a while.
+        """Replace a connection that leads nowhere, and that nobody has ended.
+
+        One that has ended is made again by the transport, and counts as lost after a while.
         """
         self.redials += 1
-        log.warning("node %s: %s: calling it again", self.name, peer.trouble(now),
-                    extra={"rank": self.name, "peer": peer.name})
-        socket = self._dealer(peer.endpoint)
-        self._watch.remove(peer.socket)
-        peer.socket.close(linger=0)
-        peer.socket, peer.called = socket, now
+        log.warning("node %s: %s: calling it again", self._name, peer.trouble(now),
+                    extra={"rank": self._name, "peer": peer.name})
+        connection = self._transport.connect(peer.endpoint)
+        peer.connection.close()
+        peer.connection, peer.called = connection, now
         self._dirty[peer.name] = peer
-        self.on_returned(peer)
+        self._listener.on_returned(peer)
 
-    def _note_connections(self, now: float) -> None:
-        for change in self._watch.changes():
-            peer = next(peer for peer in self.peers.values() if peer.socket is change.socket)
-            if not change.up:
-                peer.broken = peer.broken or now + self.link.grace_s
-                self._look_at = 0.0
+    def note_changes(self, changes: Iterable[ConnectionChange], now: float) -> None:
+        """Connections have ended, or are there again."""
+        for connection, up in changes:
+            peer = next((peer for peer in self.peers.values()
+                         if peer.connection is connection and not peer.lost), None)
+            if peer is None:
+                continue  # an earlier change has replaced the connection
+            if not up:
+                peer.broken = peer.broken or now + self._link.grace_s
+                self.look_at = 0.0
             elif peer.broken is not None:
-                # The same process, or another in its place: that one tells as soon as it speaks.
+                # The same process, or its successor: a successor tells as soon as it speaks.
                 peer.broken = None
-                self.on_returned(peer)
+                self._listener.on_returned(peer)
 
-    def _look_after_peers(self, now: float) -> None:
-        """Lose who is gone, speak to who has long heard nothing, and note when to look again: there
-        may be thousands, and a turn is short.
+    def flush(self, now: float, pace: Pace) -> list[Say]:
+        """A batch for each peer with something to be said, as long as there is time."""
+        says = []
+        for peer in self._dirty.values():
+            says.append(self._say(peer, now))
+            if not pace.has_time:
+                break
+        return says
+
+    def said(self, say: Say, *, taken: bool) -> None:
+        """The connection has taken the batch, or was full: then all of it is said once more with
+        the next sign of life.
         """
-        link = self.link
+        peer = say.peer
+        if taken:
+            peer.out = list(say.left)
+        if not (taken and peer.out):
+            self._dirty.pop(peer.name, None)
+
+    def look_after(self, now: float) -> None:
+        """Lose peers that are gone, and give signs of life. Then note when to look again: there may
+        be thousands of peers, and a turn is short.
+        """
+        if now < self.look_at:
+            return
+        link = self._link
         look_at = now + link.sign_of_life_s
         for peer in list(self.peers.values()):
             if peer.lost:
                 continue
             if peer.broken is not None and now > peer.broken:
-                self._lose(peer, f"its connection has ended, and has not come back for "
-                                 f"{self.link.grace_s:g} s")
+                self.lose(peer, f"its connection has ended, and has not come back for "
+                                f"{link.grace_s:g} s")
             elif now - peer.heard > link.silent_s:
                 peer.mute = peer.mute or peer.heard
-                self._lose(peer, f"nothing heard for {link.silent_s:g} s")
+                self.lose(peer, f"nothing heard for {link.silent_s:g} s")
             elif now - peer.heard > link.unheard_s and peer.mute is None:
                 peer.mute = peer.heard
                 self._dirty[peer.name] = peer
@@ -178,31 +229,25 @@ class Caller:
                 unheard_s = link.unheard_s if peer.mute is None else link.silent_s
                 look_at = min(look_at, peer.spoken + link.sign_of_life_s,
                               peer.heard + unheard_s, peer.broken or look_at)
-        self._look_at = max(look_at, now + LOOK_S)
+        self.look_at = max(look_at, now + LOOK_S)
 
-    def _lose(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
-        peer.lost = True
-        peer.broken = None
-        peer.out.clear()
-        self._watch.remove(peer.socket)
-        peer.socket.close(linger=0)
-        self._dirty.pop(peer.name, None)
-        log.log(level, "node %s: lost connection to %s: %s", self.name, peer.name, why,
-                extra={"rank": self.name, "peer": peer.name})
-        self.on_lost(peer, why)
+    def farewells(self, now: float) -> Iterator[Say]:
+        """The last batches for each peer. The very last one says that nothing more will come, so
+        that the peer need not wait to find out.
+        """
+        for peer in list(self.peers.values()):
+            if peer.lost:
+                continue
+            left = len(peer.out) + 1
+            while peer.out and len(peer.out) < left:  # as long as the connection takes any
+                left = len(peer.out)
+                yield self._say(peer, now)
+            data = encode(self._name, self._incarnation, self._listener.floor(), (),
+                          gone="it has been closed")
+            yield Say(peer, peer.connection, data, ())
 
-    def _flush(self, peer: Peer, now: float) -> None:
-        data, left = encode_some(self.name, self.incarnation, self.floor(), peer.out,
+    def _say(self, peer: Peer, now: float) -> Say:
+        data, left = encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
                                  unheard_ms=peer.unheard_ms(now))
         peer.spoken = now
-        try:
-            peer.socket.send(data, zmq.NOBLOCK)
-        except zmq.Again:
-            self._dirty.pop(peer.name, None)  # all of it again with the next sign of life
-            return
-        peer.out = list(left)
-        if not peer.out:
-            self._dirty.pop(peer.name, None)
-
-    def _dealer(self, endpoint: str) -> "zmq.Socket[bytes]":
-        return calling(self._context, self.name, endpoint, self.link, self._watch)
+        return Say(peer, peer.connection, data, left)

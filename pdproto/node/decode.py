@@ -10,14 +10,15 @@ Rule 3: pages and landing memory go back when no copy from the one into the othe
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock
 from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.data_path import Idle, SinkPlane, Verified
 from pdproto.node.handle import handles_of, room_number
+from pdproto.node.link import Link
 from pdproto.node.memory_queue import MemoryQueue
 from pdproto.node.node import Node
+from pdproto.node.peer import Peer
 from pdproto.node.pool import Pool
 from pdproto.node.receiver import Receiver
 from pdproto.node.sides import DECODE
@@ -43,42 +44,37 @@ from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim
 from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
 from pdproto.spec.language.symbols import State
-from pdproto.transport.event_loop import Link, Peer
 
 log = logging.getLogger("pdproto.node")
 
 OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames that a sink takes
 
 
-class DecodeNode(Node):
-    """The node of a decode rank: it opens receivers, leases memory and commits pages.
-
-    incarnation: one for all ranks of a group (default: one of its own).
-    """
+class Decode(Node):
+    """See the rules above. incarnation: one for all ranks of a group."""
 
     def __init__(
         self,
         name: str,
         plane: SinkPlane,
         *,
-        link: Link | None = None,
-        incarnation: int | None = None,
+        link: Link,
+        incarnation: int,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
         role: SinkRole = SINK_ROLE,
         pool: Pool | None = None,
     ) -> None:
-        super().__init__(name, link or Link(), side=DECODE, plane=plane, incarnation=incarnation,
+        super().__init__(name, link, side=DECODE, plane=plane, incarnation=incarnation,
                          waits=waits, trace=trace)
-        self.role: Final = role
+        self.role: SinkRole = role
         self.plane: Final = plane
-        self._opening: Final = Lock()
-        self._generation = 0  # the next, of any thread that opens
+        self._generation = 0  # of the life that is opened next
         self._open: Final[set[int]] = set()  # generations
         self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
         self._floor = 0  # below it all are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
-        self._wanting: Final = MemoryQueue(self.metrics)
+        self._wanting: Final = MemoryQueue(self.metrics, self.clock)
         self._starved = False  # somebody wants memory, and nobody has any to give back
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
         self._pool: Final = pool or Pool()
@@ -100,7 +96,6 @@ class DecodeNode(Node):
             (ends.lease, False): self._release_lease,
             (ends.page, False): self._release_pages,
         })
-        self.begin(role)
 
     # For the application
 
@@ -116,32 +111,28 @@ class DecodeNode(Node):
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None,
     ) -> Receiver:
-        """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
-
-        sinks: all ranks of this group that the same sources feed (default: this one). pages, slot:
-        as `Receiver.publish` takes them. generation: the life's number, where the ranks of a group
-        must agree on it: each once, ascending. on_released, watcher: see `Handle.watch`.
+        """A receiver for a room; see DecodeNode.open. One thread at a time: lives begin in the
+        order of their numbers.
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
-        with self._opening:  # lives begin in the order of their numbers, whoever opens them
-            if generation is None:
-                generation = self._generation
-            life = Life(room_number(room), self.incarnation, generation)
-            receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
-            receiver.watch(on_released, watcher)
-            if pages is not None:
-                receiver.hold(pages, slot)
-            self._generation = max(self._generation, generation + 1)
-            self.ask(lambda: self._begin(receiver, sources, placed=pages is not None))
+        if generation is None:
+            generation = self._generation
+        life = Life(room_number(room), self.incarnation, generation)
+        receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
+        receiver.watch(on_released, watcher)
+        if pages is not None:
+            receiver.hold(pages, slot)
+        self._generation = max(self._generation, generation + 1)
+        self.ask(lambda: self._begin(receiver, sources, placed=pages is not None))
         return receiver
 
-    def health(self) -> str | None:
-        """As of any node; and a decode node needs landing memory, leased or to be had."""
+    def problem(self) -> str | None:
+        """As of any node; and a decode node needs staging memory, leased or to be had."""
         if self._starved:
             return (f"node {self.name}: hand-overs want landing memory, none holds any, and there "
                     f"is none to be had: fenced writers may still reach it")
-        return super().health()
+        return super().problem()
 
     # In the loop: what the application asks
 
@@ -151,7 +142,7 @@ class DecodeNode(Node):
         self._open.add(life.generation)
         self._begun.append(life.generation)
         self.lives[life] = endpoint
-        self.enrol(receiver)
+        self.register(receiver)
         nowhere, why_not = dict[str, str](), ""
         for name, where in sources.items():
             try:  # first: whoever had this name elsewhere is lost by that
@@ -161,7 +152,7 @@ class DecodeNode(Node):
             self._of_peer.setdefault(name, {})[life] = endpoint
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
         for name, why in nowhere.items():
-            self._bereave(endpoint, name, why)
+            self._on_peer_lost(endpoint, name, why)
         if why_not:
             self.give_up(receiver, why_not)
         elif placed:
@@ -284,9 +275,9 @@ class DecodeNode(Node):
         self.metrics.add("lost_peers")
         self._unmet.pop(peer.name, None)  # they fail
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
-            self._bereave(endpoint, peer.name, why)
+            self._on_peer_lost(endpoint, peer.name, why)
 
-    def _bereave(self, endpoint: Endpoint, source: str, why: str) -> None:
+    def _on_peer_lost(self, endpoint: Endpoint, source: str, why: str) -> None:
         """Have a life know that one of its sources is gone."""
         endpoint.owner.blame = f"lost connection to {source}: {why}"
         index = endpoint.peers.index(source)
@@ -295,7 +286,7 @@ class DecodeNode(Node):
     def on_returned(self, peer: Peer) -> None:
         """What was under way to it may be lost, and so may what it said: ask again at once."""
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
-            for name in self._timers.hasten(endpoint):
+            for name in self._timers.fire_now(endpoint):
                 self.take(endpoint, endpoint.automaton.timer(name))
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
@@ -307,7 +298,7 @@ class DecodeNode(Node):
     # In the loop: what the steps ask for
 
     def on_room(self) -> None:
-        is_waiting = self._wanting.serve(self._grant, lambda: self.watchdog.has_time)
+        is_waiting = self._wanting.serve(self._grant, lambda: self.pace.has_time)
         self._starved = is_waiting and not self._leased
 
     def wants_room(self) -> bool:
@@ -369,7 +360,7 @@ class DecodeNode(Node):
         if receiver.life in self.lives:
             self._conclude(receiver.endpoint)
         else:
-            self.let_go(receiver.endpoint)
+            self.release(receiver.endpoint)
 
     def _conclude(self, endpoint: Endpoint) -> None:
         """Drop a life that the table is done with; the floor rises when the oldest is dropped."""

@@ -1,12 +1,8 @@
-"""Whether the data planes of two nodes fit together: where bytes can come from, how pages lie."""
+"""Compares the data paths of two nodes: can bytes come from there, and do pages lie alike."""
 
-from hashlib import blake2b
-from itertools import groupby
-
-from pdproto.kernels.chunk import KVLayout
 from pdproto.node.data_path import LaidOut, Reached
 from pdproto.node.link import host_of
-from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, Layout
+from pdproto.runtime.wire import Layout
 
 
 def barred(plane: object, endpoint: str) -> str:
@@ -31,16 +27,3 @@ def misfit(plane: object, source: str, sink: str, theirs: Layout | None) -> str:
     if ours is None or theirs is None or ours.digest == theirs.digest:
         return ""
     return f"pages do not fit: {source} has {ours.told}, and {sink} {theirs.told}"
-
-
-def layout_of(layout: KVLayout) -> Layout:
-    """What a peer must have in common with these pools: how many there are, and the tokens, heads,
-    bytes and elements of a page of each, in their order.
-    """
-    shapes = [shape for entries, shape in layout.shapes for _ in range(entries)]
-    runs = [(len(list(run)), shape) for shape, run in groupby(shapes)]
-    told = ", then ".join(
-        f"{count} pools of {shape.tokens} tokens x {shape.heads} heads x {shape.row_bytes} bytes "
-        f"of {shape.element} a page" for count, shape in runs)
-    digest = blake2b(repr(runs).encode(), digest_size=DIGEST_BYTES).digest()
-    return Layout(digest, told[:LAYOUT_TOLD_MAX])

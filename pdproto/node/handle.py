@@ -1,31 +1,27 @@
-"""What a scheduler holds of a hand-over, at either end."""
+"""The handle of a hand-over: what a scheduler calls, at either end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import index
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
+from typing import Any, Final, Protocol, Self, SupportsIndex
 
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import REASON_MAX, ROOM_MAX, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
 
-if TYPE_CHECKING:
-    from pdproto.node.node import Node
-
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffMetrics:
-    """What one end of one hand-over has come to.
+    """The numbers of one end of one hand-over.
 
-    seconds: since it was opened; of one that has ended, until then. bytes, chunks: that have landed
-    at sinks (of a sender: once for each sink), or that sources have brought and whose digests agree
-    (of a receiver). Bytes are counted as they are written, with their digests, and are 0 where the
-    data plane does not say. repeats: waits without an answer, after which something was said again.
+    seconds: since it was opened, until now or until its end. bytes, chunks: of a sender, landed at
+    sinks, once for each sink; of a receiver, brought by sources, with digests that agree. Bytes
+    include digests; they are 0 for a data path that does not report them. repeats: waits without an
+    answer, after which a message was repeated.
     """
 
     seconds: float
@@ -35,26 +31,36 @@ class HandoffMetrics:
 
 
 def room_number(room: object) -> int:
-    """The number of a room. Raises TypeError or ValueError for what none can be."""
+    """The number of a room. Raises TypeError or ValueError for anything else."""
     if isinstance(room, bool) or not isinstance(room, SupportsIndex):
-        raise TypeError(f"room {room!r}: want a whole number, got {type(room).__name__}")
+        raise TypeError(f"room {room!r}: want a whole number, not {type(room).__name__}")
     number = index(room)
     if not 0 <= number <= ROOM_MAX:
         raise ValueError(f"room {number}: want 0 to {ROOM_MAX:,} (63 bits, as messages carry it)")
     return number
 
 
+class Opener(Protocol):
+    """The node that a handle belongs to."""
+
+    def clock(self) -> float: ...
+
+    def ask(self, request: Callable[[], None]) -> None: ...
+
+    def give_up(self, owner: Any, reason: str) -> None: ...
+
+
 class Handle:
     """One end of one hand-over. Every method returns at once. `until` (transport/aio.py) awaits it.
 
-    All that has no underscore, and is no method, is the loop's to write and anybody's to read.
+    The node writes the attributes without an underscore, and any thread may read them.
     """
 
     __slots__ = ("_node", "began", "blame", "ended", "endpoint", "entered", "landed_bytes",
                  "landed_chunks", "on_released", "opened", "reason", "released", "repeats",
-                 "settled", "stage", "stands", "watchers")
+                 "settled", "stage", "status", "watchers")
 
-    def __init__(self, node: "Node", endpoint: Endpoint, stage: State) -> None:
+    def __init__(self, node: Opener, endpoint: Endpoint, stage: State) -> None:
         self._node = node
         self.endpoint = endpoint
         self.blame = ""
@@ -62,38 +68,41 @@ class Handle:
         self.released = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
-        self.opened = self.entered = monotonic()  # the latter: its stage
+        self.opened = self.entered = node.clock()  # the latter: its stage
         self.began = self.ended = 0.0
         self.landed_bytes = self.landed_chunks = self.repeats = 0
         self.stage = stage
-        self.stands = KVPoll.BOOTSTRAPPING  # what a poll answers
-        self.settled = KVPoll.BOOTSTRAPPING  # the same, but no end before the pages are free
+        self.status = KVPoll.BOOTSTRAPPING  # the answer of a poll
+        self.settled = KVPoll.BOOTSTRAPPING  # the same, but it ends only when the pages are free
 
     def watch(
         self, on_released: Callable[[], None] | None, watcher: Callable[[Self], None] | None
     ) -> None:
-        """Have these called in the loop: when its pages are free again, and after each step."""
+        """Have these called in the loop.
+
+        on_released: when its pages are free again. watcher: after each step.
+        """
         self.on_released = on_released
         self.watchers = () if watcher is None else (partial(watcher, self),)
 
     def poll(self) -> KVPoll:
-        """Where the hand-over stands. Asking changes nothing."""
-        return self.stands
+        """The status of the hand-over. Asking changes nothing."""
+        return self.status
 
     @property
     def failure(self) -> str | None:
-        """Why the hand-over has failed, from whichever side it comes; None if it has not."""
+        """The reason of the failure, from whichever side; None if the hand-over has not failed."""
         return (self.reason or self.blame or "failed") if self.poll() is KVPoll.FAILED else None
 
     @property
     def metrics(self) -> HandoffMetrics:
-        """What this hand-over has come to, as of now. Asking changes nothing."""
-        seconds = (self.ended or monotonic()) - self.opened
+        """The numbers of this hand-over, as of now. Asking changes nothing."""
+        seconds = (self.ended or self._node.clock()) - self.opened
         return HandoffMetrics(max(0.0, seconds), self.landed_bytes, self.landed_chunks,
                               self.repeats)
 
     def tell_released(self) -> None:
-        """In the loop: its pages are free again."""
+        """In the loop: the pages are free again."""
         self.released = True
         if self.on_released is not None:
             self.on_released()
@@ -104,7 +113,7 @@ class Handle:
 
 def handles_of(lives: Mapping[Life, Endpoint]) -> list[Any]:
     """The senders or receivers of these lives. For any thread: a life that the loop forgets
-    meanwhile has none any more, and is left out.
+    meanwhile is left out.
     """
     owners = [endpoint.owner for endpoint in list(lives.values())]
     return [owner for owner in owners if isinstance(owner, Handle)]

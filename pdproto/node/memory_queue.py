@@ -6,7 +6,6 @@ has to see it: how many wait, and for how long the first of them has.
 
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
 from typing import Final
 
 from pdproto.engine.contract import EngineError
@@ -23,8 +22,9 @@ class MemoryQueue:
     was_cut: the last look at them ended early, for the turn was over.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         self.was_cut = False
+        self._clock: Final = clock
         self._asked: Final[deque[Receiver]] = deque()
         metrics.gauge("num_decode_memory_queue_reqs", "Hand-overs that wait for landing memory",
                       lambda: len(self._waiting()))
@@ -70,4 +70,4 @@ class MemoryQueue:
 
     def _longest_s(self) -> float:
         waiting = self._waiting()
-        return monotonic() - waiting[0].queued if waiting else 0.0
+        return self._clock() - waiting[0].queued if waiting else 0.0

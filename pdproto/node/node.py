@@ -1,17 +1,20 @@
-"""What both kinds of node share: endpoints that take events, and what follows from their steps."""
+"""A node with endpoints: they take events, and the node carries out what their steps ask for."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
 from typing import Any, Final, TypeAlias
 
 from pdproto.ground.layout import Indices
+from pdproto.node.core import Core
 from pdproto.node.data_path import Measured, Plane, Weighing
 from pdproto.node.fit import barred, layout_for
 from pdproto.node.handle import ENDED
+from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
+from pdproto.node.peer import Peer
+from pdproto.node.ports import Transport
 from pdproto.node.timers import Timers
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
@@ -24,7 +27,6 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Formula, Value
 from pdproto.spec.language.symbols import State, Symbol
-from pdproto.transport.event_loop import Link, Peer, Shell
 
 log = logging.getLogger("pdproto.node")
 
@@ -37,11 +39,11 @@ CLOSED: Final = "the node has been closed"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What tells the two kinds of node apart. stage: the state of an end, one of `stages`.
+    """The difference between the two kinds of node. stage: the state of an endpoint, of `stages`.
 
     under_way: stages in which bytes may be on their way, so that a failure is one of the transfer.
-    polls, settled: what `Handle.poll` and `Handle.settled` say.
-    queues: gauges over ends in some stages, with what each is about.
+    polls, settled: the answers of `Handle.poll` and `Handle.settled`, by state.
+    queues: gauges: the name, its description, and the stages that it counts.
     """
 
     name: str
@@ -57,29 +59,31 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What follows from a step, looked up once: reactions, frames to peers before all others; what
-    a poll answers when that is done, and `Handle.settled`; and the timers that run then.
+    """The consequences of a step, looked up once: reactions, with frames to peers before all
+    others; then the new `Handle.status` and `Handle.settled`, and the timers that run.
     """
 
     reactions: tuple[tuple[Reaction, Indices], ...]
-    stands: KVPoll
+    status: KVPoll
     settled: KVPoll
     armed: tuple[str, ...]
 
 
-class _Nobody:
-    """Owner of an end that is over: nobody reads its status."""
+class _NoOwner:
+    """Stands in for the owner of an endpoint that is over. Nobody reads its status."""
 
-    stands = settled = KVPoll.BOOTSTRAPPING
+    status = settled = KVPoll.BOOTSTRAPPING
     watchers: Final = ()
 
 
-class Node(Shell):
-    """A shell with endpoints. What a step sends, changes and arms is acted upon here, by name.
+class Node(Core):
+    """A core with endpoints. It acts on each step: on messages, variables and timers, by name.
 
-    Two tables say how the words of the tables meet the world: `writers`, which frame a message to
-    the i-th peer becomes, and `reactions`, what is done when a variable gets a value.
+    `writers` makes the frame of a message to the i-th peer. `reactions` holds the action for a
+    variable that gets a value.
     """
+
+    role: Role
 
     def __init__(
         self,
@@ -88,11 +92,10 @@ class Node(Shell):
         *,
         side: Side,
         plane: Plane,
-        incarnation: int | None,
+        incarnation: int,
         waits: Mapping[str, float] | None,
         trace: Trace | None,
     ) -> None:
-        timers = Timers(waits)
         super().__init__(name, link, incarnation)
         self.metrics: Final = Metrics({"node": name, "side": side.name})
         self.lives: Final[dict[Life, Endpoint]] = {}
@@ -105,21 +108,19 @@ class Node(Shell):
         self._plane: Final = plane
         self.bytes_of: Final[Callable[..., int]] = (
             plane.bytes_of if isinstance(plane, Weighing) else lambda *_: 0)
-        self._nobody: Final = _Nobody()
+        self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._plans: Final[dict[Step, Plan]] = {}
-        self._timers: Final = timers
+        self._timers: Final = Timers(waits)
         self._write: Final = None if trace is None else trace.write
         self._over: Final = None if trace is None else trace.over
-        self._now = monotonic()
         self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
         self._describe()
 
-    def begin(self, role: Role) -> None:
-        """Serve from now on, by these tables."""
-        role.prepare()
-        self._plane.attach(self.wake)
-        self.start()
+    def begin(self, transport: Transport) -> None:
+        super().begin(transport)
+        self.role.prepare()
+        self._plane.attach(transport.wake)
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Let the event happen to the endpoint, and do what follows from it."""
@@ -130,7 +131,7 @@ class Node(Shell):
         for reaction, indices in plan.reactions:
             reaction(endpoint, indices)
         owner = endpoint.owner
-        owner.stands = plan.stands
+        owner.status = plan.status
         owner.settled = plan.settled
         if plan.armed is not endpoint.timers:
             self._timers.follow(endpoint, plan.armed, self._now)
@@ -163,36 +164,36 @@ class Node(Shell):
         """Before a wait ends that fails the hand-over: note what to blame."""
 
     def on_turn(self, now: float) -> float | None:
-        self._now, watchdog = now, self.watchdog
-        watchdog.part("what devices report")
+        pace = self.pace
+        pace.part("reports of devices")
         self.on_device()
-        watchdog.part("waits that end")
+        pace.part("waits that end")
         for name, endpoint in self._timers.due(now):
             if WAITS[name].again:
                 endpoint.owner.repeats += 1
-            elif name != "heartbeat":  # who has noticed has noted what to blame
+            elif name != "heartbeat":  # the heartbeat has noted its own reason
                 self.on_timer(name, endpoint)
             self.take(endpoint, endpoint.automaton.timer(name))
-            if not watchdog.has_time:
+            if not pace.has_time:
                 break
-        watchdog.part("what has waited for room")
+        pace.part("hand-overs that waited for room")
         self.on_room()
-        watchdog.part("what devices report")
-        self._again = False  # what has been reported until now is collected at once
+        pace.part("reports of devices")
+        self.again = False  # reports that have come until now are collected at once
         self.on_device()
-        self._again = self._again or self.wants_room()
+        self.again = self.again or self.wants_room()
         if self._forgotten:
-            self._let_all_go()
+            self._release_all()
         return self._timers.next()
 
     def on_end(self) -> None:
-        """Whoever still waits here is told, and the other side with it."""
+        """Hand-overs that are still open fail, at the other side too."""
         for owner in self.open_ends():
             if owner.poll() not in ENDED:
                 self.give_up(owner, CLOSED)
 
     def open_ends(self) -> Iterable[Any]:
-        """The ends that the application has opened, and that may not be over. For any thread."""
+        """The handles of the application that may not have ended. For any thread."""
         raise NotImplementedError
 
     def give_up(self, owner: Any, reason: str) -> None:
@@ -200,7 +201,7 @@ class Node(Shell):
         raise NotImplementedError
 
     def part_with(self, owner: Any, reason: str) -> None:
-        """The application is done with a hand-over, whether or not that has ended."""
+        """The application is done with a hand-over, which may have ended or not."""
         if owner.poll() in ENDED:
             self.finish(owner)
         else:
@@ -212,20 +213,19 @@ class Node(Shell):
     def besides(
         self, _automaton: Automaton, _state: int
     ) -> Sequence[tuple[Reaction, Indices]]:
-        """What is done after every step to this state, whatever has changed."""
+        """Reactions to every step to this state, besides those to its changes."""
         return ()
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
-        """A hand-over has failed. before: its stage until now."""
+        """A hand-over has failed. before: its stage before that."""
 
     def on_device(self) -> None:
-        """Collect what the data plane has to report."""
+        """Collect the reports of the data path."""
 
     def is_late(self) -> bool:
         """Whether to leave the rest to another turn, which comes at once."""
-        late = not self.watchdog.has_time
-        if late:
-            self.wake()
+        late = not self.pace.has_time
+        self.again = self.again or late
         return late
 
     def wants_room(self) -> bool:
@@ -233,57 +233,46 @@ class Node(Shell):
         return False
 
     def on_room(self) -> None:
-        """Begin what has waited for room in the data plane."""
+        """Begin hand-overs that have waited for room in the data path."""
 
     def declare_gone(self, name: str) -> None:
-        """Say that the process is no more which a peer of that name has run until now.
+        """The application knows that the process of this peer has ended.
 
-        A node itself knows only that a peer is silent, and that proves nothing: memory that it may
-        still reach waits for its successor. Whoever has waited for the end of the process, or has
-        taken its power away, knows. Said of a process that runs on, this breaks S1 and S8.
+        Raises LocalProtocolError, in the turn, for a name that was never known here.
         """
-        self.ask(lambda: self._bury(name))
-
-    def _bury(self, name: str) -> None:
         peer = self.peers.get(name)
         if peer is None:
             raise LocalProtocolError(f"{name} has been declared gone, and was never known here")
-        if peer.ended:
-            return
-        peer.ended = True
-        if peer.lost:
-            self.on_ended(peer)
-        else:
-            self._lose(peer, "it has been declared gone")
+        self.calls.end(peer, "it has been declared gone")
 
     def forget(self, endpoint: Endpoint) -> None:
         """Drop a life that no peer speaks of any more."""
         del self.lives[self.life(endpoint)]
         if endpoint.owner.released:
-            self.let_go(endpoint)
+            self.release(endpoint)
 
-    def let_go(self, endpoint: Endpoint) -> None:
-        """No peer speaks of this end any more, and its application has its pages back: keep nothing
-        of it after this turn. By the tables, a late call or message about it changes nothing.
+    def release(self, endpoint: Endpoint) -> None:
+        """Keep nothing of this endpoint after this turn: no peer speaks of it any more, and its
+        application has its pages back. By the tables, a late call or message changes nothing.
         """
         self._forgotten.append(endpoint)
 
-    def _let_all_go(self) -> None:
+    def _release_all(self) -> None:
         for endpoint in self._forgotten:
             owner = endpoint.owner
-            owner.on_released, owner.watchers, endpoint.owner = None, (), self._nobody
+            owner.on_released, owner.watchers, endpoint.owner = None, (), self._no_owner
             if self._over is not None:
                 self._over(endpoint)
         self._forgotten.clear()
 
-    # Where the ends of this node stand, and what is said of it
+    # Stages, metrics and log lines
 
-    def enrol(self, owner: Any) -> None:
-        """Count a new end, in its first stage."""
+    def register(self, owner: Any) -> None:
+        """Count a new endpoint, in its first stage."""
         self._stages[owner.stage] += 1
 
-    def strike(self, owner: Any) -> None:
-        """Count it no longer: it is forgotten before it has ended."""
+    def unregister(self, owner: Any) -> None:
+        """Count the endpoint no longer: it is forgotten before it has ended."""
         self._stages[owner.stage] -= 1
 
     def _enter(self, stage: State, endpoint: Endpoint, _: Indices) -> None:
@@ -295,23 +284,25 @@ class Node(Shell):
     def _succeed(self, endpoint: Endpoint, indices: Indices) -> None:
         self._enter(self.side.succeeded, endpoint, indices)
         owner = endpoint.owner
-        owner.ended = monotonic()
+        owner.ended = self._now
         self.metrics.add("handoffs_succeeded")
         self.metrics.add("transfer_seconds", self._now - owner.began)
 
     def _fail(self, endpoint: Endpoint, indices: Indices) -> None:
         owner, side, before = endpoint.owner, self.side, endpoint.owner.stage
         self._enter(side.failed, endpoint, indices)
-        owner.ended = monotonic()
+        owner.ended = self._now
         owner.reason = owner.blame or "failed"
         transferring = before in side.under_way
         self.metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
-        log.info("node %s: room %d has failed: %s", self.name, owner.room, owner.reason,
-                 extra=self.fields(endpoint.life, owner.room))
+        others = f" with {', '.join(endpoint.peers)}" if endpoint.peers else ""
+        log.warning("node %s: %s%s has failed: %s", self.name,
+                    endpoint.life or f"room {owner.room}", others, owner.reason,
+                    extra=self.fields(endpoint.life, owner.room))
         self.on_failed(endpoint, before)
 
     def fields(self, life: Life | None, room: int | None = None) -> dict[str, Any]:
-        """What a line of the log is about, for whoever reads logs by their fields."""
+        """The fields of a log line about a hand-over."""
         if life is None:
             return {"rank": self.name, "room": room}
         return {"rank": self.name, "room": life.room, "incarnation": life.incarnation,
@@ -325,20 +316,17 @@ class Node(Shell):
             if stage.name not in ("SUCCESS", "FAILED", "GONE"):
                 metrics.gauge("num_handoffs", "Hand-overs that have not ended, by state",
                               partial(self._count, (stage,)), state=stage.name.lower())
+        metrics.gauge("num_remembered_lives", "Lives that a peer may still speak of",
+                      lambda: len(self.lives))
         metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
-                        lambda: self.dropped_frames)
+                        lambda: self.calls.dropped_frames)
         metrics.counter("refused_calls", "Calls of the application that the tables do not allow",
                         lambda: self.mistakes)
-        self.watchdog.measure(metrics)
-        metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
-                        lambda: self.turn_errors)
         metrics.counter("redials", "Connections made again since nothing came through to the peer",
-                        lambda: self.redials)
+                        lambda: self.calls.redials)
         metrics.gauge("unheard_peers", "Peers to or from which nothing comes through",
                       lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
                                   if not peer.lost))
-        metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
-                      lambda: float(self.health() is None))
         if isinstance(self._plane, Measured):
             self._plane.measure(metrics)
 
@@ -349,12 +337,12 @@ class Node(Shell):
         self._plane.close()
 
     def blame(self, timer: str) -> str:
-        """What is said of a hand-over that a timer fails."""
+        """The reason of a failure by this timer."""
         return f"{timer} after {self._timers.seconds[timer]:g} s"
 
     @staticmethod
     def why(endpoint: Endpoint) -> str:
-        """Why the hand-over fails, as it is told to the other side."""
+        """The reason of a failure, for the other side."""
         reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
         return reason[:REASON_MAX]
 
@@ -380,14 +368,14 @@ class Node(Shell):
             self.say(peer, writer(endpoint, index))
 
     def of(self, endpoint: Endpoint, index: int) -> tuple[str, Layout | None]:
-        """Where the i-th peer of an end is told to call this node, and how the pages lie here that
-        it reads or writes.
+        """Where the i-th peer of an endpoint is told to call this node, and the layout of the
+        pages here that it reads or writes.
         """
         peer = self.peers[endpoint.peers[index]]
         return peer.ours, layout_for(self._plane, peer.name)
 
     def connect(self, name: str, endpoint: str) -> Peer:
-        """See Shell.connect; a new peer is one that the data plane may not reach."""
+        """See Core.connect; the data path may be unable to reach a new peer."""
         known = self.peers.get(name)
         peer = super().connect(name, endpoint)
         if peer is not known:
@@ -396,5 +384,5 @@ class Node(Shell):
 
     def life(self, endpoint: Endpoint) -> Life:
         if endpoint.life is None:
-            raise LocalProtocolError(f"{endpoint!r} has nobody to speak to")
+            raise LocalProtocolError(f"{endpoint!r} has no life: no peer is connected to it")
         return endpoint.life

@@ -1,33 +1,34 @@
-"""Another node, as one knows it that speaks to it."""
+"""A peer: another node, as this node knows it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import zmq
-
+from pdproto.node.ports import Connection
 from pdproto.runtime.wire import AnyFrame, Batch
 
-GIVEN_UP_S: Final = 60.0  # a peer that was lost so long ago is no trouble of the network's any more
-NAMED_MAX: Final = 3  # peers in one line of what is wrong
+GIVEN_UP_S: Final = 60.0  # after that, a lost peer no longer counts as a trouble of the network
+NAMED_MAX: Final = 3  # peers that one line names
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """Another node, as this one knows it. ours: where it is told to call this one. called: since
-    when this one calls it by that socket. incarnation: 0 until it has spoken. broken: until when
-    its connection may come back, if it has ended. ended: that the process is no more is known, not
-    only supposed: it has said so, or its successor has spoken. barred: why the data plane can take
-    no bytes from there, if so.
+    """Another node. All times are in seconds of the node's clock.
+
+    out: frames that are to be sent. spoken, heard: the last batch to it, and from it. ours: where
+    it is told to call this node. called: when `connection` was opened. incarnation: 0 until it has
+    spoken. broken: until when a connection that has ended may come back. lost: it counts as gone.
+    ended: its process is known to be no more: it has said so, or its successor has spoken.
+    barred: why the data path can take no bytes from it; empty if it can.
 
     The two directions are two connections, and one may lead nowhere while the other works. mute:
-    since when nothing has come of a peer that should have spoken. deaf: since when it has heard
+    since when the peer is unheard though it should have spoken. deaf: since when it has heard
     nothing of this node, as it says itself.
     """
 
     name: str
     endpoint: str
-    socket: "zmq.Socket[bytes]"
+    connection: Connection
     out: list[AnyFrame]
     spoken: float
     heard: float
@@ -42,7 +43,7 @@ class Peer:
     barred: str = ""
 
     def unheard_ms(self, now: float) -> int:
-        """For how long nothing has come of it that should have; 0 if that is not so."""
+        """For how long the peer is unheard though it should have spoken; 0 if it is not."""
         return 0 if self.mute is None else max(1, round((now - self.mute) * 1e3))
 
     def trouble(self, now: float) -> str:

@@ -10,7 +10,6 @@ Rule 3: a life that has ended is remembered until all its sinks say that nothing
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic
 from typing import Final
 
 from pdproto.ground.layout import Indices
@@ -18,8 +17,10 @@ from pdproto.node.data_path import Outcome, SourcePlane
 from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.in_doubt import Adrift, AdriftWrites
+from pdproto.node.link import Link
 from pdproto.node.memory import NEVER, Memory
 from pdproto.node.node import Node, Reaction
+from pdproto.node.peer import Peer
 from pdproto.node.sender import ByRoom, Sender, Written, gave_up, refusal
 from pdproto.node.sides import PREFILL
 from pdproto.node.uses import Uses
@@ -29,6 +30,7 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
+    REASON_MAX,
     Abort,
     AbortAck,
     AnyFrame,
@@ -46,7 +48,6 @@ from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Sending, Write
 from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.language.symbols import State
-from pdproto.transport.event_loop import Link, Peer
 
 log = logging.getLogger("pdproto.node")
 
@@ -54,10 +55,8 @@ EARLY_MAX: Final = 1 << 17  # lives whose request has not come; a sink introduce
 OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 
 
-class PrefillNode(Node):
-    """The node of a prefill rank: it opens senders and writes their pages to sinks.
-
-    plane: how bytes move. waits: seconds by name of timer.
+class Prefill(Node):
+    """See the rules above. plane: how bytes move. waits: seconds by name of timer.
 
     refuses: asked in the loop about a room that a sink comes for and that nobody has opened: why
     nobody will, or None if somebody may. A sink that is refused fails at once, for that reason.
@@ -69,15 +68,16 @@ class PrefillNode(Node):
         name: str,
         plane: SourcePlane,
         *,
-        link: Link | None = None,
+        link: Link,
+        incarnation: int,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
-        super().__init__(name, link or Link(), side=PREFILL, plane=plane, incarnation=None,
+        super().__init__(name, link, side=PREFILL, plane=plane, incarnation=incarnation,
                          waits=waits, trace=trace)
-        self.role: Final = role
+        self.role: SourceRole = role
         self.plane: Final = plane
         self._refuses: Final = refuses
         self._uses: Final = Uses()
@@ -95,9 +95,7 @@ class PrefillNode(Node):
         self.metrics.gauge("num_prefill_adrift_writes", "Writes that the engine has given up on, "
                            "and that may still land", self._adrift.count)
         self.metrics.gauge("prefill_adrift_seconds", "For how long the first of them has been so",
-                           lambda: self._adrift.longest_s(monotonic()))
-        self.metrics.gauge("num_remembered_lives", "Lives that a sink may still ask about",
-                           lambda: len(self.lives))
+                           lambda: self._adrift.longest_s(self.clock()))
         self.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
             ends.done: lambda e, _: e.owner.done(self.life(e)),
@@ -109,7 +107,6 @@ class PrefillNode(Node):
             (ends.write, Write.POSTED): self._post,
             (ends.kv, False): self._release,
         })
-        self.begin(role)
 
     # For the application
 
@@ -117,17 +114,21 @@ class PrefillNode(Node):
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None,
     ) -> Sender:
-        """A sender for a room. on_released, watcher: see `Handle.watch`."""
+        """A sender for a room; see PrefillNode.open. For any thread."""
         sender = Sender(self, room_number(room))
         sender.watch(on_released, watcher)
         self.ask(lambda: self._open(sender))
         return sender
 
+    def disown(self, room: int, reason: str, name: str, endpoint: str) -> None:
+        """In the loop: tell another prefill rank that this room has failed here."""
+        peer = self.connect(name, endpoint)
+        # A life of this node's own: decode's life of the room is not known here.
+        life = Life(room, self.incarnation, 0)
+        self.say(peer, Disown(life, reason[:REASON_MAX], peer.ours))
+
     def adrift(self) -> tuple[Adrift, ...]:
-        """What may still land at which sink, after the engine has given up on it. No page waits for
-        that, but what is known of the life does: while the sink lives until it has fenced us, and
-        else for its successor; see `declare_gone`.
-        """
+        """See PrefillNode.adrift. For any thread."""
         return self._adrift.all()
 
     # In the loop: what the application asks
@@ -140,7 +141,7 @@ class PrefillNode(Node):
             sender.adopt(early)
         else:
             self._unbound.add(sender)
-            self.enrol(sender)
+            self.register(sender)
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
             self._release(sender.endpoint, ())  # the sink gave up first: nothing was read of them
@@ -216,7 +217,7 @@ class PrefillNode(Node):
                 raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their request already")
             sender = Sender(self, life.room)
             self._early.add(sender)
-            self.enrol(sender)
+            self.register(sender)
             why = self._refuses(life.room)
             if why is not None:
                 self.open(life.room).abort(why)  # decode is told, and need not wait for a clock
@@ -229,7 +230,7 @@ class PrefillNode(Node):
         self.metrics.add("lost_peers")
         for life in self._memory.end(peer.incarnation):
             if not self._forget_early(life):
-                self._bereave(self.lives[life], None, f"lost connection to {peer.name}: {why}")
+                self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
         if peer.ended:  # silence is no proof: the sink may live, and lease the memory anew
             self.on_ended(peer)
 
@@ -240,9 +241,9 @@ class PrefillNode(Node):
         self._cannot_land(peer.name, peer.incarnation, floor)
         for life in self._memory.raise_floor(peer.name, peer.incarnation, floor):
             if not (self._memory.passed(life) and self._forget_early(life)):
-                self._bereave(self.lives[life], peer.name, f"{peer.name} has given it up")
+                self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
 
-    def _bereave(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
+    def _on_peer_lost(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
         """Have a life know that this sink of it, or all of them, wait for nothing more."""
         endpoint.owner.blame = endpoint.owner.blame or why
         for index, name in enumerate(endpoint.peers):
@@ -255,7 +256,7 @@ class PrefillNode(Node):
         early = sender.stage is Sending.UNKNOWN
         if early:
             self._memory.drop(life)
-            self.strike(sender)
+            self.unregister(sender)
             self._early.drop(sender)
         return early
 
@@ -285,7 +286,7 @@ class PrefillNode(Node):
 
     def _post_in_turn(self) -> None:
         """Let writes be posted, one a hand-over in turn, while the engine has room."""
-        while self._posting and self.plane.has_room and self.watchdog.has_time:
+        while self._posting and self.plane.has_room and self.pace.has_time:
             endpoint = self._posting.popleft()
             if self._post_next(endpoint):
                 self._posting.append(endpoint)

@@ -1,16 +1,25 @@
-"""What a decode rank's scheduler holds of a hand-over."""
+"""The handle of a hand-over at a decode rank."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
-from pdproto.node.handle import Handle
+from pdproto.node.handle import Handle, Opener
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, SINKS_MAX, Done, Life
 from pdproto.spec.handoff.ends import Receiving
 
-if TYPE_CHECKING:
-    from pdproto.node.decode import DecodeNode
+
+class ReceiverNode(Opener, Protocol):
+    """The node that a receiver belongs to."""
+
+    @property
+    def role(self) -> SinkRole: ...
+
+    def want_memory(self, receiver: "Receiver") -> None: ...
+
+    def part_with(self, owner: Any, reason: str) -> None: ...
 
 
 class Receiver(Handle):
@@ -19,10 +28,10 @@ class Receiver(Handle):
     __slots__ = ("every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
                  "unverified", "uses")
 
-    _node: "DecodeNode"
+    _node: ReceiverNode
 
     def __init__(
-        self, node: "DecodeNode", life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
+        self, node: ReceiverNode, life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
     ) -> None:
         if len(sinks) > SINKS_MAX:
             raise ValueError(f"{life}: {len(sinks)} sinks of a source; {SINKS_MAX} is the limit")

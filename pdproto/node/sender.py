@@ -2,18 +2,27 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from pdproto.node.handle import ENDED, Handle
+from pdproto.node.handle import ENDED, Handle, Opener
 from pdproto.node.lane import Lane
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.role import SourceRole
 from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, Done, Life, row_digest
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
 
-if TYPE_CHECKING:
-    from pdproto.node.prefill import PrefillNode
+
+class SenderNode(Opener, Protocol):
+    """The node that a sender belongs to."""
+
+    @property
+    def role(self) -> SourceRole: ...
+
+    def hand_over(
+        self, sender: "Sender", pages: tuple[int, ...], last: bool, metadata: bytes
+    ) -> None: ...
 
 
 class Sender(Handle):
@@ -22,10 +31,10 @@ class Sender(Handle):
     __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "metadata", "misfit",
                  "room", "use")
 
-    _node: "PrefillNode"
+    _node: SenderNode
     endpoint: SendingEndpoint
 
-    def __init__(self, node: "PrefillNode", room: int) -> None:
+    def __init__(self, node: SenderNode, room: int) -> None:
         super().__init__(node, SendingEndpoint(node.role, self), Sending.UNKNOWN)
         self._handed = 0  # of any thread that sends
         self._last = False
@@ -41,7 +50,7 @@ class Sender(Handle):
         """Take over what has come for this room before it was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
-        self.stage, self.stands, self.ended = early.stage, early.stands, early.ended
+        self.stage, self.status, self.ended = early.stage, early.status, early.ended
         self.settled, self.misfit, self.entered = early.settled, early.misfit, early.entered
 
     def done(self, life: Life) -> Done:

@@ -71,7 +71,7 @@ class Timers:
                     endpoint.repeats += name in REPEATS
                     yield name, endpoint
 
-    def hasten(self, endpoint: Endpoint) -> list[str]:
+    def fire_now(self, endpoint: Endpoint) -> list[str]:
         """End the repeats that the endpoint waits for, as if none had been in vain."""
         repeats = [name for name in endpoint.armed if name in REPEATS]
         for name in repeats:

@@ -17,21 +17,12 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.engine.page_target import PagePlaces, PageTarget
-from pdproto.node.data_path import Fenced, Idle, SinkPlane, Verified
-from pdproto.node.decode import DecodeNode
-from pdproto.node.pool import Pool
+from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.pages.staged import SinkPages, key_of_life
-from pdproto.runtime.role import SinkRole
-from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import Life
-from pdproto.spec.handoff.direct import IN_PLACE
-from pdproto.spec.handoff.ends import pool, sink
-from pdproto.transport.event_loop import Link
 
 log = logging.getLogger("pdproto.pages")
 
-TABLES: Final = {table.machine: table for table in IN_PLACE.tables}
-ROLE: Final = SinkRole(TABLES[sink])
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 
@@ -129,23 +120,3 @@ class DirectPages(InPlace[PageTarget]):
         """In the worker: whether the pages hold what was packed for this life."""
         target = self._targets[life, source]
         return self._is_kept_out(life, source) and target.intact(chunks, key_of_life(life))
-
-
-class DirectDecodeNode(DecodeNode):
-    """A decode node whose sources write straight into its pages.
-
-    plane: DirectPages, or another that keeps to rule 3.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        plane: SinkPlane,
-        *,
-        link: Link | None = None,
-        incarnation: int | None = None,
-        waits: Mapping[str, float] | None = None,
-        trace: Trace | None = None,
-    ) -> None:
-        super().__init__(name, plane, link=link, incarnation=incarnation, waits=waits,
-                         trace=trace, role=ROLE, pool=Pool(TABLES[pool]))

@@ -45,9 +45,9 @@ from pdproto.engine.page_views import chunk_views, places_in
 from pdproto.engine.source import Source
 from pdproto.kernels.chunk import KVLayout, register
 from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
-from pdproto.node.fit import layout_of
 from pdproto.node.metrics import Metrics
 from pdproto.pages.engine_counts import SINK_COUNTS, SOURCE_COUNTS, measured
+from pdproto.pages.layouts import layout_of
 from pdproto.runtime.errors import ProtocolError, RemoteProtocolError
 from pdproto.runtime.wire import Layout, Life
 

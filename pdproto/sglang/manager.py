@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from time import time_ns
 from typing import Any, Final
 
@@ -22,16 +21,13 @@ from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving, pr
 from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 
 from pdproto.engine.contract import Scope, SinkEngine
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.engine.hosts import joined
 from pdproto.items.components import Component
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.plane import SinkItems, SourceItems
 from pdproto.items.shares import Place, share_for
-from pdproto.node.decode import DecodeNode
 from pdproto.node.link import place_of
-from pdproto.node.prefill import PrefillNode
-from pdproto.pages.direct import DirectDecodeNode
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.registry.client import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.wire import VERSION
@@ -41,8 +37,8 @@ from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_compon
 from pdproto.sglang.prefills import Prefills
 from pdproto.sglang.routing import Rooms
 from pdproto.sglang.turns import Turns
-from pdproto.transport.disown import disown
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import operated
 from pdproto.transport.settings import Settings, load
 
@@ -187,7 +183,7 @@ class PdprotoKVManager(BaseKVManager):
             incarnation=self.node.incarnation, version=VERSION, name=self.node.name,
         )
         registry = joined(_registry_host(parallel), get_disagg().disaggregation_bootstrap_port)
-        self.rooms = Rooms(registry, registration, partial(disown, self.node))
+        self.rooms = Rooms(registry, registration, self.prefill.disown)
         self._registrar = Registrar(
             registry, registration,
             on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))

@@ -12,14 +12,17 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from pdproto.node.decode import Decode
+from pdproto.node.link import Link
+from pdproto.node.prefill import Prefill
 from pdproto.runtime.trace import Target, Trace
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.decode import DecodeServer
 from pdproto.sim.fabric import Fabric, Pages, SimulatedSink, SimulatedSource
-from pdproto.sim.host import Host, SimulatedDecode, SimulatedPrefill
+from pdproto.sim.host import Host
 from pdproto.sim.network import Network
 from pdproto.sim.optimistic import OptimisticServer
 from pdproto.sim.outcome import (
@@ -140,8 +143,9 @@ class Cluster:
         for rank in _ranks(name, shape.pp):
             host = self._host(rank, name)
             engine = SimulatedSource(host, self.fabric, server.pages, self._of(host, "engine"))
-            node = SimulatedPrefill(host, self._link(), engine, waits=shape.waits,
-                                    trace=self._witness(host), role=self._roles.source)
+            node = Prefill(rank, engine, link=self._link(), incarnation=host.incarnation,
+                           waits=shape.waits, trace=self._witness(host), role=self._roles.source)
+            host.run(node)
             server.ranks.append(Rank(host, node, engine))
             self._engines[rank] = engine
         self.servers[name] = server
@@ -154,13 +158,15 @@ class Cluster:
         host = self._host(name, name)
         engine = SimulatedSink(host, self.fabric, server.pages, self._of(host, "engine"),
                                self._engines)
-        server.run(host, SimulatedDecode(host, self._link(), engine, waits=shape.waits,
-                                         trace=self._witness(host), role=self._roles.sink), engine)
+        node = Decode(name, engine, link=self._link(), incarnation=host.incarnation,
+                      waits=shape.waits, trace=self._witness(host), role=self._roles.sink)
+        server.run(host, node, engine)
+        host.run(node)
         self.servers[name] = server
 
-    def _link(self) -> dict[str, Any]:
+    def _link(self) -> Link:
         shape = self.plan.shape
-        return {"sign_of_life_s": shape.sign_of_life_s, "silent_s": shape.silent_s}
+        return Link(sign_of_life_s=shape.sign_of_life_s, silent_s=shape.silent_s)
 
     def _stream(self, name: str) -> Stream:
         return Stream(self._seeded, f"{self.plan.seed}/{name}")
@@ -249,8 +255,8 @@ class Cluster:
         if server is None or server.dead:
             return
         for host in server.hosts:
-            host.dead = True
-            del self.network.processes[host.name]
+            host.die()
+            self.network.die(host)
             self._watch.die(host.name)
         self._deaths[name] = self._deaths.get(name, 0) + 1
         server.die()
@@ -329,7 +335,7 @@ class Cluster:
             for name, value in node.metrics.read().items():
                 if not name.startswith("num_"):
                     self.outcome.counted[name] = self.outcome.counted.get(name, 0.0) + value
-            node.close()
+            node.on_close()
 
 
 class FailingTarget:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from pdproto.node.decode import Decode
 from pdproto.node.receiver import Receiver
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.fabric import COMPLETE, Blame, Pages, SimulatedSink
-from pdproto.sim.host import Host, SimulatedDecode
+from pdproto.sim.host import Host
 from pdproto.sim.plan import Request
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -55,7 +56,7 @@ class DecodeServer:
         self._ended: Final = ended
         self._queue: Final[deque[Job]] = deque()
 
-    def run(self, host: Host, node: SimulatedDecode, engine: SimulatedSink) -> None:
+    def run(self, host: Host, node: Decode, engine: SimulatedSink) -> None:
         """The rank that this server has."""
         self.host, self.node, self.engine = host, node, engine
 
@@ -64,7 +65,7 @@ class DecodeServer:
         return [self.host]
 
     @property
-    def nodes(self) -> list[SimulatedDecode]:
+    def nodes(self) -> list[Decode]:
         return [self.node]
 
     def held(self) -> str:
@@ -102,7 +103,7 @@ class DecodeServer:
         """Give the first requests in line their pages and slots, as far as they go."""
         while self._queue and not self.dead:
             job = self._queue[0]
-            if not job.released and job.receiver.stands is not KVPoll.FAILED:
+            if not job.released and job.receiver.status is not KVPoll.FAILED:
                 if not self.slots:
                     return
                 pages = self.pages.take(job.request.pages, job.request.room)
@@ -113,7 +114,7 @@ class DecodeServer:
             self._queue.popleft()
 
     def _stepped(self, job: Job) -> None:
-        if job.receiver.stands is not SUCCESS or job.generating or self.dead:
+        if job.receiver.status is not SUCCESS or job.generating or self.dead:
             return
         job.generating = True
         self._answered(job.request)

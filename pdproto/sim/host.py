@@ -1,37 +1,39 @@
-"""The nodes themselves, with a simulated socket, clock and loop under them.
+"""Processes of a simulated cluster: each is the transport of one node, and runs its turns.
 
-A `Host` is a process: it has its node take a turn when something has come or a wait has ended, and
-not before the last turn is over. The node's own code runs as it is; only what touches the world is
-given here.
+The node is the one that ships, and so is its turn (node/core.py): requests, messages, connections
+that end and come back, compensation for a process that stood still, and the order of all these. A
+host decides only when the next turn is.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable
+from typing import Final
 
-import zmq
-
-from pdproto.node.data_path import SinkPlane, SourcePlane
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
-from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.role import SinkRole, SourceRole
-from pdproto.runtime.trace import Trace
+from pdproto.node.core import Core, run_turn
+from pdproto.node.ports import Arrived, ConnectionChange
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.sim.agenda import Agenda
-from pdproto.sim.network import Network
-from pdproto.transport.event_loop import Link, Peer, Shell
+from pdproto.sim.network import Line, Network
 
-BOOTED_S: Final = 1_000.0  # what every clock says when a run begins, as of a machine that is up
+BOOTED_S: Final = 1_000.0  # the time on every clock when a run begins, as of a machine that is up
 
 
-class Turning(Protocol):
-    """What a host asks of its node."""
+class Unhurried:
+    """The pace of a turn that takes no time (node/ports.py): its length is the host's."""
 
-    def turn(self, batches: list[tuple[str, bytes]], now: float) -> float | None: ...
+    has_time: Final = True
+
+    def begin(self, part: str) -> None:
+        """Nothing is measured."""
+
+    def part(self, name: str) -> None:
+        """Nothing is measured."""
 
 
 class Host:
-    """A process, from its start to its death. skew: its clock is so many seconds ahead."""
+    """A process, from its start to its death. skew: its clock is so many seconds ahead.
+
+    turn_s: how long a turn takes; meanwhile no other begins.
+    """
 
     def __init__(
         self, agenda: Agenda, network: Network, name: str, server: str, incarnation: int,
@@ -46,31 +48,72 @@ class Host:
         self.skew = BOOTED_S
         self.paused = False
         self.dead = False
-        self.node: Turning | None = None
+        self.pace: Final = Unhurried()
         self.turn_failed: Callable[[Host, Exception], None] | None = None
-        self._arrived: list[tuple[str, bytes]] = []
+        self._node: Core | None = None
+        self._requests: list[Callable[[], None]] = []
+        self._batches: list[tuple[str, tuple[bytes]]] = []
+        self._changes: list[ConnectionChange] = []
+        self._in_turn = False
         self._free_at = 0.0
         self._due: float | None = None
 
-    @property
-    def clock(self) -> float:
-        """What its own clock says."""
-        return self.agenda.now + self.skew
-
-    def arrive(self, source: str, data: bytes) -> None:
-        self._arrived.append((source, data))
+    def run(self, node: Core) -> None:
+        """Run this node from now on."""
+        self._node = node
+        node.begin(self)
         self.wake()
-
-    def wake(self) -> None:
-        """Have a turn as soon as it may be."""
-        due = self._due
-        if due is None or (due > self._free_at and due > self.agenda.now):
-            self._turn_at(self.agenda.now)
 
     def resume(self) -> None:
         """Go on after a pause."""
         self.paused = False
         self.wake()
+
+    def die(self) -> None:
+        """The process ends without a word."""
+        self.dead = True
+
+    # For the network
+
+    def arrive(self, source: str, data: bytes) -> None:
+        """A batch has come."""
+        self._batches.append((source, (data,)))
+        self.wake()
+
+    def note(self, line: Line, *, up: bool) -> None:
+        """A connection has ended, or is there again."""
+        self._changes.append(ConnectionChange(line, up))
+        self.wake()
+
+    # For the node: see Transport
+
+    def clock(self) -> float:
+        """The time on the host's own clock."""
+        return self.agenda.now + self.skew
+
+    def ask(self, request: Callable[[], None]) -> None:
+        if self.dead:
+            raise LocalProtocolError(f"node {self.name} is closed")
+        self._requests.append(request)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have a turn as soon as may be."""
+        if self._in_turn and self._node is not None:
+            self._node.again = True
+            return
+        due = self._due
+        if due is None or (due > self._free_at and due > self.agenda.now):
+            self._turn_at(self.agenda.now)
+
+    def address_for(self, _endpoint: str) -> str:
+        """A simulated process is called by its name."""
+        return self.name
+
+    def connect(self, endpoint: str) -> Line:
+        return self.network.connect(self, endpoint)
+
+    # Turns
 
     def _turn_at(self, when: float) -> None:
         when = max(when, self._free_at)
@@ -79,140 +122,22 @@ class Host:
             self.agenda.at(when, self._turn, when)
 
     def _turn(self, when: float) -> None:
-        if self._due != when or self.node is None or self.dead:
+        if self._due != when or self._node is None or self.dead:
             return
         self._due = None
         if self.paused:
             return
-        batches, self._arrived = self._arrived, []
+        arrived = Arrived(self._requests, self._batches, self._changes)
+        self._requests, self._batches, self._changes = [], [], []
         self._free_at = when + self.turn_s
+        self._in_turn = True
         try:
-            due = self.node.turn(batches, when + self.skew)
+            due = run_turn(self._node, arrived, when + self.skew)
         except Exception as error:
             if self.turn_failed is None:
                 raise
             self.turn_failed(self, error)
             return
-        if due is not None:
-            self._turn_at(due - self.skew)
-
-
-class Wire:
-    """What stands for a socket: the way to one peer, or the ear of a node."""
-
-    __slots__ = ("host", "target")
-
-    def __init__(self, host: Host, target: str) -> None:
-        self.host: Final = host
-        self.target: Final = target
-
-    def send(self, data: bytes, _flags: int = 0) -> None:
-        self.host.network.send(self.host, self.target, data)
-
-    def close(self, linger: int | None = None) -> None:
-        """Nothing is held."""
-
-    def getsockopt_string(self, _option: int) -> str:
-        """Where the node listens: its name."""
-        return self.target
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedLink(Link):
-    """A link that leads into the simulation."""
-
-    host: Host | None = None
-
-
-class SimulatedShell(Shell):
-    """The shell without a thread: a host has it take its turns."""
-
-    def __init__(self, name: str, link: Link, incarnation: int | None = None) -> None:
-        if not isinstance(link, SimulatedLink) or link.host is None:
-            raise TypeError(f"node {name}: want a SimulatedLink with a host, not {link!r}")
-        self.host: Final = link.host
-        self._looks_at = 0.0
-        self._known = 0
-        self._asked: list[Callable[[], None]] = []
-        super().__init__(name, link, incarnation or link.host.incarnation)
-
-    def start(self) -> None:
-        self.host.wake()
-
-    def ask(self, request: Callable[[], None]) -> None:
-        """As the shell's, without its lock: there is nobody else."""
-        if self._closing:
-            raise LocalProtocolError(f"node {self.name} is closed")
-        self._asked.append(request)
-        self.host.wake()
-
-    def wake(self) -> None:
-        self.host.wake()
-
-    def connect(self, name: str, endpoint: str) -> Peer:
-        known = self.peers.get(name)
-        peer = super().connect(name, endpoint)
-        if peer is not known:
-            peer.heard = self.host.clock
-        return peer
-
-    def turn(self, batches: list[tuple[str, bytes]], now: float) -> float | None:
-        """What the shell's own loop does in a turn, without a safety net under it."""
-        self._serve_inbox()
-        for source, data in batches:
-            try:
-                self._take(source, [source.encode(), data], now)
-            except RemoteProtocolError:
-                self.on_malformed(source)
-        due = self.on_turn(now)
-        if now >= self._looks_at or self._known != len(self.peers):
-            self._known = len(self.peers)
-            self._look_after_peers(now)
-            self._looks_at = now + self.link.sign_of_life_s / 2
-        for peer in list(self._dirty.values()):
-            self._flush(peer, now)
-        if self._dirty:
-            return now
-        if self.peers:
-            due = self._looks_at if due is None else min(due, self._looks_at)
-        return due
-
-    def _serve_inbox(self, *, to_the_end: bool = True) -> None:  # noqa: ARG002 - it always is
-        asked, self._asked = self._asked, []
-        for request in asked:
-            try:
-                request()
-            except LocalProtocolError:
-                self.mistakes += 1
-
-    def _listening(self) -> "zmq.Socket[bytes]":
-        return cast("zmq.Socket[bytes]", Wire(self.host, self.host.name))
-
-    def _dealer(self, endpoint: str) -> "zmq.Socket[bytes]":
-        return cast("zmq.Socket[bytes]", Wire(self.host, endpoint))
-
-
-class SimulatedPrefill(PrefillNode, SimulatedShell):
-    """A prefill rank's node, on a host."""
-
-    def __init__(
-        self, host: Host, link: Mapping[str, Any], plane: SourcePlane, *,
-        waits: Mapping[str, float], trace: Trace, role: SourceRole,
-    ) -> None:
-        host.node = self
-        super().__init__(host.name, plane, link=SimulatedLink(**link, host=host), waits=waits,
-                         trace=trace, role=role)
-        self._now = host.clock
-
-
-class SimulatedDecode(DecodeNode, SimulatedShell):
-    """A decode rank's node, on a host."""
-
-    def __init__(
-        self, host: Host, link: Mapping[str, Any], plane: SinkPlane, *,
-        waits: Mapping[str, float], trace: Trace, role: SinkRole,
-    ) -> None:
-        host.node = self
-        super().__init__(host.name, plane, link=SimulatedLink(**link, host=host), waits=waits,
-                         trace=trace, role=role)
-        self._now = host.clock
+        finally:
+            self._in_turn = False
+        self._turn_at(self.agenda.now if self._requests else due - self.skew)

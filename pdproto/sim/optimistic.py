@@ -106,7 +106,7 @@ class OptimisticServer(RankedServer):
                 self._give_back(held)
                 del self._held[held.request.room], self._of[held.running]
                 self.ended(held.request,
-                           all(sender.stands is KVPoll.SUCCESS for sender in held.senders))
+                           all(sender.status is KVPoll.SUCCESS for sender in held.senders))
 
     def _compute(self, held: Held, ordered: Ordered) -> None:
         if not held.pages:

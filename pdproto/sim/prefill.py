@@ -67,11 +67,11 @@ class PrefillServer(RankedServer):
     def _stepped(self, job: Job, sender: Sender) -> None:
         if self.dead or job.ended:
             return
-        stands = sender.stands
-        if stands is FAILED:
+        status = sender.status
+        if status is FAILED:
             if not job.failed:
                 self._give_up(job, "another rank has failed")
-        elif not job.ready and stands >= READY and all(s.stands >= READY for s in job.senders):
+        elif not job.ready and status >= READY and all(s.status >= READY for s in job.senders):
             job.ready = True
             self._queue.append(job)
             self._admit()
@@ -79,7 +79,7 @@ class PrefillServer(RankedServer):
     def _give_up(self, job: Job, reason: str) -> None:
         job.failed = True
         for sender in job.senders:
-            if sender.stands is not FAILED:
+            if sender.status is not FAILED:
                 sender.abort(reason)
 
     def _admit(self) -> None:
@@ -128,5 +128,5 @@ class PrefillServer(RankedServer):
             sender.watchers = ()
         self.pages.give(job.pages)
         del self.jobs[job.request.room]
-        self.ended(job.request, all(s.stands is KVPoll.SUCCESS for s in job.senders))
+        self.ended(job.request, all(s.status is KVPoll.SUCCESS for s in job.senders))
         self._admit()

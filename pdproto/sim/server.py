@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pdproto.node.prefill import Prefill
 from pdproto.sim.agenda import Agenda
 from pdproto.sim.fabric import Pages, SimulatedSource
-from pdproto.sim.host import Host, SimulatedPrefill
+from pdproto.sim.host import Host
 from pdproto.sim.plan import Request, Shape
 
 
@@ -17,7 +18,7 @@ class Rank:
     """One rank: its process, its node and its engine."""
 
     host: Host
-    node: SimulatedPrefill
+    node: Prefill
     engine: SimulatedSource
 
 
@@ -42,7 +43,7 @@ class RankedServer:
         return [rank.host for rank in self.ranks]
 
     @property
-    def nodes(self) -> list[SimulatedPrefill]:
+    def nodes(self) -> list[Prefill]:
         return [rank.node for rank in self.ranks]
 
     def held(self) -> str:

@@ -4,7 +4,6 @@ would end it: what GET /debug/handoffs answers.
 
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import Any, Final
 
 from msgspec import Struct
@@ -69,15 +68,17 @@ class OpenHandoffs(Struct, frozen=True):
     handoffs: tuple[OpenHandoff, ...]
 
 
-def open_handoffs(node: Node, most: int = 100, room: int | None = None) -> OpenHandoffs:
-    """The longest in their state first. most: so many are described. room: of this room only. For
-    any thread but the loop's.
+def open_handoffs(
+    node: Node, problem: str | None, most: int = 100, room: int | None = None
+) -> OpenHandoffs:
+    """The longest in their state first. problem: why no hand-over can go on, if so. most: so many
+    are described. room: of this room only. For any thread but the loop's.
     """
     owners = [owner for owner in _owners(node) if room is None or _room(owner) == room]
     owners.sort(key=lambda owner: float(owner.entered))
-    now = monotonic()
+    now = node.clock()
     told = tuple(_told(node, owner, now) for owner in owners[:min(most, SHOWN_MAX)])
-    return OpenHandoffs(node.name, node.side.name, node.health() or "", len(owners), told)
+    return OpenHandoffs(node.name, node.side.name, problem or "", len(owners), told)
 
 
 def _owners(node: Node) -> list[Any]:

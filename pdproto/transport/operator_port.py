@@ -19,10 +19,10 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from pdproto.engine.hosts import split
-from pdproto.node.node import Node
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.json_logs import log_as_json
-from pdproto.transport.open_handoffs import SHOWN_MAX, open_handoffs
+from pdproto.transport.nodes import RunningNode
+from pdproto.transport.open_handoffs import SHOWN_MAX
 from pdproto.transport.settings import Settings
 
 log = logging.getLogger("pdproto.transport")
@@ -39,7 +39,7 @@ class OperatorPort(HttpServer):
     Port 0 takes a free one. `start` raises OSError with the address if it cannot be had.
     """
 
-    def __init__(self, node: Node, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, node: RunningNode, host: str = "127.0.0.1", port: int = 0) -> None:
         self._node: Final = node
         app = web.Application()
         app.add_routes([
@@ -56,7 +56,7 @@ class OperatorPort(HttpServer):
                             headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _health(self, _: web.Request) -> web.Response:
-        return _verdict(self._node.standing())
+        return _verdict(self._node.stalled())
 
     async def _ready(self, _: web.Request) -> web.Response:
         return _verdict(self._node.health())
@@ -64,11 +64,12 @@ class OperatorPort(HttpServer):
     async def _handoffs(self, request: web.Request) -> web.Response:
         limit = _number(request, "limit", SHOWN_MAX)
         room = _number(request, "room", (1 << 63) - 1)
-        told = await to_thread(open_handoffs, self._node, LIMIT if limit is None else limit, room)
+        told = await to_thread(
+            self._node.open_handoffs, LIMIT if limit is None else limit, room)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
 
-def operated(node: Node, settings: Settings, index: int = 0) -> OperatorPort | None:
+def operated(node: RunningNode, settings: Settings, index: int = 0) -> OperatorPort | None:
     """The operator's port that the settings ask for, which serves; None if they ask for none.
 
     index: of the rank among those that share the settings: each takes a port of its own. Has the

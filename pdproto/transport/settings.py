@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pdproto.engine.contract import EngineError
+from pdproto.engine.engines import ENGINES, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard, split
 from pdproto.node.link import SIGNS_MISSED, Link, tcp_at
-from pdproto.pages.engines import ENGINES, require_page_fence
 from pdproto.spec.handoff.timers import WAITS
 
 PREFIX: Final = "PDPROTO_"

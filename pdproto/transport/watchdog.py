@@ -70,7 +70,7 @@ class Watchdog:
         metrics.gauge("longest_collection_seconds", "Processor time of the longest collection of "
                       "garbage in a turn of the loop", lambda: self.collecting_s)
 
-    def turn(self, part: str) -> None:
+    def begin(self, part: str) -> None:
         """A turn begins, with this part; the one before, if there was one, is over."""
         used, collected = thread_time(), COLLECTIONS.seconds.get(get_ident(), 0.0)
         if self._used is not None:

@@ -14,13 +14,13 @@ from threading import Lock
 from typing import Any, Final
 
 from pdproto.items.plane import SinkItems
-from pdproto.node.decode import DecodeNode
 from pdproto.node.receiver import Receiver
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff, Heard
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
+from pdproto.transport.nodes import DecodeNode
 from pdproto.vllm import ranks
 from pdproto.vllm.blocks import Group, has_what_is_needed, wanted
 from pdproto.vllm.layout import Layout, misfit

@@ -15,10 +15,10 @@ from typing import Any, Final
 from pdproto.items.pieces import pieces
 from pdproto.items.plane import SourceItems, placement_in
 from pdproto.node.handle import ENDED
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import PrefillNode
 from pdproto.vllm.blocks import Group, firsts, held, last
 from pdproto.vllm.layout import Layout
 from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer

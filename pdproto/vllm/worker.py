@@ -7,15 +7,13 @@ from typing import Any, Final
 from vllm.distributed.parallel_state import get_pp_group, get_tp_group, get_world_group
 
 from pdproto.engine.contract import Scope, SinkEngine
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.plane import SinkItems, SourceItems
 from pdproto.items.shares import Place, share_for
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
-from pdproto.pages.direct import DirectDecodeNode
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import OperatorPort, operated
 from pdproto.transport.settings import Settings
 from pdproto.vllm.loading import LoadingWorker, Loads

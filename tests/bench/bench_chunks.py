@@ -20,12 +20,11 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.node.decode import DecodeNode
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.handle import ENDED
-from pdproto.node.prefill import PrefillNode
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 COUNTS: Final = (8, 64, 512, 4_096)
 PAGE_BYTES: Final = 4_096
@@ -122,7 +121,7 @@ def main(arguments: list[str]) -> int:
             worst = max(worst, p99(latencies))
             say(f"{count:5} chunks: {per_chunk[count] * 1e3:.3f} ms a chunk; bystanders "
                 f"{len(latencies)}, p99 {p99(latencies) * 1e3:.1f} ms")
-        slow = {node.name: node.watchdog.slow for node in (pair.prefill, pair.decode)}
+        slow = {node.name: node._loop.pace.slow for node in (pair.prefill, pair.decode)}
         one, other = counts[-1], counts[min(1, len(counts) - 1)]
         ratio = per_chunk[one] / per_chunk[other]
         say(f"a chunk of {one:,} costs {ratio:.2f} times one of {other:,}; turns of over 10 ms: "

@@ -30,11 +30,10 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 RUNS: Final = 3
 POLL_S: Final = 200e-6

@@ -35,13 +35,13 @@ from pdproto.engine.contract import (
     SinkEngine,
     SourceEngine,
 )
+from pdproto.engine.engines import require
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.pages.engines import require
 
 ROUNDS: Final = 15
 CHUNK_BYTES: Final = 4 << 20

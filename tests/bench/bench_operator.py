@@ -54,7 +54,7 @@ def main() -> None:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
         for room in range(OPEN):
             nodes.receivers(room)
-        until(lambda: len(prefill.lives) == OPEN)
+        until(lambda: len(prefill._core.lives) == OPEN)
         with OperatorPort(decode) as port:
             for path in ("/metrics", "/ready", "/debug/handoffs", "/debug/handoffs?room=7"):
                 took = sorted(get(port, path) for _ in range(ASKED))

@@ -22,8 +22,6 @@ import numpy as np
 
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Life
@@ -31,6 +29,7 @@ from pdproto.spec.handoff.ends import Receiving, d, h, lease
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.language import ANY, Table
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 REQUESTS: Final = 300
 PAIRS: Final = 8

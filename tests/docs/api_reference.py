@@ -43,12 +43,11 @@ API: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Hand over a KV cache": (
         "pdproto.*",
-        "pdproto.pages.engines.open_source",
-        "pdproto.pages.engines.open_sink",
+        "pdproto.engine.engines.open_source",
+        "pdproto.engine.engines.open_sink",
         "pdproto.node.link.tcp_at",
         "pdproto.transport.settings.Settings",
         "pdproto.transport.settings.load",
-        "pdproto.transport.open_handoffs.open_handoffs",
         "pdproto.transport.json_logs.log_as_json",
     ),
     "Move bytes with an engine of your own": (

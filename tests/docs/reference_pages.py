@@ -18,11 +18,11 @@ from prometheus_client.core import Metric
 from pdproto import DecodeNode, Link, PrefillNode, SinkPages, SourcePages
 from pdproto.cli.main import VERBS, parser_for
 from pdproto.cli.systems import BUILT_IN, load
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
 from pdproto.node.metrics import COUNTERS
 from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import Settings
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry
 from pdproto.spec.bugs.designs import DESIGNS

@@ -28,9 +28,9 @@ from pdproto.drill.study.report import (
     as_markdown,
     row,
 )
+from pdproto.node.peer import Peer
 from pdproto.runtime.wire import Batch
 from pdproto.sim.study import MS, Arm, Ways
-from pdproto.transport.event_loop import Peer
 
 CELL = Cell("arrival skew", "20 ms")
 

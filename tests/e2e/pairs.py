@@ -10,15 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.node.decode import DecodeNode
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 PATIENCE_S: Final = 30.0
@@ -59,7 +57,7 @@ class Ends:
             waits=chosen, trace=Trace("d", self.told["d"]))
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[RunningNode]:
         return [*self.prefills, self.decode]
 
     def receiver(self, room: int) -> Receiver:
@@ -98,9 +96,9 @@ class Ends:
                               for name, value in node.metrics.read().items()
                               if name.startswith("num_")))
         for node in self.nodes:
-            assert node.turn_errors == node.mistakes == 0
-            assert_no_slow_turn(node.name, node.watchdog)
-            assert len(node.lives) == 0
+            assert node._loop.turn_errors == node._core.mistakes == 0
+            assert_no_slow_turn(node.name, node._loop.pace)
+            assert len(node._core.lives) == 0
 
 
 @contextmanager

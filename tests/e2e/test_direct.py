@@ -20,14 +20,13 @@ from pdproto.engine.page_target import PageTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpLine, TcpSource
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
 from pdproto.pages import staged as packing
-from pdproto.pages.direct import DirectDecodeNode, DirectPages
+from pdproto.pages.direct import DirectPages
 from pdproto.pages.staged import SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from tests.e2e.drill import Drill, handoff
 from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
 from tests.engine.engines import write
@@ -195,7 +194,7 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
         until(polls([eager], FAILED))
         assert "page 7 belongs to" in (eager.failure or "")
         may_be_up.set()
-        nodes.decode.wake()
+        nodes.decode._loop.wake()
         until(lambda: receiver.released)
         assert nodes.decode.metrics.read()["fences_done"] == 1
 
@@ -205,7 +204,7 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
         until(polls([late], WAITING))
         before = [layer.copy() for layer in nodes.pools["p0"][1]]
         stuck.may_go_on.set()
-        nodes.prefills[0].plane.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
+        nodes.prefills[0]._core.plane.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
         until(lambda: nodes.prefills[0].metrics.read().get("refused_writes"))
         for layer, old in zip(nodes.pools["p0"][1], before, strict=True):
             assert np.array_equal(layer, old), "a byte of the dead life has landed"

@@ -2,12 +2,11 @@
 
 import socket
 
-from pdproto.node.decode import DecodeNode
+from pdproto.engine.engines import open_source
 from pdproto.node.link import Link
-from pdproto.node.prefill import PrefillNode
-from pdproto.pages.engines import open_source
 from pdproto.pages.staged import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.e2e.pairs import NEVER, ends, layers, until
 from tests.node.planes import OWN_HOST, has_spoken
 

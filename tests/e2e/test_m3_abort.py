@@ -100,7 +100,7 @@ def test_m3_5_malformed_frames_are_dropped_and_counted_and_the_peer_is_named() -
                 stranger.connect(node.endpoint)
                 for cut in range(1, len(whole)):
                     stranger.send(whole[:cut])
-                until(lambda of=node: of.malformed.get("stranger") == len(whole) - 1)  # type: ignore[misc]
+                until(lambda of=node: of._core.malformed.get("stranger") == len(whole) - 1)  # type: ignore[misc]
         nodes.hand_over(2)
         for node in nodes.nodes:
             assert node.metrics.read()["malformed_frames"] == len(whole) - 1
@@ -117,7 +117,7 @@ def test_m3_6_nothing_is_remembered_of_many_aborts() -> None:
         for room in range(100):
             life = Life(room, decode.incarnation, room)
             for frame in (AbortAck(life), Drained(life)):
-                prefill.ask(partial(prefill.say, prefill.peers["d"], frame))
+                prefill._core.ask(partial(prefill._core.say, prefill._core.peers["d"], frame))
         until(lambda: decode.metrics.read()["stale_frames"] == before + 200)
-        assert len(decode.lives) == len(prefill.lives) == 0
+        assert len(decode._core.lives) == len(prefill._core.lives) == 0
         nodes.hand_over(1000)

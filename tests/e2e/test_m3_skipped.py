@@ -12,15 +12,13 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, SourceCounts
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.data_path import Outcome
-from pdproto.node.decode import DecodeNode
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.sender import Sender
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.e2e.pairs import until
 from tests.e2e.test_real_engines import needs
 from tests.node.work import assert_no_slow_turn, clock_counts_work
@@ -43,7 +41,7 @@ class Nodes:
             for number in range(sinks)]
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[RunningNode]:
         return [self.prefill, *self.decodes]
 
     def fail_after(self, landed: int) -> Sender:
@@ -56,10 +54,10 @@ class Nodes:
         def look() -> None:
             if sender.landed_chunks >= landed:
                 sender.watchers = ()
-                self.prefill.give_up(sender, "the client has left")
+                self.prefill._core.give_up(sender, "the client has left")
 
         until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
-        self.prefill.ask(lambda: setattr(sender, "watchers", (look,)))
+        self.prefill._core.ask(lambda: setattr(sender, "watchers", (look,)))
         for chunk in range(CHUNKS):
             sender.send([chunk], last=chunk == CHUNKS - 1)
         until(lambda: sender.released and all(receiver.released for receiver in receivers))
@@ -75,7 +73,7 @@ def nodes(engine: str, sinks: int = 1) -> Iterator[Nodes]:
         try:
             yield given
             for node in given.nodes:
-                assert_no_slow_turn(node.name, node.watchdog)
+                assert_no_slow_turn(node.name, node._loop.pace)
         finally:
             for node in given.nodes:
                 node.close()

@@ -62,7 +62,7 @@ def test_a_hand_over_in_as_many_chunks_as_there_may_be() -> None:
         receiver.close()
         nodes.settled()
         for node in nodes.nodes:
-            assert_no_slow_turn(node.name, node.watchdog)
+            assert_no_slow_turn(node.name, node._loop.pace)
 
 
 def test_a_frame_that_names_many_sinks_holds_up_nobody() -> None:
@@ -75,13 +75,13 @@ def test_a_frame_that_names_many_sinks_holds_up_nobody() -> None:
         stranger.connect(node.endpoint)
         stranger.send(encode("stranger", 17, 0, [
             Introduce(life, tuple(names), address), Publish(life, b"", 1, tuple(names), address)]))
-        until(lambda: life in node.lives)
+        until(lambda: life in node._core.lives)
         many = tuple(f"d{number}" for number in range(1_024))
         stranger.send(encode("stranger", 17, 0, [Introduce(life, many, address)]))
         until(lambda: node.metrics.read()["malformed_frames"] == 1)
         nodes.hand_over(1)
         stranger.send(encode("stranger", 17, 1, []))
-        until(lambda: life not in node.lives or node.peers["stranger"].heard)
+        until(lambda: life not in node._core.lives or node._core.peers["stranger"].heard)
         node.declare_gone("stranger")
 
 

@@ -12,12 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from pdproto.engine.contract import SinkEngine, SourceEngine
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.engine.engines import ENGINES, MISSING, until
 from tests.engine.obedient import Fault, ObedientSink, ObedientSource
 
@@ -102,7 +101,7 @@ class Hand:
         until(lambda: not any(value for node in nodes for name, value in
                               node.metrics.read().items() if name.startswith("num_")),
               "everything to be given back")
-        counts = self.decode.plane.engine.counts()  # type: ignore[attr-defined]
+        counts = self.decode._core.plane.engine.counts()  # type: ignore[attr-defined]
         assert counts.leases == counts.leased_bytes == 0
 
 

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, EngineError, Outcome, SinkEngine, SourceEngine
+from pdproto.engine.engines import require
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
 from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.pages.engines import require
 
 WAIT_SECONDS: Final = 20
 SENT_BYTES: Final = 100_000  # before the process stops inside a segment

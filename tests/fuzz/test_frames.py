@@ -16,12 +16,12 @@ import msgspec
 import psutil
 import pytest
 
-from pdproto.node.node import Node
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime import wire
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import RunningNode
 from tests.fuzz.frames import HERE, STRANGER, chance, frame, frame_of
 from tests.node.planes import Cluster, cluster, polls, published, until
 from tests.property.profiles import NIGHTLY
@@ -70,10 +70,10 @@ def would_be_heard(data: bytes) -> bool:
         batch.gone is not None or any(hasattr(said, "endpoint") for said in batch.frames))
 
 
-def told(node: Node) -> tuple[object, ...]:
+def told(node: RunningNode) -> tuple[object, ...]:
     """All that foreign bytes must not change."""
-    lives = tuple((life, endpoint.state) for life, endpoint in node.lives.items())
-    return lives, tuple(node.peers), node.turn_errors, node.mistakes
+    lives = tuple((life, endpoint.state) for life, endpoint in node._core.lives.items())
+    return lives, tuple(node._core.peers), node._loop.turn_errors, node._core.mistakes
 
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])
@@ -83,7 +83,7 @@ def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture)
     with cluster() as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        node: Node = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
+        node: RunningNode = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
         before, memory, sent = told(node), resident(), 0
         with foreigner(node.endpoint) as stranger:
             for number in range(SENT):
@@ -94,11 +94,11 @@ def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture)
                 sent += 1
                 if number == SENT // 10:
                     memory = resident()
-            until(lambda: node.malformed.get(STRANGER) == sent,
-                  lambda: f"{node.malformed} of {sent} frames have been dropped")
+            until(lambda: node._core.malformed.get(STRANGER) == sent,
+                  lambda: f"{node._core.malformed} of {sent} frames have been dropped")
         assert resident() - memory < GROWTH_MAX
         assert told(node) == before
-        assert node.malformed == {STRANGER: sent}
+        assert node._core.malformed == {STRANGER: sent}
         _ends_well(nodes, sender, receiver)
 
 
@@ -111,18 +111,18 @@ def test_a_peer_that_says_anything_harms_nobody_else(
     with cluster() as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        node: Node = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
-        state = node.lives[receiver.life].state
+        node: RunningNode = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
+        state = node._core.lives[receiver.life].state
         with foreigner(node.endpoint) as stranger:
             hello = wire.Introduce(wire.Life(0, 99, 0), (STRANGER,), HERE)
             for number in range(SAID):
                 some = chance(number)
                 stranger.batch(hello, *(frame_of(some) for _ in range(some.randrange(4))))
             stranger.say(b"the end")
-            until(lambda: node.malformed.get(STRANGER) == 1)
-        assert node.lives[receiver.life].state == state
-        assert node.turn_errors == 0
-        assert len(node.lives) <= 1 + 4 * 4, "its lives are as many as it has named"
+            until(lambda: node._core.malformed.get(STRANGER) == 1)
+        assert node._core.lives[receiver.life].state == state
+        assert node._loop.turn_errors == 0
+        assert len(node._core.lives) <= 1 + 4 * 4, "its lives are as many as it has named"
         _ends_well(nodes, sender, receiver, settled=side == "decode")
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from pdproto.group.group import Group
-from pdproto.transport.event_loop import Link
+from pdproto.node.link import Link
 from tests.group.groups import PATIENCE_S, Scheduler
 
 LINK = Link(sign_of_life_s=0.2, silent_s=5.0)

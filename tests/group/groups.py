@@ -9,14 +9,16 @@ from pathlib import Path
 
 from pdproto.check.result import Verdict as Outcome
 from pdproto.check.trace.verify import verify
+from pdproto.group.core import GroupCore
 from pdproto.group.entry import Submitted
 from pdproto.group.group import Group
 from pdproto.group.rank import Decision
+from pdproto.node.link import Link
+from pdproto.node.peer import Peer
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import AnyFrame, GroupFrame, Life
 from pdproto.spec.handoff.agreement import SYSTEM
 from pdproto.spec.handoff.group import Verdict
-from pdproto.transport.event_loop import Link, Peer
 
 PATIENCE_S = 60.0
 # Nothing is repeated unless a test wants it, so that no clock makes good what a message should do.
@@ -24,7 +26,7 @@ NEVER = {"no_votes": 1e6, "no_decision": 1e6, "no_confirmation": 1e6, "no_releas
 LINK = Link(sign_of_life_s=0.2, silent_s=20.0)
 
 
-class Lossy(Group):
+class LossyCore(GroupCore):
     """A rank that loses frames as they go out, also to itself."""
 
     chance: random.Random | None = None
@@ -43,6 +45,13 @@ class Lossy(Group):
     def _tell(self, index: int, frame: GroupFrame) -> None:
         if index != self.me or not self._lose_it():
             super()._tell(index, frame)
+
+
+class Lossy(Group):
+    """See above."""
+
+    _core: LossyCore
+    _kind = LossyCore
 
 
 @dataclass(slots=True, eq=False)
@@ -173,9 +182,9 @@ def ranks(
                                trace=SharedTrace(f"prefill.{index}", target)))
         yield Ranks([Scheduler(group) for group in groups])
         for group in groups:
-            assert group.turn_errors == 0
-            assert group.mistakes == 0
-            assert group.malformed.keys() <= {*strangers}
+            assert group._loop.turn_errors == 0
+            assert group._core.mistakes == 0
+            assert group._core.malformed.keys() <= {*strangers}
             assert group.metrics.read()["refused_frames"] == 0
     finally:
         for group in groups:

@@ -33,7 +33,7 @@ def test_m4_1_lost_frames_are_repeated_and_applied_once(tmp_path: Path, seed: in
     with ranks(tmp_path, slots=3, kind=Lossy, waits=FAST) as group:
         for scheduler in group.schedulers:
             assert isinstance(scheduler.group, Lossy)
-            scheduler.group.chance = chance(100 * seed + scheduler.group.me)
+            scheduler.group._core.chance = chance(100 * seed + scheduler.group.me)
         group.schedulers[1].dead.update({3, 4})
         group.schedulers[2].late_dead.update({5, 6})
         group.schedulers[3].breaks.update({7, 8})
@@ -43,7 +43,7 @@ def test_m4_1_lost_frames_are_repeated_and_applied_once(tmp_path: Path, seed: in
         group.assert_same_decisions()
         refused = {r.life.room for r in requests if r.answer and not r.answer.served}
         assert refused == {3, 4, 5, 6, 7, 8}
-        assert all(s.group.lost > 10 for s in group.schedulers if isinstance(s.group, Lossy))
+        assert all(s.group._core.lost > 10 for s in group.schedulers if isinstance(s.group, Lossy))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -171,9 +171,9 @@ def test_m4_2_a_rank_is_killed_and_every_client_is_answered(tmp_path: Path) -> N
 def tell(group: Group, to: str, *frames: AnyFrame) -> None:
     def say() -> None:
         for frame in frames:
-            group.say(group.peers[to], frame)
+            group._core.say(group._core.peers[to], frame)
 
-    group.ask(say)
+    group._core.ask(say)
 
 
 def test_frames_that_a_rank_may_not_send_are_refused(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_frames_that_a_rank_may_not_send_are_refused(tmp_path: Path) -> None:
     with ranks(tmp_path, count=3) as group:
         entry, other = group.entry, group.schedulers[1].group
         foreign = Life(7, 99, 0)
-        unknown = Life(7, entry.incarnation, 50)
+        unknown = Life(7, entry._core.incarnation, 50)
         tell(other, "prefill.0", Ready(unknown), Ready(foreign), Release(unknown, 0))
         group.until(lambda: entry.metrics.read()["refused_frames"] == 3)
         tell(entry, "prefill.1", Admit(foreign, 0, 0), Admit(unknown, 0, 0), Closed(unknown))
@@ -199,7 +199,7 @@ def test_a_stranger_is_no_rank(tmp_path: Path) -> None:
         endpoints = {0: f"ipc://{tmp_path}/0", 5: f"ipc://{tmp_path}/5"}
         stranger = Group("prefill", endpoints, me=5, slots=1, stop=lambda _: True)
         try:
-            group.until(lambda: group.entry.malformed.get("prefill.5", 0) > 0)
+            group.until(lambda: group.entry._core.malformed.get("prefill.5", 0) > 0)
             group.until_answered(group.submit(7))
             group.until_idle()
         finally:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pdproto.node.peer import Peer
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Admit, AnyFrame
 from pdproto.spec.handoff.group import Verdict
-from pdproto.transport.event_loop import Peer
 from tests.group.groups import Lossy, ranks
 
 
@@ -77,7 +77,7 @@ def test_m4_1_decisions_that_overtake_one_another_are_applied_in_order(tmp_path:
     with ranks(tmp_path) as group:
         entry = group.entry
         held: list[tuple[Peer, AnyFrame]] = []
-        say = entry.say
+        say = entry._core.say
 
         def keep_the_first(peer: Peer, frame: AnyFrame) -> None:
             if isinstance(frame, Admit) and frame.number == 0 and peer.name.endswith(".3"):
@@ -85,13 +85,13 @@ def test_m4_1_decisions_that_overtake_one_another_are_applied_in_order(tmp_path:
             else:
                 say(peer, frame)
 
-        entry.say = keep_the_first  # type: ignore[method-assign]  # the network
+        entry._core.say = keep_the_first  # type: ignore[method-assign]  # the network
         first = group.submit(0)
         group.until(lambda: bool(held))
         rest = [group.submit(room) for room in range(1, 4)]
         group.until(lambda: all(len(s.applied) == 4 for s in group.schedulers[:3]))
         assert group.schedulers[3].applied == []
-        entry.ask(partial(say, *held[0]))
+        entry._core.ask(partial(say, *held[0]))
         group.until_answered(first, *rest)
         group.until_idle()
         group.assert_same_decisions()
@@ -151,16 +151,16 @@ def test_m4_2_a_request_that_fails_before_it_reaches_a_rank(tmp_path: Path) -> N
         entry = group.entry
         assert isinstance(entry, Lossy)
         held: list[tuple[Peer, AnyFrame]] = []
-        say = entry.say
-        entry.say = lambda peer, frame: held.append((peer, frame))  # type: ignore[method-assign]  # the network keeps it
+        say = entry._core.say
+        entry._core.say = lambda peer, frame: held.append((peer, frame))  # type: ignore[method-assign]  # the network keeps it
         request = group.submit(7)
         group.until(lambda: len(held) == 3)
-        entry.say = say  # type: ignore[method-assign]  # and goes on
+        entry._core.say = say  # type: ignore[method-assign]  # and goes on
         entry.abort(request, "the client has gone")
         group.until(lambda: all(len(s.applied) == 1 for s in group.schedulers))
         assert [d.arrived for s in group.schedulers for d in s.applied] == [True] + [False] * 3
         for late in held:
-            entry.ask(partial(say, *late))
+            entry._core.ask(partial(say, *late))
         group.until_idle()
         assert [s.arrived for s in group.schedulers[1:]] == [[], [], []]
         assert request.answer is not None
@@ -184,7 +184,7 @@ def test_m4_3_failures_are_counted_once_by_the_rank_that_reports_them(tmp_path: 
 def test_m4_3_a_silent_bootstrap_ends_by_the_clock(tmp_path: Path) -> None:
     with ranks(tmp_path) as group:
         # Of this rank alone: the others' schedulers, too, may take longer than that.
-        group.schedulers[2].group._rank_waits.seconds["bootstrap_timeout"] = 0.3
+        group.schedulers[2].group._core._rank_waits.seconds["bootstrap_timeout"] = 0.3
         group.schedulers[2].holds.add(7)
         request = group.submit(7)
         group.until_answered(request)
@@ -230,7 +230,7 @@ def test_m4_5_an_overdue_transfer_is_cut_off_when_its_engine_has_stopped(tmp_pat
 
     with ranks(tmp_path, stop=stop) as group:
         # Of this rank alone: the others' schedulers, too, may take longer than that.
-        group.schedulers[3].group._rank_waits.seconds["transfer_timeout"] = 0.2
+        group.schedulers[3].group._core._rank_waits.seconds["transfer_timeout"] = 0.2
         group.schedulers[3].runs = False
         request = group.submit(7)
         group.until_answered(request)
@@ -266,9 +266,9 @@ def test_nothing_is_remembered_of_what_is_over(tmp_path: Path) -> None:
             group.until_answered(group.submit(room % 7))
         group.until_idle()
         for scheduler in group.schedulers:
-            assert len(scheduler.group._rank._machine) <= 2
-            assert len(scheduler.group._rank._waits) == 0
-        entry = group.entry._entry
+            assert len(scheduler.group._core.rank._machine) <= 2
+            assert len(scheduler.group._core.rank._waits) == 0
+        entry = group.entry._core.decider
         assert entry is not None
         assert len(entry._machine) == 0
         assert len(entry._waits) == 0
@@ -281,13 +281,13 @@ def test_a_mistake_of_the_scheduler_is_counted_and_changes_nothing(tmp_path: Pat
         request = group.submit(7)
         group.until(lambda: scheduler.arrived == [request.life])
         scheduler.group.transferred(request.life)
-        group.until(lambda: scheduler.group.mistakes == 1)
+        group.until(lambda: scheduler.group._core.mistakes == 1)
         scheduler.vote(request.life)
         scheduler.group.bootstrapped(request.life)
         group.until_answered(request)
         assert request.answer is not None
         assert request.answer.served
-        scheduler.group.mistakes = 0
+        scheduler.group._core.mistakes = 0
 
 
 def test_answers_are_returned_once(tmp_path: Path) -> None:

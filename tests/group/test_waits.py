@@ -10,9 +10,9 @@ import msgspec
 
 from pdproto.group.group import Group
 from pdproto.group.waits import Waits
+from pdproto.node.link import Link
 from pdproto.node.timers import DOUBLINGS_MAX
 from pdproto.runtime.wire import Life
-from pdproto.transport.event_loop import Link
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
 from tests.node.planes import OWN_HOST
 from tests.transport.proxy import Proxy, proxy
@@ -63,12 +63,12 @@ def test_who_waits_for_nothing_is_not_kept() -> None:
     assert run(waits, 101.0) == [(101.0, "no_votes")]
 
 
-def test_what_is_hastened_is_due_at_once_and_once() -> None:
+def test_what_is_fire_nowed_is_due_at_once_and_once() -> None:
     waits = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
     assert len(run(waits, 7.0, "no_votes", "transfer_timeout")) == 3
-    waits.hasten(8.0)
-    waits.hasten(8.5)
+    waits.fire_now(8.0)
+    waits.fire_now(8.5)
     assert list(waits.due(8.25)) == []
     assert list(waits.due(8.5)) == [("no_votes", LIFE)]
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 8.5)

@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.node.decode import DecodeNode
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.link import Link, tcp_at
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.receiver import Receiver
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.hosts.namespaces import Host
 
 PATIENCE_S: Final = 30.0
@@ -43,7 +42,7 @@ class Pair:
         self.decode = decode.call(lambda: DecodeNode(
             "d0", SinkPages({"p0": self.ours}, open_sink(engine, sink_host or there)),
             link=decode_link or Link(tcp_at(there)), waits=waits))
-        self.where = prefill.call(lambda: self.prefill.told(tcp_at(there, 1)))
+        self.where = prefill.call(lambda: self.prefill._loop.address_for(tcp_at(there, 1)))
 
     def hand_over(self, room: int) -> Receiver:
         """One hand-over of two pages, to its end."""

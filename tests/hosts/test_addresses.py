@@ -46,7 +46,7 @@ def test_a_wildcard_tells_each_peer_the_address_of_the_route_to_it(
     with joined(Pair(*pair, version, prefill_link=link, decode_link=link)) as ends:
         receiver = ends.hand_over(1)
         assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
-        told = ends.prefill.peers["d0"].endpoint
+        told = ends.prefill._core.peers["d0"].endpoint
     assert told.startswith(tcp_at(pair[1].address(version)).removesuffix("0"))
 
 
@@ -67,7 +67,7 @@ def test_a_node_on_the_loopback_interface_says_what_to_do_about_a_peer_elsewhere
         assert receiver.metrics.seconds < 1
         assert (f"node d0 listens on 127.0.0.1, which {pair[0].v4} cannot call: start it with "
                 f"Link('tcp://{pair[1].v4}:0')") in str(receiver.failure)
-        assert ends.prefill.peers == {}
+        assert ends.prefill._core.peers == {}
 
 
 def test_an_engine_on_the_loopback_interface_is_not_published_elsewhere(
@@ -101,7 +101,7 @@ def test_a_wildcard_is_no_address_to_call() -> None:
         TcpSink(host="0.0.0.0")  # noqa: S104 - it is refused
     with joined(Pair(LOCAL, LOCAL, 4)) as ends, pytest.raises(
             RemoteProtocolError, match="stands for every address of a host"):
-        ends.decode.told("tcp://0.0.0.0:5")
+        ends.decode._loop.address_for("tcp://0.0.0.0:5")
     sink = TcpSink(host="::", advertised="127.0.0.1")
     sink.close()
 

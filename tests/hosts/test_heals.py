@@ -16,8 +16,8 @@ from pdproto.engine.contract import Result
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.node.link import place_of
-from pdproto.node.node import Node
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import until
 from tests.hosts.namespaces import hosts
 from tests.hosts.pairs import Pair, joined
@@ -78,10 +78,10 @@ def traffic(wire: Wire, version: int = 4) -> Iterator[Traffic]:
             thread.join()
         assert running.errors == []
         for node in (pair.prefill, pair.decode):
-            assert node.turn_errors == node.mistakes == 0
+            assert node._loop.turn_errors == node._core.mistakes == 0
 
 
-def said(node: Node, until: float) -> set[str]:
+def said(node: RunningNode, until: float) -> set[str]:
     """All that health() says until then, without its numbers."""
     found = set()
     while time.monotonic() < until:
@@ -109,7 +109,7 @@ def test_a_firewall_that_forgets_what_prefill_says_fails_no_hand_over(version: i
         assert running.success_after(before + 1.0, HEALS_S), heal_time(running)
         assert running.failures == []
         assert any("node d0: nothing has come from p0 for" in what for what in healths), healths
-        assert ends.prefill.redials >= 1
+        assert ends.prefill._core.calls.redials >= 1
         assert ends.decode.health() is ends.prefill.health() is None
 
 
@@ -124,7 +124,7 @@ def test_a_firewall_that_forgets_what_decode_says_fails_no_hand_over() -> None:
         assert running.success_after(before + 1.0, HEALS_S), heal_time(running)
         assert running.failures == []
         assert any("node p0: nothing has come from d0 for" in what for what in healths), healths
-        assert ends.decode.redials >= 1
+        assert ends.decode._core.calls.redials >= 1
         assert ends.decode.health() is ends.prefill.health() is None
 
 

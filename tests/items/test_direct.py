@@ -14,9 +14,9 @@ from pdproto.items.direct import DirectItems, ItemTarget
 from pdproto.items.plane import SinkItems
 from pdproto.items.shares import Share, share_for
 from pdproto.node.receiver import Receiver
-from pdproto.pages.direct import DirectDecodeNode
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DirectDecodeNode
 from tests.items.test_plane import ALONE, LAYERS, ROW, Pair, components, until
 
 LARGE = 16_384, 20_480  # bytes of an item of the KV cache, and of the state

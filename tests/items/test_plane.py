@@ -15,13 +15,12 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component, Heads
 from pdproto.items.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
 from pdproto.items.shares import Place, everything, splits_of
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 ITEMS, STATES, LAYERS = 8, 3, 4
 ALONE = Place(1, 0)

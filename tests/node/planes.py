@@ -16,14 +16,12 @@ from typing import Final
 
 from pdproto.engine.contract import EngineError
 from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
-from pdproto.node.decode import DecodeNode
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 
 PATIENCE_S: Final = 30.0  # on a busy machine; what takes so long will never come
 # Of this process alone, so that no other takes a port that is to be used again here, or calls at
@@ -228,14 +226,14 @@ def until(
         time.sleep(0.001)
 
 
-def idle(node: Node) -> bool:
+def idle(node: RunningNode) -> bool:
     """Whether everything that a node counts has come back to zero."""
     return not any(value for name, value in node.metrics.read().items() if name.startswith("num_"))
 
 
-def has_spoken(node: Node, name: str) -> bool:
+def has_spoken(node: RunningNode, name: str) -> bool:
     """Whether the node has heard of the peer of that name."""
-    return name in node.peers and bool(node.peers[name].incarnation)
+    return name in node._core.peers and bool(node._core.peers[name].incarnation)
 
 
 class Cluster:
@@ -265,7 +263,7 @@ class Cluster:
         return DecodeNode(name, plane, link=self.link, waits=self.waits, incarnation=incarnation)
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[RunningNode]:
         return [*self.prefills, *self.decodes]
 
     @property
@@ -276,12 +274,12 @@ class Cluster:
     @property
     def writings(self) -> list[SourcePlane]:
         """The planes of all sources."""
-        return [n.plane for n in self.prefills if isinstance(n.plane, SourcePlane)]
+        return [n._core.plane for n in self.prefills if isinstance(n._core.plane, SourcePlane)]
 
     @property
     def landing(self) -> SinkPlane:
         """The plane of the first sink."""
-        return next(n.plane for n in self.decodes if isinstance(n.plane, SinkPlane))
+        return next(n._core.plane for n in self.decodes if isinstance(n._core.plane, SinkPlane))
 
     def senders(self, room: int) -> list[Sender]:
         return [node.open(room) for node in self.prefills]
@@ -298,8 +296,8 @@ class Cluster:
         assert self.fabric.wrong == []
         assert self.fabric.leased == {}
         for node in self.nodes:
-            assert len(node.lives) == 0
-            assert node.turn_errors == 0, node.name
+            assert len(node._core.lives) == 0
+            assert node._loop.turn_errors == 0, node.name
 
     def _held(self) -> list[dict[str, float]]:
         return [node.metrics.read() for node in self.nodes]

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import pytest
 
+from pdproto.node import core
 from pdproto.node.data_path import Outcome
 from pdproto.node.in_doubt import Adrift, AdriftWrites
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport import event_loop as shell
+from pdproto.transport.nodes import PrefillNode
 from tests.node.planes import Cluster, cluster, polls, published, until
 from tests.transport.test_killed import closing, settled, suspend, victim
 from tests.transport.victim import PAGES, dying_sink, pools, sink, source
@@ -23,14 +23,14 @@ from tests.transport.victim import PAGES, dying_sink, pools, sink, source
 
 def has_begun(prefill: PrefillNode) -> bool:
     """Whether some bytes of a write have left."""
-    engine = prefill.plane.engine  # type: ignore[attr-defined]  # TcpSource
+    engine = prefill._core.plane.engine  # type: ignore[attr-defined]  # TcpSource
     return any(posted.begun for line in list(engine._lines.values())
                for posted in list(line.open.values()))
 
 
 def waits(nodes: Cluster, receiver: Receiver) -> bool:
     """Whether the sink still waits until its source has drained."""
-    return receiver.life in nodes.decodes[0].lives
+    return receiver.life in nodes.decodes[0]._core.lives
 
 
 @contextmanager
@@ -74,26 +74,26 @@ def test_pages_come_back_though_nobody_knows_what_lands() -> None:
                 (receiver,) = published([other.open(8, {"p0": prefill.endpoint})], PAGES)
                 until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
                 receiver.abort()
-                until(lambda: not other.lives)
+                until(lambda: not other._core.lives)
         assert prefill.adrift() == (adrift,)
-        assert adrift.life in prefill.lives, "it must not say of it that nothing lands any more"
+        assert adrift.life in prefill._core.lives, "its writes may still land"
         prefill.declare_gone("d0")
 
 
 def test_a_successor_whose_predecessor_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node remembers only so many peers, and knows a successor by its incarnation all the same.
     """
-    monkeypatch.setattr(shell, "PEERS_MAX", 2)
+    monkeypatch.setattr(core, "PEERS_MAX", 2)
     with bereaved() as (prefill, _), cluster(sources=0, sinks=0) as nodes:
         others = [nodes.decode(f"d{number}", 17 + number) for number in (1, 2)]
         for number, other in enumerate(others, 1):
             with closing(other):
                 other.open(number, {"p0": prefill.endpoint})
-                until(lambda name=other.name: name in prefill.peers)  # type: ignore[misc]
+                until(lambda name=other.name: name in prefill._core.peers)  # type: ignore[misc]
                 if number == 1:
                     others[1].open(9, {"p0": prefill.endpoint})
-                    until(lambda: "d2" in prefill.peers)
-        assert "d0" not in prefill.peers
+                    until(lambda: "d2" in prefill._core.peers)
+        assert "d0" not in prefill._core.peers
         assert prefill.adrift()
         successor = sink("tcp", pools())
         with closing(successor):
@@ -163,7 +163,7 @@ def test_who_is_declared_gone_is_lost_at_once() -> None:
         decode.declare_gone("p0")
         nodes.writing.end()
         until(polls([sender], KVPoll.FAILED))
-        assert prefill.mistakes == decode.mistakes == 0
+        assert prefill._core.mistakes == decode._core.mistakes == 0
 
 
 def test_a_write_to_a_sink_that_has_ended_is_not_adrift() -> None:
@@ -185,7 +185,7 @@ def test_a_write_to_a_sink_that_has_ended_is_not_adrift() -> None:
 def test_nobody_is_declared_gone_who_was_never_there() -> None:
     with cluster() as nodes:
         nodes.prefills[0].declare_gone("d9")
-        until(lambda: nodes.prefills[0].mistakes == 1)
+        until(lambda: nodes.prefills[0]._core.mistakes == 1)
 
 
 def test_who_reads_while_a_write_ends_finds_the_others() -> None:

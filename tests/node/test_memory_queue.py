@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from pdproto.node.decode import DecodeNode
+from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode
 from tests.node.planes import Fabric, SinkPlane, cluster, idle, polls, published, until
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
@@ -60,7 +60,7 @@ def test_many_requests_that_get_memory_at_once_do_not_hold_up_the_loop() -> None
             until(polls([sender, receiver], KVPoll.SUCCESS))
             receiver.close()
         nodes.settled()
-        assert_no_slow_turn(decode.name, decode.watchdog)
+        assert_no_slow_turn(decode.name, decode._loop.pace)
 
 
 def test_requests_whose_pages_are_not_known_yet_wait_as_well() -> None:
@@ -96,7 +96,7 @@ def test_b7_memory_that_the_system_refuses_fails_the_request_and_nobody_else() -
         for _, receiver in opened:
             receiver.close()
         nodes.settled()
-        assert decode.turn_errors == 0
+        assert decode._loop.turn_errors == 0
 
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])
@@ -156,7 +156,7 @@ def test_a_sink_that_is_lost_ends_what_waits_for_its_memory(how: signal.Signals)
             assert time.monotonic() - began < 10
             assert (sender.failure or "").startswith("lost connection to d0: ")
             until(lambda: sender.released and idle(prefill))
-            assert prefill.turn_errors == 0
+            assert prefill._loop.turn_errors == 0
     finally:
         process.kill()
         process.join()

@@ -86,7 +86,7 @@ def test_every_counter_is_counted() -> None:
 
 def test_a_failure_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     """Room, incarnation, generation and rank, for whoever reads logs by their fields."""
-    with caplog.at_level(logging.INFO, "pdproto"), cluster() as nodes:
+    with caplog.at_level(logging.WARNING, "pdproto"), cluster() as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         alone = nodes.prefills[0].open(8)
@@ -96,8 +96,8 @@ def test_a_failure_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) -
         assert nodes.decodes[0].metrics.read()["aborts_sent"] >= 1
     said = {r.getMessage(): r.__dict__ for r in caplog.records if "has failed" in r.getMessage()}
     assert said.keys() == {
-        "node d0: room 7 has failed: the client has left",
-        "node p0: room 7 has failed: d0: the client has left",
+        "node d0: room 7 (11.0) with p0 has failed: the client has left",
+        "node p0: room 7 (11.0) with d0 has failed: d0: the client has left",
         "node p0: room 8 has failed: nobody came",
     }
     for message, told in said.items():

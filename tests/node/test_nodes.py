@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from pdproto.node.data_path import Outcome
+from pdproto.node.link import Link
+from pdproto.node.peer import Peer
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Batch, Life
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport import event_loop as shell
-from pdproto.transport.event_loop import Link, Peer
+from pdproto.transport import event_loop
 from tests.node.planes import (
     ENDED,
     Cluster,
@@ -39,7 +40,7 @@ def test_plain(pair: Cluster, receiver_first: bool) -> None:
     """Whoever comes first; and both sides give everything back, and forget."""
     if receiver_first:
         (receiver,) = published(pair.receivers(7))
-        until(lambda: pair.prefills[0].lives)
+        until(lambda: pair.prefills[0]._core.lives)
         (sender,) = pair.senders(7)
     else:
         (sender,) = pair.senders(7)
@@ -313,11 +314,11 @@ def test_a_life_that_is_about_to_begin_is_not_forgotten(pair: Cluster) -> None:
     decode = pair.decodes[0]
     (first,) = pair.receivers(1)
     first.abort()
-    until(lambda: decode.floor() == 1)
+    until(lambda: decode._core.floor() == 1)
     held, told = threading.Event(), []
-    decode.ask(lambda: told.append(held.wait(30)))
+    decode._core.ask(lambda: told.append(held.wait(30)))
     (second,) = published(pair.receivers(2))
-    assert decode.floor() == second.life.generation
+    assert decode._core.floor() == second.life.generation
     held.set()
     (sender,) = pair.senders(2)
     until(polls([sender], KVPoll.WAITING_FOR_INPUT))
@@ -360,13 +361,13 @@ def test_pages_that_are_known_from_the_first(
     (first,), (early,) = pair.senders(1), [decode.open(1, where, pages=[4], slot=2)]
     until(polls([first], KVPoll.WAITING_FOR_INPUT))
     heard: list[list[str]] = []
-    on_batch = prefill.on_batch
+    on_batch = prefill._core.on_batch
 
     def listen(peer: Peer, batch: Batch) -> None:
         heard.append([type(frame).__name__ for frame in batch.frames if frame.life.room == 2])
         on_batch(peer, batch)
 
-    monkeypatch.setattr(prefill, "on_batch", listen)
+    monkeypatch.setattr(prefill._core, "on_batch", listen)
     (second,) = pair.senders(2)
     with pytest.raises(LocalProtocolError, match="each once"):
         decode.open(2, where, pages=[5, 5])
@@ -457,7 +458,7 @@ def test_an_engine_that_gives_up() -> None:
 
 def remembered(nodes: Cluster) -> list[int]:
     """How many lives each node remembers."""
-    return [len(node.lives) for node in nodes.nodes]
+    return [len(node._core.lives) for node in nodes.nodes]
 
 
 def test_an_engine_that_never_knows() -> None:
@@ -531,7 +532,7 @@ def test_every_wait_ends(wait: str, at: str, publish: bool, begin: bool) -> None
         for one in met:
             one.abort()
         waiting = nodes.prefills if at == "source" else nodes.decodes
-        waiting[0]._timers.seconds[wait] = 0.2
+        waiting[0]._core._timers.seconds[wait] = 0.2
         if publish:
             (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
             end: Sender | Receiver = sender if at == "source" else receiver
@@ -581,7 +582,7 @@ def test_many_rooms_are_forgotten(pair: Cluster) -> None:
         until(polls([*senders, *receivers], KVPoll.SUCCESS))
         for receiver in receivers:
             receiver.close()
-        most = max(most, *(len(node.lives) for node in pair.nodes))
+        most = max(most, *(len(node._core.lives) for node in pair.nodes))
     pair.settled()
     assert most <= 60
 
@@ -591,7 +592,7 @@ def test_what_the_loop_asks_of_itself_is_done_at_once() -> None:
     with cluster(link=CLOCKLESS, waits=NO_REPEATS) as nodes:
         (decode,) = nodes.decodes
         done = threading.Event()
-        decode.ask(lambda: decode.ask(lambda: decode.ask(done.set)))
+        decode._core.ask(lambda: decode._core.ask(lambda: decode._core.ask(done.set)))
         assert done.wait(30)
 
 
@@ -609,7 +610,7 @@ def test_l11_a_node_says_when_no_request_can_go_on() -> None:
 
 
 def test_l11_a_loop_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "STANDS_STILL_S", 0.05)
+    monkeypatch.setattr(event_loop, "STANDS_STILL_S", 0.05)
     with cluster(link=Link(sign_of_life_s=0.01)) as nodes:
         (decode,) = nodes.decodes
         go_on = threading.Event()
@@ -617,7 +618,7 @@ def test_l11_a_loop_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyP
         def stand_still() -> None:
             go_on.wait(30)
 
-        decode.ask(stand_still)
+        decode._core.ask(stand_still)
         until(lambda: "has stood still" in (decode.health() or ""))
         go_on.set()
         until(lambda: decode.health() is None)

@@ -46,7 +46,7 @@ def ends(toy: Toy, nodes: Cluster) -> None:
     run(toy, toy.idle)
     nodes.settled()
     for node in nodes.nodes:
-        assert node.mistakes == 0
+        assert node._core.mistakes == 0
 
 
 def submit(toy: Toy, nodes: Cluster, room: int) -> Request:
@@ -135,7 +135,7 @@ def test_m5_2_a_failure_while_bytes_are_under_way_frees_nothing_that_is_read() -
         def end_writes() -> None:
             nodes.writing.end()
 
-        nodes.prefills[0].ask(end_writes)
+        nodes.prefills[0]._core.ask(end_writes)
         ends(toy, nodes)
         assert receiver.failure == "p0: shutting down"
 

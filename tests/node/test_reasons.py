@@ -42,8 +42,8 @@ def test_what_the_engine_says_is_heard_on_both_sides(
 ) -> None:
     with caplog.at_level(logging.INFO, "pdproto"), cluster(prefill={"at_once": False}) as nodes:
         assert fail(nodes, outcome) == (told, f"p0: {told}")
-    assert f"node p0: room 7 has failed: {told}" in caplog.text
-    assert f"node d0: room 7 has failed: p0: {told}" in caplog.text
+    assert f"node p0: room 7 (11.0) with d0 has failed: {told}" in caplog.text
+    assert f"node d0: room 7 (11.0) with p0 has failed: p0: {told}" in caplog.text
 
 
 def test_what_may_still_land_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_fails_with_the_engine_s_reason() -> None:
         raise EngineError("the memory is not mapped")
 
     with closing(prefill), closing(decode):
-        decode.plane.engine.view = unreadable  # type: ignore[attr-defined]
+        decode._core.plane.engine.view = unreadable  # type: ignore[attr-defined]
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
         receiver.publish(range(PAGES))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))

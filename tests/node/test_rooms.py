@@ -11,10 +11,10 @@ from tests.node.planes import cluster, polls, until
 @pytest.mark.parametrize(("room", "error", "reason"), [
     (-1, ValueError, "room -1: want 0 to 9,223,372,036,854,775,807"),
     (ROOM_MAX + 1, ValueError, "room 9223372036854775808: want 0 to"),
-    ("a", TypeError, "room 'a': want a whole number, got str"),
-    (None, TypeError, "room None: want a whole number, got NoneType"),
-    (1.0, TypeError, "room 1.0: want a whole number, got float"),
-    (True, TypeError, "room True: want a whole number, got bool"),
+    ("a", TypeError, "room 'a': want a whole number, not str"),
+    (None, TypeError, "room None: want a whole number, not NoneType"),
+    (1.0, TypeError, "room 1.0: want a whole number, not float"),
+    (True, TypeError, "room True: want a whole number, not bool"),
 ], ids=str)
 def test_what_is_no_room_is_refused_at_the_call(
     room: int, error: type[Exception], reason: str
@@ -26,7 +26,7 @@ def test_what_is_no_room_is_refused_at_the_call(
             nodes.receivers(room)
         for node in nodes.nodes:
             assert node.metrics.read().get("handoffs_opened", 0) == 0
-            assert node.turn_errors == 0
+            assert node._loop.turn_errors == 0
 
 
 @pytest.mark.parametrize("room", [0, ROOM_MAX, np.int64(7)], ids=str)

@@ -30,7 +30,7 @@ def nodes() -> Iterator[Cluster]:
 def lose_first_introduction(nodes: Cluster, to: str) -> None:
     """The life that is begun first introduces itself to that source in vain, once."""
     (decode,) = nodes.decodes
-    say, lost = decode.say, list[AnyFrame]()
+    say, lost = decode._core.say, list[AnyFrame]()
 
     def lossy(peer: Peer, frame: AnyFrame) -> None:
         if not lost and peer.name == to and isinstance(frame, Introduce):
@@ -38,7 +38,7 @@ def lose_first_introduction(nodes: Cluster, to: str) -> None:
         else:
             say(peer, frame)
 
-    decode.say = lossy  # type: ignore[method-assign]
+    decode._core.say = lossy  # type: ignore[method-assign]
 
 
 def hand_over(nodes: Cluster, *, begun: int) -> tuple[list[Sender], list[Receiver]]:

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
-from pdproto.pages.engines import open_sink, open_source
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime import wire
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.planes import ENDED, idle, until
 
 
@@ -56,7 +55,7 @@ def test_pools_that_do_not_lie_alike_fail_the_request_at_both_ends(
         sender = prefill.open(7)
     receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
     if early:
-        until(lambda: prefill.lives)
+        until(lambda: prefill._core.lives)
         sender = prefill.open(7)
     until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
     assert time.monotonic() - began < 5  # no wait has ended it

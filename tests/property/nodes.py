@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 
 from pdproto.drill.handoff.rank import Pool
 from pdproto.engine.contract import Address, Buffer, Outcome, Result, SourceCounts, SourceEngine
-from pdproto.node.decode import DecodeNode
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
@@ -36,7 +34,7 @@ from pdproto.sim.picture import Recording
 from pdproto.sim.plan import Request
 from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.planes import ENDED
 from tests.property.network import Network
 
@@ -211,7 +209,7 @@ class Looking(Trace):
 class Rank:
     """A process, from its start to its death. door: of the network, before it."""
 
-    node: Node
+    node: RunningNode
     pool: Pool
     pages: dict[str, Pools]  # by source
     door: str
@@ -275,7 +273,7 @@ class Nodes:
         door = f"{name}.{next(self._doors)}"
         link = replace(LINK, advertise=self.net.do(methodcaller("open", door)))
         looking, roles = self.eyes.of(name), self.eyes.roles
-        node: Node
+        node: RunningNode
         slow = None
         if name in self.sources:
             pages = {name: empty()}
@@ -296,14 +294,14 @@ class Nodes:
         node = rank.node
 
         def stop() -> None:
-            node.on_end = lambda: None  # type: ignore[method-assign]
-            node._part = lambda peer: None  # type: ignore[method-assign]  # noqa: ARG005
-            node._closing = True
+            node._core.on_end = lambda: None  # type: ignore[method-assign]
+            node._core.calls.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
+            node._loop._closing = True
 
-        node.ask(stop)
-        node._thread.join()
+        node._core.ask(stop)
+        node._loop._thread.join()
         self.eyes.bury(name)
-        node._closing = False
+        node._loop._closing = False
         node.close()
         self.net.do(methodcaller("shut", rank.door))
         for hand in self.rooms.values():
@@ -314,7 +312,7 @@ class Nodes:
 
     def pause(self, name: str, seconds: float) -> None:
         """Its loop stands still, and goes on as if nothing had been."""
-        self.ranks[name].node.ask(partial(sleep, seconds))
+        self.ranks[name].node._core.ask(partial(sleep, seconds))
 
     # What an application asks
 
@@ -431,8 +429,9 @@ class Nodes:
         for violation in self.eyes.blamed:
             raise AssertionError(f"{violation.name}, room {violation.room}: {violation.about}")
         for name, rank in self.ranks.items():
-            assert rank.node.turn_errors == 0, f"{name}: a turn of its loop has failed"
-            assert rank.node.mistakes == 0, f"{name}: the tables refuse {rank.node.mistakes} calls"
+            assert rank.node._loop.turn_errors == 0, f"{name}: a turn of its loop has failed"
+            mistakes = rank.node._core.mistakes
+            assert mistakes == 0, f"{name}: the tables refuse {mistakes} calls"
 
     def close(self) -> None:
         for rank in self.ranks.values():
@@ -448,7 +447,7 @@ def held(rank: Rank) -> Iterator[str]:
             yield f"{name} {value:g}"
     if len(rank.pool) != PAGES:
         yield f"{PAGES - len(rank.pool)} pages"
-    waiting = [*node._unbound, *node._early] if isinstance(node, PrefillNode) else []
-    for what, number in (("lives", len(node.lives)), ("unmet senders", len(waiting))):
+    waiting = [*node._core._unbound, *node._core._early] if isinstance(node, PrefillNode) else []
+    for what, number in (("lives", len(node._core.lives)), ("unmet senders", len(waiting))):
         if number:
             yield f"{number} {what}"

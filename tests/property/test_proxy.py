@@ -10,11 +10,10 @@ from typing import Final
 import pytest
 import zmq
 
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy, split
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.planes import Fabric, SinkPlane, SourcePlane, polls, until
 from tests.property.network import Network, network
 
@@ -168,8 +167,8 @@ def test_nodes_that_advertise_another_endpoint() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([3, 4])
         until(polls([sender, receiver], KVPoll.SUCCESS))
-        assert decode.peers["p0"].endpoint == doors["p0"]
-        assert prefill.peers["d0"].endpoint == doors["d0"]
+        assert decode._core.peers["p0"].endpoint == doors["p0"]
+        assert prefill._core.peers["d0"].endpoint == doors["d0"]
         assert net.proxy.counts["connections"] == 2
         prefill.close()
         decode.close()

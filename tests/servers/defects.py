@@ -61,9 +61,9 @@ def abort_lost() -> None:
 
 def loss_unnoticed() -> None:
     """A decode node does not notice that its peer has gone."""
-    from pdproto.node.decode import DecodeNode
+    from pdproto.node.decode import Decode
 
-    _wrap(DecodeNode, "on_lost", lambda *_: None)
+    _wrap(Decode, "on_lost", lambda *_: None)
 
 
 def chunk_repeated() -> None:
@@ -170,9 +170,9 @@ def queue_timed() -> None:
 
 def decode_waited_for() -> None:
     """Prefill does not notice that decode has gone, and waits for ever."""
-    from pdproto.node.prefill import PrefillNode
+    from pdproto.node.prefill import Prefill
 
-    _wrap(PrefillNode, "on_lost", lambda *_: None)
+    _wrap(Prefill, "on_lost", lambda *_: None)
     waits_for_ever()
 
 

@@ -120,8 +120,8 @@ def test_a_failure_is_told_when_nothing_reaches_the_pages(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[Receiver] = []
-    free = pair.node._free_pages
-    monkeypatch.setattr(pair.node, "_free_pages", freed.append)  # as while a copy goes on
+    free = pair.node._core._free_pages
+    monkeypatch.setattr(pair.node._core, "_free_pages", freed.append)  # as while a copy goes on
     receiver = receiver_of(Manager(pair))
     receiver.init(0)
     receiver.send_metadata(np.array([2]))
@@ -129,7 +129,7 @@ def test_a_failure_is_told_when_nothing_reaches_the_pages(
     until(lambda: bool(freed))
     assert receiver.receiver.poll() is KVPoll.FAILED
     assert receiver.poll() is not KVPoll.FAILED
-    pair.node.ask(lambda: free(freed[0]))
+    pair.node._core.ask(lambda: free(freed[0]))
     until(lambda: receiver.poll() is KVPoll.FAILED)
     assert "aborted by the decode scheduler" in reason(receiver)
 

@@ -14,9 +14,9 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.arg_groups.fields.disagg import Disagg
 
+from pdproto.engine.engines import open_sink
 from pdproto.items.components import Component
 from pdproto.items.shares import Place
-from pdproto.pages.engines import open_sink
 from pdproto.registry.wire import Rank
 from pdproto.sglang import manager
 from pdproto.sglang.prefills import Prefills

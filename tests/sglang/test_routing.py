@@ -10,7 +10,6 @@ from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang.routing import UNKNOWN, Rooms
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.disown import disown
 from tests.items.test_plane import Pair, until
 
 RANKS = 2
@@ -104,11 +103,11 @@ def test_decode_is_told_at_once_where_it_looks_for_a_room_that_failed_elsewhere(
     pair = Pair(closing, [range(4), range(4)])
     (here, _), (there, _) = pair.sources
     if not early:
-        disown(here, 1, "it was put on rank 0", there.name, there.endpoint)
-        until(lambda: len(list(there._unbound)) == 1)
+        here.disown(1, "it was put on rank 0", there.name, there.endpoint)
+        until(lambda: len(list(there._core._unbound)) == 1)
     receiver = pair.node.open(1, {there.name: there.endpoint})
     if early:
-        until(lambda: bool(there.lives))
-        disown(here, 1, "it was put on rank 0", there.name, there.endpoint)
+        until(lambda: bool(there._core.lives))
+        here.disown(1, "it was put on rank 0", there.name, there.endpoint)
     until(lambda: receiver.poll() is KVPoll.FAILED)
     assert "it was put on rank 0" in str(receiver.failure)

@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
-from pdproto.node.decode import DecodeNode
+from pdproto.node.decode import Decode
 from pdproto.node.memory import Memory
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.peer import Peer
+from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
@@ -19,7 +20,6 @@ from pdproto.sim.cluster import simulate
 from pdproto.sim.fabric import WRITE
 from pdproto.sim.outcome import DRAINED, STEADY, Outcome
 from pdproto.sim.plan import Fault, Kind, Plan, Request, Shape
-from pdproto.transport.event_loop import Peer
 from tests.sim.runs import ran
 
 
@@ -49,27 +49,27 @@ def test_a_life_that_its_sinks_are_done_with_before_its_last_write_ends(
 
 def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source had answered meanwhile, and the loop's turn failed."""
-    fenced = DecodeNode._fenced
+    fenced = Decode._fenced
 
-    def of_a_known_life(node: DecodeNode, endpoint: Endpoint | None, source: str) -> None:
+    def of_a_known_life(node: Decode, endpoint: Endpoint | None, source: str) -> None:
         if endpoint is None:
             raise KeyError(source)
         fenced(node, endpoint, source)
 
-    broken = found_only_with(monkeypatch, DecodeNode, "_fenced", of_a_known_life,
+    broken = found_only_with(monkeypatch, Decode, "_fenced", of_a_known_life,
                              lambda: ran(0, Kind.ERROR, Kind.ABORT, fence_s=5.0))
     assert broken == STEADY
 
 
 def test_a_life_that_its_sink_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sink had failed and fenced, and its abort was lost: the source waits without a clock."""
-    def forgetful_of_none(node: PrefillNode, peer: Peer, floor: int) -> None:
+    """Its sink had failed and fenced, and its abort was lost: the source kept the life for ever."""
+    def forgetful_of_none(node: Prefill, peer: Peer, floor: int) -> None:
         node._memory.raise_floor(peer.name, peer.incarnation, floor)
 
     broken = found_only_with(
-        monkeypatch, PrefillNode, "on_floor", forgetful_of_none,
+        monkeypatch, Prefill, "on_floor", forgetful_of_none,
         lambda: ran(21, Kind.LOSS, Kind.PARTITION, Kind.CRASH, requests=60, pp=2))
-    assert broken == "L1_every_request_ends"
+    assert broken == DRAINED
 
 
 def test_a_source_that_restarts_before_it_has_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +82,9 @@ def test_a_source_that_restarts_before_it_has_spoken(monkeypatch: pytest.MonkeyP
     faults = (Fault(0, Kind.LOSS, 0.002, 0.1), Fault(1, Kind.CRASH, 0.2, 0.3, "p0"))
     plan = Plan(0, shape, (request,), faults)
 
-    def at_once(node: DecodeNode, receiver: Receiver) -> None:
+    def at_once(node: Decode, receiver: Receiver) -> None:
         node._wanting.add(receiver, node._now)
 
-    broken = found_only_with(monkeypatch, DecodeNode, "want_memory", at_once,
+    broken = found_only_with(monkeypatch, Decode, "want_memory", at_once,
                              lambda: simulate(plan, Random))
     assert broken == WRITE

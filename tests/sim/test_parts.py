@@ -22,8 +22,8 @@ from pdproto.sim.fabric import (
     SimulatedSink,
     SimulatedSource,
 )
-from pdproto.sim.host import Host, SimulatedLink, SimulatedShell
-from pdproto.sim.network import Network
+from pdproto.sim.host import Host
+from pdproto.sim.network import Line, Network
 from pdproto.sim.outcome import Outcome, Violation
 from pdproto.sim.plan import Fault, Kind, Plan, Shape, planned
 from pdproto.sim.shrink import shrunk
@@ -95,9 +95,13 @@ class Hearing:
     def __init__(self, name: str) -> None:
         self.name = self.server = name
         self.heard: list[bytes] = []
+        self.noted: list[bool] = []
 
     def arrive(self, _source: str, data: bytes) -> None:
         self.heard.append(data)
+
+    def note(self, _line: Line, *, up: bool) -> None:
+        self.noted.append(up)
 
 
 def sent(*faults: Fault, count: int = 40) -> tuple[Network, list[bytes]]:
@@ -148,6 +152,58 @@ def test_what_is_under_way_to_a_process_dies_with_it() -> None:
     del network.processes["b"]
     network.send(sender, "b", b"for nobody")
     assert network.lost == 1
+
+
+def test_the_end_of_a_process_ends_its_connections() -> None:
+    """The caller is told, and again when a successor answers."""
+    agenda = Agenda()
+    network = Network(agenda, 0.001, stream)
+    caller, old, new = Hearing("a"), Hearing("b"), Hearing("b")
+    network.processes.update(a=caller, b=old)
+    network.connect(caller, "b")
+    agenda.run(1.0)
+    assert caller.noted == [True]
+    network.die(old)
+    agenda.run(2.0)
+    assert caller.noted == [True, False]
+    network.processes["b"] = new
+    agenda.run(4.0)
+    assert caller.noted == [True, False, True]
+
+
+def test_a_partition_hides_the_end_of_a_process() -> None:
+    """Until the caller speaks, when the partition is over."""
+    agenda = Agenda()
+    network = Network(agenda, 0.001, stream)
+    caller, callee = Hearing("a"), Hearing("b")
+    network.processes.update(a=caller, b=callee)
+    line = network.connect(caller, "b")
+    network.active.append(fault(Kind.PARTITION, server="b"))
+    network.die(callee)
+    agenda.run(5.0)
+    assert caller.noted == [True]
+    line.send(b"nothing comes of it")
+    network.active.clear()
+    agenda.run(6.0)
+    assert caller.noted == [True]
+    line.send(b"nobody is there")
+    agenda.run(7.0)
+    assert caller.noted == [True, False]
+
+
+def test_a_connection_is_tried_until_somebody_answers() -> None:
+    agenda = Agenda()
+    network = Network(agenda, 0.001, stream)
+    caller, callee = Hearing("a"), Hearing("b")
+    network.processes.update(a=caller)
+    network.connect(caller, "b")
+    closed = network.connect(caller, "b")
+    closed.close()
+    agenda.run(3.0)
+    assert caller.noted == []
+    network.processes.update(b=callee)
+    agenda.run(5.0)
+    assert caller.noted == [True]
 
 
 class Engines:
@@ -211,11 +267,6 @@ def test_pages_that_are_read_or_written_belong_to_the_life() -> None:
     engines.sink.verify(OURS, "p0", (1,), pages)
     engines.agenda.run(9.0)
     assert engines.blamed == [SOURCE_PAGES, ONE_LIFE_A_PAGE]
-
-
-def test_a_node_needs_a_host() -> None:
-    with pytest.raises(TypeError, match="want a SimulatedLink"):
-        SimulatedShell("p0", SimulatedLink())
 
 
 def test_a_failing_run_is_made_small() -> None:

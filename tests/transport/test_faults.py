@@ -18,16 +18,14 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.data_path import Outcome
-from pdproto.node.decode import DecodeNode
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.link import Curve, Link
 from pdproto.runtime import wire
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport import event_loop as shell
-from pdproto.transport.event_loop import Curve, Link
+from pdproto.transport import event_loop
+from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.leftovers import held
 from tests.node.planes import (
     Cluster,
@@ -65,10 +63,10 @@ def hand_over(nodes: Cluster, room: int) -> None:
         receiver.close()
 
 
-def vanish(node: Node) -> None:
+def vanish(node: RunningNode) -> None:
     """End a node as a crash does, as far as its peers can tell: without a word."""
-    node.on_end = lambda: None  # type: ignore[method-assign]
-    node._part = lambda peer: None  # type: ignore[method-assign]  # noqa: ARG005
+    node._core.on_end = lambda: None  # type: ignore[method-assign]
+    node._core.calls.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
     node.close()
 
 
@@ -110,7 +108,7 @@ def foreigner(endpoint: str, name: str = "stranger") -> Iterator[Foreigner]:
     ((b"\xc1\xff",), "not a batch"),
     ((b"one", b"two"), "want one part after the identity, got 2"),
     ((wire.encode("p0", 1, 0, []),), "connection 'stranger' says it is node 'p0'"),
-    ((wire.encode("stranger", 1, 0, []),), "who speaks first introduces itself"),
+    ((wire.encode("stranger", 1, 0, []),), "a peer that speaks first introduces itself"),
     ((wire.encode("stranger", 1, 0, [Drained(Life(1, 2, 3))]),), "introduces itself"),
     ((b"\x97\x63" + wire.encode("stranger", 1, 0, [])[2:],), "peer speaks version 99 .* version 2"),
     ((wire.encode("stranger", 1, 0, [Abort(Life(1, 1, 1), "", "nowhere")]),),
@@ -125,12 +123,12 @@ def test_malformed(
     node = pair.prefills[0] if side == "prefill" else pair.decodes[0]
     with foreigner(node.endpoint) as stranger, caplog.at_level(logging.WARNING, "pdproto"):
         stranger.say(*parts)
-        until(lambda: node.malformed.get("stranger") == 1)
+        until(lambda: node._core.malformed.get("stranger") == 1)
         hand_over(pair, 7)
     pair.settled()
     assert [n.metrics.read()["malformed_frames"] for n in pair.nodes if n is node] == [1]
     (said,) = [r.getMessage() for r in caplog.records if "stranger" in r.getMessage()]
-    assert said.startswith(f"node {node.name}: dropped what 'stranger' sent: ")
+    assert said.startswith(f"node {node.name}: dropped a batch of 'stranger': ")
     assert re.search(complaint, said)
 
 
@@ -183,7 +181,7 @@ def test_a_stranger_that_leaves(pair: Cluster) -> None:
         until(lambda: pair.prefills[0].metrics.read()["lost_peers"] == 1)
         hand_over(pair, 7)
     assert pair.prefills[0].metrics.read()["lost_peers"] == 1
-    assert pair.prefills[0].malformed == {}
+    assert pair.prefills[0]._core.malformed == {}
 
 
 def test_who_says_nothing_any_more_is_lost(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,13 +199,13 @@ def test_nobody_is_lost_while_the_whole_machine_stands_still(
 ) -> None:
     """As when it is suspended: the first to go on has heard nothing of those that went on later."""
     still_s = 0.0
-    monkeypatch.setattr(shell, "monotonic", lambda: monotonic() + still_s)
+    monkeypatch.setattr(event_loop, "monotonic", lambda: monotonic() + still_s)
     with cluster(link=Link(sign_of_life_s=0.05, silent_s=60.0)) as nodes:
         hand_over(nodes, 1)
         for still_s in (70.0, 140.0, 210.0):  # noqa: B007 - the clock tells it
-            turns = [node._turned for node in nodes.nodes]
+            turns = [node._loop._turned for node in nodes.nodes]
             until(lambda before=turns: all(  # type: ignore[misc]  # bound at once
-                node._turned > turned + 60.0
+                node._loop._turned > turned + 60.0
                 for node, turned in zip(nodes.nodes, before, strict=True)))
         hand_over(nodes, 2)
         assert [node.metrics.read()["lost_peers"] for node in nodes.nodes] == [0, 0]
@@ -254,10 +252,10 @@ def test_replayed_and_out_of_order(pair: Cluster) -> None:
         until(polls([sender], KVPoll.SUCCESS))
         stranger.batch(Abort(life, "after all", HERE), Abort(life, "again", HERE), here, hello)
         stranger.batch(floor=6)
-        until(lambda: not prefill.lives)
+        until(lambda: not prefill._core.lives)
         stranger.batch(hello, here, Abort(life, "from the grave", HERE), floor=6)
         until(lambda: prefill.metrics.read()["stale_frames"] == 3)
-    assert not prefill.lives
+    assert not prefill._core.lives
     assert sender.released
     assert prefill.metrics.read()["refused_frames"] == 0
     pair.fabric.leased.clear()
@@ -294,7 +292,7 @@ def test_a_sink_dies() -> None:
         until(lambda: nodes.prefills[0].metrics.read()["lost_peers"] == 1)
         nodes.writing.end()
         until(polls([sender], KVPoll.SUCCESS))
-        until(lambda: not nodes.prefills[0].lives)
+        until(lambda: not nodes.prefills[0]._core.lives)
         assert sender.released
 
 
@@ -308,7 +306,7 @@ def test_an_engine_gives_up_after_the_successor_has_spoken() -> None:
         vanish(nodes.decodes[0])
         nodes.decodes[0] = nodes.decode("d0", 18)
         published(nodes.receivers(8))
-        until(lambda: nodes.prefills[0].peers["d0"].incarnation == 18)
+        until(lambda: nodes.prefills[0]._core.peers["d0"].incarnation == 18)
         nodes.writing.end(Outcome.ERROR)
         until(polls([sender], KVPoll.FAILED))
         until(lambda: sender.released)
@@ -355,9 +353,9 @@ def test_a_sink_that_introduced_itself_and_died(pair: Cluster) -> None:
     prefill = pair.prefills[0]
     with foreigner(prefill.endpoint) as stranger:
         stranger.batch(Introduce(Life(50, 99, 0), ("stranger",), HERE))
-        until(lambda: len(prefill.lives) == 1)
+        until(lambda: len(prefill._core.lives) == 1)
         stranger.batch(Introduce(Life(51, 100, 0), ("stranger",), HERE), incarnation=100)
-        until(lambda: [life.room for life in list(prefill.lives)] == [51])
+        until(lambda: [life.room for life in list(prefill._core.lives)] == [51])
     assert prefill.metrics.read()["num_prefill_bootstrap_queue_reqs"] == 1
 
 
@@ -411,13 +409,13 @@ def test_no_wake_up_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         def ask_meanwhile(wake_fd: int) -> int:
             if not served:
                 served.append("first")
-                node.ask(lambda: served.append("meanwhile"))
+                node._core.ask(lambda: served.append("meanwhile"))
             return read(wake_fd)
 
         monkeypatch.setattr(os, "eventfd_read", ask_meanwhile)
-        node.ask(lambda: None)
+        node._core.ask(lambda: None)
         until(lambda: "meanwhile" in served)
-        node.ask(lambda: served.append("later"))
+        node._core.ask(lambda: served.append("later"))
         until(lambda: "later" in served)
 
 
@@ -472,7 +470,7 @@ def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> No
     with cluster(sources=0) as nodes:
         node = PrefillNode("p0", SourcePlane("p0", fabric), link=nodes.link, trace=trace)
         nodes.prefills.append(node)
-        node.plane.fabric = nodes.fabric  # type: ignore[attr-defined]
+        node._core.plane.fabric = nodes.fabric  # type: ignore[attr-defined]
         hand_over(nodes, 7)
         nodes.settled()
     assert trace.ended == "[Errno 28] No space left on device"
@@ -555,5 +553,5 @@ def test_curve() -> None:
                                             link=link, waits={"bootstrap_timeout": 0.5}))
         receivers = [node.open(8, {"p0": nodes.prefills[0].endpoint}) for node in nodes.decodes[1:]]
         until(polls(receivers, KVPoll.FAILED))
-        assert nodes.prefills[0].peers.keys() == {"d0"}
-        assert nodes.prefills[0].malformed == {}
+        assert nodes.prefills[0]._core.peers.keys() == {"d0"}
+        assert nodes.prefills[0]._core.malformed == {}

@@ -6,8 +6,8 @@ from typing import Final
 
 import zmq
 
+from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.event_loop import Link
 from tests.node.planes import Cluster, cluster, has_spoken, polls, until
 
 LINK: Final = Link(sign_of_life_s=0.2, silent_s=3.0)
@@ -20,7 +20,7 @@ def hand_over(nodes: Cluster, room: int) -> None:
     senders[0].send([1])
     until(polls([*senders, *receivers], KVPoll.SUCCESS))
     receivers[0].close()
-    until(lambda: not nodes.decodes[0].lives)
+    until(lambda: not nodes.decodes[0]._core.lives)
 
 
 def take_name(endpoint: str, name: str, seconds: float) -> None:
@@ -40,7 +40,7 @@ def test_a_name_that_an_idle_connection_has_taken_comes_back() -> None:
         began = time.monotonic()
         until(lambda: decode.health() is not None)
         assert str(decode.health()).startswith("node d0: nothing has come from p0 for ")
-        until(lambda: prefill.redials == 1)
+        until(lambda: prefill._core.calls.redials == 1)
         until(lambda: decode.health() is None)
         hand_over(nodes, 2)
         assert time.monotonic() - began < LINK.silent_s  # so nobody was ever lost
@@ -58,7 +58,7 @@ def test_a_hand_over_that_is_under_way_meanwhile_goes_on() -> None:
         time.sleep(0.2)
         hand_over(nodes, 2)
         thread.join()
-        assert prefill.redials == 1
+        assert prefill._core.calls.redials == 1
         nodes.settled()
 
 
@@ -66,7 +66,8 @@ def test_a_node_says_that_it_is_not_heard() -> None:
     with cluster(link=LINK) as nodes:
         hand_over(nodes, 1)
         prefill, decode = nodes.prefills[0], nodes.decodes[0]
-        prefill.ask(lambda: setattr(prefill.peers["d0"], "called", time.monotonic() + 1.5))
+        core = prefill._core
+        core.ask(lambda: setattr(core.peers["d0"], "called", time.monotonic() + 1.5))
         take_name(decode.bound, prefill.name, 0.3)
         until(lambda: prefill.health() is not None)
         assert "node p0: nothing comes through to d0, as it says, for " in str(prefill.health())
@@ -80,7 +81,7 @@ def test_who_is_merely_idle_is_heard() -> None:
         until(lambda: all(has_spoken(d, p.name) for d in nodes.decodes for p in nodes.prefills))
         time.sleep(1.0)
         for node in nodes.nodes:
-            assert node.redials == 0
+            assert node._core.calls.redials == 0
             assert node.health() is None
         for receiver in receivers:
             receiver.abort()

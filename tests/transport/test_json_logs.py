@@ -33,7 +33,8 @@ def test_a_failure_is_one_object_with_its_hand_over(written: io.StringIO) -> Non
     assert at_decode.keys() == {
         "time", "level", "logger", "message", "rank", "room", "incarnation", "generation"}
     assert (at_decode["room"], at_decode["incarnation"], at_decode["generation"]) == (7, 17, 0)
-    assert at_decode["message"] == 'node d0: room 7 has failed: a "line"\nand another'
+    assert at_decode["message"] == (
+        'node d0: room 7 (11.0) with p0 has failed: a "line"\nand another')
     assert at_decode["time"].endswith("Z")
 
 

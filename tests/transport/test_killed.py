@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from pdproto.node.node import Node
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import BUILT_IN
 from tests.node.leftovers import held
 from tests.node.planes import ENDED, idle, polls, until
@@ -61,14 +61,14 @@ def suspend(process: psutil.Process) -> None:
 
 
 @contextmanager
-def closing(node: Node) -> Iterator[None]:
+def closing(node: RunningNode) -> Iterator[None]:
     try:
         yield
     finally:
         node.close()
 
 
-def settled(node: Node) -> None:
+def settled(node: RunningNode) -> None:
     """Wait until the node and its engine hold nothing."""
     until(lambda: idle(node) and not any(node.metrics.read().get(name) for name in HELD),
           lambda: str(node.metrics.read()))

@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import PrefillNode
 from tests.node.planes import Fabric, SourcePlane, cluster, polls, published, until
 from tests.transport.proxy import Proxy, proxy
 
@@ -89,11 +89,11 @@ def test_what_was_under_way_is_said_again(lost: str) -> None:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
         # Of a source that has not spoken nothing is known, so both have spoken before.
         (met,) = [decode.open(1, {"p0": between.endpoint})]
-        until(lambda: prefill.lives)
+        until(lambda: prefill._core.lives)
         sender = prefill.open(7)
         between.swallows = lost == "introduction"
         receiver = decode.open(7, {"p0": between.endpoint})
-        until(lambda: receiver.life in decode.lives)
+        until(lambda: receiver.life in decode._core.lives)
         if lost != "introduction":
             until(lambda: sender.endpoint.life is not None)
             between.swallows = lost == "address"
@@ -104,7 +104,7 @@ def test_what_was_under_way_is_said_again(lost: str) -> None:
             between.swallows = True
             receiver.abort("the client has left")
             until(polls([receiver], KVPoll.FAILED))
-        said = decode.peers["p0"]
+        said = decode._core.peers["p0"]
         until(lambda: not said.out)
         between.cut()
         until(lambda: between.made == 2)
@@ -175,6 +175,6 @@ def test_a_sink_that_is_closed_says_so() -> None:
         until(polls(senders, KVPoll.FAILED))
         assert {sender.failure for sender in senders} == {"d0: the node has been closed"}
         nodes.writing.end()
-        until(lambda: not prefill.lives)
+        until(lambda: not prefill._core.lives)
         until(lambda: all(sender.released for sender in senders))
         assert prefill.metrics.read()["lost_peers"] == 1

@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.link import Link
 from pdproto.node.timers import DOUBLINGS_MAX
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
-from pdproto.transport import event_loop as shell
-from pdproto.transport.event_loop import Link
+from pdproto.transport import event_loop
+from pdproto.transport.nodes import PrefillNode, RunningNode
 from pdproto.transport.operator_port import OperatorPort
 from tests.node.planes import (
     Cluster,
@@ -59,7 +58,7 @@ class Asking:
 
 
 @contextmanager
-def asked(node: Node) -> Iterator[Asking]:
+def asked(node: RunningNode) -> Iterator[Asking]:
     with OperatorPort(node) as port:
         yield Asking(port)
 
@@ -160,7 +159,7 @@ def test_a_node_that_cannot_serve_is_alive_and_not_ready() -> None:
 
 
 @contextmanager
-def standing_still(node: Node) -> Iterator[None]:
+def standing_still(node: RunningNode) -> Iterator[None]:
     """The loop of the node does nothing."""
     still, over = threading.Event(), threading.Event()
 
@@ -168,7 +167,7 @@ def standing_still(node: Node) -> Iterator[None]:
         still.set()
         over.wait()
 
-    node.ask(stand)
+    node._core.ask(stand)
     try:
         assert still.wait(30.0)
         yield
@@ -180,7 +179,7 @@ def test_a_loop_that_stands_still_is_not_alive(monkeypatch: pytest.MonkeyPatch) 
     """Its hand-overs are told all the same, also the one of room 8, which decode has not called
     for.
     """
-    monkeypatch.setattr(shell, "STANDS_STILL_S", 0.5)
+    monkeypatch.setattr(event_loop, "STANDS_STILL_S", 0.5)
     with both() as (nodes, prefill, decode):
         nodes.senders(7)
         nodes.senders(8)
@@ -192,7 +191,7 @@ def test_a_loop_that_stands_still_is_not_alive(monkeypatch: pytest.MonkeyPatch) 
         assert told_while_still(nodes.decodes[0], decode) == {7: "bootstrapping"}
 
 
-def told_while_still(node: Node, asking: Asking) -> dict[int, str]:
+def told_while_still(node: RunningNode, asking: Asking) -> dict[int, str]:
     """The state of each room, told while the loop does nothing, and is known to."""
     with standing_still(node):
         until(lambda: asking.get("/health")[0] == 503)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.link import Link
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.engine.engines import ENGINES
 from tests.node.planes import polls, until
 

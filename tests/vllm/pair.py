@@ -13,8 +13,7 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component, Heads
 from pdproto.items.plane import SinkItems, SourceItems
 from pdproto.items.shares import Place
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.vllm.blocks import NULL_BLOCK, Group
 from pdproto.vllm.loading import LoadingScheduler, LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingScheduler, OfferingWorker

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 
-from pdproto.node.decode import DecodeNode
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.decode import Decode
+from pdproto.node.prefill import Prefill
 from pdproto.vllm import loading, offering
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
@@ -81,7 +81,7 @@ def blocks_given_early() -> None:
 
 def loss_unnoticed() -> None:
     """Neither side notices that the other is gone."""
-    for kind in (DecodeNode, PrefillNode):
+    for kind in (Decode, Prefill):
         _wrap(kind, "on_lost", lambda _, *__: None)
 
 

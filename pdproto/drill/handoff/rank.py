@@ -11,9 +11,9 @@ import numpy as np
 
 from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
 from pdproto.engine.hosts import LOOPBACK
-from pdproto.node.prefill import PrefillNode
 from pdproto.node.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.transport.nodes import PrefillNode
 
 POLL_S: Final = 0.0005  # between two looks of a scheduler
 

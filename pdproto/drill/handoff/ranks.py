@@ -26,21 +26,18 @@ from pdproto.drill.handoff.optimistic import OptimisticSenders
 from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.drill.handoff.receivers import Receivers
 from pdproto.drill.handoff.senders import Senders
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
-from pdproto.node.decode import DecodeNode
-from pdproto.node.link import tcp_at
+from pdproto.node.link import Link, tcp_at
 from pdproto.node.metrics import Metrics
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
-from pdproto.pages.direct import DirectDecodeNode, DirectPages
-from pdproto.pages.engines import open_sink, open_source
+from pdproto.pages.direct import DirectPages
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.registry.app import RegistryServer
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import agreement, optimistic
 from pdproto.spec.handoff import registry as registry_tables
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode, RunningNode
 
 REPORT_S: Final = 0.2
 START_S: Final = 60.0
@@ -188,7 +185,7 @@ def _layers(pools: Pages) -> list[Pages]:
 class Used:
     """What of a rank must be back at zero in the end. beside: what decides for it, by name."""
 
-    node: Node
+    node: RunningNode
     pool: Pool
     pages: int
     beside: Mapping[str, Metrics] = field(default_factory=dict)
@@ -204,7 +201,7 @@ class Used:
         prefixes = ("num_", *(f"{name}_num_" for name in self.beside))
         gauges = {name: value for name, value in self.metrics().items()
                   if name.startswith(prefixes)}
-        return {"lives": len(self.node.lives), "pages": self.pages - len(self.pool), **gauges}
+        return {"pages": self.pages - len(self.pool), **gauges}
 
 
 def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
@@ -219,7 +216,7 @@ def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
         pass  # until every rank has finished, and nobody needs this one any more
 
 
-def _end(node: Node, pipe: "Connection[Any, Any]") -> None:
+def _end(node: RunningNode, pipe: "Connection[Any, Any]") -> None:
     """Close the node, and say what the process still has."""
     node.close()
     pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})

@@ -16,9 +16,9 @@ import numpy as np
 from pdproto.drill.handoff.directory import Directory, Endpoints
 from pdproto.drill.handoff.load import LoadRequest, Pages
 from pdproto.drill.handoff.rank import POLL_S, GoOn, Hold, Pool, RankTask, Reached, Report
-from pdproto.node.decode import DecodeNode
 from pdproto.node.receiver import Receiver
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode
 
 NOT_SERVED: Final = "no prefill server was up to take it"
 
@@ -84,8 +84,8 @@ class Receivers:
                     self.report.outcomes[room] = False
                     self.report.reasons[room] = NOT_SERVED
                 self._upcoming = max(self._upcoming, said.first)
-        if self._outlived is not None and not self._held and self._outlived.keys() <= {
-                *self.node.lost_peers(), *(self._outlived.keys() - self.node.peers.keys())}:
+        if self._outlived is not None and not self._held and self._outlived.keys().isdisjoint(
+                self.node.living_peers()):
             self.directory.lost(self._outlived.keys(), self._outlived)
             self._outlived = None
 

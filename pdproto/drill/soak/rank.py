@@ -25,17 +25,15 @@ import numpy as np
 from pdproto.drill.handoff.directory import registrar
 from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
 from pdproto.drill.handoff.rank import Pool
-from pdproto.node.decode import DecodeNode
-from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.registry.app import RegistryServer
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy
-from pdproto.transport.event_loop import Link
+from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 
 Pipe: TypeAlias = "Connection[Any, Any]"
 
@@ -108,7 +106,7 @@ class _Scheduler:
     """What both kinds of rank do. waiting: requests for which there are no pages yet."""
 
     place: SoakRank
-    node: Node
+    node: RunningNode
     pool: Pool
     pipe: Pipe
     waiting: deque[Begin] = field(default_factory=deque)
@@ -149,10 +147,10 @@ class _Scheduler:
         raise NotImplementedError
 
     def _state(self) -> State:
-        numbers, node = self.node.metrics.read(), self.node
+        numbers = self.node.metrics.read()
         gauges = {name: value for name, value in numbers.items()
                   if value and (name.startswith("num_") or name in HELD)}
-        held = {"lives": len(node.lives), "hand-overs": len(self.open) + len(self.waiting),
+        held = {"hand-overs": len(self.open) + len(self.waiting),
                 "pages": self.place.load.pool_pages - len(self.pool)}
         return State(
             held=gauges | {name: count for name, count in held.items() if count},
@@ -282,7 +280,7 @@ def _layers(pools: Pages) -> list[Pages]:
     return list(pools.reshape(layers, pages, 1, 1, page_bytes))
 
 
-def _end(node: Node, pipe: Pipe) -> None:
+def _end(node: RunningNode, pipe: Pipe) -> None:
     """Close the node, and say what the process still has. Its pipe is a socket."""
     node.close()
     links = [os.readlink(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd")

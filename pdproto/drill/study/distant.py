@@ -7,14 +7,14 @@ would have taken. Only what nodes say to each other is slowed down: pages go by 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import monotonic
+from typing import Any, Final
 
-from pdproto.node.data_path import SinkPlane, SourcePlane
-from pdproto.node.decode import DecodeNode
+from pdproto.node.decode import Decode
 from pdproto.node.node import Node
-from pdproto.node.prefill import PrefillNode
+from pdproto.node.peer import Peer
+from pdproto.node.prefill import Prefill
 from pdproto.runtime.wire import Batch
-from pdproto.transport.event_loop import Peer
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 
 @dataclass(slots=True)
@@ -50,30 +50,46 @@ class Distance:
 
 
 class Distant(Node):
-    """What such nodes have in common: a batch that is due is as one that has come just now."""
+    """A node at a distance: a batch that is due is as one that has come just now."""
 
-    distance: Distance
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.distance: Final = Distance()
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
-        self.distance.hold(peer, batch, monotonic())
+        self.distance.hold(peer, batch, self.clock())
 
     def on_turn(self, now: float) -> float | None:
-        while (arrived := self.distance.arrived(monotonic())) is not None:
+        while (arrived := self.distance.arrived(self.clock())) is not None:
             super().on_batch(*arrived)
         return self.distance.due(super().on_turn(now))
 
 
-class DistantPrefill(Distant, PrefillNode):
+class _Prefill(Distant, Prefill):
+    """A prefill node at a distance, without I/O."""
+
+
+class _Decode(Distant, Decode):
+    """A decode node at a distance, without I/O."""
+
+
+class DistantPrefill(PrefillNode):
     """A prefill node at a distance."""
 
-    def __init__(self, name: str, plane: SourcePlane) -> None:
-        self.distance = Distance()  # first: the loop begins before the node is whole
-        super().__init__(name, plane)
+    _core: _Prefill
+    _kind = _Prefill
+
+    @property
+    def distance(self) -> Distance:
+        return self._core.distance
 
 
-class DistantDecode(Distant, DecodeNode):
+class DistantDecode(DecodeNode):
     """A decode node at a distance."""
 
-    def __init__(self, name: str, plane: SinkPlane) -> None:
-        self.distance = Distance()  # as above
-        super().__init__(name, plane)
+    _core: _Decode
+    _kind = _Decode
+
+    @property
+    def distance(self) -> Distance:
+        return self._core.distance

@@ -28,9 +28,9 @@ from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.drill.study.distant import DistantDecode, DistantPrefill
 from pdproto.drill.study.plan import PAGES, SLOTS
 from pdproto.drill.study.rooms import RANKS, PublishedRooms, Routing, SoughtRooms
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.optimistic_record import Ordered, Settings
 from pdproto.node.receiver import Receiver
-from pdproto.pages.engines import open_sink, open_source
 from pdproto.pages.staged import SinkPages, SourcePages
 from pdproto.sim.chance import Stream
 from pdproto.sim.plan import Request
@@ -303,9 +303,9 @@ class TimedReceivers:
 
     def _stepped(self, held: Awaited) -> None:
         """In the node's loop: note the time of the answer, before anything else is done."""
-        if not held.ended and held.receiver.stands in (KVPoll.SUCCESS, KVPoll.FAILED):
+        if not held.ended and held.receiver.status in (KVPoll.SUCCESS, KVPoll.FAILED):
             held.ended = True
-            if held.receiver.stands is KVPoll.SUCCESS:
+            if held.receiver.status is KVPoll.SUCCESS:
                 held.answered = monotonic()
             self._ended.put(held)
             self._woken.set()

@@ -1,0 +1,173 @@
+"""One rank of a group, without I/O: votes and decisions come and go by frames.
+
+Rule 1: the tables decide (spec/handoff/group.py). The two parts of a rank are in rank.py and
+        entry.py; the entry speaks to its own rank as to any other, by frames.
+Rule 2: a rank that is gone ends the group. Its requests are answered, and `ended` says why; each
+        rank then gives back what its requests hold, and the server starts another group.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pdproto.group.entry import TIMERS as ENTRY_TIMERS
+from pdproto.group.entry import EntryPart, Submitted
+from pdproto.group.rank import TIMERS as RANK_TIMERS
+from pdproto.group.rank import RankPart
+from pdproto.group.waits import Waits
+from pdproto.node.core import Core
+from pdproto.node.link import Link
+from pdproto.node.metrics import Metrics
+from pdproto.node.peer import Peer
+from pdproto.node.ports import Transport
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.runtime.wire import (
+    AnyDecision,
+    AnyFrame,
+    AnyVote,
+    Batch,
+    GroupFrame,
+    Life,
+    Request,
+)
+
+log = logging.getLogger("pdproto.group")
+
+JOIN_S: Final = 60.0  # how long a rank may take to appear
+
+
+class GroupCore(Core):
+    """One rank. See the rules above, and `Group` (group.py) for the arguments."""
+
+    def __init__(  # noqa: PLR0913 - as many as `Group` takes
+        self,
+        name: str,
+        ranks: Mapping[int, str],
+        *,
+        me: int,
+        slots: int,
+        stop: Callable[[Life], bool],
+        entry: int,
+        link: Link,
+        incarnation: int,
+        waits: Mapping[str, float] | None,
+        trace: SharedTrace | None,
+    ) -> None:
+        if me not in ranks or entry not in ranks:
+            raise ValueError(f"group {name}: rank {me} and entry {entry}: want two of {[*ranks]}")
+        if slots < 1:
+            raise ValueError(f"group {name}: {slots} slots: nothing could ever be admitted")
+        super().__init__(f"{name}.{me}", link, incarnation)
+        self.me: Final = me
+        self.entry: Final = entry
+        self.ended: str | None = None
+        self.metrics: Final = Metrics({"node": self.name, "role": "group"})
+        self.names: Final = {index: f"{name}.{index}" for index in ranks}
+        self._ranks: Final = dict(ranks)
+        self._index: Final = {name: index for index, name in self.names.items()}
+        self._own: Final[deque[GroupFrame]] = deque()
+        self._rank_waits: Final = Waits(RANK_TIMERS, waits)
+        self._entry_waits: Final = Waits(ENTRY_TIMERS, waits)
+        self.rank: Final = RankPart(me, [*ranks], say=lambda vote: self._tell(entry, vote),
+                                    stop=stop, waits=self._rank_waits, metrics=self.metrics,
+                                    trace=trace)
+        self.decider: Final = EntryPart([*ranks], slots, say=self._tell, waits=self._entry_waits,
+                                        metrics=self.metrics, trace=trace,
+                                        ) if me == entry else None
+
+    def begin(self, transport: Transport) -> None:
+        super().begin(transport)
+        for index, endpoint in self._ranks.items():
+            if index != self.me:
+                # Silence counts from here on, so a rank that starts late gets its time in advance.
+                self.connect(self.names[index], endpoint).heard = self._now + JOIN_S
+
+    def submit(self, submitted: Submitted) -> None:
+        """At the entry: begin to serve a request."""
+        if self.decider is not None:
+            self.decider.submit(submitted, self._now)
+
+    def abort(self, request: Submitted, reason: str) -> None:
+        """At the entry: give up a request."""
+        if self.decider is not None:
+            self.decider.abort(request, reason, self._now)
+
+    def call(self, name: str, life: Life, reason: str, seen: int) -> None:
+        """A call of the scheduler; see RankPart.call."""
+        self.rank.call(name, life, reason, seen, self._now)
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        index = self._index[peer.name]
+        for frame in batch.frames:
+            try:
+                self._hear(index, frame, batch.incarnation)
+            except RemoteProtocolError as error:
+                self.metrics.add("refused_frames")
+                log.warning("%s: dropped a message of %s: %s", self.name, peer.name, error)
+        if index == self.entry:
+            self.rank.raise_floor(batch.floor)
+
+    def _hear(self, index: int, frame: AnyFrame, incarnation: int) -> None:
+        """What a rank says. Raises RemoteProtocolError for what it may not say."""
+        now = self._now
+        author = self.incarnation if isinstance(frame, AnyVote) else incarnation
+        if frame.life.incarnation != author:
+            raise RemoteProtocolError(f"{frame.life} is of another group than this one")
+        if isinstance(frame, AnyVote):
+            if self.decider is None:
+                raise RemoteProtocolError(f"{frame.message} is for the entry")
+            self.decider.hear(index, frame, now)
+        elif index != self.entry:
+            raise RemoteProtocolError(f"{frame.message} comes from the entry")
+        elif isinstance(frame, Request):
+            self.rank.arrive(frame, now)
+        elif isinstance(frame, AnyDecision):
+            self.rank.decide(frame, now)
+        else:
+            raise RemoteProtocolError(f"{frame.message} is no message of a group")
+
+    def _greeted(self, batch: Batch) -> Peer:
+        raise RemoteProtocolError(f"{batch.node} is no rank of this group")
+
+    def on_malformed(self, _who: str) -> None:
+        self.metrics.add("malformed_frames")
+
+    def on_lost(self, peer: Peer, why: str) -> None:
+        index = self._index[peer.name]
+        self.metrics.add("lost_peers")
+        self.ended = self.ended or f"{peer.name} is gone: {why}"
+        self.rank.lose(index)
+        if self.decider is not None:
+            self.decider.lose(index, why)
+
+    def on_returned(self, peer: Peer) -> None:
+        """What was under way to it may be lost, and so may what it said: ask again at once."""
+        self._entry_waits.fire_now(self._now)
+        if self._index[peer.name] == self.entry:
+            self._rank_waits.fire_now(self._now)
+
+    def on_turn(self, now: float) -> float | None:
+        if self.decider is not None:
+            self.decider.serve(now)
+        self.rank.serve(now)
+        while self._own:
+            self._hear(self.me, self._own.popleft(), self.incarnation)
+        if self.decider is not None:
+            self.rank.raise_floor(self.decider.floor)
+        waits = self.rank.next, self.decider.next if self.decider is not None else None
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def floor(self) -> int:
+        return self.decider.floor if self.decider is not None else 0
+
+    def _tell(self, index: int, frame: GroupFrame) -> None:
+        if index == self.me:
+            self._own.append(frame)
+        elif not (peer := self.peers[self.names[index]]).lost:
+            self.say(peer, frame)
+
+    def __repr__(self) -> str:
+        decider = "" if self.decider is None else f", {self.decider!r}"
+        return f"<Group {self.name}: {self.rank!r}{decider}>"

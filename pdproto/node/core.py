@@ -1,0 +1,218 @@
+"""The one turn of every node, without I/O: values and the time go in, effects come out.
+
+`Core.turn` fixes the order in which everything happens: requests of the application, compensation
+for a loop that stood still, messages, connections that changed, waits and devices, a look after the
+peers, and the batches to send. The event loop (transport/event_loop.py) and the simulator
+(sim/host.py) both run it by `run_turn`, and there is no other.
+
+Rule 1: a node has no thread, no socket and no clock. One thread at a time takes its turns.
+Rule 2: a malformed batch is dropped and counted, and its sender is named.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from pdproto.node.calls import Calls, Say
+from pdproto.node.link import Link
+from pdproto.node.peer import Peer, cut_off, endpoint_of
+from pdproto.node.ports import Arrived, Pace, Transport
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.wire import NAME_MAX, AnyFrame, Batch, decode
+
+log = logging.getLogger("pdproto.node")
+
+NAMES_MAX: Final = 1_024  # senders whose malformed batches are counted one by one
+PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more connections
+
+
+class Effects(NamedTuple):
+    """What a turn asks of the driver. says: batches to send, in this order.
+
+    due: when to take the next turn at the latest, if nothing comes before.
+    """
+
+    says: Sequence[Say]
+    due: float
+
+
+class Core:
+    """A node speaks to peers. Subclasses say what a batch, a lost peer and a turn mean to it."""
+
+    def __init__(self, name: str, link: Link, incarnation: int) -> None:
+        if not 0 < len(name) <= NAME_MAX:
+            raise ValueError(f"node name {name!r}: want 1 to {NAME_MAX} characters")
+        self.name: Final = name
+        self.link: Final = link
+        self.incarnation: Final = incarnation
+        self.malformed: Final[dict[str, int]] = {}  # batches, by the name of the sender
+        self.mistakes = 0  # calls of the application that the tables do not allow
+        self.calls: Final = Calls(name, incarnation, link, self)
+        self.peers: Final = self.calls.peers
+        self.again = False  # the node itself wants another turn at once
+        self.transport: Transport
+        self.pace: Pace
+        self._now = 0.0
+
+    def begin(self, transport: Transport) -> None:
+        """Run on this transport, from now on."""
+        self.transport, self.pace = transport, transport.pace
+        self._now = transport.clock()
+        self.calls.begin(transport)
+
+    # For any thread
+
+    def ask(self, request: Callable[[], None]) -> None:
+        """Have the next turn run a request. Raises LocalProtocolError when the node is closed."""
+        self.transport.ask(request)
+
+    def clock(self) -> float:
+        return self.transport.clock()
+
+    def problem(self) -> str | None:
+        """Why no hand-over can go on here, as far as the node knows; None while some can (L11)."""
+        apart = cut_off(list(self.peers.values()), self.clock())
+        return None if apart is None else f"node {self.name}: {apart}"
+
+    # The turn
+
+    def turn(self, arrived: Arrived, now: float) -> Effects:
+        """Take one turn. now: in seconds of the transport's clock."""
+        pace, calls = self.pace, self.calls
+        self._now, self.again = now, False
+        pace.begin("requests of the application")
+        self._serve(arrived.requests)
+        calls.forgive_silence(now)
+        pace.part("messages of peers")
+        self._receive(arrived.batches, now)
+        calls.note_changes(arrived.changes, now)
+        due = self.on_turn(now)
+        pace.part("messages to peers")
+        calls.look_after(now)
+        says = calls.flush(now, pace)
+        return Effects(says, calls.look_at if due is None else min(due, calls.look_at))
+
+    def farewells(self, arrived: Arrived, now: float) -> Iterator[Say]:
+        """The node closes: the last batches. Open hand-overs are given up, and peers told."""
+        self._now = now
+        try:
+            self._serve(arrived.requests, to_the_end=True)
+            self.on_end()
+        except Exception:
+            log.exception("node %s: its loop ends, and not all is said", self.name)
+        yield from self.calls.farewells(now)
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether another turn is to follow at once."""
+        return self.again or self.calls.has_more
+
+    def _serve(self, requests: Iterable[Callable[[], None]], *, to_the_end: bool = False) -> None:
+        for request in requests:
+            try:
+                request()
+            except LocalProtocolError as error:
+                self.mistakes += 1
+                log.error("node %s: %s", self.name, error)
+            if not (to_the_end or self.pace.has_time):
+                return
+
+    def _receive(self, batches: Iterable[tuple[str, Sequence[bytes]]], now: float) -> None:
+        for name, parts in batches:
+            who = name[:NAME_MAX]
+            try:
+                self._take_batch(who, parts, now)
+            except RemoteProtocolError as error:
+                if who in self.malformed or len(self.malformed) < NAMES_MAX:
+                    self.malformed[who] = self.malformed.get(who, 0) + 1
+                self.on_malformed(who)
+                log.warning("node %s: dropped a batch of %r: %s", self.name, who, error,
+                            extra={"rank": self.name, "peer": who})
+            if not self.pace.has_time:
+                return
+
+    def _take_batch(self, who: str, parts: Sequence[bytes], now: float) -> None:
+        if len(parts) != 1:
+            raise RemoteProtocolError(f"want one part after the identity, got {len(parts)}")
+        batch = decode(parts[0])
+        if batch.node != who:
+            raise RemoteProtocolError(f"connection {who!r} says it is node {batch.node!r}")
+        peer = self.peers.get(who)
+        if batch.gone is not None and (peer is None or peer.lost):
+            return
+        if peer is None:
+            peer = self._greeted(batch)
+        if peer.incarnation not in (0, batch.incarnation):
+            self.calls.end(peer, "it has restarted")
+        if peer.lost:
+            peer = self.connect(peer.name, endpoint_of(batch) or peer.endpoint)
+        peer.incarnation = batch.incarnation
+        self.calls.note_heard(peer, batch.unheard_ms, now)
+        self.on_batch(peer, batch)
+        if batch.gone is not None:
+            self.calls.end(peer, batch.gone or "it has ended", level=logging.INFO)
+
+    def _greeted(self, batch: Batch) -> Peer:
+        """A peer that speaks first says, in its first frame, where it can be answered."""
+        endpoint = endpoint_of(batch)
+        if endpoint is None:
+            raise RemoteProtocolError("a peer that speaks first introduces itself")
+        if len(self.peers) >= PEERS_MAX:
+            for name in self.calls.lost():
+                del self.peers[name]
+        if len(self.peers) >= PEERS_MAX:
+            raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
+        return self.connect(batch.node, endpoint)
+
+    # For subclasses
+
+    def connect(self, name: str, endpoint: str) -> Peer:
+        """See Calls.connect."""
+        return self.calls.connect(name, endpoint, self._now)
+
+    def say(self, peer: Peer, frame: AnyFrame) -> None:
+        """Put a frame into the next batch for the peer."""
+        self.calls.say(peer, frame)
+
+    def floor(self) -> int:
+        """Every life of this node below this generation is over."""
+        return 0
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:
+        raise NotImplementedError
+
+    def on_malformed(self, _who: str) -> None:
+        """A sender of that name has sent something that is no batch."""
+
+    def on_lost(self, peer: Peer, _why: str) -> None:
+        """The peer counts as gone."""
+        raise NotImplementedError
+
+    def on_ended(self, peer: Peer) -> None:
+        """The process of a lost peer is known to have ended."""
+
+    def on_returned(self, peer: Peer) -> None:
+        """The peer can be reached again. Frames that were under way may be lost."""
+
+    def on_turn(self, now: float) -> float | None:
+        """Waits and devices. Returns when at the latest to do it again."""
+        raise NotImplementedError
+
+    def on_end(self) -> None:
+        """The node closes: peers hear frames that are said now, and nothing after them."""
+
+    def on_close(self) -> None:
+        """Close the devices of the node. No turn is taken any more."""
+
+
+def run_turn(core: Core, arrived: Arrived, now: float) -> float:
+    """Take one turn, and carry out its effects. Returns when to take the next at the latest."""
+    effects = core.turn(arrived, now)
+    carry_out(core, effects.says)
+    return now if core.wants_turn else effects.due
+
+
+def carry_out(core: Core, says: Iterable[Say]) -> None:
+    """Send batches, and tell the node which of them were taken."""
+    for say in says:
+        core.calls.said(say, taken=say.connection.send(say.data))

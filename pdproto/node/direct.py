@@ -1,0 +1,16 @@
+"""The tables of a decode node whose sources write straight into its pages."""
+
+from typing import Final
+
+from pdproto.node.pool import Pool
+from pdproto.runtime.role import SinkRole
+from pdproto.spec.handoff.direct import IN_PLACE
+from pdproto.spec.handoff.ends import pool, sink
+
+_TABLES: Final = {table.machine: table for table in IN_PLACE.tables}
+DIRECT_ROLE: Final = SinkRole(_TABLES[sink])
+
+
+def direct_pool() -> Pool:
+    """A pool of pages for one such node."""
+    return Pool(_TABLES[pool])

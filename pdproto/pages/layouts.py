@@ -1,0 +1,20 @@
+"""The layout of pages in short, for a peer to compare with its own (node/fit.py)."""
+
+from hashlib import blake2b
+from itertools import groupby
+
+from pdproto.kernels.chunk import KVLayout
+from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, Layout
+
+
+def layout_of(layout: KVLayout) -> Layout:
+    """What a peer must have in common with these pools: how many there are, and the tokens, heads,
+    bytes and elements of a page of each, in their order.
+    """
+    shapes = [shape for entries, shape in layout.shapes for _ in range(entries)]
+    runs = [(len(list(run)), shape) for shape, run in groupby(shapes)]
+    told = ", then ".join(
+        f"{count} pools of {shape.tokens} tokens x {shape.heads} heads x {shape.row_bytes} bytes "
+        f"of {shape.element} a page" for count, shape in runs)
+    digest = blake2b(repr(runs).encode(), digest_size=DIGEST_BYTES).digest()
+    return Layout(digest, told[:LAYOUT_TOLD_MAX])

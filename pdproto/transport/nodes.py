@@ -1,0 +1,225 @@
+"""The nodes that applications use: a core without I/O (node/) on an event loop of its own.
+
+    prefill = PrefillNode("p0", SourcePages(pools, open_source("tcp")))
+    sender = prefill.open(room=7)
+
+Every method returns at once, and may be called by any thread. The hand-over itself is driven by the
+handles that `open` returns (node/sender.py, node/receiver.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import ClassVar, Final
+
+from pdproto.node.data_path import SinkPlane, SourcePlane
+from pdproto.node.decode import Decode
+from pdproto.node.direct import DIRECT_ROLE, direct_pool
+from pdproto.node.in_doubt import Adrift
+from pdproto.node.link import Link
+from pdproto.node.metrics import Metrics
+from pdproto.node.node import Node
+from pdproto.node.pool import Pool
+from pdproto.node.prefill import Prefill
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
+from pdproto.runtime.trace import Trace
+from pdproto.transport.event_loop import EventLoop
+from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
+
+
+class RunningNode:
+    """What both kinds of node have in common.
+
+    name: of this process, among all that it speaks to. incarnation: of this run of it. endpoint:
+    where peers are told to call. bound: where it listens. metrics: its counters and gauges.
+    """
+
+    def __init__(self, core: Node, link: Link) -> None:
+        self.name: Final = core.name
+        self.incarnation: Final = core.incarnation
+        self.metrics: Final[Metrics] = core.metrics
+        self._core = core
+        self._loop: Final = EventLoop(core, link)
+        self.bound: Final = self._loop.bound
+        self.endpoint: Final = self._loop.endpoint
+        self._loop.measure(core.metrics)
+        core.metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
+                           lambda: float(self.health() is None))
+        self._loop.start()
+
+    def health(self) -> str | None:
+        """Why no hand-over can go on here; None while some can (L11)."""
+        return self._loop.standing() or self._core.problem()
+
+    def stalled(self) -> str | None:
+        """Why the node does nothing any more, whatever its peers do; None while its loop turns."""
+        return self._loop.standing()
+
+    def open_handoffs(self, most: int = 100, room: int | None = None) -> OpenHandoffs:
+        """The open hand-overs that have been longest in their state.
+
+        most: so many are described. room: of this room only. Waits for the loop, for a second at
+        most: the loop itself must not call it.
+        """
+        return open_handoffs(self._core, self.health(), most, room)
+
+    def lost_peers(self) -> tuple[str, ...]:
+        """The names of the peers that count as gone."""
+        return self._core.calls.lost()
+
+    def living_peers(self) -> tuple[str, ...]:
+        """The names of the other peers that are known."""
+        return tuple(p.name for p in list(self._core.peers.values()) if not p.lost)
+
+    def declare_gone(self, name: str) -> None:
+        """Say that the process has ended which a peer of that name has run until now.
+
+        A node itself knows only that a peer is silent, and that proves nothing: memory that the
+        peer may still reach waits for its successor. A supervisor that has seen the process end, or
+        has cut its power, does know. Said of a process that runs on, this breaks S1 and S8.
+        """
+        self._core.ask(lambda: self._core.declare_gone(name))
+
+    def close(self) -> None:
+        """Give up what is open, tell the peers, and give back every thread, socket and page.
+
+        It may be called twice.
+        """
+        self._loop.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} at {self.endpoint}>"
+
+
+class PrefillNode(RunningNode):
+    """The node of a prefill rank: it opens senders and writes their pages to sinks.
+
+    plane: how bytes move. waits: seconds by name of timer.
+
+    refuses: asked in the loop about a room that a sink comes for and that is not open here. It
+    returns why nobody will open it, or None. A sink that is refused fails at once, for that reason.
+    role: the tables to run, if not those of the hand-over.
+    Raises OSError if the node cannot listen at `link`, ValueError for a name or a timer.
+    """
+
+    _core: Prefill
+    _kind: ClassVar[type[Prefill]] = Prefill
+
+    def __init__(
+        self,
+        name: str,
+        plane: SourcePlane,
+        *,
+        link: Link | None = None,
+        waits: Mapping[str, float] | None = None,
+        trace: Trace | None = None,
+        refuses: Callable[[int], str | None] = lambda _: None,
+        role: SourceRole = SOURCE_ROLE,
+    ) -> None:
+        link = link or Link()
+        super().__init__(self._kind(name, plane, link=link, incarnation=new_incarnation(),
+                                    waits=waits, trace=trace, refuses=refuses, role=role), link)
+
+    def open(
+        self, room: int, on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Sender], None] | None = None,
+    ) -> Sender:
+        """A sender for a room. on_released, watcher: see `Handle.watch`.
+
+        Raises LocalProtocolError when the node is closed.
+        """
+        return self._core.open(room, on_released, watcher)
+
+    def disown(self, room: int, reason: str, name: str, endpoint: str) -> None:
+        """Tell another prefill rank that this room has failed here. It tells decode, which looks
+        for the room there (spec/handoff/dp_rank.py).
+
+        Raises LocalProtocolError when the node is closed.
+        """
+        self._core.ask(lambda: self._core.disown(room, reason, name, endpoint))
+
+    def adrift(self) -> tuple[Adrift, ...]:
+        """Writes that the engine has given up on, and that may still land; the oldest first.
+
+        No page waits for them. But the node remembers their lives: while the sink lives until it
+        has fenced this node, and else for the sink's successor; see `declare_gone`.
+        """
+        return self._core.adrift()
+
+
+class DecodeNode(RunningNode):
+    """The node of a decode rank: it opens receivers, leases memory and commits pages.
+
+    plane: how bytes move. waits: seconds by name of timer.
+
+    incarnation: one for all ranks of a group; default: one of its own. role, pool: the tables to
+    run, if not those of the hand-over.
+    Raises OSError if the node cannot listen at `link`, ValueError for a name or a timer.
+    """
+
+    _core: Decode
+    _kind: ClassVar[type[Decode]] = Decode
+
+    def __init__(
+        self,
+        name: str,
+        plane: SinkPlane,
+        *,
+        link: Link | None = None,
+        incarnation: int | None = None,
+        waits: Mapping[str, float] | None = None,
+        trace: Trace | None = None,
+        role: SinkRole = SINK_ROLE,
+        pool: Pool | None = None,
+    ) -> None:
+        link = link or Link()
+        self._opening: Final = Lock()
+        super().__init__(self._kind(name, plane, link=link,
+                                    incarnation=incarnation or new_incarnation(), waits=waits,
+                                    trace=trace, role=role, pool=pool), link)
+
+    def open(
+        self,
+        room: int,
+        sources: Mapping[str, str],
+        *,
+        sinks: Sequence[str] = (),
+        generation: int | None = None,
+        on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Receiver], None] | None = None,
+        pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        slot: int | None = None,
+    ) -> Receiver:
+        """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
+
+        sinks: all ranks of this group that the same sources feed (default: this one). pages, slot:
+        as `Receiver.publish` takes them. generation: the life's number, where the ranks of a group
+        must agree on it: each once, ascending. on_released, watcher: see `Handle.watch`.
+        Raises LocalProtocolError when the node is closed, ValueError without sources.
+        """
+        with self._opening:  # lives begin in the order of their numbers, whichever thread opens
+            return self._core.open(room, sources, sinks=sinks, generation=generation,
+                                   on_released=on_released, watcher=watcher, pages=pages,
+                                   slot=slot)
+
+
+class DirectDecodeNode(DecodeNode):
+    """A decode node whose sources write straight into its pages.
+
+    plane: DirectPages, or another that keeps to rule 3 of pages/direct.py.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plane: SinkPlane,
+        *,
+        link: Link | None = None,
+        incarnation: int | None = None,
+        waits: Mapping[str, float] | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(name, plane, link=link, incarnation=incarnation, waits=waits,
+                         trace=trace, role=DIRECT_ROLE, pool=direct_pool())

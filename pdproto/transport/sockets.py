@@ -1,0 +1,124 @@
+"""The ZeroMQ sockets of a node: one ROUTER that peers call, and a DEALER for each peer it calls."""
+
+from contextlib import suppress
+from socket import AF_INET6
+from typing import Final
+
+import zmq
+
+from pdproto.engine.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
+from pdproto.node.link import Link, host_of, place_of, tcp_at
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import BATCH_BYTES_MAX
+from pdproto.transport.monitor import Monitor
+
+CONNECT_AGAIN_MS: Final = 50  # at first; then twice as long each time, up to
+CONNECT_AGAIN_MAX_MS: Final = 1_000
+CONNECT_MS: Final = 1_500  # for one attempt: the kernel's own goes on for two minutes
+FAREWELL_MS: Final = 200  # for which the last batches may still be under way
+
+
+class Dealer:
+    """A connection to one peer (node/ports.py). The peer reads who speaks from its identity."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", name: str, endpoint: str,
+                 link: Link, monitor: Monitor) -> None:
+        """Raises RemoteProtocolError if there can be no such connection."""
+        self._monitor: Final = monitor
+        try:
+            self._socket: Final = context.socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            raise RemoteProtocolError(f"no socket for {endpoint!r}: {error}") from error
+        try:
+            self._set(name, endpoint, link)
+            monitor.add(self, self._socket)
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            with suppress(zmq.ZMQError):
+                monitor.remove(self)
+            self._socket.close()
+            raise RemoteProtocolError(f"cannot connect to {endpoint!r}: {error}") from error
+
+    def _set(self, name: str, endpoint: str, link: Link) -> None:
+        socket = self._socket
+        socket.setsockopt(zmq.IPV6, "[" in endpoint)
+        socket.setsockopt(zmq.SNDHWM, link.high_water)
+        socket.setsockopt_string(zmq.IDENTITY, name)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RECONNECT_IVL, CONNECT_AGAIN_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, CONNECT_AGAIN_MAX_MS)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
+        socket.setsockopt(zmq.HANDSHAKE_IVL, round(link.silent_s * 1e3))
+        if link.curve is not None:
+            socket.curve_secretkey = link.curve.secret
+            socket.curve_publickey = link.curve.public
+            socket.curve_serverkey = link.curve.server
+
+    def send(self, data: bytes) -> bool:
+        """See Connection."""
+        try:
+            self._socket.send(data, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def close(self) -> None:
+        """See Connection. It may be called twice."""
+        self._monitor.remove(self)
+        self._socket.close(linger=0)
+
+    def part(self) -> None:
+        """End the connection when the last batches have been sent, or after a moment."""
+        self._monitor.remove(self)
+        self._socket.close(linger=FAREWELL_MS)
+
+
+def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
+              ) -> "zmq.Socket[bytes]":
+    """The socket that a node is called at. Raises OSError, which ends the context too."""
+    socket = context.socket(zmq.ROUTER)
+    socket.setsockopt(zmq.IPV6, "[" in link.bind)
+    socket.setsockopt(zmq.RCVHWM, link.high_water)
+    socket.setsockopt(zmq.MAXMSGSIZE, BATCH_BYTES_MAX)
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts takes its name again
+    if link.curve is not None:
+        socket.curve_server = True
+        socket.curve_secretkey = link.curve.secret
+        socket.curve_publickey = link.curve.public
+    try:
+        socket.bind(link.bind)
+    except zmq.ZMQError as error:
+        socket.close()
+        context.term()
+        raise OSError(f"node {name} cannot listen on {link.bind}: {error}") from error
+    return socket
+
+
+def address_for(name: str, link: Link, bound: str, theirs: str) -> str:
+    """The endpoint at which a peer is told to call a node.
+
+    bound: where the node listens. theirs: the endpoint of the peer.
+    Raises RemoteProtocolError, with the way out, where the peer could not call it.
+    """
+    ours, host = host_of(bound), host_of(theirs)
+    if host is not None and is_wildcard(host):
+        raise RemoteProtocolError(f"{theirs} stands for every address of a host: want one "
+                                  f"address that this host can call")
+    if link.advertise is not None or ours is None or host is None:
+        return link.advertise or bound
+    if is_loopback(ours) and is_elsewhere(host):
+        raise RemoteProtocolError(
+            f"node {name} listens on {ours}, which {host} cannot call: start it with "
+            f"Link({tcp_at(route_to(host))!r}), or give the address to call (Link.advertise)")
+    if not is_wildcard(ours):
+        return bound
+    try:
+        route = route_to(host)
+    except (OSError, ValueError) as error:
+        raise RemoteProtocolError(f"node {name} listens on {ours}, and no route tells "
+                                  f"which of its addresses {host} can call: {error}; give the "
+                                  f"address (Link.advertise)") from None
+    if family_of(route) != family_of(ours) and family_of(ours) != AF_INET6:
+        raise RemoteProtocolError(f"node {name} listens on {ours}, without IPv6, and {host} has no "
+                                  f"other way to call it: start it with Link('tcp://[::]:0')")
+    return tcp_at(route, place_of(bound)[1])

@@ -1,0 +1,137 @@
+"""There is one loop: the event loop and the simulator take the same turn, and it does no I/O."""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdproto import DecodeNode, DirectDecodeNode, PrefillNode
+from pdproto.group.group import Group
+from pdproto.node.calls import Calls
+from pdproto.node.core import Core, run_turn
+from pdproto.node.link import Link
+from pdproto.node.ports import Arrived
+from pdproto.sim import host
+from pdproto.transport import event_loop
+
+ROOT = Path(__file__).resolve().parents[2]
+WORLD = {"asyncio", "os", "queue", "select", "selectors", "socket", "subprocess", "threading",
+         "time", "zmq"}
+# The parts of a turn. Only the turn itself says in which order they come.
+PARTS = {"on_turn", "on_batch", "on_device", "on_room", "on_timer", "on_end", "flush", "look_after",
+         "note_changes", "note_heard", "forgive_silence", "_take_batch", "farewells", "due"}
+
+# Not of a node: a rank's part in a group has waits of its own, which the group's turn serves.
+OTHER = {("group", "rank.py"), ("group", "entry.py")}
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / "pdproto" / folder).glob("*.py"))
+            if (folder, path.name) not in OTHER]
+
+
+def called(path: Path) -> Iterator[str]:
+    """The names of the methods and functions that a module calls."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            function = node.func
+            yield function.attr if isinstance(function, ast.Attribute) else getattr(
+                function, "id", "")
+
+
+@pytest.mark.parametrize("path", modules("node"), ids=lambda path: path.stem)
+def test_a_node_does_no_io(path: Path) -> None:
+    """No socket, no thread and no clock: they are on the other side of node/ports.py."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [
+            alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        outside = {name.split(".")[0] for name in names} & WORLD
+        assert not outside, f"{path.name} imports {outside}"
+
+
+def test_the_loop_and_the_simulator_run_the_same_function() -> None:
+    assert vars(event_loop)["run_turn"] is run_turn
+    assert vars(host)["run_turn"] is run_turn
+
+
+@pytest.mark.parametrize("path", modules("sim", "transport", "group"), ids=lambda path: path.stem)
+def test_no_other_module_orders_the_parts_of_a_turn(path: Path) -> None:
+    """The loop's end is the one exception: it says farewell, which is no turn."""
+    ordered = PARTS & set(called(path))
+    assert ordered <= ({"farewells"} if path.name == "event_loop.py" else set())
+
+
+def test_nobody_replaces_the_turn() -> None:
+    """No subclass has a turn of its own, in any module that is imported here."""
+    def below(kind: type[Any]) -> Iterator[type[Any]]:
+        for sub in kind.__subclasses__():
+            yield sub
+            yield from below(sub)
+
+    final = {"turn", "_serve", "_receive", "_take_batch", "farewells", "wants_turn"}
+    for kind in below(Core):
+        assert not final & vars(kind).keys(), kind
+    assert not list(below(Calls))
+
+
+class Order:
+    """Notes in which order the parts of a turn are called."""
+
+    def __init__(self, node: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[str] = []
+        for owner, name in ((node, "_serve"), (node.calls, "forgive_silence"), (node, "_receive"),
+                            (node.calls, "note_changes"), (node, "on_turn"),
+                            (node.calls, "look_after"), (node.calls, "flush")):
+            monkeypatch.setattr(owner, name, self._noting(name, getattr(owner, name)))
+
+    def _noting(self, name: str, whole: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*arguments: Any, **options: Any) -> Any:
+            self.seen.append(name)
+            return whole(*arguments, **options)
+        return noting
+
+
+class Quiet(Core):
+    """A node that does nothing."""
+
+    def on_turn(self, _now: float) -> float | None:
+        return None
+
+
+class NoTransport:
+    """As much of a transport as a node needs that speaks to nobody."""
+
+    pace = host.Unhurried()
+
+    def clock(self) -> float:
+        return 100.0
+
+
+def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests first; then the node listens; it looks after peers before it speaks to them."""
+    node = Quiet("p0", Link(), 1)
+    node.begin(NoTransport())  # type: ignore[arg-type]  # it needs no more
+    order = Order(node, monkeypatch)
+    assert run_turn(node, Arrived(), 100.0) > 100.0
+    assert order.seen == ["_serve", "forgive_silence", "_receive", "note_changes", "on_turn",
+                          "look_after", "flush"]
+
+
+@pytest.mark.parametrize(("kind", "names"), [
+    (PrefillNode, {"adrift", "disown"}), (DecodeNode, set[str]()), (DirectDecodeNode, set[str]())])
+def test_a_node_shows_what_its_users_need(kind: type, names: set[str]) -> None:
+    """The public names of a node. One more needs a reason, and a line in the documents."""
+    both = {"close", "declare_gone", "health", "living_peers", "lost_peers", "open",
+            "open_handoffs", "stalled"}
+    public = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+    assert public == both | names
+
+
+def test_a_group_shows_what_its_users_need() -> None:
+    public = {name for name, _ in inspect.getmembers(Group) if not name.startswith("_")}
+    assert public == {"abort", "answer", "answers", "arrivals", "bootstrapped", "close",
+                      "decisions", "ended", "failed", "health", "prepared", "submit",
+                      "transfer_failed", "transferred"}
