@@ -4,10 +4,10 @@
     python -m tests.vllm_servers --quick        a subset
     python -m tests.vllm_servers --only equality 'late read'
     python -m tests.vllm_servers --defects      each cell must be red under its defect
+    python -m tests.vllm_servers --table        write docs/vllm-servers.md
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -17,15 +17,13 @@ from typing import Final
 
 from examples.sglang_servers.serving import ServerError
 from examples.vllm_servers.serving import Servers
-from tests.vllm_servers import checks
+from tests.vllm_servers import checks, record
 from tests.vllm_servers.cells import CELLS, LAYOUTS, Cell
 from tests.vllm_servers.stage import Stage
 
 FOLDER: Final = Path("out/vllm-servers")
-SEEN: Final = Path(__file__).with_name("seen_red.json")
 LIMIT_S: Final = 45 * 60.0
 WIDTH: Final = max(len(cell.name) for cell in CELLS)
-FAILURE_KEPT: Final = 160  # letters
 
 
 def run(stage: Stage, cell: Cell, count: int) -> tuple[str, str]:
@@ -69,18 +67,11 @@ def run_defects(servers: Servers, cells: Sequence[Cell], count: int) -> int:
         failure, line = run(stage, cell, count)
         blind += not failure
         if failure:
-            _note(cell, failure)
+            record.note(cell, failure)
         _say(f"{cell.name:{WIDTH}}  {cell.defect:20}  "
              + (f"seen red: {failure[:400]}" if failure else f"BLIND: {line}"))
     stage.end()
     return blind
-
-
-def _note(cell: Cell, failure: str) -> None:
-    known = json.loads(SEEN.read_text()) if SEEN.exists() else {}
-    known[cell.name] = {"defect": cell.defect, "failure": " ".join(failure.split())[:FAILURE_KEPT]}
-    in_order = {each.name: known[each.name] for each in CELLS if each.name in known}
-    SEEN.write_text(json.dumps(in_order, indent=1) + "\n")
 
 
 def _say(line: str) -> None:
@@ -93,7 +84,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a subset, and fewer requests")
     parser.add_argument("--only", nargs="+", metavar="CELL", help="these cells")
     parser.add_argument("--defects", action="store_true", help="each cell under its defect")
+    parser.add_argument("--table", action="store_true", help=f"write {record.PAGE}")
     told = parser.parse_args()
+    if told.table:
+        record.PAGE.write_text(record.page())
+        return 0
     chosen = [cell for cell in CELLS
               if (not told.only or cell.name in told.only) and (not told.quick or cell.quick)]
     began, count = time.monotonic(), 100 if told.quick or told.defects else 300

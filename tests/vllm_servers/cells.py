@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from examples.vllm_servers.serving import NIXL, OURS
 
+DEFECT: Final = "VLLM_SERVERS_DEFECT"  # in the environment of a server: see defective.py
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

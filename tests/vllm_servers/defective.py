@@ -19,10 +19,9 @@ from pdproto.vllm import loading, offering, worker
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.pools import components
 from pdproto.vllm.worker import Worker
+from tests.vllm_servers.cells import DEFECT
 
 __all__ = ["NixlConnector", "PdprotoConnector"]
-
-DEFECT: Final = "VLLM_SERVERS_DEFECT"
 
 
 def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:

@@ -21,8 +21,7 @@ from examples.vllm_servers.serving import (
 )
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
-from tests.vllm_servers.cells import Layout
-from tests.vllm_servers.defective import DEFECT
+from tests.vllm_servers.cells import DEFECT, Layout
 
 DEFECTIVE: Final = "tests.vllm_servers.defective"
 SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
