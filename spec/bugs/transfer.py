@@ -47,6 +47,7 @@ from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, S
 from pdproto.spec.handoff.sink import NO_CLAIM, SOME_UNMET, STOP_ALL, UNANSWERED, UNDER_WAY
 from pdproto.spec.handoff.source import (
     ALL_LANDED,
+    ENDED,
     QUIET,
     RUNNING,
     UNMET,
@@ -95,6 +96,7 @@ ONE: Final = Configuration(
 )
 TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
 TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
+TWO_SINKS: Final = replace(ONE, sizes={**ONE.sizes, Sink: 2})
 CRASHING: Final = replace(ONE, faults=("crash",))
 RESTARTING: Final = replace(ONE, faults=("restart",))
 SINK_CRASHING: Final = replace(ONE, faults=("sink-crash",))
@@ -164,6 +166,24 @@ RELEASE: Final = (
         "Every abort during a write cost the full 30 s, and then memory was freed unsafely.",
         edited(NO_TIMERS, "B23", DropRow("say_drained")),
         ONE, CHUNK_BACK, note="the pending answer is dropped when the request is cleared"),
+    Bug("B23-fan-out", "sglang #38961 item 2",
+        "Two decode ranks aborted one room, and only the second was ever answered.",
+        edited(NO_TIMERS, "B23-fan-out",
+               AddClause("stop_late", forall(other, other.same(d) | (
+                   drain(p, h, other) != Drain.ASKED))),
+               AddRow(source, Row(
+                   "stop_another", on=abort(d, h, p), at=ENDED, choose=(other,),
+                   when=[drain(p, h, d) == Drain.UNASKED, other.differs(d),
+                         drain(p, h, other) == Drain.ASKED],
+                   do=[drain(p, h, d).to(Drain.ASKED), drain(p, h, other).to(Drain.SAID)],
+                   send=[abort_ack(p, h, d)]))),
+        TWO_SINKS, CHUNK_BACK, note="there is one place for the address of an answer"),
+    Bug("B23-cleared", "sglang #38961 item 3",
+        "An abort of a room that was cleared while a chunk was outstanding was never answered.",
+        edited(NO_TIMERS, "B23-cleared", AddClause("stop_late", QUIET), AddRow(source, Ignore(
+            abort(d, h, p), at=ENDED, when=[drain(p, h, d) == Drain.UNASKED, ~QUIET],
+            name="ignore_abort_of_a_cleared_room", why="a chunk is outstanding"))),
+        ONE, CHUNK_BACK, note="it is answered if nothing is outstanding, and else forgotten"),
     Bug("B46", "LMCache #2786",
         "Pins on decode pages grew: only one of the ways to end gave them back.",
         edited(SYSTEM, "B46", DropEffect("hear_failure", page(d, h, ANY).to(False))),

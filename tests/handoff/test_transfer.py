@@ -85,6 +85,8 @@ TRACE_LENGTHS: Final = {
     "B74": 16,
     "R19": 11,
     "B23": 6,
+    "B23-fan-out": 14,
+    "B23-cleared": 14,
     "B46": 11,
     "B36": 8,
     "B43": 8,

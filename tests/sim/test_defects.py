@@ -76,7 +76,8 @@ CASES = {
     "B64": _pair(ENDS),
     "R12": Case(ENDS),
 }
-ELSEWHERE = {"B28", "B50", "abort-in-quarantine", "queue-timed", "queue-timed-by-decode"}
+ELSEWHERE = {"B23-cleared", "B23-fan-out", "B28", "B50", "abort-in-quarantine", "queue-timed",
+             "queue-timed-by-decode"}
 BUGS = {bug.id: bug for bug in runnable()}
 
 
