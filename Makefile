@@ -54,8 +54,10 @@ tests: $(FULL)
 	$(BIN)/python -m pytest -n 2 $(TEST_OPTIONS)
 
 # Apart, because tracing every line doubles the time.
-coverage: $(FULL) ## the tests once more, and which lines none of them runs
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+coverage: $(FULL) ## the tests once more: the lines that none runs, and bounds by folder
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered \
+	  --cov-report=json:out/coverage.json
+	$(BIN)/python -m tests.project.coverage_gate out/coverage.json
 
 quick: $(FULL) ## the tests without the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow"
