@@ -59,7 +59,7 @@ CELLS: Final = (
          "wrong-block", quick=True),
     Cell("half leave", "plain", "half_leave",
          "of 120 clients half close their connection: the others are served, nothing is left",
-         "abort-lost", quick=True),
+         "end-untold", quick=True),
     Cell("prefill stopped", "plain", "prefill_stopped",
          "prefill stands still for 8 s while a client waits and another leaves: both servers live",
          "told-twice", quick=True),

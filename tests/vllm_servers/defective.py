@@ -37,12 +37,18 @@ def wrong_block() -> None:
         for ids, count in zip(blocks, counts, strict=True)]
 
 
-def abort_lost() -> None:
-    """Decode does not say that a request has ended before it had blocks."""
-    def finished(_: Any, self: Any, request: Any, orders: Any) -> None:  # noqa: ARG001
-        self._expected.pop(request.request_id, None)
+def end_untold() -> None:
+    """Decode's workers do not tell of a load whose request has ended meanwhile."""
+    def end(old: Any, self: Any, order: Any) -> None:
+        self.left = {*getattr(self, "left", ()), order.request}
+        old(self, order)
 
-    _wrap(loading.LoadingScheduler, "finished", finished)
+    def over(old: Any, self: Any) -> Any:
+        loads = old(self)
+        return replace(loads, over=loads.over - getattr(self, "left", set()))
+
+    _wrap(loading.LoadingWorker, "_end", end)
+    _wrap(loading.LoadingWorker, "over", over)
 
 
 def told_twice() -> None:
@@ -121,7 +127,7 @@ def nixl_wrong_block() -> None:
 
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
-    for put_in in (wrong_block, abort_lost, told_twice, blocks_given_early, loss_unnoticed,
+    for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
                    heads_swapped, layers_from_zero, misfit_unnoticed, nixl_wrong_block)}
 
 if os.environ.get(DEFECT):
