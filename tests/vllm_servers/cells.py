@@ -68,7 +68,7 @@ CELLS: Final = (
          "loss-unnoticed", quick=True),
     Cell("kill -9 decode", "plain", "kill_decode",
          "with 60 in flight each request ends within 10 s; prefill serves with the next decode",
-         "loss-unnoticed", quick=True),
+         "wrong-block", quick=True),
     Cell("late read", "late", "late_read",
          "decode is asked after prefill has given the blocks to others: an error within 10 s",
          "blocks-given-early"),

@@ -109,6 +109,7 @@ def kill_decode(stage: Stage, layout: Layout, _: int) -> Finding:
 def _survives(stage: Stage, layout: Layout, side: str) -> Finding:
     pair, wanted = stage.pair(layout), LONG
     reference = stage.reference(wanted)
+    offers = [_at_prefill(pair.prefill, ask) for ask in LATE] if side == "prefill" else []
     killed: list[float] = []
 
     def kill() -> None:
@@ -125,8 +126,13 @@ def _survives(stage: Stage, layout: Layout, side: str) -> Finding:
     assert not wrong, wrong[0]
     last = max(answer.at for answer in failed) - killed[0]
     assert last < HANGS_S, f"the last of {len(failed)} requests ended {last:.1f} s after the kill"
+    for ask, params in zip(LATE, offers, strict=False):  # decode is asked for what is gone
+        began = time.monotonic()
+        assert _at_decode(pair.decode, ask, params, 60.0) == []
+        seconds = time.monotonic() - began
+        assert seconds < HANGS_S, f"decode fails a request of the dead prefill in {seconds:.1f} s"
     stage.restart(side)
-    pair.check_nothing_is_held(20.0)
+    pair.check_nothing_is_held()
     after = _same(stage, pair, MANY[:SERVES_AGAIN], in_flight=16)
     return Finding(len(LONG) + after.requests, len(LONG) - len(failed) + after.equal,
                    f"{len(failed)} failed, the last {last:.1f} s after the kill")
