@@ -64,18 +64,13 @@ class Calls:
         self._link: Final = link
         self._listener: Final = listener
         self._transport: Transport
-        self._dirty: Final[dict[str, Peer]] = {}  # peers with something to be said
+        self.dirty: Final[dict[str, Peer]] = {}  # peers with something to be said
         self._turned = self._steady = 0.0
 
     def begin(self, transport: Transport) -> None:
         """Call by this transport, from now on."""
         self._transport = transport
         self._turned = self._steady = transport.clock()
-
-    @property
-    def has_more(self) -> bool:
-        """Whether something is left to be said."""
-        return bool(self._dirty)
 
     def lost(self) -> tuple[str, ...]:
         """The names of the peers that count as gone. For any thread."""
@@ -108,7 +103,7 @@ class Calls:
             self.dropped_frames += 1
             return
         peer.out.append(frame)
-        self._dirty[peer.name] = peer
+        self.dirty[peer.name] = peer
 
     def lose(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
         """Count the peer as gone, and end its connection."""
@@ -116,7 +111,7 @@ class Calls:
         peer.broken = None
         peer.out.clear()
         peer.connection.close()
-        self._dirty.pop(peer.name, None)
+        self.dirty.pop(peer.name, None)
         log.log(level, "node %s: lost connection to %s: %s", self._name, peer.name, why,
                 extra={"rank": self._name, "peer": peer.name})
         self._listener.on_lost(peer, why)
@@ -166,7 +161,7 @@ class Calls:
         connection = self._transport.connect(peer.endpoint)
         peer.connection.close()
         peer.connection, peer.called = connection, now
-        self._dirty[peer.name] = peer
+        self.dirty[peer.name] = peer
         self._listener.on_returned(peer)
 
     def note_changes(self, changes: Iterable[ConnectionChange], now: float) -> None:
@@ -187,7 +182,7 @@ class Calls:
     def flush(self, now: float, pace: Pace) -> list[Say]:
         """A batch for each peer with something to be said, as long as there is time."""
         says = []
-        for peer in self._dirty.values():
+        for peer in self.dirty.values():
             says.append(self._say(peer, now))
             if not pace.has_time:
                 break
@@ -201,7 +196,7 @@ class Calls:
         if taken:
             peer.out = list(say.left)
         if not (taken and peer.out):
-            self._dirty.pop(peer.name, None)
+            self.dirty.pop(peer.name, None)
 
     def look_after(self, now: float) -> None:
         """Lose peers that are gone, and give signs of life. Then note when to look again: there may
@@ -222,9 +217,9 @@ class Calls:
                 self.lose(peer, f"nothing heard for {link.silent_s:g} s")
             elif now - peer.heard > link.unheard_s and peer.mute is None:
                 peer.mute = peer.heard
-                self._dirty[peer.name] = peer
+                self.dirty[peer.name] = peer
             elif now - peer.spoken > link.sign_of_life_s:
-                self._dirty[peer.name] = peer
+                self.dirty[peer.name] = peer
             else:
                 unheard_s = link.unheard_s if peer.mute is None else link.silent_s
                 look_at = min(look_at, peer.spoken + link.sign_of_life_s,

@@ -51,23 +51,20 @@ class Core:
         self.peers: Final = self.calls.peers
         self.again = False  # the node itself wants another turn at once
         self.transport: Transport
+        # Of the transport, bound once: a hand-over calls them often. For any thread.
+        self.ask: Callable[[Callable[[], None]], None]
+        self.clock: Callable[[], float]
         self.pace: Pace
         self._now = 0.0
 
     def begin(self, transport: Transport) -> None:
         """Run on this transport, from now on."""
         self.transport, self.pace = transport, transport.pace
+        self.ask, self.clock = transport.ask, transport.clock
         self._now = transport.clock()
         self.calls.begin(transport)
 
     # For any thread
-
-    def ask(self, request: Callable[[], None]) -> None:
-        """Have the next turn run a request. Raises LocalProtocolError when the node is closed."""
-        self.transport.ask(request)
-
-    def clock(self) -> float:
-        return self.transport.clock()
 
     def problem(self) -> str | None:
         """Why no hand-over can go on here, as far as the node knows; None while some can (L11)."""
@@ -105,7 +102,7 @@ class Core:
     @property
     def wants_turn(self) -> bool:
         """Whether another turn is to follow at once."""
-        return self.again or self.calls.has_more
+        return self.again or bool(self.calls.dirty)
 
     def _serve(self, requests: Iterable[Callable[[], None]], *, to_the_end: bool = False) -> None:
         for request in requests:

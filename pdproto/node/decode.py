@@ -74,7 +74,8 @@ class Decode(Node):
         self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
         self._floor = 0  # below it all are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
-        self._wanting: Final = MemoryQueue(self.metrics, self.clock)
+        self._wanting: Final = MemoryQueue(
+            self.metrics, lambda: self.clock())  # noqa: PLW0108 - it has no clock yet
         self._starved = False  # somebody wants memory, and nobody has any to give back
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
         self._pool: Final = pool or Pool()

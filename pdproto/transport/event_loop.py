@@ -134,10 +134,10 @@ class EventLoop:
         files = select.epoll()
         for file in (speech, news, self._wake_fd):
             files.register(file, select.EPOLLIN)
-        longest = self._link.sign_of_life_s
+        core, longest = self._core, self._link.sign_of_life_s
         due = monotonic()
         while not self._closing:
-            at_once = self._core.wants_turn or self._unread or not self._inbox.empty()
+            at_once = core.wants_turn or self._unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
             ready = [file for file, _ in files.poll(wait)]
             # Sockets are read only where there is something: even a system call that does not wait

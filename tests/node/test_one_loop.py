@@ -106,6 +106,9 @@ class NoTransport:
 
     pace = host.Unhurried()
 
+    def ask(self, request: Callable[[], None]) -> None:
+        raise NotImplementedError
+
     def clock(self) -> float:
         return 100.0
 
