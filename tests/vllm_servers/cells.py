@@ -35,7 +35,6 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "short": Layout(decode=("--num-gpu-blocks-override", "68")),
     "tp-2-1": Layout(prefill=("--tensor-parallel-size", "2")),
     "tp-1-2": Layout(decode=("--tensor-parallel-size", "2")),
-    "pp-2-1": Layout(prefill=("--pipeline-parallel-size", "2")),
     "decode-block-64": Layout(decode=("--block-size", "64")),
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
 }
@@ -84,8 +83,6 @@ CELLS: Final = (
     Cell("TP 2 -> 1", "tp-2-1", "equality_short", "two tensor-parallel ranks into one",
          "heads-swapped"),
     Cell("TP 1 -> 2", "tp-1-2", "equality_short", "one rank into two", "heads-swapped"),
-    Cell("PP 2 -> 1", "pp-2-1", "equality_short", "two pipeline stages into one",
-         "layers-from-zero"),
     Cell("block size differs", "decode-block-64", "differs",
          "decode with blocks of 64 tokens is refused with both sizes", "misfit-unnoticed"),
     Cell("dtype differs", "decode-bfloat16", "differs",

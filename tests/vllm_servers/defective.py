@@ -7,7 +7,6 @@ connector itself.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
@@ -15,9 +14,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 from pdproto.items.shares import Place
 from pdproto.node.decode import Decode
 from pdproto.node.prefill import Prefill
-from pdproto.vllm import loading, offering, worker
+from pdproto.vllm import loading, offering
 from pdproto.vllm.connector import PdprotoConnector
-from pdproto.vllm.pools import components
 from pdproto.vllm.worker import Worker
 from tests.vllm_servers.cells import DEFECT
 
@@ -99,14 +97,6 @@ def heads_swapped() -> None:
         Place(self.size, self.size - 1 - self.rank), total))
 
 
-def layers_from_zero() -> None:
-    """Every stage of a pipeline names its layers from 0."""
-    def numbered(old: Any, *given: Any) -> Any:
-        return [replace(one, layers=tuple(range(len(one.layers)))) for one in old(*given)]
-
-    vars(worker)["components"] = partial(numbered, components)
-
-
 def misfit_unnoticed() -> None:
     """The two ends do not compare how they keep the KV cache."""
     vars(loading)["misfit"] = lambda *_: None
@@ -128,7 +118,7 @@ def nixl_wrong_block() -> None:
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
-                   heads_swapped, layers_from_zero, misfit_unnoticed, nixl_wrong_block)}
+                   heads_swapped, misfit_unnoticed, nixl_wrong_block)}
 
 if os.environ.get(DEFECT):
     DEFECTS[os.environ[DEFECT]]()
