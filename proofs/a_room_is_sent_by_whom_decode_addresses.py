@@ -14,7 +14,7 @@ processes that die are the registry's, and a_life_keeps_its_run.py's.
 """
 
 from pdproto.spec.handoff.end_to_end_routing import RUN_HERE, addressed
-from pdproto.spec.handoff.routing import g, h
+from pdproto.spec.handoff.routing import h, x
 from pdproto.spec.language import DropClause
 from pdproto.spec.lemmas.end_to_end_routing_lemmas import BRIDGE
 from proofs.claim import Safety
@@ -25,6 +25,6 @@ CLAIM = Safety(
     impossible=("disown_meeting", "disown_address", "disown_abort"),
     defects=(
         DropClause("open_own_sender", RUN_HERE),
-        DropClause("open_receiver", addressed(h, g)),
+        DropClause("open_receiver", addressed(h, x)),
     ),
 )

@@ -12,7 +12,7 @@ rank that reports its part broken while its engine still reads the pages; one th
 is admitted. Not covered: what comes about (liveness) is explored.
 """
 
-from pdproto.spec.handoff.group import Stage, h, k, stage
+from pdproto.spec.handoff.group import Stage, h, r, stage
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import DropClause
 from pdproto.spec.lemmas.group_transfer_lemmas import BRIDGE
@@ -22,6 +22,6 @@ CLAIM = Safety(
     "group-transfer", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
     defects=(
         DropClause("report_broken", UNREAD),
-        DropClause("begin_transfer", stage(k, h) == Stage.RUNNING),
+        DropClause("begin_transfer", stage(r, h) == Stage.RUNNING),
     ),
 )

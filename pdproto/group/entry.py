@@ -223,7 +223,7 @@ class EntryPart:
     def _choices(self, row: Row, opened: Open) -> Iterator[dict[str, Any]]:
         """Every choice of the parameters of a row on a timer."""
         slots = () if opened.slot is None else (opened.slot,)
-        among = {"k": self._ranks, "n": opened.numbers, "h": (opened.life,), "m": slots}
+        among = {"r": self._ranks, "n": opened.numbers, "h": (opened.life,), "m": slots}
         names = [variable.name for variable in row.choose]
         for chosen in product(*(among[name] for name in names)):
             yield dict(zip(names, chosen, strict=True))

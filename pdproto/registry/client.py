@@ -290,7 +290,7 @@ class Registrar:
         """The machine of this run, which has not registered. row: of the operator's, begins it."""
         machine = shared(tables.SOURCE, self._self, trace=self._trace)
         source, number = self._self
-        machine.apply_fault(tables.OPERATOR, row, p=source, e=number, g=number)
+        machine.apply_fault(tables.OPERATOR, row, p=source, e=number, z=number)
         return machine
 
     def _renew(self, exceed: int) -> None:

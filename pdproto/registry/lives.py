@@ -85,7 +85,7 @@ class PrefillRooms:
 
     def stop_waiting(self, life: RoomLife) -> Outcome:
         """The wait for decode has ended (timer no_decode)."""
-        return self._then(life, self._machine.fire("stop_waiting", g=self.rank, h=life))
+        return self._then(life, self._machine.fire("stop_waiting", x=self.rank, h=life))
 
     def settle(self, life: RoomLife) -> Outcome:
         """Take the steps that need no event: answer who has knocked, strike the room out."""
@@ -98,7 +98,7 @@ class PrefillRooms:
     def _then(self, life: RoomLife, step: Step | None) -> Outcome:
         rows, sent = _rows_and_sent(step)
         for row in ("greet", "turn_away", "tidy_up"):
-            more, also = _rows_and_sent(self._machine.fire(row, g=self.rank, h=life))
+            more, also = _rows_and_sent(self._machine.fire(row, x=self.rank, h=life))
             rows, sent = rows + more, sent + also
         return Outcome(" ".join(rows), tuple(sent))
 

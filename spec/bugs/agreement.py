@@ -18,13 +18,13 @@ from pdproto.spec.handoff.group import (
     closed,
     dead,
     done,
-    g,
     h,
     k,
     m,
     n,
+    peer,
     prefetched,
-    q,
+    r,
     rank,
     ready,
     release,
@@ -94,10 +94,10 @@ BUGS: Final[tuple[Bug, ...]] = (
         "B06", "sglang #31869", "S5_same_decisions_same_batch",
         "an abort between decision and batch: one stage runs the request, another fails it",
         ReplaceRow("start_dead", Row(
-            "start_dead", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
-            do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED),
-                prefetched(k, h).to(False)],
-            send=[closed(k, h)],
+            "start_dead", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
+            do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED),
+                prefetched(r, h).to(False)],
+            send=[closed(r, h)],
             why="it looks again, and acts on what it sees now",
         )),
     ),
@@ -106,30 +106,30 @@ BUGS: Final[tuple[Bug, ...]] = (
         "one tensor rank takes the request out of its queue, another keeps it; both hang",
         AddRow(rank, Row(
             "vote_done_early", on=Call("status", h), at=Health.UP, when=at(Stage.RUNNING),
-            send=[done(k, h)], why="the status says success, though the row has not landed yet",
+            send=[done(r, h)], why="the status says success, though the row has not landed yet",
         )),
         AddRow(rank, Row(
-            "keep", on=release(k, n, h), at=Health.UP, when=[*TURN, at(Stage.RUNNING)],
-            do=[applied(k, n).to(True)], why="whether the row has landed is asked after the vote",
+            "keep", on=release(r, n, h), at=Health.UP, when=[*TURN, at(Stage.RUNNING)],
+            do=[applied(r, n).to(True)], why="whether the row has landed is asked after the vote",
         )),
     ),
     bug(
         "B08", "sglang #28022", "M4_4_nothing_is_kept",
         "an aborted request is never cleaned up, and the server never counts as idle",
-        DropEffect("drain", prefetched(k, h).to(False)),
+        DropEffect("drain", prefetched(r, h).to(False)),
     ),
     bug(
         "B11", "sglang #21299", "S5_same_decisions_same_batch",
         "ranks whose queues differ combine the votes of different requests",
         AddRow(rank, Row(
-            "vote_by_position", at=Health.UP, choose=(h, g),
-            when=[h.differs(g), at(Stage.ABSENT), stage(k, g) == Stage.READY],
-            send=[ready(k, h)], why="the vote for the first in the queue, whoever that is",
+            "vote_by_position", at=Health.UP, choose=(h, k),
+            when=[h.differs(k), at(Stage.ABSENT), stage(r, k) == Stage.READY],
+            send=[ready(r, h)], why="the vote for the first in the queue, whoever that is",
         )),
         AddRow(rank, Row(
-            "start_by_position", on=admit(k, n, h, m), at=Health.UP, choose=(g,),
-            when=[*TURN, h.differs(g), at(Stage.ABSENT), stage(k, g) == Stage.READY],
-            do=[applied(k, n).to(True), stage(k, g).to(Stage.RUNNING), slot(k, g, m).to(True)],
+            "start_by_position", on=admit(r, n, h, m), at=Health.UP, choose=(k,),
+            when=[*TURN, h.differs(k), at(Stage.ABSENT), stage(r, k) == Stage.READY],
+            do=[applied(r, n).to(True), stage(r, k).to(Stage.RUNNING), slot(r, k, m).to(True)],
             why="the first in the queue has been admitted",
         )),
     ),
@@ -144,7 +144,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "a rank removes a request before the collective, whose lengths then differ",
         AddRow(rank, Row(
             "remove", on=Call("abort", h), at=Health.UP, when=at(Stage.QUEUED),
-            do=[stage(k, h).to(Stage.CLOSED)], why="an abort takes it out of the queue at once",
+            do=[stage(r, h).to(Stage.CLOSED)], why="an abort takes it out of the queue at once",
         )),
     ),
     bug(
@@ -152,11 +152,11 @@ BUGS: Final[tuple[Bug, ...]] = (
         "stages admit different requests, as the prefetch is ready on some only",
         AddRow(rank, Row(
             "vote_unprepared", on=Call("bootstrapped", h), at=Health.UP, when=at(Stage.QUEUED),
-            send=[ready(k, h)], why="the bootstrap alone makes the vote",
+            send=[ready(r, h)], why="the bootstrap alone makes the vote",
         )),
         AddRow(rank, Row(
-            "postpone", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.QUEUED)],
-            do=[applied(k, n).to(True)], why="the prefetch is looked at after the decision",
+            "postpone", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.QUEUED)],
+            do=[applied(r, n).to(True)], why="the prefetch is looked at after the decision",
         )),
     ),
     bug(
@@ -164,9 +164,9 @@ BUGS: Final[tuple[Bug, ...]] = (
         "an abort frees pages that a launched batch, or another rank's transfer, still uses",
         AddRow(rank, Row(
             "abort_now", on=Call("abort", h), at=Health.UP, when=at(Stage.RUNNING),
-            do=[stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False),
-                slot(k, h, ANY).to(False)],
-            send=[closed(k, h)], why="it acts at once",
+            do=[stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False),
+                slot(r, h, ANY).to(False)],
+            send=[closed(r, h)], why="it acts at once",
         )),
     ),
     bug(
@@ -178,15 +178,15 @@ BUGS: Final[tuple[Bug, ...]] = (
     bug(
         "B56", "sglang #37483", "L2_a_failure_is_decided",
         "a request that fails when all are ready stays eligible, as nobody polls it any more",
-        DropEffect("vote_dead", dead(k, h)),
+        DropEffect("vote_dead", dead(r, h)),
         configuration=ONE_LIFE,
     ),
     bug(
         "B61", "sglang #30747", "S5_same_decisions_same_batch",
         "a grammar that is ready on some stages only: they run different batches",
         AddRow(rank, Row(
-            "not_yet", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.READY)],
-            do=[applied(k, n).to(True)], why="the grammar is looked at after the decision",
+            "not_yet", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.READY)],
+            do=[applied(r, n).to(True)], why="the grammar is looked at after the decision",
         )),
     ),
     bug(
@@ -194,20 +194,20 @@ BUGS: Final[tuple[Bug, ...]] = (
         "a failed request leaves one rank's queue, and is still in the others'",
         AddRow(rank, Row(
             "drain_locally", at=Health.UP, choose=(h,), when=at(Stage.FAILED),
-            do=[stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False)], send=[closed(k, h)],
+            do=[stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False)], send=[closed(r, h)],
             why="it has failed, so it goes, decision or not",
         )),
     ),
     bug(
         "early-decision", "sglang #26912", "L3_no_orphan",
         "a failure is decided before the request has come to a rank, where it then stays for ever",
-        DropEffect("turn_away", stage(k, h).to(Stage.CLOSED)),
+        DropEffect("turn_away", stage(r, h).to(Stage.CLOSED)),
         configuration=ONE_LIFE,
     ),
     bug(
         "early-drop", "sglang #38961, item 4", "no_peer_is_at_fault",
         "the first rank that fails makes the group free what other ranks still transfer",
-        DropClause("decide_drop", forall(q, broke(q, h) | done(q, h))),
+        DropClause("decide_drop", forall(peer, broke(peer, h) | done(peer, h))),
     ),
     bug(
         "local-slot", "sglang, two-pass agreement", "S6_slot_has_one_owner",

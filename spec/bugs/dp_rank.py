@@ -13,10 +13,8 @@ from pdproto.spec.handoff.routing import (
     disown,
     enroll_published,
     enroll_rule,
-    g,
     h,
     heard,
-    k,
     keeps_list,
     keeps_rule,
     modulo,
@@ -24,6 +22,8 @@ from pdproto.spec.handoff.routing import (
     publishes,
     queried,
     query,
+    x,
+    y,
 )
 from pdproto.spec.language import (
     FALSE,
@@ -63,16 +63,16 @@ remainder_is_0 = Rigid("remainder_is_0", h, given=first_remainder)
 GUESSED: Final = wrong(
     "rank-guessed",
     AddClause("fail_conflict", FALSE),
-    DropClause("serve_by_rule", any_of(alone, all_of(~publishes(g), modulo(h, g)))),
-    AddClause("serve_by_rule", any_of(alone, ~publishes(g))),
+    DropClause("serve_by_rule", any_of(alone, all_of(~publishes(x), modulo(h, x)))),
+    AddClause("serve_by_rule", any_of(alone, ~publishes(x))),
 )
 
 OTHER_NUMBER: Final = wrong(
     "other-rank-number",
-    ReplaceRow("serve_by_rule", Row("serve_by_rule", on=prompt(h, g), at=Runs.ABSENT,
-        to=Runs.WAITING, when=any_of(alone, all_of(~publishes(g), remainder_is_0(h))),
+    ReplaceRow("serve_by_rule", Row("serve_by_rule", on=prompt(h, x), at=Runs.ABSENT,
+        to=Runs.WAITING, when=any_of(alone, all_of(~publishes(x), remainder_is_0(h))),
         why="every rank takes itself for rank 0: its attention rank, without attention DP")),
-    DropClause("fail_conflict", ~modulo(h, g)),
+    DropClause("fail_conflict", ~modulo(h, x)),
     AddClause("fail_conflict", ~remainder_is_0(h)),
 )
 
@@ -83,33 +83,33 @@ QUERY_IGNORED: Final = wrong(
 QUERY_IN_VAIN: Final = wrong(
     "query-in-vain",
     DropRow("resolve_by_rule"),
-    ReplaceRow("ask", Row("ask", at=Phase.PENDING, choose=(g,),
-        when=[several, modulo(h, g), any_of(keeps_rule(), keeps_list()), ~queried(h)],
+    ReplaceRow("ask", Row("ask", at=Phase.PENDING, choose=(x,),
+        when=[several, modulo(h, x), any_of(keeps_rule(), keeps_list()), ~queried(h)],
         do=[queried(h).to(True)], send=[query(h)],
         why="decode's own setting says that every room is published")),
 )
 
 ONLY_CONFLICTS: Final = wrong(
     "only-conflicts-published",
-    AddClause("serve_and_publish", ~modulo(h, g)),
-    DropClause("serve_by_rule", any_of(alone, all_of(~publishes(g), modulo(h, g)))),
-    AddClause("serve_by_rule", any_of(alone, modulo(h, g))),
+    AddClause("serve_and_publish", ~modulo(h, x)),
+    DropClause("serve_by_rule", any_of(alone, all_of(~publishes(x), modulo(h, x)))),
+    AddClause("serve_by_rule", any_of(alone, modulo(h, x))),
 )
 
 FIRST_SPEAKS_FOR_ALL: Final = wrong(
     "first-rank-speaks-for-all",
-    ReplaceRow("refuse_rule", Row("hear_rule_late", on=enroll_rule(g), at=Mode.PUBLISHED,
-        when=~heard(g), do=[heard(g).to(True)], why="the first writer wins")),
-    ReplaceRow("refuse_list", Row("hear_list_late", on=enroll_published(g), at=Mode.RULE,
-        when=~heard(g), do=[heard(g).to(True)], why="the first writer wins")),
+    ReplaceRow("refuse_rule", Row("hear_rule_late", on=enroll_rule(x), at=Mode.PUBLISHED,
+        when=~heard(x), do=[heard(x).to(True)], why="the first writer wins")),
+    ReplaceRow("refuse_list", Row("hear_list_late", on=enroll_published(x), at=Mode.RULE,
+        when=~heard(x), do=[heard(x).to(True)], why="the first writer wins")),
 )
 
 CONFLICT_UNSAID: Final = wrong(
-    "conflict-unsaid", DropEffect("fail_conflict", each(k, disown(g, h, k), where=modulo(h, k)))
+    "conflict-unsaid", DropEffect("fail_conflict", each(y, disown(x, h, y), where=modulo(h, y)))
 )
 
 MISPLACED: Final = wrong(
-    "misplaced-served", DropRow("fail_misplaced"), DropClause("serve_named", g.same(k))
+    "misplaced-served", DropRow("fail_misplaced"), DropClause("serve_named", x.same(y))
 )
 
 S9: Final = "S9_decode_addresses_the_rank_of_the_room"

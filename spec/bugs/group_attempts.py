@@ -8,7 +8,7 @@ from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff.attempts import Forward, Link, a
-from pdproto.spec.handoff.group import Decision, Health, Rank, h, k, n
+from pdproto.spec.handoff.group import Decision, Health, Rank, h, n, r
 from pdproto.spec.handoff.group_attempts import (
     ALL_COMPUTED,
     ALL_READY,
@@ -54,23 +54,23 @@ CRASHING: Final = Configuration(_SIZES, faults=("crash",), symmetry=True, dead_b
 
 SAME_QUEUE: Final = "S5_same_decisions_same_queue"
 _DROPPED: Final = (
-    stage(k, h).to(Stage.QUEUED), forward(k, h).to(Forward.NONE), kv(k, h).to(False)
+    stage(r, h).to(Stage.QUEUED), forward(r, h).to(Forward.NONE), kv(r, h).to(False)
 )
 
 BUGS: Final = (
     Bug("B07-attempts", "sglang #27028, and the poll between chunks of #26780",
         "A rank looked at its bootstrap again, and dropped the pass that the others finalized.",
-        edited(SYSTEM, "B07-attempts", AddClause("finalize", vote(k, h) == Vote.READY),
+        edited(SYSTEM, "B07-attempts", AddClause("finalize", vote(r, h) == Vote.READY),
                AddRow(rank, Row(
-                   "poll_again", on=finalize(k, n, h), at=Health.UP,
-                   when=[*TURN, RUNNING, ~COMPUTING, vote(k, h) == Vote.DEAD],
-                   do=[applied(k, n).to(True), *_DROPPED]))),
+                   "poll_again", on=finalize(r, n, h), at=Health.UP,
+                   when=[*TURN, RUNNING, ~COMPUTING, vote(r, h) == Vote.DEAD],
+                   do=[applied(r, n).to(True), *_DROPPED]))),
         ONE, SAME_QUEUE, note="it had failed on this rank since the vote"),
     Bug("O5-dice", "no report; the test hook of sglang #26780",
         "Each rank threw its own dice for a forced retry, and only some ran the pass again.",
         edited(SYSTEM, "O5-dice", AddRow(rank, Row(
             "force_by_own_dice", at=Health.UP, choose=(h,),
-            when=[RUNNING, forward(k, h) == Forward.WHOLE, link(k, h) == Link.PENDING],
+            when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Link.PENDING],
             do=_DROPPED))),
         ONE, SAME_QUEUE, note="a random number that is not the request's own"),
     Bug("O5-later", "no report; the test hook of sglang #26780",
@@ -80,7 +80,7 @@ BUGS: Final = (
     Bug("B06-attempts", "sglang #26912, and the reduced poll of #26780",
         "A pass was finalized as soon as one rank had its bootstrap.",
         edited(SYSTEM, "B06-attempts", DropClause("decide_finalize", ALL_READY),
-               AddClause("decide_finalize", exists(k, ready(k, h)))),
+               AddClause("decide_finalize", exists(r, ready(r, h)))),
         ONE, "M5_3_finalized_once_and_surely", note="the poll is not reduced over the ranks"),
     Bug("B36-attempts", "sglang #36926, #34149",
         "An abort freed KV on one rank that its launched chunk went on writing.",
@@ -92,8 +92,8 @@ BUGS: Final = (
         edited(SYSTEM, "early-yield",
                DropClause("decide_to_yield", ALL_COMPUTED),
                AddClause("decide_to_yield", any_of(
-                   all_of(status(h) == Status.FIRST, exists(k, half(k, h, a))),
-                   all_of(status(h) == Status.LAST, exists(k, whole(k, h, a)))))),
+                   all_of(status(h) == Status.FIRST, exists(r, half(r, h, a))),
+                   all_of(status(h) == Status.LAST, exists(r, whole(r, h, a)))))),
         ONE, "no_rank_computes_a_dropped_pass",
         note="one rank's report is taken for all"),
     Bug("B38-attempts", "sglang #28086, #28236",

@@ -29,7 +29,6 @@ from pdproto.spec.handoff.group import (
     broke,
     confirmed,
     dead,
-    g,
     granted,
     group,
     h,
@@ -38,9 +37,10 @@ from pdproto.spec.handoff.group import (
     log,
     m,
     n,
-    p,
+    o,
+    peer,
     prefetched,
-    q,
+    r,
     ready,
     slot,
     stage,
@@ -72,10 +72,10 @@ from pdproto.spec.language.properties import Property
 IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 ANSWERED: Final = (Status.SERVED, Status.REFUSED)
 
-BOTH_UP: Final = all_of(health(k) == Health.UP, health(q) == Health.UP)
-SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(k, n), applied(q, n)),
-                                         all_of(~applied(k, n), ~applied(q, n))))
-CLOSED: Final = stage(k, h) == Stage.CLOSED
+BOTH_UP: Final = all_of(health(r) == Health.UP, health(peer) == Health.UP)
+SAME_DECISIONS: Final = forall(n, any_of(all_of(applied(r, n), applied(peer, n)),
+                                         all_of(~applied(r, n), ~applied(peer, n))))
+CLOSED: Final = stage(r, h) == Stage.CLOSED
 ENDED: Final = group() == Health.DOWN
 
 
@@ -91,7 +91,7 @@ RULE_8: Final[tuple[OnRow, ...]] = tuple(map(
 ))
 
 def _until_confirmed(row: str) -> OnRow:
-    return OnRow(f"{row}_ends_when_it_is_confirmed", row, ~confirmed(k, h),
+    return OnRow(f"{row}_ends_when_it_is_confirmed", row, ~confirmed(r, h),
                  why="a decision is repeated for as long as its end has not been heard")
 
 
@@ -101,50 +101,51 @@ REPEATS: Final[tuple[OnRow, ...]] = tuple(map(
 
 SAFETY: Final[tuple[Property, ...]] = (
     Always("S5_same_decisions_same_batch",
-           implies(all_of(BOTH_UP, SAME_DECISIONS, stage(k, h).among(*IN_BATCH)),
-                   stage(q, h).among(*IN_BATCH)),
+           implies(all_of(BOTH_UP, SAME_DECISIONS, stage(r, h).among(*IN_BATCH)),
+                   stage(peer, h).among(*IN_BATCH)),
            why="ranks that have applied the same decisions run the same requests"),
     Always("S5_same_decisions_same_queue",
-           implies(all_of(BOTH_UP, SAME_DECISIONS, CLOSED), stage(q, h) == Stage.CLOSED),
+           implies(all_of(BOTH_UP, SAME_DECISIONS, CLOSED), stage(peer, h) == Stage.CLOSED),
            why="and they have removed the same requests from their queues"),
     Sometimes("two_ranks_run_one_request",
-              all_of(k.differs(q), stage(k, h) == Stage.RUNNING, stage(q, h) == Stage.RUNNING)),
-    Always("S6_slot_has_one_owner", implies(all_of(slot(k, h, m), slot(k, g, m)), h.same(g)),
+              all_of(r.differs(peer), stage(r, h) == Stage.RUNNING,
+                     stage(peer, h) == Stage.RUNNING)),
+    Always("S6_slot_has_one_owner", implies(all_of(slot(r, h, m), slot(r, k, m)), h.same(k)),
            why="each metadata slot of a rank has at most one owner"),
     Always("S6_a_running_request_holds_its_slot",
-           implies(all_of(stage(k, h).among(*IN_BATCH), granted(h, m)), slot(k, h, m)),
+           implies(all_of(stage(r, h).among(*IN_BATCH), granted(h, m)), slot(r, h, m)),
            why="the slot that was decided is taken on every rank"),
-    Always("S7_in_order", implies(all_of(applied(k, n), p.before(n)), applied(k, p)),
+    Always("S7_in_order", implies(all_of(applied(r, n), o.before(n)), applied(r, o)),
            why="decisions are applied in the same order on every rank"),
     Always("S7_one_number_one_decision",
-           implies(all_of(log(n, h) != Verdict.NONE, log(n, g) != Verdict.NONE), h.same(g)),
+           implies(all_of(log(n, h) != Verdict.NONE, log(n, k) != Verdict.NONE), h.same(k)),
            why="a number names one decision"),
     Always("S7_decided_once",
-           implies(all_of(n.differs(p), log(n, h).among(Verdict.ADMIT, Verdict.FAIL)),
-                   ~log(p, h).among(Verdict.ADMIT, Verdict.FAIL)),
+           implies(all_of(n.differs(o), log(n, h).among(Verdict.ADMIT, Verdict.FAIL)),
+                   ~log(o, h).among(Verdict.ADMIT, Verdict.FAIL)),
            why="a life is admitted or failed, and only once"),
     Always("M4_1_all_have_voted",
-           implies(stage(k, h) == Stage.RUNNING, ~stage(q, h).among(Stage.ABSENT, *WAITING)),
+           implies(stage(r, h) == Stage.RUNNING, ~stage(peer, h).among(Stage.ABSENT, *WAITING)),
            why="a request is admitted only when every rank has voted for it"),
     Always("M4_4_nothing_is_kept",
-           implies(CLOSED, all_of(~prefetched(k, h), ~slot(k, h, m))),
+           implies(CLOSED, all_of(~prefetched(r, h), ~slot(r, h, m))),
            why="what a request held is released with it"),
-    Sometimes("something_is_held", all_of(prefetched(k, h), slot(k, h, m))),
+    Sometimes("something_is_held", all_of(prefetched(r, h), slot(r, h, m))),
     Always("M4_5_freed_when_all_have_ended",
-           implies(all_of(BOTH_UP, CLOSED), stage(q, h) != Stage.RUNNING),
+           implies(all_of(BOTH_UP, CLOSED), stage(peer, h) != Stage.RUNNING),
            why="nothing is freed while a transfer of the same request runs on any rank"),
     Sometimes("ranks_free_one_by_one",
-              all_of(BOTH_UP, CLOSED, stage(q, h) == Stage.DONE)),
+              all_of(BOTH_UP, CLOSED, stage(peer, h) == Stage.DONE)),
     Always("S14_success_is_of_all_ranks",
-           implies(all_of(status(h) == Status.SERVED, health(k) == Health.UP),
-                   stage(k, h).among(Stage.DONE, Stage.CLOSED)),
+           implies(all_of(status(h) == Status.SERVED, health(r) == Health.UP),
+                   stage(r, h).among(Stage.DONE, Stage.CLOSED)),
            why="a client is told of success only if every rank's part went well"),
     Always("S14_a_dropped_request_is_refused",
            implies(log(n, h) == Verdict.DROP, status(h) == Status.REFUSED),
            why="the ranks throw away what the client has not been given"),
-    OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(q, broke(q, h)),
+    OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(peer, broke(peer, h)),
           why="what went well on every rank is not refused"),
-    OnRow("S14_a_rank_that_broke_off_is_not_done", "decide_drop", stage(k, h) != Stage.DONE,
+    OnRow("S14_a_rank_that_broke_off_is_not_done", "decide_drop", stage(r, h) != Stage.DONE,
           why="no rank is taken at a word that its own state belies"),
     *RULE_8,
     *REPEATS,
@@ -152,23 +153,23 @@ SAFETY: Final[tuple[Property, ...]] = (
     Sometimes("the_client_is_refused", status(h) == Status.REFUSED),
     Sometimes("a_client_may_leave_although_all_is_well",
               all_of(status(h) == Status.REFUSED, group() == Health.UP,
-                     forall(k, stage(k, h) == Stage.READY))),
+                     forall(r, stage(r, h) == Stage.READY))),
 )
 
 TWO_LIVES: Final = (
     Sometimes("a_slot_is_used_again",
-              all_of(h.differs(g), granted(h, m), granted(g, m), slot(k, h, m))),
+              all_of(h.differs(k), granted(h, m), granted(k, m), slot(r, h, m))),
     Sometimes("two_lives_are_decided",
-              all_of(p.before(n), h.differs(g), applied(k, n),
-                     log(n, h) == Verdict.ADMIT, log(p, g) == Verdict.FAIL)),
+              all_of(o.before(n), h.differs(k), applied(r, n),
+                     log(n, h) == Verdict.ADMIT, log(o, k) == Verdict.FAIL)),
 )
 
 # They read votes that have had their effect, which can then not be cleared: for small sizes.
 VOTES: Final = (
     Always("M4_2_a_dead_vote_comes_from_a_failed_rank",
-           implies(dead(k, h), stage(k, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
+           implies(dead(r, h), stage(r, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
            why="a rank that says it cannot take part does not begin"),
-    Sometimes("M4_2_a_dead_vote_follows_a_ready_one", all_of(ready(k, h), dead(k, h))),
+    Sometimes("M4_2_a_dead_vote_follows_a_ready_one", all_of(ready(r, h), dead(r, h))),
 )
 
 # Each claim holds whatever is lost, by the timers.
@@ -176,22 +177,22 @@ IN_TIME: Final = (
     LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
             under=(Fairness.TIMERS,),
             why="each request comes to its one answer"),
-    LeadsTo("M4_2_failure_drains_everywhere", stage(k, h) == Stage.FAILED,
-            forall(q, stage(q, h) == Stage.CLOSED),
+    LeadsTo("M4_2_failure_drains_everywhere", stage(r, h) == Stage.FAILED,
+            forall(peer, stage(peer, h) == Stage.CLOSED),
             under=(Fairness.TIMERS,),
             why="a request that failed on one rank is removed on every rank"),
     Drains("L3_no_orphan",
-           forall((k, h), any_of(
-               stage(k, h) == Stage.CLOSED,
-               all_of(stage(k, h) == Stage.ABSENT, status(h) == Status.NEW),
+           forall((r, h), any_of(
+               stage(r, h) == Stage.CLOSED,
+               all_of(stage(r, h) == Stage.ABSENT, status(h) == Status.NEW),
            )),
            under=(Fairness.TIMERS,),
            why="with no traffic the queues of all ranks become empty"),
     Drains("L4_slots_come_back",
-           all_of(forall((k, h, m), ~slot(k, h, m)), forall(m, any_of(~taken(m), ENDED))),
+           all_of(forall((r, h, m), ~slot(r, h, m)), forall(m, any_of(~taken(m), ENDED))),
            under=(Fairness.TIMERS,),
            why="no slot stays with a request that has ended"),
-    LeadsTo("L4_the_entry_may_forget", status(h).among(*ANSWERED), any_of(confirmed(k, h), ENDED),
+    LeadsTo("L4_the_entry_may_forget", status(h).among(*ANSWERED), any_of(confirmed(r, h), ENDED),
             under=(Fairness.TIMERS,),
             why="each rank says that it has closed a life, so that it need not be remembered"),
 )
@@ -199,23 +200,23 @@ IN_TIME: Final = (
 # Where nothing is lost each of these follows from messages alone.
 AT_ONCE: Final = (
     LeadsTo("a_request_reaches_every_rank", status(h) == Status.OPEN,
-            any_of(status(h) != Status.OPEN, forall(k, stage(k, h) != Stage.ABSENT), ENDED),
+            any_of(status(h) != Status.OPEN, forall(r, stage(r, h) != Stage.ABSENT), ENDED),
             under=(Fairness.DETECTORS,),
             why="what is sent to each rank as it comes need not be sent again"),
-    LeadsTo("L2_a_failure_is_decided", stage(k, h) == Stage.FAILED, status(h) != Status.OPEN,
+    LeadsTo("L2_a_failure_is_decided", stage(r, h) == Stage.FAILED, status(h) != Status.OPEN,
             under=(Fairness.DETECTORS,),
             why="a failure of one rank reaches the entry, also after a ready vote"),
     LeadsTo("L2_a_decision_reaches_all", status(h).among(*ANSWERED),
-            all_of(forall(k, stage(k, h) == Stage.CLOSED),
-                   any_of(forall(k, confirmed(k, h)), ENDED)),
+            all_of(forall(r, stage(r, h) == Stage.CLOSED),
+                   any_of(forall(r, confirmed(r, h)), ENDED)),
             under=(Fairness.DETECTORS,),
             why="what has been decided is applied by every rank, and the entry comes to know it"),
     LeadsTo("L2_readiness_is_decided",
-            all_of(forall(k, stage(k, h) == Stage.READY), ~taken(m)),
+            all_of(forall(r, stage(r, h) == Stage.READY), ~taken(m)),
             any_of(status(h) != Status.OPEN, taken(m)),
             under=(Fairness.DETECTORS,),
             why="the last ready vote is followed by the decision, if a slot is free"),
-    LeadsTo("L2_an_end_is_decided", forall(k, stage(k, h).among(Stage.DONE, Stage.BROKEN)),
+    LeadsTo("L2_an_end_is_decided", forall(r, stage(r, h).among(Stage.DONE, Stage.BROKEN)),
             status(h).among(*ANSWERED),
             under=(Fairness.DETECTORS,),
             why="when every rank has ended its part the request is answered"),
@@ -227,9 +228,9 @@ SYSTEM: Final = System(
     tables=(RANK, ENTRY),
     properties=(*SAFETY, *TWO_LIVES, *IN_TIME, *AT_ONCE),
     final=any_of(
-        forall((k, h), any_of(status(h) == Status.NEW,
-                              all_of(status(h).among(*ANSWERED), confirmed(k, h)))),
-        all_of(ENDED, forall(k, health(k) == Health.DOWN),
+        forall((r, h), any_of(status(h) == Status.NEW,
+                              all_of(status(h).among(*ANSWERED), confirmed(r, h)))),
+        all_of(ENDED, forall(r, health(r) == Health.DOWN),
                forall(h, status(h).among(Status.NEW, *ANSWERED))),
     ),
     faults={"lossy": (LOSSY,), "crash": (CRASH,)},
@@ -283,7 +284,7 @@ NO_TIMERS: Final = edited(
     ReplaceProperties((
         *(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE),
         Sometimes("a_transfer_may_break_off_while_no_clock_runs",
-                  all_of(stage(k, h) == Stage.BROKEN, ~dead(k, h))),
+                  all_of(stage(r, h) == Stage.BROKEN, ~dead(r, h))),
     )),
     about="The same group without clocks, where each message is said once and delivered once.",
     configurations={

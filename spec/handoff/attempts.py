@@ -97,10 +97,10 @@ class Receiving(State):
 
 
 h, k, other = Life("h"), Life("k"), Life("other")
-m, n = Slot("m"), Slot("n")
+m, spare = Slot("m"), Slot("spare")
 s, t = RunningSlot("s"), RunningSlot("t")
 g = Page("g")
-a, b = Attempt("a"), Attempt("b")
+a, again = Attempt("a"), Attempt("again")
 
 prefill = Machine("prefill")
 decode = Machine("decode")
@@ -167,14 +167,14 @@ FINALIZED: Final = link(h) == Link.FINALIZED
 FORCED: Final = all_of(sampled(h), ~retried(h))
 SLOT_IS_FREE: Final = forall(other, ~slot(other, m))
 RUNNING_SLOT_IS_FREE: Final = forall(other, ~running_slot(other, s))
-NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(b, implies(b.before(a), tried(h, b))))
-NO_ATTEMPT_LEFT: Final = forall(b, tried(h, b))
+NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(again, implies(again.before(a), tried(h, again))))
+NO_ATTEMPT_LEFT: Final = forall(again, tried(h, again))
 # k has its bootstrap, and only a running slot or a slot keeps it from going on.
 WANTS_RUNNING_SLOT: Final = all_of(
     ready(k), stage(k).among(*FOR_A_RUNNING_SLOT), forall(t, exists(other, running_slot(other, t)))
 )
 WANTS_SLOT: Final = all_of(
-    ready(k), stage(k).among(*QUEUED), forall(n, exists(other, slot(other, n)))
+    ready(k), stage(k).among(*QUEUED), forall(spare, exists(other, slot(other, spare)))
 )
 # h has nothing to send to, and k could go on in its place.
 WITHOUT_LINK: Final = (~ready(h), UNSENT, ~FORCED, any_of(HAS_PARKED, BETWEEN_CHUNKS))

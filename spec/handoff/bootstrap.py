@@ -78,7 +78,7 @@ GONE: Final = (Run.LEFT, Run.CRASHED, Run.RENEWED)
 ENDED: Final = (Phase.FAILED, Phase.CLEARED)
 
 p, q = Source("p"), Source("q")
-e, f, g = Incarnation("e"), Incarnation("f"), Incarnation("g")
+e, f, z = Incarnation("e"), Incarnation("f"), Incarnation("z")
 d, h = Sink("d"), Life("h")
 
 source = Machine("source", p, e)

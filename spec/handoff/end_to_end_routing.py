@@ -41,7 +41,7 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.engine import ENGINE
 from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.routing import Group, Phase, Runs, g, k, modulo
+from pdproto.spec.handoff.routing import Group, Phase, Runs, modulo, x, y
 from pdproto.spec.handoff.sink import DROP, POOL, STOP_ALL
 from pdproto.spec.language import (
     AddClause,
@@ -87,23 +87,23 @@ def _the_first(_: Sizes) -> Tuples:
 
 
 # The sources are the ranks of this group.
-ours: Final = Rigid("ours", g, given=_the_first)
+ours: Final = Rigid("ours", x, given=_the_first)
 host = Machine("host", world=True)
 
 NO_MORE: Final = sending(p, h) == Sending.FAILED
-RUN_HERE: Final = runs(g, h).among(Runs.WAITING, Runs.MET)
-HAS_THE_ROOM: Final = runs(g, h).among(Runs.WAITING, Runs.MET, Runs.FAILED)
+RUN_HERE: Final = runs(x, h).among(Runs.WAITING, Runs.MET)
+HAS_THE_ROOM: Final = runs(x, h).among(Runs.WAITING, Runs.MET, Runs.FAILED)
 TURNED_AWAY: Final = phase(h) == Phase.FAILED
 
 HOST: Final = Table(host, rows=(
-    Row("open_own_sender", choose=(g, p, h),
-        when=[ours(g), RUN_HERE, sending(p, h) == Sending.UNKNOWN],
+    Row("open_own_sender", choose=(x, p, h),
+        when=[ours(x), RUN_HERE, sending(p, h) == Sending.UNKNOWN],
         do=[sending(p, h).to(Sending.BOOTSTRAPPING), kv(p, h).to(True)]),
-    Row("open_receiver", choose=(g, d, h),
-        when=[phase(h).among(Phase.RESOLVED, Phase.MET), addressed(h, g), ours(g), UNOPENED],
+    Row("open_receiver", choose=(x, d, h),
+        when=[phase(h).among(Phase.RESOLVED, Phase.MET), addressed(h, x), ours(x), UNOPENED],
         do=OPENED, send=INTRODUCED),
-    Row("end_room", choose=(g, p, h), when=[ours(g), runs(g, h) == Runs.WAITING, NO_MORE],
-        do=[runs(g, h).to(Runs.FAILED)],
+    Row("end_room", choose=(x, p, h), when=[ours(x), runs(x, h) == Runs.WAITING, NO_MORE],
+        do=[runs(x, h).to(Runs.FAILED)],
         why="its transfer has ended before decode was met, and decode may be on its way"),
     Row("obey_refusal", choose=(d, h),
         when=[TURNED_AWAY, RECEIVING_NOW],
@@ -113,30 +113,30 @@ HOST: Final = Table(host, rows=(
 
 TOGETHER: Final[tuple[Property, ...]] = (
     Always("nothing_is_sent_of_a_room_in_conflict",
-           implies(conflict(g, h), sending(p, h).among(Sending.UNKNOWN, Sending.FAILED)),
+           implies(conflict(x, h), sending(p, h).among(Sending.UNKNOWN, Sending.FAILED)),
            why="a room that was put on the wrong group runs nowhere"),
     Always("S9_a_landed_write_comes_from_the_addressed_group",
-           implies(ours(g) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, g)),
+           implies(ours(x) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, x)),
            why="no KV comes from a group that decode did not mean, or that has not got the room"),
     Sometimes("a_conflict_ends_an_open_receiver", all_of(
-        conflict(g, h), receiving(d, h) == Receiving.FAILED)),
+        conflict(x, h), receiving(d, h) == Receiving.FAILED)),
     Sometimes("a_room_ends_before_decode_comes", all_of(
-        runs(g, h) == Runs.FAILED, sending(p, h) == Sending.FAILED, phase(h) == Phase.IDLE)),
-    Sometimes("a_room_is_published_and_committed", all_of(posted(g, h), COMMITTED)),
+        runs(x, h) == Runs.FAILED, sending(p, h) == Sending.FAILED, phase(h) == Phase.IDLE)),
+    Sometimes("a_room_is_published_and_committed", all_of(posted(x, h), COMMITTED)),
 )
 IN_TIME: Final[tuple[Property, ...]] = (
     LeadsTo("a_refusal_ends_the_transfer", TURNED_AWAY & RECEIVING_NOW,
             RECEIVING_ENDED, under=(Fairness.NO_TIMERS,),
             why="a sink that is turned away waits for no clock"),
-    LeadsTo("a_failed_sender_ends_its_room", NO_MORE & (runs(g, h) == Runs.WAITING),
-            ~(runs(g, h) == Runs.WAITING), under=(Fairness.NO_TIMERS,),
+    LeadsTo("a_failed_sender_ends_its_room", NO_MORE & (runs(x, h) == Runs.WAITING),
+            ~(runs(x, h) == Runs.WAITING), under=(Fairness.NO_TIMERS,),
             why="and so decode is turned away, if it comes after all"),
-    LeadsTo("a_listed_room_is_struck_out", posted(g, h), ~posted(g, h), under=(Fairness.TIMERS,),
+    LeadsTo("a_listed_room_is_struck_out", posted(x, h), ~posted(x, h), under=(Fairness.TIMERS,),
             why="however the transfer has ended"),
 )
 OVER: Final = all_of(
     transfer.FINAL,
-    forall((g, h), all_of(runs(g, h) != Runs.WAITING, ~posted(g, h))),
+    forall((x, h), all_of(runs(x, h) != Runs.WAITING, ~posted(x, h))),
     forall(h, phase(h).among(Phase.IDLE, Phase.MET, Phase.FAILED)),
 )
 
@@ -152,8 +152,8 @@ _PARTS: Final = System(
     faults={"lossy": (LOSSY,)},
     axioms={
         **dp_rank.AXIOMS,
-        "one_group_is_ours": implies(ours(g) & ours(k), g.same(k)),
-        "a_group_is_ours": exists(g, ours(g)),
+        "one_group_is_ours": implies(ours(x) & ours(y), x.same(y)),
+        "a_group_is_ours": exists(x, ours(x)),
     },
     # Either half of the request may be lost, and every setting of both groups is tried.
     configurations={"default": Configuration(SIZES, faults=("lossy",), dead_bits=True)},
@@ -163,11 +163,11 @@ SYSTEM: Final = edited(
     # The sender has a clock of its own.
     DropRow("stop_waiting"),
     # A room that another group is to run has its transfer there, and is not followed here.
-    AddClause("route_named", modulo(h, k)),
-    AddClause("serve_and_publish", modulo(h, g)),
+    AddClause("route_named", modulo(h, y)),
+    AddClause("serve_and_publish", modulo(h, x)),
     AddRow(ROUTING.machine(routing.sender), Ignore(
-        ROUTING.symbol(routing.prompt)(h, g), at=Runs.ABSENT,
-        when=[ROUTING.symbol(routing.publishes)(g), ~modulo(h, g), dp_rank.several],
+        ROUTING.symbol(routing.prompt)(h, x), at=Runs.ABSENT,
+        when=[ROUTING.symbol(routing.publishes)(x), ~modulo(h, x), dp_rank.several],
         why="the other group runs it, with a source of its own")),
     about="The transfer of a room that decode has to find, and that may be where it does not look.",
 )

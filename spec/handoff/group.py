@@ -95,12 +95,12 @@ class Verdict(State):
     DROP = auto()
 
 
-h, g = Life("h"), Life("g")
-k, q = Rank("k"), Rank("q")
-n, p = Decision("n"), Decision("p")
-m, s = Slot("m"), Slot("s")
+h, k = Life("h"), Life("k")
+r, peer = Rank("r"), Rank("peer")
+n, o = Decision("n"), Decision("o")
+m, spare = Slot("m"), Slot("spare")
 
-rank = Machine("rank", k)
+rank = Machine("rank", r)
 entry = Machine("entry")
 world = Machine("world", world=True)
 
@@ -133,42 +133,42 @@ taken = entry.relation("taken", Slot)
 granted = entry.relation("granted", Life, Slot)
 confirmed = entry.relation("confirmed", Rank, Life)
 
-request = Message("request", k, h, sender=entry, receiver=rank)
-ready = Message("ready", k, h, sender=rank, receiver=entry)
-dead = Message("dead", k, h, sender=rank, receiver=entry)
-done = Message("ended", k, h, sender=rank, receiver=entry)
-broke = Message("broke", k, h, sender=rank, receiver=entry)
-closed = Message("closed", k, h, sender=rank, receiver=entry)
-admit = Message("admit", k, n, h, m, sender=entry, receiver=rank)
-fail = Message("fail", k, n, h, sender=entry, receiver=rank)
-release = Message("release", k, n, h, sender=entry, receiver=rank)
-drop = Message("drop", k, n, h, sender=entry, receiver=rank)
-gone = Message("left", q, k, sender=rank.at(q), receiver=rank, reliable=True)
-lost = Message("lost", k, sender=rank, receiver=entry, reliable=True)
+request = Message("request", r, h, sender=entry, receiver=rank)
+ready = Message("ready", r, h, sender=rank, receiver=entry)
+dead = Message("dead", r, h, sender=rank, receiver=entry)
+done = Message("ended", r, h, sender=rank, receiver=entry)
+broke = Message("broke", r, h, sender=rank, receiver=entry)
+closed = Message("closed", r, h, sender=rank, receiver=entry)
+admit = Message("admit", r, n, h, m, sender=entry, receiver=rank)
+fail = Message("fail", r, n, h, sender=entry, receiver=rank)
+release = Message("release", r, n, h, sender=entry, receiver=rank)
+drop = Message("drop", r, n, h, sender=entry, receiver=rank)
+gone = Message("left", peer, r, sender=rank.at(peer), receiver=rank, reliable=True)
+lost = Message("lost", r, sender=rank, receiver=entry, reliable=True)
 
 WAITING: Final = (Stage.QUEUED, Stage.PREPARED)
 VOTED: Final = (Stage.READY, Stage.FAILED)
 
 # A rank's turn to apply decision n has come: it has applied all earlier ones, and not yet this one.
-EARLIER: Final = forall(p, implies(p.before(n), applied(k, p)))
-FRESH: Final = ~applied(k, n)
+EARLIER: Final = forall(o, implies(o.before(n), applied(r, o)))
+FRESH: Final = ~applied(r, n)
 TURN: Final = (FRESH, EARLIER)
 # The entry may make decision n: it is the next number.
 NEXT: Final = (log(n, h) == Verdict.NONE, ~numbered(n),
-               forall(p, implies(p.before(n), numbered(p))))
+               forall(o, implies(o.before(n), numbered(o))))
 
 
 def at(*stages: Stage) -> Formula:
     """The request is at one of these stages at this rank."""
-    return stage(k, h).among(*stages)
+    return stage(r, h).among(*stages)
 
 
 def besides(decision: Sent, *stages: Stage) -> tuple[Row, ...]:
     """What a rank does with a decision that it does not apply. stages: where it can apply it."""
     return (
         Ignore(decision, at=Health.UP,
-               when=any_of(all_of(FRESH, exists(p, all_of(p.before(n), ~applied(k, p)))),
-                           all_of(applied(k, n), ~at(Stage.CLOSED))),
+               when=any_of(all_of(FRESH, exists(o, all_of(o.before(n), ~applied(r, o)))),
+                           all_of(applied(r, n), ~at(Stage.CLOSED))),
                why="its turn has not come, or is over; the entry repeats it until it is confirmed"),
         Reject(decision, at=Health.UP, when=[*TURN, ~at(*stages)],
                why="the entry decides once, and only on what this rank has voted itself"),
@@ -180,150 +180,150 @@ def confirmation(decision: Sent) -> Row:
     """The answer to a decision that has closed the request here, when it comes once more."""
     return Row(
         f"confirm_{decision.symbol.name}", on=decision, at=Health.UP,
-        when=[applied(k, n), at(Stage.CLOSED)], send=[closed(k, h)],
+        when=[applied(r, n), at(Stage.CLOSED)], send=[closed(r, h)],
         why="the entry repeats what it has not heard the end of: the confirmation was lost",
     )
 
 
 RANK: Final = Table(rank, state=health, rows=(
-    Row("arrive", on=request(k, h), at=Health.UP, when=at(Stage.ABSENT),
-        do=[stage(k, h).to(Stage.QUEUED)]),
-    Ignore(request(k, h), at=Health.UP, when=~at(Stage.ABSENT),
+    Row("arrive", on=request(r, h), at=Health.UP, when=at(Stage.ABSENT),
+        do=[stage(r, h).to(Stage.QUEUED)]),
+    Ignore(request(r, h), at=Health.UP, when=~at(Stage.ABSENT),
            why="a repeat, or it has failed before it came (rule 6)"),
-    Ignore(request(k, h), at=Health.DOWN, why="the group has ended"),
+    Ignore(request(r, h), at=Health.DOWN, why="the group has ended"),
 
     Row("prepare", on=Call("prepared", h), at=Health.UP, when=at(Stage.QUEUED),
-        do=[stage(k, h).to(Stage.PREPARED), prefetched(k, h).to(True)],
+        do=[stage(r, h).to(Stage.PREPARED), prefetched(r, h).to(True)],
         why="a prefetch may hang: nothing relies on it"),
     Row("vote_ready", on=Call("bootstrapped", h), at=Health.UP, when=at(Stage.PREPARED),
-        do=[stage(k, h).to(Stage.READY)], send=[ready(k, h)],
+        do=[stage(r, h).to(Stage.READY)], send=[ready(r, h)],
         why="the other side may never come; its bootstrap is looked at last, so that a vote has "
             "every local condition in it"),
     Row("vote_dead", on=Call("failed", h), at=Health.UP, when=at(*WAITING, Stage.READY),
-        do=[stage(k, h).to(Stage.FAILED)], send=[dead(k, h)],
+        do=[stage(r, h).to(Stage.FAILED)], send=[dead(r, h)],
         why="an abort that came this way, or a failed bootstrap; it may follow a ready vote, and "
             "even so it only votes"),
     Row("give_up", on=Timer("bootstrap_timeout"), at=Health.UP, choose=(h,), when=at(*WAITING),
-        do=[stage(k, h).to(Stage.FAILED)], send=[dead(k, h)],
+        do=[stage(r, h).to(Stage.FAILED)], send=[dead(r, h)],
         why="a bootstrap or a prefetch may never answer"),
     Row("vote_ready_again", on=Timer("no_decision"), at=Health.UP, choose=(h,),
-        when=at(Stage.READY), send=[ready(k, h)], why="the vote may have been lost"),
+        when=at(Stage.READY), send=[ready(r, h)], why="the vote may have been lost"),
     Row("vote_dead_again", on=Timer("no_decision"), at=Health.UP, choose=(h,),
-        when=at(Stage.FAILED), send=[dead(k, h)], why="the vote may have been lost"),
+        when=at(Stage.FAILED), send=[dead(r, h)], why="the vote may have been lost"),
 
-    Row("start", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.READY)],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.RUNNING), slot(k, h, m).to(True)]),
-    Row("start_dead", on=admit(k, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.BROKEN), slot(k, h, m).to(True)],
-        send=[broke(k, h)],
+    Row("start", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.READY)],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.RUNNING), slot(r, h, m).to(True)]),
+    Row("start_dead", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.BROKEN), slot(r, h, m).to(True)],
+        send=[broke(r, h)],
         why="it failed after its ready vote: its forward is in the batch that all others run, and "
             "its transfer has ended before it began"),
-    *besides(admit(k, n, h, m), Stage.READY, Stage.FAILED),
-    Row("ignore_old_admit", on=admit(k, n, h, m), at=Health.UP,
-        when=[applied(k, n), at(Stage.CLOSED)], fair=False, kind="ignore",
+    *besides(admit(r, n, h, m), Stage.READY, Stage.FAILED),
+    Row("ignore_old_admit", on=admit(r, n, h, m), at=Health.UP,
+        when=[applied(r, n), at(Stage.CLOSED)], fair=False, kind="ignore",
         why="a late repeat: what closed the request is confirmed, not what began it"),
 
     Row("transferred", on=Call("transferred", h), at=Health.UP, when=at(Stage.RUNNING),
-        do=[stage(k, h).to(Stage.DONE)], send=[done(k, h)],
+        do=[stage(r, h).to(Stage.DONE)], send=[done(r, h)],
         why="the other side may stop in the middle"),
     Row("break_off", on=Call("transfer_failed", h), at=Health.UP, when=at(Stage.RUNNING),
-        do=[stage(k, h).to(Stage.BROKEN)], send=[broke(k, h)],
+        do=[stage(r, h).to(Stage.BROKEN)], send=[broke(r, h)],
         why="an error or an abort, and the engine has said that it touches nothing any more"),
     Row("cut_off", on=Timer("transfer_timeout"), at=Health.UP, choose=(h,),
-        when=at(Stage.RUNNING), do=[stage(k, h).to(Stage.BROKEN)], send=[broke(k, h)],
+        when=at(Stage.RUNNING), do=[stage(r, h).to(Stage.BROKEN)], send=[broke(r, h)],
         why="nobody answers; what was still in flight has been fenced"),
     Row("vote_done_again", on=Timer("no_release"), at=Health.UP, choose=(h,),
-        when=at(Stage.DONE), send=[done(k, h)], why="the vote may have been lost"),
+        when=at(Stage.DONE), send=[done(r, h)], why="the vote may have been lost"),
     Row("vote_broke_again", on=Timer("no_release"), at=Health.UP, choose=(h,),
-        when=at(Stage.BROKEN), send=[broke(k, h)], why="the vote may have been lost"),
+        when=at(Stage.BROKEN), send=[broke(r, h)], why="the vote may have been lost"),
 
-    Row("drain", on=fail(k, n, h), at=Health.UP, when=[*TURN, at(*WAITING, *VOTED)],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False)],
-        send=[closed(k, h)]),
-    Row("turn_away", on=fail(k, n, h), at=Health.UP, when=[*TURN, at(Stage.ABSENT)],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED)], send=[closed(k, h)],
+    Row("drain", on=fail(r, n, h), at=Health.UP, when=[*TURN, at(*WAITING, *VOTED)],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False)],
+        send=[closed(r, h)]),
+    Row("turn_away", on=fail(r, n, h), at=Health.UP, when=[*TURN, at(Stage.ABSENT)],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED)], send=[closed(r, h)],
         why="the request has reached only some ranks; when it comes it is not taken up"),
-    confirmation(fail(k, n, h)),
-    *besides(fail(k, n, h), Stage.ABSENT, *WAITING, *VOTED),
-    Row("free", on=release(k, n, h), at=Health.UP, when=[*TURN, at(Stage.DONE)],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False),
-            slot(k, h, ANY).to(False)],
-        send=[closed(k, h)]),
-    confirmation(release(k, n, h)),
-    *besides(release(k, n, h), Stage.DONE),
-    Row("free_broken", on=drop(k, n, h), at=Health.UP,
+    confirmation(fail(r, n, h)),
+    *besides(fail(r, n, h), Stage.ABSENT, *WAITING, *VOTED),
+    Row("free", on=release(r, n, h), at=Health.UP, when=[*TURN, at(Stage.DONE)],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False),
+            slot(r, h, ANY).to(False)],
+        send=[closed(r, h)]),
+    confirmation(release(r, n, h)),
+    *besides(release(r, n, h), Stage.DONE),
+    Row("free_broken", on=drop(r, n, h), at=Health.UP,
         when=[*TURN, at(Stage.DONE, Stage.BROKEN)],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED), prefetched(k, h).to(False),
-            slot(k, h, ANY).to(False)],
-        send=[closed(k, h)],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False),
+            slot(r, h, ANY).to(False)],
+        send=[closed(r, h)],
         why="a rank whose own part went well throws it away with the others"),
-    confirmation(drop(k, n, h)),
-    *besides(drop(k, n, h), Stage.DONE, Stage.BROKEN),
+    confirmation(drop(r, n, h)),
+    *besides(drop(r, n, h), Stage.DONE, Stage.BROKEN),
 
-    Row("follow", on=gone(q, k), at=Health.UP, to=Health.DOWN,
-        do=[stage(k, ANY).to(Stage.CLOSED), prefetched(k, ANY).to(False),
-            slot(k, ANY, ANY).to(False)],
+    Row("follow", on=gone(peer, r), at=Health.UP, to=Health.DOWN,
+        do=[stage(r, ANY).to(Stage.CLOSED), prefetched(r, ANY).to(False),
+            slot(r, ANY, ANY).to(False)],
         why="a rank without its group can do nothing, and may hold nothing (rule 8)"),
-    Ignore(gone(q, k), at=Health.DOWN, why="it has ended already"),
+    Ignore(gone(peer, r), at=Health.DOWN, why="it has ended already"),
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
     Row("submit", on=Call("submit", h), at=Health.UP, when=status(h) == Status.NEW,
-        do=[status(h).to(Status.OPEN)], send=[each(k, request(k, h))]),
-    Row("submit_again", on=Timer("no_votes"), at=Health.UP, choose=(k, h),
-        when=status(h) == Status.OPEN, send=[request(k, h)],
+        do=[status(h).to(Status.OPEN)], send=[each(r, request(r, h))]),
+    Row("submit_again", on=Timer("no_votes"), at=Health.UP, choose=(r, h),
+        when=status(h) == Status.OPEN, send=[request(r, h)],
         why="the request may have been lost on its way to a rank"),
     Row("abort", on=Call("abort", h), at=Health.UP, choose=(n,),
         when=[status(h) == Status.OPEN, *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), status(h).to(Status.REFUSED)],
-        send=[each(k, fail(k, n, h))],
+        send=[each(r, fail(r, n, h))],
         why="the client is gone, or its time is up, wherever the request may be by now"),
     Row("decide_admit", at=Health.UP, choose=(n, h, m),
-        when=[status(h) == Status.OPEN, forall(k, ready(k, h)), ~taken(m), *NEXT],
+        when=[status(h) == Status.OPEN, forall(r, ready(r, h)), ~taken(m), *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.ADMIT), status(h).to(Status.ADMITTED),
             taken(m).to(True), granted(h, m).to(True)],
-        send=[each(k, admit(k, n, h, m))]),
-    Row("decide_fail", at=Health.UP, choose=(k, n, h),
-        when=[status(h) == Status.OPEN, dead(k, h), *NEXT],
+        send=[each(r, admit(r, n, h, m))]),
+    Row("decide_fail", at=Health.UP, choose=(r, n, h),
+        when=[status(h) == Status.OPEN, dead(r, h), *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), status(h).to(Status.REFUSED)],
-        send=[each(q, fail(q, n, h))],
+        send=[each(peer, fail(peer, n, h))],
         why="one rank that cannot take part is enough"),
     Row("decide_release", at=Health.UP, choose=(n, h, m),
-        when=[status(h) == Status.ADMITTED, forall(k, done(k, h)), granted(h, m), *NEXT],
+        when=[status(h) == Status.ADMITTED, forall(r, done(r, h)), granted(h, m), *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.RELEASE), status(h).to(Status.SERVED),
             taken(m).to(False)],
-        send=[each(k, release(k, n, h))]),
-    Row("decide_drop", at=Health.UP, choose=(k, n, h, m),
-        when=[status(h) == Status.ADMITTED, broke(k, h), forall(q, broke(q, h) | done(q, h)),
-              granted(h, m), *NEXT],
+        send=[each(r, release(r, n, h))]),
+    Row("decide_drop", at=Health.UP, choose=(r, n, h, m),
+        when=[status(h) == Status.ADMITTED, broke(r, h),
+              forall(peer, broke(peer, h) | done(peer, h)), granted(h, m), *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.DROP), status(h).to(Status.REFUSED),
             taken(m).to(False)],
-        send=[each(q, drop(q, n, h))],
+        send=[each(peer, drop(peer, n, h))],
         why="only when every rank has run it: the pipeline would wait for one that had not"),
 
-    Row("confirm", on=closed(k, h), at=Health.UP, when=~confirmed(k, h),
-        do=[confirmed(k, h).to(True)]),
-    Ignore(closed(k, h), at=Health.UP, when=confirmed(k, h), why="a repeat"),
-    Row("admit_again", on=Timer("no_confirmation"), at=Health.UP, choose=(k, n, h, m),
-        when=[log(n, h) == Verdict.ADMIT, granted(h, m), ~confirmed(k, h)],
-        send=[admit(k, n, h, m)], why="the decision may have been lost"),
-    Row("fail_again", on=Timer("no_confirmation"), at=Health.UP, choose=(k, n, h),
-        when=[log(n, h) == Verdict.FAIL, ~confirmed(k, h)],
-        send=[fail(k, n, h)], why="the decision, or its confirmation, may have been lost"),
-    Row("release_again", on=Timer("no_confirmation"), at=Health.UP, choose=(k, n, h),
-        when=[log(n, h) == Verdict.RELEASE, ~confirmed(k, h)],
-        send=[release(k, n, h)], why="the decision, or its confirmation, may have been lost"),
-    Row("drop_again", on=Timer("no_confirmation"), at=Health.UP, choose=(k, n, h),
-        when=[log(n, h) == Verdict.DROP, ~confirmed(k, h)],
-        send=[drop(k, n, h)], why="the decision, or its confirmation, may have been lost"),
+    Row("confirm", on=closed(r, h), at=Health.UP, when=~confirmed(r, h),
+        do=[confirmed(r, h).to(True)]),
+    Ignore(closed(r, h), at=Health.UP, when=confirmed(r, h), why="a repeat"),
+    Row("admit_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h, m),
+        when=[log(n, h) == Verdict.ADMIT, granted(h, m), ~confirmed(r, h)],
+        send=[admit(r, n, h, m)], why="the decision may have been lost"),
+    Row("fail_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h),
+        when=[log(n, h) == Verdict.FAIL, ~confirmed(r, h)],
+        send=[fail(r, n, h)], why="the decision, or its confirmation, may have been lost"),
+    Row("release_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h),
+        when=[log(n, h) == Verdict.RELEASE, ~confirmed(r, h)],
+        send=[release(r, n, h)], why="the decision, or its confirmation, may have been lost"),
+    Row("drop_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h),
+        when=[log(n, h) == Verdict.DROP, ~confirmed(r, h)],
+        send=[drop(r, n, h)], why="the decision, or its confirmation, may have been lost"),
 
-    Row("end", on=lost(k), at=Health.UP, to=Health.DOWN,
+    Row("end", on=lost(r), at=Health.UP, to=Health.DOWN,
         why="a group that lacks a rank can serve nobody (rule 8)"),
     Row("answer_lost", at=Health.DOWN, choose=(h,),
         when=status(h).among(Status.OPEN, Status.ADMITTED), do=[status(h).to(Status.REFUSED)],
         why="whoever still waits is told that the group has died"),
-    Ignore(lost(k), at=Health.DOWN, why="the group has ended"),
-    Ignore(closed(k, h), at=Health.DOWN, why="the group has ended"),
+    Ignore(lost(r), at=Health.DOWN, why="the group has ended"),
+    Ignore(closed(r, h), at=Health.DOWN, why="the group has ended"),
 ))
 
 LOSSY: Final = Table(world, rows=tuple(map(lose, (
@@ -331,9 +331,9 @@ LOSSY: Final = Table(world, rows=tuple(map(lose, (
 ))))
 
 CRASH: Final = Table(world, rows=(
-    Row("crash", choose=(k,), when=health(k) == Health.UP,
-        do=[health(k).to(Health.DOWN), stage(k, ANY).to(Stage.CLOSED),
-            prefetched(k, ANY).to(False), slot(k, ANY, ANY).to(False), lost(k).to(True),
-            gone(k, ANY).to(True)],
+    Row("crash", choose=(r,), when=health(r) == Health.UP,
+        do=[health(r).to(Health.DOWN), stage(r, ANY).to(Stage.CLOSED),
+            prefetched(r, ANY).to(False), slot(r, ANY, ANY).to(False), lost(r).to(True),
+            gone(r, ANY).to(True)],
         fair=False, why="a process dies; whoever is connected to it sees the connection close"),
 ))

@@ -26,8 +26,8 @@ and system: optimistic_group.py.
 
 from typing import Final
 
-from pdproto.spec.handoff.attempts import Forward, Link, a, b, sampled
-from pdproto.spec.handoff.group import Decision, Health, h, k, n, p, q
+from pdproto.spec.handoff.attempts import Forward, Link, a, again, sampled
+from pdproto.spec.handoff.group import Decision, Health, h, n, o, peer, r
 from pdproto.spec.handoff.roles import Attempt, Life
 from pdproto.spec.language import (
     ANY,
@@ -81,7 +81,7 @@ class Status(State):
     REFUSED = auto()
 
 
-rank = Machine("rank", k)
+rank = Machine("rank", r)
 entry = Machine("entry")
 world = Machine("world", world=True)
 
@@ -118,38 +118,39 @@ tried = entry.relation("tried", Life, Attempt)
 retried = entry.relation("retried", Life)
 numbered = entry.relation("numbered", Decision)
 
-ready = Message("ready", k, h, sender=rank, receiver=entry)
-dead = Message("dead", k, h, sender=rank, receiver=entry)
-half = Message("half", k, h, a, sender=rank, receiver=entry)
-whole = Message("whole", k, h, a, sender=rank, receiver=entry)
-run = Message("run", k, n, h, a, sender=entry, receiver=rank)
-go_on = Message("go_on", k, n, h, sender=entry, receiver=rank)
-finalize = Message("finalize", k, n, h, sender=entry, receiver=rank)
-give_way = Message("give_way", k, n, h, sender=entry, receiver=rank)
-admit = Message("admit", k, n, h, sender=entry, receiver=rank)
-fail = Message("fail", k, n, h, sender=entry, receiver=rank)
-gone = Message("left", q, k, sender=rank.at(q), receiver=rank, reliable=True)
-lost = Message("lost", k, sender=rank, receiver=entry, reliable=True)
+ready = Message("ready", r, h, sender=rank, receiver=entry)
+dead = Message("dead", r, h, sender=rank, receiver=entry)
+half = Message("half", r, h, a, sender=rank, receiver=entry)
+whole = Message("whole", r, h, a, sender=rank, receiver=entry)
+run = Message("run", r, n, h, a, sender=entry, receiver=rank)
+go_on = Message("go_on", r, n, h, sender=entry, receiver=rank)
+finalize = Message("finalize", r, n, h, sender=entry, receiver=rank)
+give_way = Message("give_way", r, n, h, sender=entry, receiver=rank)
+admit = Message("admit", r, n, h, sender=entry, receiver=rank)
+fail = Message("fail", r, n, h, sender=entry, receiver=rank)
+gone = Message("left", peer, r, sender=rank.at(peer), receiver=rank, reliable=True)
+lost = Message("lost", r, sender=rank, receiver=entry, reliable=True)
 
 OPEN: Final = (Status.QUEUED, Status.FIRST, Status.LAST)
 IN_PASS: Final = (Status.FIRST, Status.LAST)
 ENDED: Final = (Status.HANDED, Status.REFUSED)
 ACTIVE: Final = (Stage.QUEUED, Stage.RUNNING)
 
-COMPUTING: Final = forward(k, h).among(Forward.FIRST, Forward.LAST)
-FRESH: Final = ~applied(k, n)
-EARLIER: Final = forall(p, implies(p.before(n), applied(k, p)))
+COMPUTING: Final = forward(r, h).among(Forward.FIRST, Forward.LAST)
+FRESH: Final = ~applied(r, n)
+EARLIER: Final = forall(o, implies(o.before(n), applied(r, o)))
 TURN: Final = (FRESH, EARLIER)
 # The pass that this rank is in.
-CURRENT: Final = all_of(begun(k, h, a), forall(b, implies(a.before(b), ~begun(k, h, b))))
+CURRENT: Final = all_of(
+    begun(r, h, a), forall(again, implies(a.before(again), ~begun(r, h, again))))
 
-NEXT: Final = (~numbered(n), forall(p, implies(p.before(n), numbered(p))))
-LATEST: Final = all_of(tried(h, a), forall(b, implies(a.before(b), ~tried(h, b))))
-NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(b, implies(b.before(a), tried(h, b))))
-ALL_READY: Final = forall(k, ready(k, h))
-ALL_WHOLE: Final = all_of(status(h) == Status.LAST, forall(k, whole(k, h, a)))
+NEXT: Final = (~numbered(n), forall(o, implies(o.before(n), numbered(o))))
+LATEST: Final = all_of(tried(h, a), forall(again, implies(a.before(again), ~tried(h, again))))
+NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(again, implies(again.before(a), tried(h, again))))
+ALL_READY: Final = forall(r, ready(r, h))
+ALL_WHOLE: Final = all_of(status(h) == Status.LAST, forall(r, whole(r, h, a)))
 ALL_COMPUTED: Final = any_of(
-    ALL_WHOLE, all_of(status(h) == Status.FIRST, forall(k, half(k, h, a)))
+    ALL_WHOLE, all_of(status(h) == Status.FIRST, forall(r, half(r, h, a)))
 )
 FORCED: Final = all_of(sampled(h), ~retried(h))
 UNDECIDED: Final = (status(h).among(*OPEN), ~finalized(h))
@@ -159,7 +160,7 @@ def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tupl
     """What a rank does with a decision that it does not apply. wait: when it comes too early."""
     rows = (
         Ignore(decision, at=Health.UP,
-               when=any_of(applied(k, n), exists(p, p.before(n) & ~applied(k, p))),
+               when=any_of(applied(r, n), exists(o, o.before(n) & ~applied(r, o))),
                why="its turn has not come, or is over"),
         Reject(decision, at=Health.UP, when=[*TURN, ~when],
                why="the entry decides once, and of all ranks alike"),
@@ -172,65 +173,65 @@ def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tupl
                        why="what was decided before it is computed first (rules 1 and 4)"))
 
 
-RUNNING: Final = stage(k, h) == Stage.RUNNING
-IN_QUEUE: Final = stage(k, h) == Stage.QUEUED
-EMPTY: Final = all_of(IN_QUEUE, forward(k, h) == Forward.NONE)
+RUNNING: Final = stage(r, h) == Stage.RUNNING
+IN_QUEUE: Final = stage(r, h) == Stage.QUEUED
+EMPTY: Final = all_of(IN_QUEUE, forward(r, h) == Forward.NONE)
 CHUNKS: Final = (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))
 
 RANK: Final = Table(rank, state=health, rows=(
     Row("vote_ready", on=Call("bootstrapped", h), at=Health.UP,
-        when=[stage(k, h).among(*ACTIVE), vote(k, h) == Vote.NONE],
-        do=[vote(k, h).to(Vote.READY)], send=[ready(k, h)],
+        when=[stage(r, h).among(*ACTIVE), vote(r, h) == Vote.NONE],
+        do=[vote(r, h).to(Vote.READY)], send=[ready(r, h)],
         why="the other side may never come"),
     Row("vote_dead", on=Call("failed", h), at=Health.UP,
-        when=[stage(k, h).among(*ACTIVE), vote(k, h) != Vote.DEAD],
-        do=[vote(k, h).to(Vote.DEAD)], send=[dead(k, h)],
+        when=[stage(r, h).among(*ACTIVE), vote(r, h) != Vote.DEAD],
+        do=[vote(r, h).to(Vote.DEAD)], send=[dead(r, h)],
         why="a failed bootstrap, or an abort that came this way; even so it only votes"),
-    Row("start", on=run(k, n, h, a), at=Health.UP, when=[*TURN, EMPTY],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.RUNNING), begun(k, h, a).to(True),
-            forward(k, h).to(Forward.FIRST), kv(k, h).to(True)]),
-    *_besides(run(k, n, h, a), EMPTY),
-    Row("launch_last", on=go_on(k, n, h), at=Health.UP,
-        when=[*TURN, RUNNING, forward(k, h) == Forward.HALF],
-        do=[applied(k, n).to(True), forward(k, h).to(Forward.LAST)]),
-    *_besides(go_on(k, n, h), RUNNING, forward(k, h) != Forward.HALF),
+    Row("start", on=run(r, n, h, a), at=Health.UP, when=[*TURN, EMPTY],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.RUNNING), begun(r, h, a).to(True),
+            forward(r, h).to(Forward.FIRST), kv(r, h).to(True)]),
+    *_besides(run(r, n, h, a), EMPTY),
+    Row("launch_last", on=go_on(r, n, h), at=Health.UP,
+        when=[*TURN, RUNNING, forward(r, h) == Forward.HALF],
+        do=[applied(r, n).to(True), forward(r, h).to(Forward.LAST)]),
+    *_besides(go_on(r, n, h), RUNNING, forward(r, h) != Forward.HALF),
     Row("finish_first", on=Completion("first_chunk", h), at=Health.UP, choose=(a,),
-        when=[forward(k, h) == Forward.FIRST, CURRENT],
-        do=[forward(k, h).to(Forward.HALF)], send=[half(k, h, a)]),
+        when=[forward(r, h) == Forward.FIRST, CURRENT],
+        do=[forward(r, h).to(Forward.HALF)], send=[half(r, h, a)]),
     Row("finish_last", on=Completion("last_chunk", h), at=Health.UP, choose=(a,),
-        when=[forward(k, h) == Forward.LAST, CURRENT],
-        do=[forward(k, h).to(Forward.WHOLE)], send=[whole(k, h, a)]),
-    Row("finalize", on=finalize(k, n, h), at=Health.UP, when=[*TURN, RUNNING],
-        do=[applied(k, n).to(True), link(k, h).to(Link.FINALIZED)],
+        when=[forward(r, h) == Forward.LAST, CURRENT],
+        do=[forward(r, h).to(Forward.WHOLE)], send=[whole(r, h, a)]),
+    Row("finalize", on=finalize(r, n, h), at=Health.UP, when=[*TURN, RUNNING],
+        do=[applied(r, n).to(True), link(r, h).to(Link.FINALIZED)],
         why="it does not look whether its bootstrap is still there: that has been decided"),
-    *_besides(finalize(k, n, h), RUNNING),
+    *_besides(finalize(r, n, h), RUNNING),
     Row("send", at=Health.UP, choose=(h,),
-        when=[RUNNING, forward(k, h) == Forward.WHOLE, link(k, h) == Link.FINALIZED],
-        do=[stage(k, h).to(Stage.SENDING)]),
-    Row("drop", on=give_way(k, n, h), at=Health.UP, when=[*TURN, RUNNING, ~COMPUTING],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.QUEUED),
-            forward(k, h).to(Forward.NONE), kv(k, h).to(False)]),
-    *_besides(give_way(k, n, h), all_of(RUNNING, ~COMPUTING)),
-    Row("take_up", on=admit(k, n, h), at=Health.UP, when=[*TURN, IN_QUEUE],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.SENDING), kv(k, h).to(True)]),
-    *_besides(admit(k, n, h), IN_QUEUE),
-    Row("drain", on=fail(k, n, h), at=Health.UP,
-        when=[*TURN, stage(k, h).among(*ACTIVE), ~COMPUTING],
-        do=[applied(k, n).to(True), stage(k, h).to(Stage.CLOSED), kv(k, h).to(False)]),
-    *_besides(fail(k, n, h), stage(k, h).among(*ACTIVE), COMPUTING),
-    *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(k, h) != computing,
+        when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Link.FINALIZED],
+        do=[stage(r, h).to(Stage.SENDING)]),
+    Row("drop", on=give_way(r, n, h), at=Health.UP, when=[*TURN, RUNNING, ~COMPUTING],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.QUEUED),
+            forward(r, h).to(Forward.NONE), kv(r, h).to(False)]),
+    *_besides(give_way(r, n, h), all_of(RUNNING, ~COMPUTING)),
+    Row("take_up", on=admit(r, n, h), at=Health.UP, when=[*TURN, IN_QUEUE],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.SENDING), kv(r, h).to(True)]),
+    *_besides(admit(r, n, h), IN_QUEUE),
+    Row("drain", on=fail(r, n, h), at=Health.UP,
+        when=[*TURN, stage(r, h).among(*ACTIVE), ~COMPUTING],
+        do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), kv(r, h).to(False)]),
+    *_besides(fail(r, n, h), stage(r, h).among(*ACTIVE), COMPUTING),
+    *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(r, h) != computing,
              why="a device reports what it was given, when that has ended")
       for chunk, computing in CHUNKS),
     *(Reject(Completion(chunk, h), at=Health.UP,
-             when=[forward(k, h) == computing, forall(a, ~begun(k, h, a))],
+             when=[forward(r, h) == computing, forall(a, ~begun(r, h, a))],
              why="a chunk is part of a pass")
       for chunk, computing in CHUNKS),
     *(Ignore(Completion(chunk, h), at=Health.DOWN, why="the group has ended")
       for chunk, _ in CHUNKS),
-    Row("follow", on=gone(q, k), at=Health.UP, to=Health.DOWN,
-        do=[stage(k, ANY).to(Stage.CLOSED), kv(k, ANY).to(False)],
+    Row("follow", on=gone(peer, r), at=Health.UP, to=Health.DOWN,
+        do=[stage(r, ANY).to(Stage.CLOSED), kv(r, ANY).to(False)],
         why="a rank without its group can do nothing, and may hold nothing (rule 6)"),
-    Ignore(gone(q, k), at=Health.DOWN, why="it has ended already"),
+    Ignore(gone(peer, r), at=Health.DOWN, why="it has ended already"),
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
@@ -239,49 +240,50 @@ ENTRY: Final = Table(entry, state=group, rows=(
     Row("decide_run", at=Health.UP, choose=(n, h, a),
         when=[status(h) == Status.QUEUED, NEXT_ATTEMPT, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.FIRST), tried(h, a).to(True)],
-        send=[each(k, run(k, n, h, a))],
+        send=[each(r, run(r, n, h, a))],
         why="the wait for the sink is spent computing"),
     Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[status(h) == Status.FIRST, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.LAST)], send=[each(k, go_on(k, n, h))]),
+        do=[numbered(n).to(True), status(h).to(Status.LAST)], send=[each(r, go_on(r, n, h))]),
     Row("decide_finalize", at=Health.UP, choose=(n, h),
         when=[status(h).among(*IN_PASS), ~finalized(h), ALL_READY, ~FORCED, *NEXT],
-        do=[numbered(n).to(True), finalized(h).to(True)], send=[each(k, finalize(k, n, h))]),
+        do=[numbered(n).to(True), finalized(h).to(True)], send=[each(r, finalize(r, n, h))]),
     Row("decide_to_yield", at=Health.UP, choose=(n, h, a),
         when=[ALL_COMPUTED, LATEST, ~finalized(h), ~FORCED, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
-        send=[each(k, give_way(k, n, h))], fair=False,
+        send=[each(r, give_way(r, n, h))], fair=False,
         why="another request needs its place, or none does"),
     Row("force_retry", at=Health.UP, choose=(n, h, a),
         when=[ALL_WHOLE, LATEST, ~finalized(h), FORCED, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
-        send=[each(k, give_way(k, n, h))],
+        send=[each(r, give_way(r, n, h))],
         why="a test wants to see a retry"),
     Row("decide_admit", at=Health.UP, choose=(n, h),
         when=[status(h) == Status.QUEUED, ALL_READY, ~FORCED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.HANDED)], send=[each(k, admit(k, n, h))],
+        do=[numbered(n).to(True), status(h).to(Status.HANDED)], send=[each(r, admit(r, n, h))],
         why="it need not run before its bootstrap, or may not any more"),
     Row("hand_over", at=Health.UP, choose=(h, a), when=[ALL_WHOLE, LATEST, finalized(h)],
         do=[status(h).to(Status.HANDED)]),
-    Row("decide_fail", at=Health.UP, choose=(k, n, h), when=[*UNDECIDED, dead(k, h), *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(q, fail(q, n, h))],
+    Row("decide_fail", at=Health.UP, choose=(r, n, h), when=[*UNDECIDED, dead(r, h), *NEXT],
+        do=[numbered(n).to(True), status(h).to(Status.REFUSED)],
+        send=[each(peer, fail(peer, n, h))],
         why="one rank that cannot take part is enough"),
     Row("give_up", on=Timer("bootstrap_timeout"), at=Health.UP, choose=(n, h),
         when=[*UNDECIDED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(k, fail(k, n, h))],
+        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(r, fail(r, n, h))],
         why="a request that reached one server only must end there"),
     Row("abort", on=Call("abort", h), at=Health.UP, choose=(n,), when=[*UNDECIDED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(k, fail(k, n, h))],
+        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(r, fail(r, n, h))],
         why="the client is gone"),
-    Row("end", on=lost(k), at=Health.UP, to=Health.DOWN,
+    Row("end", on=lost(r), at=Health.UP, to=Health.DOWN,
         why="a group that lacks a rank can serve nobody (rule 6)"),
     Row("answer_lost", at=Health.DOWN, choose=(h,), when=status(h).among(*OPEN),
         do=[status(h).to(Status.REFUSED)], why="whoever waits is told that the group has died"),
-    Ignore(lost(k), at=Health.DOWN, why="the group has ended"),
+    Ignore(lost(r), at=Health.DOWN, why="the group has ended"),
 ))
 
 CRASH: Final = Table(world, rows=(
-    Row("crash", choose=(k,), when=health(k) == Health.UP,
-        do=[health(k).to(Health.DOWN), stage(k, ANY).to(Stage.CLOSED), kv(k, ANY).to(False),
-            lost(k).to(True), gone(k, ANY).to(True)],
+    Row("crash", choose=(r,), when=health(r) == Health.UP,
+        do=[health(r).to(Health.DOWN), stage(r, ANY).to(Stage.CLOSED), kv(r, ANY).to(False),
+            lost(r).to(True), gone(r, ANY).to(True)],
         fair=False, why="a process dies; whoever is connected to it sees the connection close"),
 ))

@@ -53,8 +53,8 @@ from pdproto.spec.handoff.group import (
     dead,
     done,
     health,
-    k,
-    q,
+    peer,
+    r,
     ready,
     stage,
     status,
@@ -95,47 +95,47 @@ def _each_its_own(sizes: Sizes) -> Tuples:
 
 
 # The sender of this prefill rank.
-runs: Final = Rigid("runs", k, p, given=_each_its_own)
+runs: Final = Rigid("runs", r, p, given=_each_its_own)
 host = Machine("host", world=True)
 
-OWN: Final = (runs(k, p), health(k) == Health.UP)
+OWN: Final = (runs(r, p), health(r) == Health.UP)
 
 HOST: Final = Table(host, rows=(
-    Row("open_own_sender", choose=(k, p, h),
-        when=[*OWN, stage(k, h).among(*group.WAITING), sending(p, h) == Sending.UNKNOWN],
+    Row("open_own_sender", choose=(r, p, h),
+        when=[*OWN, stage(r, h).among(*group.WAITING), sending(p, h) == Sending.UNKNOWN],
         do=[sending(p, h).to(Sending.BOOTSTRAPPING), kv(p, h).to(True)]),
-    Row("vote_ready", choose=(k, p, h),
-        when=[*OWN, stage(k, h) == Stage.PREPARED, sending(p, h) == Sending.BOOTSTRAPPING,
+    Row("vote_ready", choose=(r, p, h),
+        when=[*OWN, stage(r, h) == Stage.PREPARED, sending(p, h) == Sending.BOOTSTRAPPING,
               ALL_PUBLISHED],
-        do=[stage(k, h).to(Stage.READY), ready(k, h).to(True)],
+        do=[stage(r, h).to(Stage.READY), ready(r, h).to(True)],
         why="its bootstrap is there, the last of what it votes on"),
-    Row("vote_dead", choose=(k, p, h),
-        when=[*OWN, stage(k, h).among(*group.WAITING, Stage.READY),
+    Row("vote_dead", choose=(r, p, h),
+        when=[*OWN, stage(r, h).among(*group.WAITING, Stage.READY),
               sending(p, h) == Sending.FAILED],
-        do=[stage(k, h).to(Stage.FAILED), dead(k, h).to(True)],
+        do=[stage(r, h).to(Stage.FAILED), dead(r, h).to(True)],
         why="the sink has given up, or never came"),
-    Row("begin_transfer", choose=(k, p, h, c),
-        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.BOOTSTRAPPING,
+    Row("begin_transfer", choose=(r, p, h, c),
+        when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.BOOTSTRAPPING,
               ALL_PUBLISHED, EARLIER_HANDED, ~handed(p, h, c)],
         do=[sending(p, h).to(Sending.TRANSFERRING), handed(p, h, c).to(True)]),
-    Row("report_done", choose=(k, p, h),
-        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.SUCCESS],
-        do=[stage(k, h).to(Stage.DONE), done(k, h).to(True)]),
-    Row("report_broken", choose=(k, p, h),
-        when=[*OWN, stage(k, h) == Stage.RUNNING, sending(p, h) == Sending.FAILED, UNREAD],
-        do=[stage(k, h).to(Stage.BROKEN), broke(k, h).to(True)],
+    Row("report_done", choose=(r, p, h),
+        when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.SUCCESS],
+        do=[stage(r, h).to(Stage.DONE), done(r, h).to(True)]),
+    Row("report_broken", choose=(r, p, h),
+        when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.FAILED, UNREAD],
+        do=[stage(r, h).to(Stage.BROKEN), broke(r, h).to(True)],
         why="failed is not enough: the engine may still read the pages"),
-    Row("obey", choose=(k, p, h),
-        when=[*OWN, stage(k, h) == Stage.CLOSED,
+    Row("obey", choose=(r, p, h),
+        when=[*OWN, stage(r, h) == Stage.CLOSED,
               sending(p, h).among(Sending.UNKNOWN, *source.RUNNING)],
         do=[sending(p, h).to(Sending.FAILED)],
         why="the group has ended the request, and the sink must hear of it"),
-    Row("free_pages", choose=(k, p, h),
-        when=[*OWN, stage(k, h) == Stage.CLOSED, sending(p, h).among(*source.ENDED), kv(p, h)],
+    Row("free_pages", choose=(r, p, h),
+        when=[*OWN, stage(r, h) == Stage.CLOSED, sending(p, h).among(*source.ENDED), kv(p, h)],
         do=[kv(p, h).to(False)],
         why="the group has decided that nobody reads them any more"),
-    Row("end_sender", choose=(k, p, h),
-        when=[runs(k, p), health(k) == Health.DOWN, sending(p, h) != Sending.GONE],
+    Row("end_sender", choose=(r, p, h),
+        when=[runs(r, p), health(r) == Health.DOWN, sending(p, h) != Sending.GONE],
         do=[sending(p, h).to(Sending.GONE), gone(p, h, ANY).to(True)],
         why="one process: a sender dies with its rank, and its connections close"),
 ))
@@ -145,30 +145,30 @@ _CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_of
 _CALLED_SENDER: Final = ("begin_send", "send", "send_more", "abort_send", "release_kv")
 _SENDER_CALLS: Final = ("open_sender", "send")
 
-ALL_UP: Final = forall(q, health(q) == Health.UP)
+ALL_UP: Final = forall(peer, health(peer) == Health.UP)
 SERVED: Final = status(h) == Status.SERVED
 REFUSED: Final = status(h) == Status.REFUSED
 
 TOGETHER: Final = (
     Always("M4_1_nothing_is_sent_before_all_agree",
-           implies((sending(p, h) == Sending.TRANSFERRING) & (health(k) == Health.UP),
-                   ~stage(k, h).among(Stage.ABSENT, *group.WAITING)),
+           implies((sending(p, h) == Sending.TRANSFERRING) & (health(r) == Health.UP),
+                   ~stage(r, h).among(Stage.ABSENT, *group.WAITING)),
            why="no rank sends anything before every rank has voted"),
     Sometimes("two_ranks_send_at_once",
               all_of(p.differs(other), sending(p, h) == Sending.TRANSFERRING,
                      sending(other, h) == Sending.TRANSFERRING)),
     OnRow("M4_5_no_rank_still_sends", "free_pages",
-          forall((q, other), implies(runs(q, other) & (health(q) == Health.UP),
+          forall((peer, other), implies(runs(peer, other) & (health(peer) == Health.UP),
                                      sending(other, h) != Sending.TRANSFERRING)),
           why="pages are freed when the transfer has ended on every rank that lives"),
     Sometimes("M4_5_pages_wait_for_the_other_rank", all_of(
         p.differs(other), sending(p, h) == Sending.SUCCESS, kv(p, h),
         sending(other, h) == Sending.TRANSFERRING)),
     Always("S14_served_means_sent",
-           implies(all_of(SERVED, ALL_UP, runs(k, p)), sending(p, h) == Sending.SUCCESS),
+           implies(all_of(SERVED, ALL_UP, runs(r, p)), sending(p, h) == Sending.SUCCESS),
            why="the prefill server answers Success if every rank's part is where it belongs"),
     Always("S14_the_servers_agree",
-           implies(all_of(COMMITTED, ALL_UP, runs(k, p), feeds(p, d)), ~REFUSED),
+           implies(all_of(COMMITTED, ALL_UP, runs(r, p), feeds(p, d)), ~REFUSED),
            why="while no rank dies decode never serves what prefill has refused"),
     Sometimes("S14_both_serve", SERVED & COMMITTED),
     Sometimes("S14_both_refuse", REFUSED & (receiving(d, h) == Receiving.FAILED)),
@@ -185,19 +185,20 @@ IN_TIME: Final = (
             GIVEN_UP & (status(h) == Status.OPEN), status(h) != Status.OPEN,
             why="what decode has given up the group decides, by messages alone"),
     LeadsTo("M4_2_failure_drains_everywhere", sending(p, h) == Sending.FAILED,
-            forall(q, stage(q, h).among(Stage.ABSENT, Stage.CLOSED)), under=(Fairness.TIMERS,),
-            why="a sender that has failed is drained by the group on every rank"),
-    Drains("L3_no_orphan", forall((k, h), any_of(
-        stage(k, h) == Stage.CLOSED, (stage(k, h) == Stage.ABSENT) & (status(h) == Status.NEW),
+            forall(peer, stage(peer, h).among(Stage.ABSENT, Stage.CLOSED)),
+            under=(Fairness.TIMERS,),
+            why="the group drains a sender that has failed on every rank"),
+    Drains("L3_no_orphan", forall((r, h), any_of(
+        stage(r, h) == Stage.CLOSED, (stage(r, h) == Stage.ABSENT) & (status(h) == Status.NEW),
     )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty"),
 )
 
 FINAL: Final = all_of(
     transfer.FINAL,
     any_of(
-        forall((k, h), any_of(status(h) == Status.NEW,
-                              status(h).among(*ANSWERED) & confirmed(k, h))),
-        all_of(ENDED, forall(k, health(k) == Health.DOWN),
+        forall((r, h), any_of(status(h) == Status.NEW,
+                              status(h).among(*ANSWERED) & confirmed(r, h))),
+        all_of(ENDED, forall(r, health(r) == Health.DOWN),
                forall(h, status(h).among(Status.NEW, *ANSWERED))),
     ),
 )

@@ -48,7 +48,6 @@ from pdproto.spec.handoff.bootstrap import (
     entry,
     f,
     filler,
-    g,
     goodbye,
     got,
     h,
@@ -79,6 +78,7 @@ from pdproto.spec.handoff.bootstrap import (
     unlocated,
     welcome,
     world,
+    z,
 )
 from pdproto.spec.handoff.registry_claims import AT_ONCE, FORGOTTEN, PROPERTIES
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
@@ -106,7 +106,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.symbols import Update
 
-k = Incarnation("k")
+w = Incarnation("w")
 
 ALIVE: Final = (Ready.COLLECTING, Ready.READY)
 
@@ -138,10 +138,10 @@ SOURCE: Final = Table(source, state=run, rows=(
     Ignore(introduce(d, h, p, f), at=(Run.UNBORN, *GONE), why="nobody listens"),
 ))
 
-no_later_run = forall(g, implies(e.before(g), entry(p, g) == Entry.NEVER))
+no_later_run = forall(z, implies(e.before(z), entry(p, z) == Entry.NEVER))
 is_out = any_of(entry(p, e) == Entry.OVER,
                 all_of(entry(p, e) == Entry.NEVER, ~no_later_run))
-nobody_is_current = forall(g, entry(p, g) != Entry.CURRENT)
+nobody_is_current = forall(z, entry(p, z) != Entry.CURRENT)
 
 REGISTRY: Final = Table(registry, state=ready, rows=(
     Row("record", on=register(p, e), at=ALIVE,
@@ -277,17 +277,17 @@ LOSS: Final = (
 
 SINK: Final = Table(sink, state=cache, rows=(*LOOK_UP, *CONNECT, *LOSS))
 
-nobody_is_up = forall(k, run(p, k) != Run.UP)
+nobody_is_up = forall(w, run(p, w) != Run.UP)
 
 OPERATOR: Final = Table(world, rows=(
     Row("start", on=Call("start", p, e),
         when=[run(p, e) == Run.UNBORN, nobody_is_up,
               forall(f, implies(f.before(e), run(p, f).among(*GONE)))],
         do=[run(p, e).to(Run.UP)]),
-    Row("come_back", choose=(p, e, f, g),
+    Row("come_back", choose=(p, e, f, z),
         when=[run(p, e) == Run.RENEWED, to_exceed(p, e, f), ~back(p, e),
-              run(p, g) == Run.UNBORN, f.before(g), nobody_is_up],
-        do=[run(p, g).to(Run.UP), back(p, e).to(True)],
+              run(p, z) == Run.UNBORN, f.before(z), nobody_is_up],
+        do=[run(p, z).to(Run.UP), back(p, e).to(True)],
         why="the process goes on, under a number above the one that it was told of"),
 ))
 ALARM: Final = Table(world, rows=(

@@ -66,12 +66,12 @@ class Phase(State):
     FAILED = auto()
 
 
-g, k = Group("g"), Group("k")
+x, y = Group("x"), Group("y")
 h = Life("h")
 
 router = Machine("router", h)
-rank = Machine("rank", g)
-sender = Machine("sender", g, h)
+rank = Machine("rank", x)
+sender = Machine("sender", x, h)
 registry = Machine("registry")
 receiver = Machine("receiver", h)
 network = Machine("network", world=True)
@@ -82,8 +82,8 @@ def remainder(sizes: Sizes) -> Tuples:
     return {(life, life % sizes[Group]) for life in range(sizes[Life])}
 
 
-modulo = Rigid("modulo", h, g, given=remainder)
-publishes = Rigid("publishes", g, visible_to=(rank, sender))
+modulo = Rigid("modulo", h, x, given=remainder)
+publishes = Rigid("publishes", x, visible_to=(rank, sender))
 
 routing = router.function("routing", Routing)
 
@@ -130,23 +130,23 @@ target = receiver.relation("target", Group)
 queried = receiver.relation("queried")
 
 # The two halves of a request; the named forms carry the rank that the request asks for.
-prompt = Message("prompt", h, g, sender=router, receiver=sender)
-prompt_named = Message("prompt_named", h, g, k, sender=router, receiver=sender)
+prompt = Message("prompt", h, x, sender=router, receiver=sender)
+prompt_named = Message("prompt_named", h, x, y, sender=router, receiver=sender)
 wanted = Message("wanted", h, sender=router, receiver=receiver)
-wanted_named = Message("wanted_named", h, k, sender=router, receiver=receiver)
-enroll_rule = Message("enroll_rule", g, sender=rank, receiver=registry, reliable=True)
-enroll_published = Message("enroll_published", g, sender=rank, receiver=registry, reliable=True)
-differs = Message("differs", g, sender=registry, receiver=rank, reliable=True)
+wanted_named = Message("wanted_named", h, y, sender=router, receiver=receiver)
+enroll_rule = Message("enroll_rule", x, sender=rank, receiver=registry, reliable=True)
+enroll_published = Message("enroll_published", x, sender=rank, receiver=registry, reliable=True)
+differs = Message("differs", x, sender=registry, receiver=rank, reliable=True)
 serves = Message("serves", sender=registry, receiver=router, reliable=True)
 keeps_rule = Message("keeps_rule", sender=registry, receiver=receiver, reliable=True)
 keeps_list = Message("keeps_list", sender=registry, receiver=receiver, reliable=True)
-publish = Message("publish", h, g, sender=sender, receiver=registry, reliable=True)
-retire = Message("retire", h, g, sender=sender, receiver=registry, reliable=True)
+publish = Message("publish", h, x, sender=sender, receiver=registry, reliable=True)
+retire = Message("retire", h, x, sender=sender, receiver=registry, reliable=True)
 query = Message("query", h, sender=receiver, receiver=registry, reliable=True)
 withdraw = Message("withdraw", h, sender=receiver, receiver=registry, reliable=True)
-answer = Message("answer", h, g, sender=registry, receiver=receiver, reliable=True)
+answer = Message("answer", h, x, sender=registry, receiver=receiver, reliable=True)
 gone = Message("gone", h, sender=registry, receiver=receiver, reliable=True)
-disown = Message("disown", g, h, k, sender=sender, receiver=sender.at(k, h), reliable=True)
-meet = Message("meet", h, g, sender=receiver, receiver=sender, reliable=True)
-met = Message("met", g, h, sender=sender, receiver=receiver, reliable=True)
-refuse = Message("refuse", g, h, sender=sender, receiver=receiver, reliable=True)
+disown = Message("disown", x, h, y, sender=sender, receiver=sender.at(y, h), reliable=True)
+meet = Message("meet", h, x, sender=receiver, receiver=sender, reliable=True)
+met = Message("met", x, h, sender=sender, receiver=receiver, reliable=True)
+refuse = Message("refuse", x, h, sender=sender, receiver=receiver, reliable=True)

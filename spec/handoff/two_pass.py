@@ -72,7 +72,7 @@ class Local(State):
     DRAINED = auto()
 
 
-h, a, b, c = Life("h"), Place("a"), Place("b"), Place("c")
+h, here, there, other = Life("h"), Place("here"), Place("there"), Place("other")
 
 pipeline = Machine("pipeline", h)
 phase = pipeline.function("phase", Pass)
@@ -85,75 +85,77 @@ local = pipeline.function("local", Local, Place, edges={
 passed = pipeline.relation("passed", Place)
 
 # The lists are at stage a: it has not seen them in this pass, and every stage before it has.
-HERE: Final = (~passed(h, a), forall(b, implies(b.before(a), passed(h, b))))
+HERE: Final = (~passed(h, here), forall(there, implies(there.before(here), passed(h, there))))
 REMOVED: Final = (Local.ADMITTED, Local.DRAINED)
 
 COLLECT: Final = (
-    Row("begin", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(a,),
-        when=[~exists(b, b.before(a)), local(h, a) == Local.READY],
-        do=[listed(h).to(Listed.GOOD), passed(h, a).to(True)]),
-    Row("begin_bad", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(a,),
-        when=[~exists(b, b.before(a)), local(h, a) == Local.FAILED],
-        do=[listed(h).to(Listed.BAD), passed(h, a).to(True)]),
-    Row("begin_empty", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(a,),
-        when=[~exists(b, b.before(a)), local(h, a).among(Local.QUEUED, *REMOVED)],
-        do=[passed(h, a).to(True)],
+    Row("begin", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(here,),
+        when=[~exists(there, there.before(here)), local(h, here) == Local.READY],
+        do=[listed(h).to(Listed.GOOD), passed(h, here).to(True)]),
+    Row("begin_bad", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(here,),
+        when=[~exists(there, there.before(here)), local(h, here) == Local.FAILED],
+        do=[listed(h).to(Listed.BAD), passed(h, here).to(True)]),
+    Row("begin_empty", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(here,),
+        when=[~exists(there, there.before(here)), local(h, here).among(Local.QUEUED, *REMOVED)],
+        do=[passed(h, here).to(True)],
         why="other requests make the lists travel, whatever this one does"),
-    Row("keep", at=Pass.COLLECT, choose=(a,), when=[*HERE, local(h, a) == Local.READY],
-        do=[passed(h, a).to(True)]),
-    Row("add_bad", at=Pass.COLLECT, choose=(a,), when=[*HERE, local(h, a) == Local.FAILED],
-        do=[listed(h).to(Listed.BAD), passed(h, a).to(True)]),
-    Row("keep_bad", at=Pass.COLLECT, choose=(a,),
-        when=[*HERE, listed(h) == Listed.BAD, local(h, a).among(Local.QUEUED, *REMOVED)],
-        do=[passed(h, a).to(True)]),
-    Row("strike", at=Pass.COLLECT, choose=(a,),
-        when=[*HERE, listed(h) != Listed.BAD, local(h, a).among(Local.QUEUED, *REMOVED)],
-        do=[listed(h).to(Listed.NOWHERE), passed(h, a).to(True)]),
-    Row("turn", at=Pass.COLLECT, to=Pass.DECIDE, when=forall(c, passed(h, c)),
+    Row("keep", at=Pass.COLLECT, choose=(here,), when=[*HERE, local(h, here) == Local.READY],
+        do=[passed(h, here).to(True)]),
+    Row("add_bad", at=Pass.COLLECT, choose=(here,), when=[*HERE, local(h, here) == Local.FAILED],
+        do=[listed(h).to(Listed.BAD), passed(h, here).to(True)]),
+    Row("keep_bad", at=Pass.COLLECT, choose=(here,),
+        when=[*HERE, listed(h) == Listed.BAD, local(h, here).among(Local.QUEUED, *REMOVED)],
+        do=[passed(h, here).to(True)]),
+    Row("strike", at=Pass.COLLECT, choose=(here,),
+        when=[*HERE, listed(h) != Listed.BAD, local(h, here).among(Local.QUEUED, *REMOVED)],
+        do=[listed(h).to(Listed.NOWHERE), passed(h, here).to(True)]),
+    Row("turn", at=Pass.COLLECT, to=Pass.DECIDE, when=forall(other, passed(h, other)),
         do=[passed(h, ANY).to(False)]),
 )
 
 IN_LIST: Final = listed(h) != Listed.NOWHERE
 
 DECIDE: Final = (
-    Row("admit", at=Pass.DECIDE, choose=(a,), when=[*HERE, IN_LIST, local(h, a) == Local.READY],
-        do=[local(h, a).to(Local.ADMITTED), listed(h).to(Listed.GOOD), passed(h, a).to(True)],
+    Row("admit",
+        at=Pass.DECIDE, choose=(here,), when=[*HERE, IN_LIST, local(h, here) == Local.READY],
+        do=[local(h, here).to(Local.ADMITTED), listed(h).to(Listed.GOOD), passed(h, here).to(True)],
         why="what it sees now counts, even if the list says that it has failed elsewhere"),
-    Row("drain", at=Pass.DECIDE, choose=(a,), when=[*HERE, IN_LIST, local(h, a) == Local.FAILED],
-        do=[local(h, a).to(Local.DRAINED), listed(h).to(Listed.BAD), passed(h, a).to(True)]),
-    Row("leave", at=Pass.DECIDE, choose=(a,),
-        when=[*HERE, IN_LIST, local(h, a).among(Local.QUEUED, *REMOVED)],
-        do=[listed(h).to(Listed.NOWHERE), passed(h, a).to(True)],
+    Row("drain",
+        at=Pass.DECIDE, choose=(here,), when=[*HERE, IN_LIST, local(h, here) == Local.FAILED],
+        do=[local(h, here).to(Local.DRAINED), listed(h).to(Listed.BAD), passed(h, here).to(True)]),
+    Row("leave", at=Pass.DECIDE, choose=(here,),
+        when=[*HERE, IN_LIST, local(h, here).among(Local.QUEUED, *REMOVED)],
+        do=[listed(h).to(Listed.NOWHERE), passed(h, here).to(True)],
         why="it is not ready any more, or gone: this stage removes nothing, and says so"),
-    Row("skip", at=Pass.DECIDE, choose=(a,), when=[*HERE, ~IN_LIST],
-        do=[passed(h, a).to(True)],
+    Row("skip", at=Pass.DECIDE, choose=(here,), when=[*HERE, ~IN_LIST],
+        do=[passed(h, here).to(True)],
         why="a request in no list is none of this pass's business"),
-    Row("finish", at=Pass.DECIDE, to=Pass.BETWEEN, when=forall(c, passed(h, c)),
+    Row("finish", at=Pass.DECIDE, to=Pass.BETWEEN, when=forall(other, passed(h, other)),
         do=[passed(h, ANY).to(False), listed(h).to(Listed.NOWHERE)]),
 )
 
 REQUEST: Final = (
-    Row("bootstrap", on=Call("bootstrapped", a), when=local(h, a) == Local.QUEUED,
-        do=[local(h, a).to(Local.READY)]),
-    Row("abort", on=Call("abort", a), when=local(h, a).among(Local.QUEUED, Local.READY),
-        do=[local(h, a).to(Local.FAILED)],
+    Row("bootstrap", on=Call("bootstrapped", here), when=local(h, here) == Local.QUEUED,
+        do=[local(h, here).to(Local.READY)]),
+    Row("abort", on=Call("abort", here), when=local(h, here).among(Local.QUEUED, Local.READY),
+        do=[local(h, here).to(Local.FAILED)],
         why="the abort comes down the pipeline too: at each stage at another time"),
 )
 
 PROPERTIES: Final = (
     Always("S5_same_queue",
-           implies(all_of(phase(h) == Pass.BETWEEN, local(h, a).among(*REMOVED)),
-                   local(h, b).among(*REMOVED)),
+           implies(all_of(phase(h) == Pass.BETWEEN, local(h, here).among(*REMOVED)),
+                   local(h, there).among(*REMOVED)),
            why="between the passes every stage has the same requests in its queue"),
-    Sometimes("all_admit", forall(a, local(h, a) == Local.ADMITTED)),
+    Sometimes("all_admit", forall(here, local(h, here) == Local.ADMITTED)),
     Always("S7_same_outcome",
-           implies(local(h, a) == Local.ADMITTED, local(h, b) != Local.DRAINED),
+           implies(local(h, here) == Local.ADMITTED, local(h, there) != Local.DRAINED),
            why="no stage runs what another has dropped"),
-    Sometimes("all_drain", forall(a, local(h, a) == Local.DRAINED)),
+    Sometimes("all_drain", forall(here, local(h, here) == Local.DRAINED)),
     LeadsTo("L3_no_orphan",
-            all_of(local(h, a) == Local.FAILED,
-                   forall(b, any_of(a.same(b), local(h, b) == Local.DRAINED))),
-            local(h, a) == Local.DRAINED,
+            all_of(local(h, here) == Local.FAILED,
+                   forall(there, any_of(here.same(there), local(h, there) == Local.DRAINED))),
+            local(h, here) == Local.DRAINED,
             under=(Fairness.TIMERS,),
             why="a failed request that every other stage has dropped is dropped here too"),
 )
@@ -170,11 +172,11 @@ TWO_PASS: Final = System(
 )
 
 DRAIN_UNLISTED: Final = (
-    AddClause("skip", local(h, a) != Local.FAILED),
+    AddClause("skip", local(h, here) != Local.FAILED),
     AddRow(pipeline, Row(
-        "drain_unlisted", at=Pass.DECIDE, choose=(a,),
-        when=[*HERE, ~IN_LIST, local(h, a) == Local.FAILED],
-        do=[local(h, a).to(Local.DRAINED), listed(h).to(Listed.BAD), passed(h, a).to(True)],
+        "drain_unlisted", at=Pass.DECIDE, choose=(here,),
+        when=[*HERE, ~IN_LIST, local(h, here) == Local.FAILED],
+        do=[local(h, here).to(Local.DRAINED), listed(h).to(Listed.BAD), passed(h, here).to(True)],
         why="the fix: nothing that has failed here stays here",
     )),
 )
@@ -187,18 +189,18 @@ LOCAL_DRAIN: Final = edited(
 NO_SECOND_LOOK: Final = edited(
     TWO_PASS, "two-pass-no-second-look", *DRAIN_UNLISTED,
     ReplaceRow("admit", Row(
-        "admit", at=Pass.DECIDE, choose=(a,),
-        when=[*HERE, listed(h) == Listed.GOOD, ~local(h, a).among(*REMOVED)],
-        do=[local(h, a).to(Local.ADMITTED), passed(h, a).to(True)],
+        "admit", at=Pass.DECIDE, choose=(here,),
+        when=[*HERE, listed(h) == Listed.GOOD, ~local(h, here).among(*REMOVED)],
+        do=[local(h, here).to(Local.ADMITTED), passed(h, here).to(True)],
     )),
     ReplaceRow("drain", Row(
-        "drain", at=Pass.DECIDE, choose=(a,),
-        when=[*HERE, listed(h) == Listed.BAD, ~local(h, a).among(*REMOVED)],
-        do=[local(h, a).to(Local.DRAINED), passed(h, a).to(True)],
+        "drain", at=Pass.DECIDE, choose=(here,),
+        when=[*HERE, listed(h) == Listed.BAD, ~local(h, here).among(*REMOVED)],
+        do=[local(h, here).to(Local.DRAINED), passed(h, here).to(True)],
     )),
     ReplaceRow("leave", Row(
-        "leave", at=Pass.DECIDE, choose=(a,),
-        when=[*HERE, IN_LIST, local(h, a).among(*REMOVED)], do=[passed(h, a).to(True)],
+        "leave", at=Pass.DECIDE, choose=(here,),
+        when=[*HERE, IN_LIST, local(h, here).among(*REMOVED)], do=[passed(h, here).to(True)],
         why="it has been removed here before",
     )),
     about="Two passes whose lists are obeyed without another look, as in #31869, and #27028.",

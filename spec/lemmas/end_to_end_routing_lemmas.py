@@ -22,19 +22,19 @@ from pdproto.spec.handoff.ends import (
     sending,
     write,
 )
-from pdproto.spec.handoff.routing import g
+from pdproto.spec.handoff.routing import x
 from pdproto.spec.language import Always, implies
 from pdproto.spec.lemmas import dp_rank_lemmas, transfer_lemmas
 
 BRIDGE: Final = (
     Always("a_sending_source_has_the_room",
-           implies(ours(g) & ~sending(p, h).among(Sending.UNKNOWN, Sending.FAILED), HAS_THE_ROOM),
+           implies(ours(x) & ~sending(p, h).among(Sending.UNKNOWN, Sending.FAILED), HAS_THE_ROOM),
            why="a source opens its sender for a room that its own group runs"),
     Always("a_write_is_of_the_room",
-           implies(ours(g) & (write(p, h, d, c) != Write.NONE), HAS_THE_ROOM),
+           implies(ours(x) & (write(p, h, d, c) != Write.NONE), HAS_THE_ROOM),
            why="a source opens its sender for a room that its own group runs"),
     Always("an_opened_receiver_is_addressed",
-           implies(ours(g) & (receiving(d, h) != Receiving.UNKNOWN), addressed(h, g)),
+           implies(ours(x) & (receiving(d, h) != Receiving.UNKNOWN), addressed(h, x)),
            why="a sink opens its receiver for the group that it calls on"),
     Always("no_source_dies", sending(p, h) != Sending.GONE,
            why="no process ends here"),

@@ -28,11 +28,11 @@ from pdproto.spec.handoff.group import (
     Verdict,
     broke,
     health,
-    k,
     log,
     lost,
     n,
-    q,
+    peer,
+    r,
     stage,
     status,
 )
@@ -44,38 +44,39 @@ from pdproto.spec.lemmas.transfer_lemmas import WON
 
 ASSUMED: Final = {
     "a_rank_has_one_sender": forall(
-        (k, p, other), implies(runs(k, p) & runs(k, other), p.same(other))),
-    "a_sender_has_one_rank": forall((k, q, p), implies(runs(k, p) & runs(q, p), k.same(q))),
-    "every_rank_has_a_sender": forall(k, exists(p, runs(k, p))),
+        (r, p, other), implies(runs(r, p) & runs(r, other), p.same(other))),
+    "a_sender_has_one_rank": forall((r, peer, p), implies(runs(r, p) & runs(peer, p),
+    r.same(peer))),
+    "every_rank_has_a_sender": forall(r, exists(p, runs(r, p))),
     "every_sender_feeds_every_sink": forall((p, d), feeds(p, d)),
 }
 
-OWN: Final = runs(k, p)
-UP: Final = health(k) == Health.UP
+OWN: Final = runs(r, p)
+UP: Final = health(r) == Health.UP
 SENT: Final = sending(p, h).among(Sending.TRANSFERRING, Sending.SUCCESS)
 
 _RANKS: Final = (
     Always("a_sending_rank_runs",
            implies(all_of(OWN, UP, sending(p, h) == Sending.TRANSFERRING),
-                   stage(k, h) == Stage.RUNNING),
+                   stage(r, h) == Stage.RUNNING),
            why="a sender begins when its rank runs, and the rank waits for its end"),
     Always("a_rank_being_read_runs",
            implies(all_of(OWN, UP, write(p, h, d, c) == Write.POSTED),
-                   stage(k, h) == Stage.RUNNING),
+                   stage(r, h) == Stage.RUNNING),
            why="a rank says that its part is over when its engine reads nothing of it any more"),
     Always("a_rank_that_sent_has_run",
            implies(all_of(OWN, UP, sending(p, h) == Sending.SUCCESS),
-                   stage(k, h).among(Stage.RUNNING, Stage.DONE, Stage.CLOSED)),
+                   stage(r, h).among(Stage.RUNNING, Stage.DONE, Stage.CLOSED)),
            why="it ran when it sent, and does not call well what went well broken"),
     Always("a_gone_sender_has_a_dead_rank", implies(OWN & (sending(p, h) == Sending.GONE), ~UP),
            why="one process: a sender goes with its rank"),
-    Always("a_done_rank_has_sent", implies(OWN & (stage(k, h) == Stage.DONE), WON),
+    Always("a_done_rank_has_sent", implies(OWN & (stage(r, h) == Stage.DONE), WON),
            why="a rank is done when its sender has succeeded"),
-    Always("a_rank_that_said_done_has_sent", implies(OWN & group.done(k, h), WON),
+    Always("a_rank_that_said_done_has_sent", implies(OWN & group.done(r, h), WON),
            why="it says so as it is done"),
-    Always("a_broken_rank_has_not_sent", implies(OWN & broke(k, h), ~SENT),
+    Always("a_broken_rank_has_not_sent", implies(OWN & broke(r, h), ~SENT),
            why="it says so when its sender has failed, or has never begun"),
-    Always("a_lost_rank_is_dead", implies(lost(k), ~UP),
+    Always("a_lost_rank_is_dead", implies(lost(r), ~UP),
            why="a connection closes with its process"),
 )
 
@@ -85,14 +86,14 @@ _ANSWERS: Final = (
     Always("a_failed_request_is_not_sent", implies(log(n, h) == Verdict.FAIL, ~SENT),
            why="a request fails instead of being admitted"),
     BELIEVES_ALL,
-    Always("a_broken_request_is_not_committed", implies(UP & broke(k, h), ~COMMITTED),
+    Always("a_broken_request_is_not_committed", implies(UP & broke(r, h), ~COMMITTED),
            why="the sender of that rank has not succeeded, and the sink has not heard it say so"),
-    Always("a_group_ends_with_a_rank", implies(group.group() == Health.DOWN, exists(k, ~UP)),
+    Always("a_group_ends_with_a_rank", implies(group.group() == Health.DOWN, exists(r, ~UP)),
            why="it ends when a rank is lost"),
     Always("a_refusal_has_a_reason",
            implies(REFUSED, any_of(group.group() == Health.DOWN,
                                    exists(n, log(n, h) == Verdict.FAIL),
-                                   exists((k, p), OWN & broke(k, h)))),
+                                   exists((r, p), OWN & broke(r, h)))),
            why="the group has died, has decided that it fails, or a rank's part broke"),
 )
 

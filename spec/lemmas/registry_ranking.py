@@ -24,7 +24,6 @@ from pdproto.spec.handoff.bootstrap import (
     entry,
     f,
     filler,
-    g,
     goodbye,
     got,
     h,
@@ -47,6 +46,7 @@ from pdproto.spec.handoff.bootstrap import (
     to_exceed,
     unlocated,
     welcome,
+    z,
 )
 from pdproto.spec.handoff.roles import Incarnation, Life, Source
 from pdproto.spec.language import Always, all_of, exists, forall, implies
@@ -206,7 +206,7 @@ RANKINGS: Final = (
              Help("record"), *_OUTDATED),
             witnesses=_OF_NUMBERS,
             why="whose number does not count hears so, for it shows signs of life"),
-    Ranking("L6_a_run_told_to_exceed_comes_back", (Help("come_back", at={g: later}),),
+    Ranking("L6_a_run_told_to_exceed_comes_back", (Help("come_back", at={z: later}),),
             witnesses=(Witness(later, f.before(later) & (run(p, later) == Run.UNBORN)),),
             why="there is a number above the one that it was told of"),
     Ranking("L7_registrations_expire", (Help("expire"),), why="who is gone is silent"),

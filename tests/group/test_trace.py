@@ -125,7 +125,7 @@ def test_the_row_is_told_with_what_it_lacks(traces: list[Lines], tmp_path: Path)
     assert rejection is not None
     assert rejection.file.endswith("0.jsonl")
     (nearest,) = rejection.nearest
-    assert nearest.failing == ("stage(k, h) = ready",)
+    assert nearest.failing == ("stage(r, h) = ready",)
 
 
 def test_a_line_that_is_missing_is_found(traces: list[Lines], tmp_path: Path) -> None:

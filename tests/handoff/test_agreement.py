@@ -10,7 +10,7 @@ from pdproto.spec.bugs.agreement import BUGS
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.catalogue import EXPECTED, Counts
 from pdproto.spec.handoff.agreement import LOSS, NO_TIMERS, SAFETY, SYSTEM, TWO_LIVES
-from pdproto.spec.handoff.group import Decision, Rank, closed, h, k
+from pdproto.spec.handoff.group import Decision, Rank, closed, h, r
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.handoff.two_pass import LOCAL_DRAIN, NO_SECOND_LOOK, TWO_PASS
 from pdproto.spec.language import Configuration, DropEffect, Fairness, System, edited
@@ -91,7 +91,7 @@ def test_only_timers_end_a_wait_for_the_other_side() -> None:
 def test_an_end_is_confirmed_at_once(row: str) -> None:
     """Where decisions are repeated, the answer to the repeat confirms it a little later."""
     for system, verdict in ((SYSTEM, Verdict.HOLDS), (NO_TIMERS, Verdict.VIOLATED)):
-        silent = edited(system, "silent", DropEffect(row, closed(k, h)))
+        silent = edited(system, "silent", DropEffect(row, closed(r, h)))
         assert judged(silent, REACHES_ALL, CRASHING).verdict is verdict
 
 

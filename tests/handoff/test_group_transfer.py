@@ -10,7 +10,7 @@ from pdproto.check.result import CheckResult
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
-from pdproto.spec.handoff.group import Stage, Status, k, stage, status
+from pdproto.spec.handoff.group import Stage, Status, r, stage, status
 from pdproto.spec.handoff.group_transfer import HOST, PAIR, SYSTEM
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
@@ -64,7 +64,7 @@ LATE: Final = replace(ABORT, when=tuple(
 NEEDED: Final[list[tuple[str, RowEdit | DropRow]]] = [
     ("S8_source_pages_are_held", DropClause("report_broken", UNREAD)),
     ("M4_1_nothing_is_sent_before_all_agree",
-     DropClause("begin_transfer", stage(k, h) == Stage.RUNNING)),
+     DropClause("begin_transfer", stage(r, h) == Stage.RUNNING)),
     ("S14_served_means_sent", DropClause("report_done", sending(p, h) == Sending.SUCCESS)),
     ("S14_the_servers_agree", ReplaceRow("abort", LATE)),
     ("L1_every_request_is_answered", DropRow("report_broken")),
@@ -86,5 +86,5 @@ def test_each_link_between_the_parts_is_needed(broken: str, edit: RowEdit | Drop
 
 def test_pages_wait_for_the_decision_of_both() -> None:
     """A rank that frees its pages when its own part has ended does so while another sends."""
-    early = edited(PAIR, "early", DropClause("free_pages", stage(k, h) == Stage.CLOSED))
+    early = edited(PAIR, "early", DropClause("free_pages", stage(r, h) == Stage.CLOSED))
     assert failing(judged(early, "M4_5_no_rank_still_sends")) == ["M4_5_no_rank_still_sends"]

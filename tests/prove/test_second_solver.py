@@ -11,7 +11,7 @@ from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.examination import without
 from pdproto.check.prove.obligations import Method
 from pdproto.cli.prove import HAND_OVER, subject
-from pdproto.spec.handoff.routing import g, h, knocked
+from pdproto.spec.handoff.routing import h, knocked, x
 from pdproto.spec.language import DropClause, edited
 from proofs import draining, standing
 from tests.property.profiles import some
@@ -42,7 +42,7 @@ def test_it_does_not_confirm_what_nobody_helps() -> None:
     ranking = draining.without_helper(draining.ranking("dp-rank", "L1_decode_ends"), "give_up")
     pending = draining.found(one, one.system, [ranking], helped_only=True)
     assert list(unconfirmed(one.system, pending)) == pending
-    torn = edited(one.system, "torn", DropClause("hear_knock", ~knocked(g, h)))
+    torn = edited(one.system, "torn", DropClause("hear_knock", ~knocked(x, h)))
     twice = [o for o in coverage(torn, ()) if "hear_knock" in o.name and " or " in o.name]
     assert twice
     assert list(unconfirmed(torn, twice)) == twice

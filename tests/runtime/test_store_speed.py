@@ -72,7 +72,7 @@ def entry(lives: int) -> tuple[Shared, list[Callable[[], object]]]:
     for life in range(lives):
         for action in serve(life)[:3]:
             action()
-        assert machine.fire("decide_fail", k=0, n=2 * life + 1, h=life) is None
+        assert machine.fire("decide_fail", r=0, n=2 * life + 1, h=life) is None
         machine.call("submit", -1 - life)
         assert machine.call("abort", -1 - life, choose={"n": 2 * life + 1}).row == "abort"
     return machine, [*serve(lives), lambda: machine.forget(Life, lives),
