@@ -40,7 +40,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Lines]:
         for group in groups:
             group.close()
     return [[line for line in map(json.loads, of.getvalue().splitlines())
-             if line.get("on") != "left(q, k)" and line.get("on") != "lost(k)"] for of in told]
+             if line.get("on") != "left(peer, r)" and line.get("on") != "lost(r)"] for of in told]
 
 
 def replayed(folder: Path, *files: Lines, system: Any = SYSTEM) -> ReplayResult:
