@@ -5,12 +5,14 @@
 
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pdproto.check.user_cache import RESULTS
 from tests.skips import pytest_addoption, pytest_configure
 
 __all__ = ["pytest_addoption", "pytest_configure"]
@@ -29,6 +31,12 @@ def nothing_is_remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def no_answer_is_recalled(nothing_is_remembered: Path) -> None:
+    """Each test explores for itself: none sees what another one has asked."""
+    shutil.rmtree(nothing_is_remembered / "pdproto" / RESULTS, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -138,6 +138,7 @@ class CheckResult:
     memory_bytes: int = 0
     row_places: Mapping[str, Place] = field(default_factory=dict)
     rows_fired: tuple[str, ...] = ()
+    recalled: bool = False  # from an earlier run, which took `seconds`
 
     @property
     def verdict(self) -> Verdict:

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pdproto.check.checking import CheckSettings, check
+from pdproto.check.cache import Cache
+from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED
 from pdproto.check.load import perhaps
 from pdproto.check.report.as_json import to_json
@@ -27,6 +28,7 @@ from pdproto.check.report.progress import Reporter
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
+from pdproto.cli.recall import add_no_cache, cache
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import EVERY
 
@@ -48,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto bugs`."""
     parser.add_argument("id", metavar="ID", nargs="?", help="draw the trace of this defect")
     parser.add_argument("--json", metavar="FILE|-", help="write the results as JSON")
+    add_no_cache(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     interrupted = False
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         try:
-            for trial in tried(chosen, reporter):
+            for trial in tried(chosen, cache(arguments), reporter):
                 trials.append(trial)
                 if trial.result.stopped == INTERRUPTED and trial.violated is None:
                     raise KeyboardInterrupt
@@ -86,13 +89,13 @@ def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
     raise UsageError(f"there is no defect {name!r}{hint}")
 
 
-def tried(bugs: Sequence[Bug], reporter: Reporter) -> Iterator[Trial]:
+def tried(bugs: Sequence[Bug], kept: Cache, reporter: Reporter) -> Iterator[Trial]:
     """Explore each edited system up to the first violation of the property that is named."""
     for bug in bugs:
         settings = CheckSettings(
             properties=(bug.violates,), workers=os.cpu_count() or 1, monitor=reporter.show
         )
-        yield Trial(bug, check(bug.system, bug.configuration, settings))
+        yield Trial(bug, kept.check(bug.system, bug.configuration, settings))
 
 
 def as_json(trial: Trial, *, traced: bool) -> dict[str, Any]:

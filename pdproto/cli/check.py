@@ -20,7 +20,7 @@ from typing import Final
 
 from pdproto.check import native, suite
 from pdproto.check.answers import is_answered, with_answers
-from pdproto.check.checking import CheckSettings, check
+from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED, SearchLimits
 from pdproto.check.load import perhaps
 from pdproto.check.prove.assurance import cache_folder, recall
@@ -42,6 +42,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
+from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.systems import BUILT_IN, load_with_module, with_proofs
 from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.properties import Always, Fairness
@@ -87,6 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
         help="threads (default: one a core); the answer is the same for any number",
     )
+    add_no_cache(parser)
     parser.add_argument(
         "--keep-going", action=argparse.BooleanOptionalAction,
         help="explore past a violation (default: where the system is an edit of another)",
@@ -127,7 +129,8 @@ def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     for field in ("symmetry", "dead_bits"):
         if getattr(arguments, field) is not None:
             chosen = replace(chosen, **{field: getattr(arguments, field)})
-    result = _with_proofs(system, check(system, chosen, _settings(system, arguments, reporter)))
+    settings = _settings(system, arguments, reporter)
+    result = _with_proofs(system, cache(arguments).check(system, chosen, settings))
     if not arguments.properties and result.stopped != INTERRUPTED:
         result = _with_answers(arguments.system, system, home, result)
     _report(result, arguments)
@@ -168,7 +171,7 @@ def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
         keep_going=bool(arguments.keep_going),
     )
     wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
-    found = suite.run(wanted, settings, arguments.workers, reporter.show)
+    found = suite.run(wanted, settings, arguments.workers, reporter.show, cache(arguments))
     seconds = monotonic() - began
     targets = _targets(arguments)
     if STANDARD_OUTPUT not in targets.values():

@@ -29,6 +29,7 @@ VERBS: Final = {
     "prove": "prove the properties of a system for all sizes",
     "lint": "find holes, ambiguities and leftovers in the tables of a system",
     "tables": "write the documentation of a system from its tables",
+    "cache": "show what is kept of earlier runs, and forget it",
     "export": "write a system in the language of another checker",
     "bench": "measure the speed of pdproto on this machine",
 }

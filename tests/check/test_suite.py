@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.check import suite
+from pdproto.check.cache import NO_CACHE, Cache
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
@@ -90,9 +91,9 @@ def test_a_row_that_fires_nowhere_fails_the_run() -> None:
 
 
 def test_the_verdict_is_the_worst() -> None:
-    wrong = perform(ALL, BROKEN, silent)
-    fine = perform(ALL, HOLDING, silent)
-    limited = perform(CheckSettings(limits=SearchLimits(10)), HOLDING, silent)
+    wrong = perform(ALL, NO_CACHE, BROKEN, silent)
+    fine = perform(ALL, NO_CACHE, HOLDING, silent)
+    limited = perform(CheckSettings(limits=SearchLimits(10)), NO_CACHE, HOLDING, silent)
     assert Suite((), (fine,)).verdict is Verdict.HOLDS
     assert Suite((), (fine, limited)).verdict is Verdict.UNKNOWN
     assert Suite((), (fine, wrong, limited)).verdict is Verdict.VIOLATED
@@ -103,7 +104,7 @@ class TestCommand:
     def test_what_it_says(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
         suite_of(monkeypatch, "two-phase-commit")
         monkeypatch.setenv("COLUMNS", "80")
-        assert main(["check", "--workers", "1", "--quiet"]) == 0
+        assert main(["check", "--workers", "1", "--quiet", "--no-cache"]) == 0
         rows = sum(row.kind != "reject" for _, row in load("two-phase-commit").rows())
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].split() == [
@@ -116,7 +117,7 @@ class TestCommand:
 
     def test_a_violation_is_drawn(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")
-        assert main(["check", "--workers", "1", "--quiet"]) == 1
+        assert main(["check", "--workers", "1", "--quiet", "--no-cache"]) == 1
         out = capsys.readouterr().out
         assert re.search(r"\nviolated +lock-server-broken .*\n +mutual_exclusion +\n", out)
         assert "fire" not in out.splitlines()[-2]  # what has not fired so far proves nothing
@@ -129,7 +130,7 @@ class TestCommand:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")
         files = {kind: str(tmp_path / kind) for kind in suite_report.FORMATS}
         options = [part for kind, file in files.items() for part in (f"--{kind}", file)]
-        assert main(["check", "--workers", "1", "--quiet", *options]) == 1
+        assert main(["check", "--workers", "1", "--quiet", "--no-cache", *options]) == 1
         assert "VIOLATED" in capsys.readouterr().out
         text = {kind: Path(file).read_text(encoding="utf-8") for kind, file in files.items()}
         told = json.loads(text["json"])
@@ -154,7 +155,7 @@ class TestCommand:
         monkeypatch.setattr(suite, "load", lambda _: calm)
         monkeypatch.setitem(BUILT_IN, "calm", "wherever:SYSTEM")
         suite_of(monkeypatch, "calm")
-        arguments = ["check", "--workers", "1", "--quiet"]
+        arguments = ["check", "--workers", "1", "--quiet", "--no-cache"]
         assert main([*arguments, "--junit", "-"]) == 1
         failures = read_xml(capsys.readouterr().out).findall(".//failure")
         assert all("fires in no system: " in str(f.get("message")) for f in failures)
@@ -170,13 +171,15 @@ class TestCommand:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")
         after_one = iter([False, True])
 
-        def work(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
+        def work(
+            settings: CheckSettings, cache: Cache, task: Task, monitor: Monitor
+        ) -> Checked:
             if next(after_one):
                 raise KeyboardInterrupt
-            return perform(settings, task, monitor)
+            return perform(settings, cache, task, monitor)
 
         monkeypatch.setattr(suite, "perform", work)
-        assert main(["check", "--workers", "1", "--quiet"]) == 3
+        assert main(["check", "--workers", "1", "--quiet", "--no-cache"]) == 3
         last = capsys.readouterr().out.splitlines()[-2:]
         assert last[0].startswith("UNKNOWN  1 checks of 1 systems")
         assert last[1] == "stopped: interrupted; 1 not checked"

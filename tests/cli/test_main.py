@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pdproto.check import cache
 from pdproto.check.checking import World
 from pdproto.check.explore import Progress
 from pdproto.check.report.progress import Reporter
@@ -68,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def answer(capsys: Output, *arguments: str) -> dict[str, Any]:
     """What `pdproto check ... --json -` prints, which is JSON and nothing else."""
-    main(["check", *arguments, "--json", "-", "--quiet"])
+    main(["check", *arguments, "--json", "-", "--quiet", "--no-cache"])
     read: dict[str, Any] = json.loads(capsys.readouterr().out)
     return read
 
@@ -302,7 +303,7 @@ class TestRefusals:
         def check(*_: object) -> None:
             raise MemoryError
 
-        monkeypatch.setattr(check_verb, "check", check)
+        monkeypatch.setattr(cache, "check", check)
         assert main(["check", "lock-server"]) == 3
         assert capsys.readouterr().err == (
             "pdproto: memory ran out: give smaller sizes with --size\n"
@@ -328,7 +329,7 @@ class TestReports:
 
     @pytest.mark.parametrize("kind", check_verb.REPORTS)
     def test_standard_output_is_the_report_alone(self, capsys: Output, kind: str) -> None:
-        assert main(["check", "lock-server-broken", f"--{kind}", "-", "--quiet"]) == 1
+        assert main(["check", "lock-server-broken", f"--{kind}", "-", "--quiet", "--no-cache"]) == 1
         printed = capsys.readouterr().out
         assert main(["check", "lock-server-broken", f"--{kind}", "file", "--quiet"]) == 1
         kept = Path("file").read_text(encoding="utf-8")

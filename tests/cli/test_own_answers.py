@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from pdproto.check import cache
 from pdproto.check.checking import check
 from pdproto.check.prove import proving
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
-from pdproto.cli import bugs as bugs_verb
 from pdproto.cli.main import main
 from pdproto.spec import language
 from pdproto.spec.examples import lock_server, two_phase_commit
@@ -119,7 +119,7 @@ class TestInterrupts:
                 raise KeyboardInterrupt
             return check(*arguments)
 
-        monkeypatch.setattr(bugs_verb, "check", interrupted)
+        monkeypatch.setattr(cache, "check", interrupted)
         target = tmp_path / "defects.json"
         assert main(["bugs", "--quiet", "--json", str(target)]) == 3
         out, err = capsys.readouterr()

@@ -8,7 +8,6 @@ table is never called proved.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Method, rows
+from pdproto.check.user_cache import PROOFS, user_cache
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.spec.language.formula import Formula, normal
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
@@ -29,8 +29,7 @@ ENDING: Final = ".proved"
 
 def cache_folder() -> Path:
     """Where this user's proofs are remembered."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pdproto" / "proofs"
+    return user_cache(PROOFS)
 
 
 def remember(

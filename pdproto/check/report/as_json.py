@@ -21,6 +21,7 @@ def to_json(result: CheckResult) -> dict[str, Any]:
         "transitions": result.transitions,
         "depth": result.depth,
         "seconds": result.seconds,
+        "recalled": result.recalled,
         "complete": result.complete,
         "stopped": result.stopped,
         "properties": [_property(finding) for finding in result.findings],

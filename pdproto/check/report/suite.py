@@ -76,9 +76,10 @@ def _total(suite: Suite) -> str:
     systems = len({checked.task.system for checked in suite.checked})
     findings = sum(len(result.findings) for result in results)
     states = sum(result.states for result in results)
+    recalled = sum(result.recalled for result in results)
     return (
         f"{len(results):,} checks of {systems:,} systems, {findings:,} verdicts, "
-        f"{states:,} states"
+        f"{states:,} states" + (f", {recalled:,} checks recalled" if recalled else "")
     )
 
 

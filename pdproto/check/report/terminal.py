@@ -85,6 +85,8 @@ def _heading(pen: Pen, result: CheckResult) -> list[Text]:
             f"  {counts_phrase(result)}, {result.seconds:.2f} s, {extent}",
         )
     )
+    if result.recalled:
+        lines.append(pen.text("from an earlier run (--no-cache explores anew)", style="dim"))
     if result.stopped:
         lines.append(pen.text(f"stopped: {result.stopped}", style="yellow"))
     return lines

@@ -1,0 +1,130 @@
+"""The identity of a question to the checker: a digest of everything that its result rests on.
+
+Two systems have one identity if and only if their tables, properties, faults and places read the
+same. A place is a file and a line, because results name places. The digest walks every field of
+every object, so that a field that is added to the language is part of it without being named here.
+"""
+
+import enum
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pdproto
+from pdproto.check import native
+from pdproto.spec.language.machine import Machine
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Rigid, Sizes, Symbol, Tuples
+from pdproto.spec.language.system import Configuration, System
+
+# A result depends on the code that computes it: the checker, what it grounds, and the language.
+CODE: Final = ("check", "ground", "spec/language")
+SUFFIXES: Final = {".py", ".c", ".h"}
+# The configuration that is explored is given beside the system; no result depends on the base.
+LEFT_OUT: Final = {"configurations", "base"}
+
+
+def identity(system: System, configuration: Configuration, *rest: object) -> str:
+    """A digest of the system at these sizes, of the checker's code, and of `rest`, as hex.
+
+    Raises TypeError for a value of which two equal copies cannot be told to be equal, such as a
+    function.
+    """
+    digest = _Digest(configuration.sizes)
+    parts = (
+        tuple(digest.of(getattr(system, name)) for name in _names(System)
+              if name not in LEFT_OUT),
+        system.variables,
+        {symbol: _tuples(given(configuration.sizes))
+         for symbol, given in configuration.given.items()},
+        tuple(getattr(configuration, name) for name in _names(Configuration) if name != "given"),
+        rest,
+        _code(),
+        native.available(),
+    )
+    return digest.of(parts).hex()
+
+
+class _Digest:
+    """Digests of values at these sizes. Each object is walked once, however often it occurs."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes: Final = sizes
+        self._known: Final[dict[int, tuple[object, bytes]]] = {}  # the object keeps its id its own
+
+    def of(self, value: object) -> bytes:
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[1]
+        kind = type(value)
+        head = f"{kind.__module__}.{kind.__qualname__}"
+        text = hashlib.blake2b(digest_size=16)
+        for part in (head, *self._parts(value)):
+            text.update(part if isinstance(part, bytes) else part.encode())
+            text.update(b"\0")
+        found = text.digest()
+        self._known[id(value)] = value, found
+        return found
+
+    def _parts(self, value: Any) -> tuple[str | bytes, ...]:
+        match value:
+            case None | bool() | int() | float() | str() | bytes() if not _is_member(value):
+                return (repr(value),)
+            case enum.Enum():
+                return (value.name, repr(value.value))
+            case type():
+                order = (str(value.ordered), value.prefix) if issubclass(value, Sort) else ()
+                return (value.__module__, value.__qualname__, *order)
+            case Sort():
+                return (value.name,)
+            case Machine():
+                # Its symbols are those that any module has declared; the system names its own.
+                return (value.name, *map(self.of, (value.own, value.world, value.place)))
+            case Symbol():
+                return tuple(self.of(part) for part in self._fields(value).items())
+            case Mapping():
+                return tuple(self.of(part) for item in value.items() for part in item)
+            case tuple() | list():
+                return tuple(self.of(part) for part in value)
+            case set() | frozenset():
+                return tuple(sorted(self.of(part) for part in value))
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                return tuple(self.of(getattr(value, name)) for name in _names(type(value)))
+            case _ if value is ANY:
+                return ()
+        raise TypeError(f"{value!r} has no identity: it is a {type(value).__name__}")
+
+    def _fields(self, symbol: Symbol) -> Mapping[str, object]:
+        found = dict(vars(symbol))
+        if isinstance(symbol, Rigid) and symbol.given is not None:
+            found["given"] = _tuples(symbol.given(self._sizes))
+        return found
+
+
+def _tuples(given: Tuples) -> frozenset[tuple[int, ...]]:
+    """What a function of the user's says of a rigid symbol: the function itself has no identity."""
+    return frozenset(tuple(indices) for indices in given)
+
+
+def _is_member(value: object) -> bool:
+    return isinstance(value, enum.Enum)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
+@cache
+def _code() -> str:
+    """A digest of the code that computes results."""
+    text = hashlib.blake2b(pdproto.__version__.encode())
+    root = Path(pdproto.__file__).parent
+    for folder in CODE:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in SUFFIXES:
+                text.update(path.read_bytes())
+    return text.hexdigest()

@@ -1,0 +1,17 @@
+"""The folders in which results of this user's earlier runs are kept: one for each kind of result.
+
+`XDG_CACHE_HOME` says where (XDG Base Directory Specification); the default is `~/.cache`.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+RESULTS: Final = "results"  # of `pdproto check` (cache.py)
+PROOFS: Final = "proofs"  # of `pdproto prove` (prove/assurance.py)
+
+
+def user_cache(kind: str) -> Path:
+    """The folder for results of that kind. It may not exist yet."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pdproto" / kind

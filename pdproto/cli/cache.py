@@ -1,0 +1,38 @@
+"""Show what is kept of earlier runs, and forget it on request: results of `check`, and proofs.
+
+`pdproto check --no-cache` and `pdproto prove --no-cache` compute everything anew, and leave the
+folders as they are.
+"""
+
+import argparse
+from pathlib import Path
+
+from rich.table import Table
+
+from pdproto.check.user_cache import PROOFS, RESULTS, user_cache
+from pdproto.cli.options import console
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `pdproto cache`."""
+    parser.add_argument("--clear", action="store_true", help="remove the files")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line for each folder."""
+    table = Table("kept", "files", "KiB", "folder", box=None)
+    for kind in (RESULTS, PROOFS):
+        files = _files(user_cache(kind))
+        size = sum(path.stat().st_size for path in files)
+        if arguments.clear:
+            for path in files:
+                path.unlink(missing_ok=True)
+        table.add_row(f"{kind} (removed)" if arguments.clear else kind, f"{len(files):,}",
+                      f"{size / 1024:,.0f}", str(user_cache(kind)))
+    with console() as out:
+        out.print(table)
+    return 0
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.is_file()]
