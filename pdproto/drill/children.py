@@ -1,5 +1,6 @@
 """Processes that a verb starts: Ctrl-C and SIGTERM are for the verb, which then ends them all."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ def start(process: BaseProcess) -> None:
 def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
     """The life of such a process. It ends without a word when the parent does, whom it serves."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    # Hand-overs of a drill fail on purpose, and its report says how many.
+    logging.getLogger("pdproto").setLevel(logging.ERROR)
     try:
         body(*arguments)
     except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -91,7 +91,7 @@ def test_no_part_has_the_property_that_a_defect_violates(bug: Bug) -> None:
 NEEDED: Final[list[tuple[System, str, Edit]]] = [
     (lookup.SYSTEM, "a_completed_look_up_begins_the_transfer", DropRow("open_receiver")),
     (lookup.SYSTEM, "a_life_is_begun_with_one_run",
-     DropEffect("crash_unheard", lookup.begun(p, e, h).to(False))),
+     DropEffect("crash_unnoticed", lookup.begun(p, e, h).to(False))),
     (rooms.SYSTEM, "a_refusal_ends_the_transfer", DropRow("obey_refusal")),
     (rooms.SYSTEM, "L4_every_page_comes_back", DropEffect("obey_refusal", DROP[0])),
     (rooms.SYSTEM, "nothing_is_sent_of_a_room_in_conflict",

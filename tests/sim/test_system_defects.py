@@ -40,7 +40,7 @@ SEEDS: Final = {
     "agreement-B38": 47, "agreement-B56": 7, "agreement-local-drain": 0,
     "agreement-early-decision": 4, "agreement-early-drop": 62, "B03": 29, "B32": 29,
     "B32-slots": 29, "B32-seats": 29, "B32-budget": 29, "optimistic-keeping": 29,
-    "B32-slot-leak": 3, "B36-optimistic": 7, "O1": 3, "O2": 1, "O2-slot": 10, "O5": 1,
+    "B32-slot-leak": 3, "B36-optimistic": 6, "O1": 3, "O2": 1, "O2-slot": 10, "O5": 1,
     "O5-endless": 29, "B07-attempts": 218, "O5-dice": 17, "O5-later": 27, "B06-attempts": 2,
     "B36-attempts": 12, "early-yield": 44, "B38-attempts": 32, "B02-transfer": 0,
     "B28-transfer": 111, "successor": 111, "B16": 64, "B62-pass": 5, "refused-late": 43,

@@ -48,7 +48,7 @@ def test_a_failure_is_made_small_drawn_and_replayed(
     assert told.startswith("VIOLATED 1 runs")
     assert "S1_writes_stay_in_own_memory violated for room=" in told
     assert "abort_receive(" in told, "the picture lacks the row that does it"
-    command = told.split("replay: pdproto sim ")[1].split(" S1_no_write")[0]
+    command = told.split("replay: pdproto sim ")[1].split(" S1_writes_stay")[0]
     assert command in page.read_text()
     status, again = run(capsys, *command.split())
     assert status == 1

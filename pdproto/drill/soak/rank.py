@@ -5,7 +5,6 @@ and tells the router how each hand-over has ended. Every page holds what the loa
 """
 
 import gc
-import logging
 import os
 import signal
 import threading
@@ -269,10 +268,9 @@ def decode(place: SoakRank, pipe: Pipe) -> None:
 
 
 def _settle_in() -> None:
-    """Leave Ctrl-C to the router, and say nothing of peers that are lost: they are meant to be."""
+    """Leave Ctrl-C to the router."""
     gc.freeze()  # what is there now stays, and need not be looked through again and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.getLogger("pdproto").setLevel(logging.ERROR)
 
 
 def _layers(pools: Pages) -> list[Pages]:
