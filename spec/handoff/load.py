@@ -114,7 +114,7 @@ PROPERTIES: Final = (
     Always("rule_3_a_success_has_landed",
            implies(heard(h) == Heard.LOADED, handoff(h) == Handoff.LANDED),
            why="the next step of the model reads the blocks"),
-    Always("blocks_that_nobody_waits_for_are_not_written",
+    Always("no_write_reaches_a_load_that_left",
            implies(heard(h) == Heard.LEFT, ~reached(h)), why="it never had any"),
     Sometimes("a_request_is_loaded", heard(h) == Heard.LOADED),
     Sometimes("a_request_without_a_hand_over_fails",

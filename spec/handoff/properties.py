@@ -124,7 +124,7 @@ LIVENESS: Final = (
     Promise("L1", "Every request that is accepted ends, on both servers.", (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
         "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_an_enrolled_rank_is_heard",
-        "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told",
+        "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told", "L1_a_load_is_told",
         "L1_a_sink_with_all_parts_commits",
         "L1_a_sink_with_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
         "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer",
