@@ -74,8 +74,13 @@ class Ours:
         return self.said()
 
     def open(self, side: Side, room: int) -> Iterable[Said]:
-        name = "open_sender" if side is Side.PREFILL else "open_receiver"
-        return self.call(side, room, name)
+        if side is Side.DECODE:
+            return self.call(side, room, "open_receiver")
+        source = self.sources[room]
+        self.take(room, source, source.automaton.call("open_sender"))
+        if source.value(ends.sink_over, HERE):  # a server's detector tells it at once
+            self.take(room, source, source.automaton.timer("heartbeat"))
+        return self.said()
 
     def publish(self, room: int) -> Iterable[Said]:
         self.waiting.append(room)

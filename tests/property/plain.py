@@ -56,6 +56,8 @@ class Plain:
             self.say("introduce", room)
         elif self.senders[room].state == "unknown":
             self.senders[room].state = "bootstrapping"
+            if self.senders[room].known and self.receivers[room].state == "gone":
+                self.fail_sender(room)
         return self.said()
 
     def publish(self, room: int) -> list[Said]:

@@ -31,6 +31,7 @@ def test_keys_are_those_that_are_documented() -> None:
         "transitions",
         "depth",
         "seconds",
+        "recalled",
         "complete",
         "stopped",
         "properties",
