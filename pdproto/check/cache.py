@@ -47,11 +47,11 @@ class Cache:
     ) -> CheckResult:
         """As `checking.check`, completed; from the folder if it is there. Raises as `check` does.
         """
-        known = self.recall(system, configuration, settings, complete)
+        file = self._file(system, configuration, settings, complete)
+        known = _read(file)
         if known is not None:
             return known
         result = complete(system, check(system, configuration, settings))
-        file = self._file(system, configuration, settings, complete)
         if file is not None and _is_final(result, settings):
             self._keep(file, result)
         return result
@@ -61,9 +61,7 @@ class Cache:
         complete: Completion = nothing_more,
     ) -> CheckResult | None:
         """The result, if the folder has it. Nothing is explored."""
-        file = self._file(system, configuration, settings, complete)
-        known = None if file is None else _read(file)
-        return None if known is None else replace(known, recalled=True)
+        return _read(self._file(system, configuration, settings, complete))
 
     def _file(
         self, system: System, configuration: Configuration, settings: CheckSettings,
@@ -77,8 +75,8 @@ class Cache:
                  settings.limits.states_max, complete.__module__, complete.__qualname__)
         try:
             name = identity(system, configuration, *asked)
-        except TypeError:
-            return None
+        except Exception:
+            return None  # the check says what is wrong, say with the user's own `given=`
         return self.folder / (name + ENDING)
 
     def _keep(self, file: Path, result: CheckResult) -> None:
@@ -128,10 +126,13 @@ def _is_final(result: CheckResult, settings: CheckSettings) -> bool:
             and result.stopped != INTERRUPTED)
 
 
-def _read(file: Path) -> CheckResult | None:
+def _read(file: Path | None) -> CheckResult | None:
+    """The result in the file, marked as recalled; None if there is none that can be read."""
+    if file is None:
+        return None
     try:
         known = msgspec.json.decode(file.read_bytes(), type=CheckResult)
         file.touch()
     except (OSError, msgspec.DecodeError):
         return None
-    return known
+    return replace(known, recalled=True)

@@ -208,6 +208,16 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
+def test_a_topology_that_cannot_be_computed_is_told_by_the_check(tmp_path: Path) -> None:
+    def raises(_: object) -> tuple[tuple[int, ...], ...]:
+        raise ValueError("no such size")
+
+    system = ring_election.SYSTEM
+    wrong = replace(default(system), given={system.rigids[0]: raises})
+    with pytest.raises(SpecError, match="no such size"):
+        Cache(tmp_path).check(system, wrong, SETTINGS)
+
+
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """They write one answer at the same time, and leave one file."""
     with ProcessPoolExecutor(max_workers=2) as pool:
