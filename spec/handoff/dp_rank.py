@@ -60,6 +60,7 @@ from pdproto.spec.handoff.routing import (
     rank,
     receiver,
     refuse,
+    refused,
     registry,
     retire,
     router,
@@ -153,8 +154,8 @@ SENDER: Final = Table(sender, state=runs, rows=(
         why="the room may arrive later than decode does"),
     Ignore(meet(h, x), when=knocked(x, h), why="it has knocked"),
     Row("greet", at=Runs.WAITING, to=Runs.MET, when=knocked(x, h), send=[met(x, h)]),
-    Row("turn_away", at=(Runs.FAILED, Runs.DISOWNED), when=[knocked(x, h), ~refuse(x, h)],
-        send=[refuse(x, h)], why="decode learns at once that nobody will run this room for it"),
+    Row("turn_away", at=(Runs.FAILED, Runs.DISOWNED), when=[knocked(x, h), ~refused(x, h)],
+        do=[refused(x, h).to(True)], send=[refuse(x, h)], why="decode learns it at once"),
     Row("stop_waiting", on=Timer("no_decode"), at=Runs.WAITING, to=Runs.FAILED,
         why="the half of the request that goes to decode may have been lost"),
     Row("tidy_up", at=(Runs.MET, Runs.FAILED), when=posted(x, h), do=[posted(x, h).to(False)],
@@ -361,7 +362,6 @@ PROPERTIES: Final = (
     LeadsTo("L3_questions_are_closed", question(h) == Question.PENDING,
             question(h) == Question.CLOSED, under=(Fairness.TIMERS,)),
 )
-
 
 AXIOMS: Final = {"one_remainder": implies(modulo(h, x) & modulo(h, y), x.same(y))}
 

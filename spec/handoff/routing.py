@@ -100,6 +100,7 @@ runs = sender.function("runs", Runs, edges={
 conflict = sender.relation("conflict")
 knocked = sender.relation("knocked")
 posted = sender.relation("posted")
+refused = sender.relation("refused")
 
 mode = registry.function("mode", Mode, edges={
     Mode.OPEN: (Mode.RULE, Mode.PUBLISHED),

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from .deliveries import check_own_messages
 from .formula import (
     And,
     Atom,
@@ -50,12 +51,8 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     _unique("property", ((claim.name, claim.place) for claim in system.properties))
     _unique("symbol", ((symbol.name, symbol.place) for symbol in system.variables))
     _unique("sort", ((sort.__name__, system.place) for sort in _sorts(system, like, fresh)))
-    for table, row in fresh:
-        try:
-            check_row(table, row)
-        except SpecError as error:
-            where = f"row {row.name!r} of {table.machine.name}: "
-            raise SpecError(row.place, where + error.problem) from None
+    _check_rows(fresh)
+    check_own_messages(system, fresh, like)
     known = set(system.variables)
     for table, row in fresh:
         for symbol in _spoken_of(table, row):
@@ -73,6 +70,15 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may speak of rigid symbols only")
+
+
+def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:
+    for table, row in rows:
+        try:
+            check_row(table, row)
+        except SpecError as error:
+            where = f"row {row.name!r} of {table.machine.name}: "
+            raise SpecError(row.place, where + error.problem) from None
 
 
 def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:

@@ -40,6 +40,7 @@ from pdproto.spec.handoff.routing import (
     query,
     question,
     refuse,
+    refused,
     retire,
     routing,
     runs,
@@ -132,6 +133,9 @@ _TARGETS: Final = (
     Always("refused_is_refused",
            implies(refuse(x, h), runs(x, h).among(Runs.FAILED, Runs.DISOWNED)),
            why="a rank turns away what has failed, and that is the end"),
+    Always("a_refusal_is_noted", all_of(implies(refuse(x, h), refused(x, h)),
+                                        implies(refused(x, h), refuse(x, h))),
+           why="a rank notes that it has turned decode away, and says it once"),
 )
 
 _REGISTRY: Final = (

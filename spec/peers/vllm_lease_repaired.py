@@ -30,6 +30,7 @@ from pdproto.spec.peers.vllm_lease import (
 )
 
 pinned = prefill.relation("pinned", Request)
+asked = decode.relation("asked")
 
 ask = Message("ask", r, sender=decode, receiver=prefill)
 may_read = Message("may_read", r, sender=prefill, receiver=decode)
@@ -44,7 +45,7 @@ ENDED: Final = (Load.SUCCESS, Load.FAILED)
 CONFIRMED: Final = edited(
     SYSTEM, "vllm-lease-confirmed",
     ReplaceRow("finish", Row("finish", at=Load.READING,
-        when=[fetched(r) != Fetched.NOTHING, ~done(r)], send=[done(r)])),
+        when=[fetched(r) != Fetched.NOTHING, ~asked(r)], do=[asked(r).to(True)], send=[done(r)])),
     ReplaceRow("hear_done", Row("hear_done", on=done(r), when=lease(r).among(*KEPT),
         do=[lease(r).to(Lease.READ), FREE], send=[was_kept(r)])),
     ReplaceRow("log_late_read", Row("refuse_late_read", on=done(r),
@@ -62,7 +63,7 @@ CONFIRMED: Final = edited(
 CONSENTED: Final = edited(
     SYSTEM, "vllm-lease-consented",
     ReplaceRow("schedule", Row("ask_prefill", on=Call("schedule"), at=Load.WAITING,
-        when=~ask(r), send=[ask(r)])),
+        when=~asked(r), do=[asked(r).to(True)], send=[ask(r)])),
     AddRow(prefill, Row("consent", on=ask(r), when=lease(r).among(*KEPT),
         do=[lease(r).to(Lease.RUNNING), pinned(r).to(True)], send=[may_read(r)])),
     AddRow(prefill, Row("refuse", on=ask(r), when=lease(r) == Lease.EXPIRED, send=[expired(r)])),

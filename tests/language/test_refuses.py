@@ -23,6 +23,7 @@ from pdproto.spec.language import (
     DropEffect,
     DropProperty,
     DropRow,
+    Fairness,
     Ignore,
     LeadsTo,
     Machine,
@@ -452,6 +453,15 @@ def guard_about_what_another_sender_carries(a: Any) -> object:
 @malformed("row 'peek' of boss: it reads has, which is owned by worker")
 def guard_about_what_the_trigger_does_not_carry(a: Any) -> object:
     return a.system(boss=[Row("peek", on=a.report(w, i), when=a.has(w, i))])  # <- here
+
+
+@malformed("row 'once' of worker: it reads report, which worker sends, and a property is judged "
+           "where delivery takes messages off the network: keep a relation that says it has been "
+           "sent")
+def guard_on_a_message_that_its_machine_sends(a: Any) -> object:
+    once = Row("once", choose=(i,), when=~a.report(w, i), send=[a.report(w, i)])  # <- here
+    claim = LeadsTo("heard", a.report(w, i), a.knows(w), under=(Fairness.CONSUMED,))
+    return a.system(worker=[once], properties=(claim,))
 
 
 @malformed("row 'peek' of worker: it reads tell, which is neither from nor to worker")
