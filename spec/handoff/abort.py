@@ -1,12 +1,12 @@
 """The abort of one hand-over by itself: ABORT, ABORT_ACK, DRAINED and the fence.
 
-What transfer.py does when a hand-over fails, and no more: one source, one sink, one chunk, memory
-that is there from the beginning. It is small enough for `pdproto prove --suggest` to find out by
-itself why a lease ends only when no write can land any more:
+This is the part of transfer.py that handles a failed hand-over: one source, one sink, one chunk,
+memory that is there from the beginning. It is small enough for `pdproto prove --suggest` to find
+the proof by itself: a lease ends only when no write can land any more.
 
     pdproto prove pdproto.spec.handoff.abort:SYSTEM --suggest
 
-The words are those of ends.py, and the rows are called as in source.py, sink.py and engine.py.
+States are those of ends.py, and rows have the same names as in source.py, sink.py and engine.py.
 """
 
 from typing import Final
@@ -67,14 +67,14 @@ SOURCE: Final = Table(source, state=sending, rows=(
         send=[done(h)]),
     Row("meet_refusal", at=Sending.TRANSFERRING, to=Sending.FAILED,
         when=write(h) == Write.REFUSED, send=[failed(h)],
-        why="the sink has fenced us: it has given this life up"),
+        why="the sink has fenced this source: it has given the life up"),
     Row("abort_send", on=Call("abort_sender"), at=Sending.TRANSFERRING, to=Sending.FAILED,
-        send=[failed(h)], why="the client has left; what was posted may still land"),
+        send=[failed(h)], why="the client has left; a posted write may still land"),
     Row("stop", on=abort(h), at=OPEN, to=Sending.FAILED, when=drain(h) == Drain.UNASKED,
         do=[drain(h).to(Drain.ASKED)], send=[abort_ack(h)]),
     Row("stop_late", on=abort(h), at=ENDED, when=drain(h) == Drain.UNASKED,
         do=[drain(h).to(Drain.ASKED)], send=[abort_ack(h)],
-        why="it has ended by itself, and its write may not have"),
+        why="the source has ended already, but its write may still run"),
     Row("say_drained", at=ENDED, when=[drain(h) == Drain.ASKED, write(h) != Write.POSTED],
         do=[drain(h).to(Drain.SAID)], send=[drained(h)]),
     Row("say_drained_again", on=abort(h), at=ENDED, when=drain(h) == Drain.SAID,
@@ -82,8 +82,8 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Row("done_again", on=publish(h), at=Sending.SUCCESS, send=[done(h)],
         why="the answer may have been lost"),
     Row("refuse_address", on=publish(h), at=Sending.FAILED, send=[failed(h)],
-        why="it comes late, or has not heard: no write follows"),
-    Ignore(publish(h), at=Sending.TRANSFERRING, why="the address is known"),
+        why="the sink is late, or the failure did not reach it: no write follows"),
+    Ignore(publish(h), at=Sending.TRANSFERRING, why="the source has this address already"),
     Ignore(abort(h), at=ENDED, when=drain(h) == Drain.ASKED, why="DRAINED will answer"),
     Reject(abort(h), at=OPEN, when=drain(h) != Drain.UNASKED, why="the first abort ends the life"),
 ))
@@ -102,32 +102,37 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("abort_again", on=Timer("no_answer"), at=Receiving.FAILED,
         when=claim(h).among(*THREATENS), send=[abort(h)]),
     Row("note_stopping", on=abort_ack(h), at=Receiving.FAILED, when=claim(h) == Claim.OUT,
-        do=[claim(h).to(Claim.STOPPING)], why="it has heard us, and may be writing"),
+        do=[claim(h).to(Claim.STOPPING)],
+        why="the source has received the abort, and may be writing"),
     Row("note_drained", on=drained(h), at=Receiving.FAILED, when=claim(h).among(*THREATENS),
         do=[claim(h).to(Claim.DRAINED)]),
     Row("note_landed", on=done(h), at=Receiving.FAILED, when=claim(h).among(*THREATENS),
-        do=[claim(h).to(Claim.LANDED)], why="it had finished before it heard of the abort"),
+        do=[claim(h).to(Claim.LANDED)], why="the source had finished before it received the abort"),
     Row("fence_silent", on=Timer("no_drain"), at=Receiving.FAILED,
         when=claim(h).among(Claim.OUT, Claim.STOPPING), do=[claim(h).to(Claim.FENCING)],
-        why="a time proves nothing: it leads to a fence, never to reuse"),
+        why="a time-out proves nothing: it leads to a fence, never to reuse"),
     Row("end_lease", at=Receiving.FAILED, when=[lease(h), claim(h).among(*SETTLED)],
-        do=[lease(h).to(False)], why="nobody who was given the address can still write to it"),
-    Ignore(done(h), at=Receiving.SUCCESS, why="an answer to what we asked twice"),
-    Ignore(done(h), at=Receiving.FAILED, when=claim(h).among(*SETTLED), why="we know more"),
-    Ignore(failed(h), at=(Receiving.SUCCESS, Receiving.FAILED), why="it is over here too"),
-    Ignore(abort_ack(h), at=Receiving.FAILED, when=claim(h) != Claim.OUT, why="we know more"),
-    Ignore(drained(h), at=Receiving.FAILED, when=claim(h).among(*SETTLED), why="we know more"),
-    *(Reject(message(h), at=Receiving.UNKNOWN, why="it has no address to write to")
+        do=[lease(h).to(False)], why="no source that has the address can still write to it"),
+    Ignore(done(h), at=Receiving.SUCCESS,
+           why="it answers an address that the sink published again"),
+    Ignore(done(h), at=Receiving.FAILED, when=claim(h).among(*SETTLED),
+           why="the sink knows more already"),
+    Ignore(failed(h), at=(Receiving.SUCCESS, Receiving.FAILED), why="the life has ended here too"),
+    Ignore(abort_ack(h), at=Receiving.FAILED, when=claim(h) != Claim.OUT,
+           why="the sink knows more already"),
+    Ignore(drained(h), at=Receiving.FAILED, when=claim(h).among(*SETTLED),
+           why="the sink knows more already"),
+    *(Reject(message(h), at=Receiving.UNKNOWN, why="the source has no address to write to")
       for message in (done, failed)),
     *(Reject(message(h), at=(Receiving.UNKNOWN, Receiving.WAITING, Receiving.SUCCESS),
-             why="no abort was sent") for message in (abort_ack, drained)),
+             why="the sink has sent no abort") for message in (abort_ack, drained)),
     *(Reject(message(h), at=Receiving.FAILED, when=claim(h).among(Claim.NONE, Claim.TOLD),
-             why="what has failed was published") for message in (done, drained)),
+             why="a failed life has published its address") for message in (done, drained)),
 ))
 
 ENGINE: Final = Table(engine, rows=(
     Row("land", choose=(h,), when=[write(h) == Write.POSTED, claim(h) != Claim.FENCED],
-        do=[write(h).to(Write.LANDED)], fair=False, why="late, or never"),
+        do=[write(h).to(Write.LANDED)], fair=False, why="a write may land late, or never"),
     Row("refuse", choose=(h,), when=[write(h) == Write.POSTED, claim(h) == Claim.FENCED],
         do=[write(h).to(Write.REFUSED)], why="the sink keeps this source out"),
     Row("finish_fence", choose=(h,), when=claim(h) == Claim.FENCING,
@@ -147,13 +152,13 @@ SYSTEM: Final = System(
         Sometimes("a_write_lands_after_the_failure",
                   (receiving(h) == Receiving.FAILED) & (write(h) == Write.LANDED) & lease(h)),
         Always("drained_means_quiescent", implies(drained(h), write(h) != Write.POSTED),
-               why="who has said DRAINED writes nothing, and begins nothing"),
+               why="a source that has said DRAINED has no write under way, and begins none"),
         Always("no_success_after_a_failure",
                implies(receiving(h) == Receiving.SUCCESS, sending(h) == Sending.SUCCESS),
-               why="a sink that answers Success contradicts no source"),
+               why="no source of a sink that answers Success has failed"),
         Sometimes("both_succeed", receiving(h) == Receiving.SUCCESS),
         LeadsTo("every_lease_ends", lease(h), ~lease(h), under=(Fairness.TIMERS,),
-                why="whatever is lost, and however long a write takes"),
+                why="under any loss, and for a write of any length"),
     ),
     final=forall(h, ~lease(h)),
     faults={"lossy": (LOSSY,)},

@@ -1,4 +1,4 @@
-"""What bootstrap speaks of: states, variables and messages; its tables are in registry.py."""
+"""States, variables and messages of the bootstrap; its tables are in registry.py."""
 
 from typing import Final
 
@@ -7,13 +7,13 @@ from pdproto.spec.language import Machine, Message, State, auto
 
 
 class Run(State):
-    """How one run of a prefill rank's process stands."""
+    """The state of one run of a prefill rank's process."""
 
     UNBORN = auto()
     UP = auto()
-    LEFT = auto()  # it said goodbye
+    LEFT = auto()  # the run has said goodbye
     CRASHED = auto()
-    RENEWED = auto()  # its process lives, and goes by a later number
+    RENEWED = auto()  # the process lives, and now uses a later number
 
 
 class Ready(State):
@@ -23,7 +23,7 @@ class Ready(State):
 
 
 class Entry(State):
-    """What the registry holds of one incarnation."""
+    """The registry's entry for one incarnation."""
 
     NEVER = auto()
     CURRENT = auto()
@@ -39,7 +39,7 @@ class Cache(State):
 
 
 class Phase(State):
-    """What a poll of the hand-off shows, before its transfer."""
+    """The state of the hand-over before its transfer, as a poll answers it."""
 
     IDLE = auto()
     BOOTSTRAPPING = auto()
@@ -49,7 +49,7 @@ class Phase(State):
 
 
 class Reason(State):
-    """Why a hand-off failed, as its caller reads it."""
+    """The reason of a failed hand-over, as its caller reads it."""
 
     NONE = auto()
     NOT_FOUND = auto()
@@ -58,7 +58,7 @@ class Reason(State):
 
 
 class Info(State):
-    """The bootstrap info that a caller may ask for; a concluded hand-off has always defined it."""
+    """The bootstrap info that a caller may ask for; defined for every concluded hand-over."""
 
     UNDEFINED = auto()
     FOUND = auto()
@@ -66,14 +66,14 @@ class Info(State):
 
 
 class Link(State):
-    """How far a hand-off has come with one incarnation of one rank."""
+    """The state of a hand-over towards one incarnation of one rank."""
 
     UNTOLD = auto()
     TOLD = auto()
     WELCOMED = auto()
 
 
-# Who goes by a later number answers to the earlier one no more.
+# A process with a later number no longer answers to the earlier one.
 GONE: Final = (Run.LEFT, Run.CRASHED, Run.RENEWED)
 ENDED: Final = (Phase.FAILED, Phase.CLEARED)
 
@@ -95,7 +95,7 @@ run = source.function("run", Run, edges={
 })
 asked = source.relation("asked")
 enrolled = source.relation("enrolled")
-# The number that this run was told to exceed, and whether its process goes on under another.
+# The number that the registry told this run to exceed; whether its process has taken a later one.
 to_exceed = source.relation("to_exceed", Incarnation)
 back = source.relation("back")
 
@@ -131,16 +131,16 @@ joined = sink.relation("joined", Life, Source)
 register = Message("register", p, e, sender=source, receiver=registry)
 goodbye = Message("goodbye", p, e, sender=source, receiver=registry, reliable=True)
 recorded = Message("recorded", p, e, sender=registry, receiver=source)
-# This number does not count, and never will. One above f may.
+# This number does not count, and never will. A number above f may.
 outdated = Message("outdated", p, e, f, sender=registry, receiver=source)
 lookup = Message("lookup", d, h, p, sender=sink, receiver=registry)
 located = Message("located", d, h, p, e, sender=registry, receiver=sink)
 unlocated = Message("unlocated", d, h, p, sender=registry, receiver=sink)
-# It reaches whatever run of the rank listens at the address now: it says which one it means.
+# It reaches the run of the rank that listens at the address now, and names the run it is for.
 introduce = Message("introduce", d, h, p, f, sender=sink, receiver=source)
 welcome = Message("welcome", d, h, p, e, sender=source, receiver=sink)
 refuse = Message("refuse", d, h, p, f, e, sender=source, receiver=sink)
-# What the failure detectors go by: from some time on nothing is heard of this run.
+# The events of the failure detectors: from some time on this run sends nothing more.
 suspected = Message("suspected", p, e, sender=source, receiver=registry, reliable=True)
 missed = Message("missed", p, e, sender=source, receiver=sink, reliable=True)
 registry_down = Message("registry_down", sender=registry, receiver=sink, reliable=True)

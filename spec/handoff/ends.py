@@ -1,8 +1,8 @@
-"""The two ends of a transfer: what each of them knows, and what they say to each other.
+"""The two ends of a transfer: the variables of each, and the messages between them.
 
-One life of a room is one hand-over: every variable and every message names it, so that nothing
-of one life can be taken for another's. A source runs once per (prefill rank, life), a sink once
-per (decode rank, life); a decode rank's memory is a pool that its hand-overs share. The tables are
+One life of a room is one hand-over. Every variable and every message names its life, so nothing of
+one life is taken for another's. A source runs once per (prefill rank, life), a sink once per
+(decode rank, life). The memory of a decode rank is a pool that its hand-overs share. The tables are
 in source.py, sink.py and engine.py.
 """
 
@@ -13,10 +13,10 @@ from pdproto.spec.language import Machine, Message, Rigid, Sizes, State, Tuples,
 
 
 class Sending(State):
-    """What a source's poll answers. UNKNOWN: the request has not come.
+    """The state of a source, from which its poll answers. UNKNOWN: the request has not come.
 
-    GONE: the process died that this life was begun with. Another may have come in its place, and
-    answers what is meant for the dead one; lives that begin after that are begun with it.
+    GONE: the process with which this life began has died. A successor may run in its place, and
+    answer messages for the dead one. Lives that begin later begin with the successor.
     """
 
     UNKNOWN = auto()
@@ -28,9 +28,10 @@ class Sending(State):
 
 
 class Receiving(State):
-    """What a sink's poll answers. WAITING: its memory is published (that is WaitingForInput).
+    """The state of a sink, from which its poll answers. WAITING: its memory is published
+    (WaitingForInput).
 
-    GONE: the process died that this life was begun by, and its memory with it.
+    GONE: the process that began this life has died, and its memory is gone with it.
     """
 
     UNKNOWN = auto()
@@ -47,14 +48,15 @@ class Write(State):
 
     NONE = auto()
     POSTED = auto()
-    IN_DOUBT = auto()  # the engine has given it up, and reads no page: it may still land
+    # the engine has given the write up and reads no page; the write may still land
+    IN_DOUBT = auto()
     LANDED = auto()
     REFUSED = auto()
-    SKIPPED = auto()  # it had not begun when the hand-over failed, and never does
+    SKIPPED = auto()  # the write had not begun when the hand-over failed, and never begins
 
 
 class Drain(State):
-    """Whether a sink has asked this source to stop, and has been told that it did."""
+    """Whether a sink has asked this source to stop, and whether the source has answered DRAINED."""
 
     UNASKED = auto()
     ASKED = auto()
@@ -62,20 +64,20 @@ class Drain(State):
 
 
 class Claim(State):
-    """What a source may still do to the memory of a sink's life, as the sink knows it."""
+    """What the sink knows of a source's right to write into the memory of this life."""
 
-    NONE = auto()  # it has not heard of this life
-    TOLD = auto()  # it knows the life, and no address
-    OUT = auto()  # it may write
-    STOPPING = auto()  # it has heard the abort; what it began may still land
-    FENCING = auto()  # the sink's engine has been asked to keep it out
-    LANDED = auto()  # all its bytes are here
-    DRAINED = auto()  # it says that it writes nothing any more
-    FENCED = auto()  # it is kept out
+    NONE = auto()  # the source does not know this life
+    TOLD = auto()  # the source knows the life, and no address
+    OUT = auto()  # the source may write
+    STOPPING = auto()  # the source has received the abort; the writes that it began may still land
+    FENCING = auto()  # the sink has asked its engine to keep the source out
+    LANDED = auto()  # all bytes of the source have landed
+    DRAINED = auto()  # the source says that it writes no more
+    FENCED = auto()  # the engine keeps the source out
 
 
 class Memory(State):
-    """A life's request for memory of its decode rank: landing chunk, page and metadata slot."""
+    """A life's request to its decode rank for memory: landing chunk, page and metadata slot."""
 
     UNASKED = auto()
     ASKED = auto()
@@ -96,14 +98,14 @@ def _all_sinks(sizes: Sizes) -> Tuples:
 
 # Each source writes its own part of the KV into each sink that it feeds.
 feeds: Final = Rigid("feeds", p, d, given=_all_pairs)
-# This sink's engine can keep a living source out. Another keeps the chunk in quarantine.
+# This sink's engine can keep a living source out. Otherwise the chunk goes into quarantine.
 can_fence: Final = Rigid("can_fence", d, given=_all_sinks)
 
 source = Machine("source", p, h)
 sink = Machine("sink", d, h)
 pool = Machine("pool", d)
-# The network adapters of both sides. One writes into the memory of a process that knows nothing
-# of it at that moment, which is what locality forbids to everybody else.
+# The network adapters of both sides. An adapter writes into the memory of a process that does not
+# know of it at that moment. Locality forbids this to all other machines.
 engine = Machine("engine", world=True)
 
 sending = source.function("sending", Sending, edges={
@@ -113,8 +115,9 @@ sending = source.function("sending", Sending, edges={
     Sending.SUCCESS: (Sending.GONE,),
     Sending.FAILED: (Sending.GONE,),
 })
-known = source.relation("known", Sink)  # it has introduced itself, and is to hear of a failure
-kv = source.relation("kv")  # the pages from which the engine reads
+# the sink has introduced itself, and must be told of a failure
+known = source.relation("known", Sink)
+kv = source.relation("kv")  # the source holds the pages that the engine reads
 drain = source.function("drain", Drain, Sink, edges={
     Drain.UNASKED: (Drain.ASKED,), Drain.ASKED: (Drain.SAID,),
 })
@@ -126,7 +129,7 @@ write = source.function("write", Write, Sink, Chunk, edges={
     Write.IN_DOUBT: (Write.LANDED, Write.REFUSED),
 })
 write.shared_with(engine, writes=(Write.LANDED, Write.REFUSED))
-UNDER_WAY: Final = (Write.POSTED, Write.IN_DOUBT)  # what may still land
+UNDER_WAY: Final = (Write.POSTED, Write.IN_DOUBT)  # these writes may still land
 
 receiving = sink.function("receiving", Receiving, edges={
     Receiving.UNKNOWN: (Receiving.BOOTSTRAPPING,),
@@ -136,7 +139,7 @@ receiving = sink.function("receiving", Receiving, edges={
     Receiving.SUCCESS: (Receiving.GONE,),
     Receiving.FAILED: (Receiving.GONE,),
 })
-has_met = sink.relation("has_met", Source)  # it has said that the request is there too
+has_met = sink.relation("has_met", Source)  # the source has confirmed that it has the request
 memory = sink.function("memory", Memory)
 memory.shared_with(pool, writes=(Memory.GIVEN,))
 lease = sink.relation("lease", Landing)
@@ -145,8 +148,8 @@ page = sink.relation("page", Page)
 page.shared_with(pool, writes=(True,))
 slot = sink.relation("slot", Slot)
 slot.shared_with(pool, writes=(True,))
-address = sink.relation("address", Landing)  # the chunk that this life ever had, for `publish`
-# The place of this source's chunk in our landing chunk holds the bytes of our life.
+address = sink.relation("address", Landing)  # the chunk that this life has or had, for `publish`
+# This source's part of the landing chunk holds the bytes of this life.
 content = sink.relation("content", Landing, Source, Chunk)
 content.shared_with(engine, writes=(True,))
 _OVER: Final = (Claim.LANDED, Claim.DRAINED)
@@ -168,16 +171,16 @@ done = Message("done", p, h, d, sender=source, receiver=sink)
 failed = Message("failed", p, h, d, sender=source, receiver=sink)
 abort_ack = Message("abort_ack", p, h, d, sender=source, receiver=sink)
 drained = Message("drained", p, h, d, sender=source, receiver=sink)
-# The process that this life was begun with is no more: the transport says so of a broken
-# connection, and its successor of a life that it does not know. Only a crash leads to it: a
-# detector is never wrong here, since a wrong one does nothing that a time-out does not do too.
+# The process with which this life began is gone. The transport reports it when the connection
+# breaks, and a successor reports it for a life that it does not know. Only a crash leads to it: the
+# detector is never wrong here. A wrong one would have the same effect as a time-out.
 gone = Message("gone", p, h, d, sender=source, receiver=sink, reliable=True)
-# This sink waits for nothing of the source any more: its process is no more, as the transport says
-# of a broken connection and its successor by speaking, or it has kept the source out and is done
-# with the life, as it says with everything that it sends (Batch.floor).
+# This sink expects nothing more of the source. Either its process is gone: the transport reports
+# the broken connection, or a successor sends a message. Or the sink has fenced the source and is
+# done with the life: every batch that it sends says so (Batch.floor).
 sink_over = Message("sink_over", d, h, p, sender=sink, receiver=source, reliable=True)
 
-# Where an end stands.
+# The state of an end.
 COMMITTED: Final = receiving(d, h) == Receiving.SUCCESS
 GIVEN_UP: Final = receiving(d, h) == Receiving.FAILED
 SENDING_NOW: Final = sending(p, h).among(Sending.BOOTSTRAPPING, Sending.TRANSFERRING)

@@ -1,22 +1,24 @@
-"""The engine: what the network adapters of both sides do with memory, and what can go wrong.
+"""The engine: the network adapters of both sides, their writes, and their faults.
 
-Rule 1: what was posted lands, or is refused, at a time of the engine's own choosing, or never.
-Rule 2: once a fence is done, nothing of the fenced source lands in that life's chunk.
-Rule 3: it may give up what was posted. From then on it reads no page for it, and what has left
-        them may still land.
-Rule 4: a fence takes time: what lands before it is done has landed. An engine without one can
-        only tell when the writer is gone for good; until then the chunk is in quarantine.
+Rule 1: A posted write lands, or is refused, at a time that only the engine decides, or never.
+Rule 2: Once a fence is done, no write of the fenced source lands in that life's chunk.
+Rule 3: The engine may give up a posted write. It then reads no more pages for it, but bytes that
+        have left may still land.
+Rule 4: A fence takes time: a write that lands before the fence is done has landed. An engine
+        without a fence can only tell when the writer is gone for good. Until then the chunk is in
+        quarantine.
 
 The faults: the network loses messages; a source or a sink dies with writes under way, and perhaps
-comes back; and (`stray`) an engine breaks rule 2. The digest is what then stands between such a
-write and a committed page.
+comes back; and (`stray`) an engine breaks rule 2. Then only the digest keeps such a write out of a
+committed page.
 
-A process dies with every life that has begun, and the rows below end one life each: what it does is
-among what they allow. A life that has not begun is begun with the process that is there then. What
-is said of a life names the process that it was begun with, so that a successor can tell.
+A process dies with every life that has begun. The rows below end one life each, so the death of a
+process is one of the runs that they allow. A life that has not begun will begin with the process
+that runs then. A message about a life names the process with which the life began, so a successor
+can tell the difference.
 
-A sink that dies, or that is done with a life whose source it has kept out, is over for the source:
-that needs no message which could be lost (`sink_over` in ends.py).
+A sink is over for the source if it dies, or if it has fenced the source and is done with the life.
+The source learns this without a message that could be lost (`sink_over` in ends.py).
 """
 
 from typing import Final
@@ -66,16 +68,16 @@ ENGINE: Final = Table(engine, rows=(
         when=[write(p, h, d, c).among(*UNDER_WAY), target(p, h, d, b),
               claim(d, h, p) != Claim.FENCED, receiving(d, h) != Receiving.GONE],
         do=[write(p, h, d, c).to(Write.LANDED), content(d, h, b, p, c).to(True)], fair=False,
-        why="late, or never: nobody may count on it"),
+        why="a write may land late, or never: no end counts on it"),
     Row("refuse", choose=(p, h, d, c),
         when=[write(p, h, d, c).among(*UNDER_WAY),
               (claim(d, h, p) == Claim.FENCED) | (receiving(d, h) == Receiving.GONE)],
         do=[write(p, h, d, c).to(Write.REFUSED)],
-        why="the sink keeps this source out, or its connections have ended with it"),
+        why="the sink has fenced this source, or its connections have ended with it"),
     Row("finish_fence", choose=(d, h, p),
         when=[claim(d, h, p) == Claim.FENCING, can_fence(d) | (sending(p, h) == Sending.GONE)],
         do=[claim(d, h, p).to(Claim.FENCED), sink_over(d, h, p).to(True)],
-        why="where a living source cannot be kept out, the end of its connections is waited for"),
+        why="an engine that cannot fence a living source waits for the end of its connections"),
 ))
 
 LOSSY: Final = Table(world, rows=tuple(
@@ -83,7 +85,7 @@ LOSSY: Final = Table(world, rows=tuple(
     for message in (introduce, expecting, publish, abort, done, failed, abort_ack, drained)
 ))
 
-# One end has begun this life; who comes to the other later finds what became of it.
+# One end has begun this life; the other end finds its result later.
 BEGUN: Final = (sending(p, h) != Sending.UNKNOWN) | exists(d, receiving(d, h) != Receiving.UNKNOWN)
 
 CRASH: Final = Table(world, rows=(
@@ -95,7 +97,8 @@ CRASH: Final = Table(world, rows=(
 RESTART: Final = Table(world, rows=(
     Row("supersede", choose=(p, h), when=[sending(p, h) != Sending.GONE, BEGUN],
         do=[sending(p, h).to(Sending.GONE)],
-        fair=False, why="the process dies and another is in its place before anybody has noticed"),
+        fair=False,
+        why="the process dies, and a successor takes its place before any peer notices"),
 ))
 
 SINK_CRASH: Final = Table(world, rows=(
@@ -104,7 +107,7 @@ SINK_CRASH: Final = Table(world, rows=(
         do=[receiving(d, h).to(Receiving.GONE), memory(d, h).to(Memory.UNASKED),
             lease(d, h, ANY).to(False), page(d, h, ANY).to(False), slot(d, h, ANY).to(False),
             sink_over(d, h, ANY).to(True)],
-        fair=False, why="the process dies, and its memory with it"),
+        fair=False, why="the process dies, and its memory goes with it"),
 ))
 
 STRAY: Final = Table(world, rows=(
@@ -112,5 +115,5 @@ STRAY: Final = Table(world, rows=(
         when=[h.differs(k), write(p, h, d, c) == Write.REFUSED, target(p, h, d, b),
               lease(d, k, b)],
         do=[content(d, k, b, p, c).to(False)], fair=False,
-        why="a write that was refused lands all the same, where somebody else's bytes are"),
+        why="a refused write lands all the same, in a chunk that holds another life's bytes"),
 ))

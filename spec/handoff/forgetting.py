@@ -1,12 +1,12 @@
-"""What a source may answer for a life that it has forgotten.
+"""The answers of a source for a life that it has forgotten.
 
-Lives that are over are remembered below a floor, and in a bounded list above it, so a source cannot
-keep how each of them ended. It may forget an ended life as soon as nothing of it is under way. Of
-such a life it says from then on, whatever is asked: failed, and drained.
+A node remembers lives that are over by a floor, and by a bounded list above it. So a source cannot
+keep the result of each. It may forget an ended life as soon as no write of it is under way. It then
+answers every question about this life in the same way: failed, and drained.
 
-Here a source may do so at any time after that, or answer from memory as source.py does. That is
-more than any one way of forgetting, and all that the transfer promises still holds. What it costs:
-a sink whose `done` was lost gives up a hand-over that its source has seen succeed.
+Here a source may do so at any time after that, or answer from memory as source.py does. That covers
+every way to forget, and the transfer keeps all its promises. There is one cost: if a `done` is
+lost, its sink gives up a hand-over that succeeded at the source.
 """
 
 from typing import Final
@@ -28,9 +28,9 @@ from pdproto.spec.handoff.source import ENDED, QUIESCENT
 from pdproto.spec.handoff.transfer import LOSS
 from pdproto.spec.language import AddRow, ReplaceProperties, Row, System, edited
 
-# Nothing of this life can land any more, and the engine reads no page of it.
+# No write of this life can land any more, and the engine reads no page of it.
 OVER: Final = (~kv(p, h), QUIESCENT)
-# What only a source keeps that remembers.
+# The variables that a source loses when it forgets.
 REMEMBERED: Final = (
     "a_drained_answer_is_noted", "a_drained_claim_was_asked_for",
 )
@@ -44,5 +44,5 @@ FORGETFUL: Final[System] = edited(
     AddRow(source, Row("drain_forgotten", on=abort(d, h, p), at=ENDED,
                        when=OVER, send=[drained(p, h, d)])),
     ReplaceProperties(tuple(one for one in LOSS.properties if one.name not in REMEMBERED)),
-    about="The lossy transfer, whose sources may forget a life that is over.",
+    about="The transfer with loss, whose sources may forget a life that is over.",
 )

@@ -1,16 +1,16 @@
 """Three other ways to end a lease, for comparison: each of them fails.
 
-A lease is to end when nobody who was given the address can still write to it. transfer.py waits for
-DRAINED from every source, or for a fence. These do not, as sglang and vLLM did not in their time:
+A lease must not end while a source that has its address can still write. transfer.py waits for
+DRAINED from every source, or for a fence. Earlier versions of sglang and vLLM did not:
 
 LIGHT     a failure tells the sources to stop, and frees the memory at once (sglang #27372).
 TIMED     a failure tells them too, and frees the memory after a time (vLLM #32255).
 DEFERRED  the memory is free when every source has drained, or after 30 s, whichever comes first
           (sglang #35049, with the time-out that #38961 describes).
 
-All else is as in transfer.py, but for the fences: none of the three has any. The last is safe for
-as long as its clock stays silent, and without the clock a lease may last for ever: what is lacking
-is a way to keep a writer out.
+All else is as in transfer.py, except that none of the three has a fence. DEFERRED is safe while its
+clock does not run out. Without the clock a lease may last for ever. Only a fence closes this gap:
+it keeps a writer out.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ from pdproto.spec.language import (
     implies,
 )
 
-# Every row by which a sink's life ends without its KV.
+# Every row that ends a sink's life without its KV.
 FAILURES: Final = (
     "abort_receive", "hear_failure", "lose_source", "give_up_bootstrap", "give_up_transfer",
     "find_spoilt",
@@ -45,7 +45,7 @@ NO_FENCE: Final = tuple(map(DropRow, ("fence_silent", "fence_lost", "finish_fenc
 BY_CLOCK: Final = AddRow(sink, Row(
     "release_by_clock", on=Timer("held_too_long"), at=Receiving.FAILED, choose=(b,),
     when=lease(d, h, b), do=[lease(d, h, b).to(False)],
-    why="whoever has not answered by now is taken not to write any more",
+    why="a source that has not answered by now is assumed to write no more",
 ))
 CONFIGURATIONS: Final = {
     "default": Configuration(
@@ -56,9 +56,9 @@ PROPERTIES: Final = (
     *(claim for claim in SAFETY if claim.name != "S1_a_write_lands_after_the_failure"),
     OnRow("S1_no_write_into_the_next_requests_memory", "land",
           forall(k, implies(h.differs(k), ~lease(d, k, b))),
-          why="what users saw: the answer to one request from the KV of another"),
+          why="users saw this: the answer to one request from the KV of another"),
     Drains("L4_every_chunk_comes_back", forall((d, h, b), ~lease(d, h, b)),
-           under=(Fairness.TIMERS,), why="a lease ends, whatever the sources do"),
+           under=(Fairness.TIMERS,), why="every lease ends, even if no source answers"),
 )
 
 LIGHT: Final[System] = edited(

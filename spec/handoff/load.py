@@ -1,12 +1,12 @@
-"""What a decode scheduler of vLLM hears of a load, from its request to its blocks.
+"""The answer to a decode scheduler of vLLM about a load, from its request to its blocks.
 
 vLLM's scheduler knows a request before it has blocks for it. From the step in which it allocates
-them it waits for one word about the load (`finished_recving`), also if the request has ended
-meanwhile: an end that is told twice, or of a request that got no blocks, ends its process.
+the blocks, it waits for one answer about the load (`finished_recving`), even if the request has
+ended meanwhile. A second answer, or an answer for a request without blocks, ends its process.
 
-Rule 1: an end is told once, and only of a request that has got its blocks.
-Rule 2: a failure is told when nothing is written into the blocks any more.
-Rule 3: an end that is told as a success means that the blocks hold the KV cache of the prompt.
+Rule 1: A load has one answer, and only after its request has got blocks.
+Rule 2: A load answers failure only when no write into its blocks is under way or will begin.
+Rule 3: A load that answers success has the KV cache of the prompt in its blocks.
 """
 
 from typing import Final
@@ -32,17 +32,17 @@ from pdproto.spec.language import (
 
 
 class Heard(State):
-    """What vLLM's scheduler has heard of a request."""
+    """The answer that vLLM's scheduler has about a request."""
 
-    WAITING = auto()  # it has no blocks yet
-    LOADING = auto()  # it has blocks, and the scheduler waits to hear of them
-    LEFT = auto()  # it needs nothing, or has ended without blocks: nobody waits to hear
+    WAITING = auto()  # the request has no blocks yet
+    LOADING = auto()  # the request has blocks, and the scheduler waits for the answer
+    LEFT = auto()  # the request needs no load, or has ended without blocks: no answer is due
     LOADED = auto()
     FAILED = auto()
 
 
 class Handoff(State):
-    """How far the hand-over has come, as its node says."""
+    """The state of the hand-over, as its node reports it."""
 
     NONE = auto()
     UNDER_WAY = auto()
@@ -59,13 +59,13 @@ heard = load.function("heard", Heard, edges={
     Heard.WAITING: (Heard.LOADING, Heard.LEFT),
     Heard.LOADING: (Heard.LOADED, Heard.FAILED),
 })
-stopped = load.relation("stopped")  # the hand-over has been asked to end
+stopped = load.relation("stopped")  # the scheduler has asked the hand-over to end
 handoff = load.function("handoff", Handoff, edges={
     Handoff.NONE: (Handoff.UNDER_WAY,),
     Handoff.UNDER_WAY: (Handoff.LANDED, Handoff.BROKEN),
 })
 handoff.shared_with(node, writes=(Handoff.LANDED, Handoff.BROKEN))
-reached = load.relation("reached")  # something may still be written into the blocks
+reached = load.relation("reached")  # a write into the blocks may be under way
 reached.shared_with(node, writes=(True, False))
 
 TOLD: Final = (Heard.LOADED, Heard.FAILED)
@@ -75,32 +75,33 @@ LOAD: Final = Table(load, state=heard, rows=(
         do=[handoff(h).to(Handoff.UNDER_WAY)]),
     Row("place", on=Call("place"), at=Heard.WAITING, to=Heard.LOADING),
     Row("spare", on=Call("spare"), at=Heard.WAITING, to=Heard.LEFT,
-        why="decode needs none of its blocks, and prefill may have them back"),
+        why="decode needs none of the blocks, and prefill may free its own"),
     Row("refuse", on=Call("refuse"), at=Heard.WAITING, to=Heard.LOADING, do=[stopped(h).to(True)],
-        why="it has blocks, so vLLM can be told only through them that they cannot be loaded"),
+        why="the request has blocks, so vLLM learns only through them that the load fails"),
     Row("leave", on=Call("leave"), at=Heard.WAITING, to=Heard.LEFT, do=[stopped(h).to(True)],
-        why="it has ended without blocks"),
+        why="the request has ended without blocks"),
     Row("stop", on=Call("leave"), at=Heard.LOADING, do=[stopped(h).to(True)],
-        why="vLLM keeps the blocks of a request that has ended until it hears of them"),
-    Ignore(Call("leave"), at=(Heard.LEFT, *TOLD), why="nobody waits to hear of it"),
+        why="vLLM keeps the blocks of an ended request until it has the answer"),
+    Ignore(Call("leave"), at=(Heard.LEFT, *TOLD), why="no answer is due"),
     Row("succeed", at=Heard.LOADING, to=Heard.LOADED, when=handoff(h) == Handoff.LANDED),
     Row("fail", at=Heard.LOADING, to=Heard.FAILED,
         when=[handoff(h) == Handoff.BROKEN, ~reached(h)]),
     Row("fail_alone", at=Heard.LOADING, to=Heard.FAILED, when=handoff(h) == Handoff.NONE,
-        why="no hand-over was opened, for nobody is known who could send"),
+        why="there is no hand-over, because no sender is known"),
 ))
 
 NODE: Final = Table(node, rows=(
     Row("reach", choose=(h,),
         when=[handoff(h) == Handoff.UNDER_WAY, heard(h) == Heard.LOADING, ~reached(h)],
-        do=[reached(h).to(True)], why="the blocks have been published"),
+        do=[reached(h).to(True)], why="the node has published the blocks"),
     Row("land", choose=(h,), when=[handoff(h) == Handoff.UNDER_WAY, reached(h)],
         do=[handoff(h).to(Handoff.LANDED), reached(h).to(False)]),
     Row("land_nothing", choose=(h,),
         when=[handoff(h) == Handoff.UNDER_WAY, heard(h) == Heard.LEFT, ~stopped(h)],
         do=[handoff(h).to(Handoff.LANDED)]),
     Row("break", choose=(h,), when=handoff(h) == Handoff.UNDER_WAY,
-        do=[handoff(h).to(Handoff.BROKEN)], fair=True, why="or its time is over"),
+        do=[handoff(h).to(Handoff.BROKEN)], fair=True,
+        why="the hand-over fails, or its time is over"),
     Row("end_writes", choose=(h,), when=[handoff(h) == Handoff.BROKEN, reached(h)],
         do=[reached(h).to(False)], fair=True, why="copies and fenced writes end"),
 ))
@@ -110,12 +111,12 @@ PROPERTIES: Final = (
            why="vLLM gives them to another request, or computes into them"),
     Always("rule_2_no_hand_over_outlives_its_failure",
            implies(heard(h) == Heard.FAILED, handoff(h) != Handoff.UNDER_WAY),
-           why="it would write into blocks that are of another request"),
+           why="the hand-over would write into blocks of another request"),
     Always("rule_3_a_success_has_landed",
            implies(heard(h) == Heard.LOADED, handoff(h) == Handoff.LANDED),
            why="the next step of the model reads the blocks"),
     Always("no_write_reaches_a_load_that_left",
-           implies(heard(h) == Heard.LEFT, ~reached(h)), why="it never had any"),
+           implies(heard(h) == Heard.LEFT, ~reached(h)), why="the node never published its blocks"),
     Sometimes("a_request_is_loaded", heard(h) == Heard.LOADED),
     Sometimes("a_request_without_a_hand_over_fails",
               all_of(heard(h) == Heard.FAILED, handoff(h) == Handoff.NONE)),
@@ -126,12 +127,12 @@ PROPERTIES: Final = (
     Sometimes("a_request_needs_nothing", all_of(heard(h) == Heard.LEFT, ~stopped(h))),
     Sometimes("a_failure_waits_for_its_blocks", all_of(handoff(h) == Handoff.BROKEN, reached(h))),
     LeadsTo("L1_a_load_is_told", heard(h) == Heard.LOADING, heard(h).among(*TOLD),
-            why="vLLM keeps the blocks, and the request, until it hears"),
+            why="vLLM keeps the blocks and the request until it has the answer"),
 )
 
 SYSTEM: Final = System(
     "decode-load",
-    "What a decode scheduler of vLLM hears of a load, and when it has its blocks back.",
+    "How a decode scheduler of vLLM learns the result of a load, and gets its blocks back.",
     tables=(LOAD, NODE),
     properties=PROPERTIES,
     final=forall(h, heard(h) != Heard.LOADING),

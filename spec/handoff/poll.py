@@ -1,6 +1,6 @@
-"""What is read off an end of a hand-over: what a poll answers, and when it may be forgotten.
+"""What a poll of an end answers, and when a process may forget the end.
 
-The five words of a poll are those that serving engines know from SGLang's KVPoll.
+The five answers of a poll are those that serving engines know from SGLang's KVPoll.
 """
 
 from enum import IntEnum
@@ -29,7 +29,7 @@ from pdproto.spec.language import all_of, forall
 class KVPoll(IntEnum):
     """The answers of `poll()`.
 
-    The numbers are SGLang's, so that a minimum over ranks means what it means there.
+    The numbers are SGLang's, so the minimum over all ranks means the same as there.
     """
 
     FAILED = 0
@@ -39,7 +39,7 @@ class KVPoll(IntEnum):
     SUCCESS = 4
 
 
-# The first whose formula holds.
+# The first line whose formula holds gives the answer.
 SENDING_POLL: Final = (
     (sending(p, h).among(Sending.FAILED, Sending.GONE), KVPoll.FAILED),
     (sending(p, h) == Sending.SUCCESS, KVPoll.SUCCESS),
@@ -47,7 +47,7 @@ SENDING_POLL: Final = (
     ((sending(p, h) == Sending.BOOTSTRAPPING) & ALL_PUBLISHED, KVPoll.WAITING_FOR_INPUT),
     (all_of(), KVPoll.BOOTSTRAPPING),
 )
-# As a scheduler hears it that takes the pages back with the end: no end before they are free.
+# For a scheduler that takes the pages back when the life ends: no end before they are free.
 SENDING_SETTLED: Final = (
     (sending(p, h).among(Sending.FAILED, Sending.SUCCESS) & kv(p, h), KVPoll.TRANSFERRING),
     *SENDING_POLL,
@@ -62,12 +62,11 @@ RECEIVING_POLL: Final = (
 
 _q: Final = Source("q")
 
-# A source has nothing left to do about the life. It remembers how it ended for as long as a sink
-# may ask.
+# The source has no work left for this life. It keeps the result for as long as a sink may ask.
 SOURCE_IS_OVER: Final = all_of(
     sending(p, h).among(Sending.SUCCESS, Sending.FAILED), ~kv(p, h), QUIESCENT
 )
-# A sink has nothing left to do about the life, and says nothing more to anybody.
+# The sink has no work left for this life, and sends no more messages.
 SINK_IS_OVER: Final = all_of(
     receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED),
     forall(_q, ~claim(d, h, _q).among(*UNANSWERED, Claim.FENCING)),

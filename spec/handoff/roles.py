@@ -1,7 +1,7 @@
-"""Who takes part in a hand-over, and what passes through their hands.
+"""The sorts of the hand-over: its ranks, its lives, and its memory.
 
-The systems of this folder share these sorts, so that a rank, a room's life or a page means the
-same in each. Machines and variables belong to the module that declares them.
+All systems of this folder share these sorts, so a rank, a life or a page means the same in each.
+Machines and variables belong to the module that declares them.
 """
 
 from pdproto.spec.language import Sort
@@ -12,15 +12,15 @@ class Source(Sort, prefix="p"):
 
 
 class Sink(Sort, prefix="d"):
-    """A decode rank: it receives KV, and owns the pages that the KV ends in."""
+    """A decode rank: it receives KV, and owns the pages in which the KV is stored at the end."""
 
 
 class Life(Sort, prefix="h"):
-    """One life of one room: the identity of a hand-over. A retry by the client is another life."""
+    """One life of one room: the identity of a hand-over. A client's retry is a new life."""
 
 
 class Use(Sort, ordered=True, prefix="u"):
-    """The first, second, ... time that a prefill server opens a room."""
+    """The first, second, ... time a prefill server opens a room."""
 
 
 class Page(Sort, prefix="g"):
@@ -37,11 +37,11 @@ class Chunk(Sort, ordered=True, prefix="c"):
 
 
 class Slot(Sort, prefix="m"):
-    """A metadata slot: where one life's metadata row is kept, at a source or at a sink."""
+    """A metadata slot: a source or a sink keeps one life's metadata row in it."""
 
 
 class Attempt(Sort, ordered=True, prefix="a"):
-    """The first, second, ... time that a request's prefill is run."""
+    """The first, second, ... time the prefill of a request is run."""
 
 
 class Incarnation(Sort, ordered=True, prefix="i"):

@@ -1,21 +1,21 @@
-"""The transfer of one life's KV: from the address to the committed page, or to nothing at all.
+"""The transfer of one life's KV, from the address to the committed page, or to a failure.
 
-Composed of source.py, sink.py and engine.py, in the words of ends.py. Source and sink each conclude
-for themselves, and these are the conclusions that are safe.
+It is composed of source.py, sink.py and engine.py, with the variables of ends.py. Source and sink
+each decide alone how a life has ended. The properties below say which results exclude each other.
 
-A sink that answers Success has every part, and no source of it ever answers Failed. A source that
-answers Success knows only that its part has landed: the sink may have failed since, and telling it
-so would move the same doubt to the other side (two generals).
+A sink that answers Success has every part, and none of its sources ever answers Failed. A source
+that answers Success knows only that its part has landed: the sink may have failed since. A message
+about that would only move the same doubt to the other side (two generals).
 
-Messages are sets, and no row reads that one is absent. So loss adds no behaviour for safety, and is
-explored for liveness only.
+Messages are sets, and no row reads that a message is absent. So loss adds no behaviour for safety,
+and is explored for liveness only.
 
 Seven systems share the tables, and so do those of transfer_fault_free.py and transfer_two.py:
-    transfer              every loss, every death, and writes that take however long
-    transfer-loss         the same, while messages are lost or are delivered only once
-    transfer-no-timeouts  nobody gives up: a message that is lost is sent again until it arrives
+    transfer              every loss, every death, and writes of any duration
+    transfer-loss         the same, where messages are lost or are delivered only once
+    transfer-no-timeouts  no end gives up: a lost message is sent again until it arrives
     transfer-no-timers    nothing is lost or sent again, and no timer runs but the heartbeat
-    transfer-restart      processes die and come back: lives begun after that succeed
+    transfer-restart      processes die and come back: lives that begin after that succeed
     transfer-direct       sources write straight into pages, on engines that can fence a page
     transfer-in-place     the same with digests, as nodes run it (direct.py)
 """
@@ -123,19 +123,19 @@ SAFETY: Final = (
     OnRow("S2_complete_when_committed", "commit",
           forall((p, c), implies(feeds(p, d), all_of(
               content(d, h, b, p, c), write(p, h, d, c) == Write.LANDED, target(p, h, d, b)))),
-          why="what is committed is every part of this life, and nothing else"),
+          why="a committed page holds every part of this life, and nothing else"),
     Sometimes("S2_a_sink_commits", COMMITTED),
     OnRow("S2_chunks_go_in_order", "post",
           forall(part, implies(part.before(c), write(p, h, d, part) != Write.NONE)),
           why="the metadata row is the last to go to a sink"),
     OnRow("S8_source_pages_are_held", "land", implies(write(p, h, d, c) == Write.POSTED, kv(p, h)),
-          why="the engine reads no page that its owner may have used again"),
+          why="the owner of a page that the engine reads cannot use it for another request"),
     Sometimes("S8_source_pages_are_held_past_a_failure", all_of(
         sending(p, h) == Sending.FAILED, kv(p, h), write(p, h, d, c) == Write.POSTED)),
     Sometimes("S8_pages_return_before_landing", ~kv(p, h) & (write(p, h, d, c) == Write.IN_DOUBT)),
     Always("S10_drained_means_quiescent",
            implies(drained(p, h, d), QUIET & (sending(p, h) != Sending.TRANSFERRING)),
-           why="who has said DRAINED writes nothing, and begins nothing"),
+           why="a source that has said DRAINED has no write under way, and begins none"),
     Sometimes("S10_a_write_is_drained", drained(p, h, d) & (write(p, h, d, c) == Write.LANDED)),
     OnRow("S11_a_failed_source_posts_no_write", "post",
           all_of(sending(p, h) == Sending.TRANSFERRING, handed(p, h, c), address(d, h, b)),
@@ -146,10 +146,10 @@ SAFETY: Final = (
     *SKIPPED,
     Always("a_source_with_an_address_knows_its_sink",
            implies(all_of(target(p, h, d, b), sending(p, h).among(*OPEN)), known(p, h, d)),
-           why="whoever has published is to hear of a failure, also if its introduction was lost"),
+           why="a sink that has published learns of a failure, even if its introduction was lost"),
     Always("S14_no_success_after_a_failure",
            implies(COMMITTED & feeds(p, d), sending(p, h).among(Sending.SUCCESS, Sending.GONE)),
-           why="a sink that answers Success contradicts no source"),
+           why="no source of a sink that answers Success has failed"),
     Sometimes("S14_both_succeed", COMMITTED & (sending(p, h) == Sending.SUCCESS)),
     Sometimes("S14_a_source_may_succeed_alone", GIVEN_UP & (sending(p, h) == Sending.SUCCESS)),
 )
@@ -173,16 +173,16 @@ LIVENESS: Final = (
     LeadsTo("a_failure_is_told_to_each_sink_once",
             known(p, h, d) & (sending(p, h) == Sending.FAILED),
             ~known(p, h, d) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
-            why="who has been told is known no longer, and is not told for ever"),
+            why="the source tells each sink once, and then forgets it"),
     LeadsTo("L3_every_claim_is_settled", GIVEN_UP & feeds(p, d), SETTLED,
             under=(Fairness.TIMERS,),
-            why="nothing is asked for ever of a source that will not answer"),
+            why="no sink asks a silent source for ever"),
     Drains("L4_every_chunk_comes_back", forall((d, h, b), CHUNK_IS_BACK), under=(Fairness.TIMERS,),
-           why="whatever is lost, and whoever dies; or it is in quarantine while the writer lives"),
+           why="under any loss and any death; or it is in quarantine while the writer lives"),
     Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=(Fairness.TIMERS,),
-           why="a page waits for nobody but its own life"),
+           why="only its own life keeps a page"),
     Drains("L4_every_slot_comes_back", forall((d, h, m), ~slot(d, h, m)), under=(Fairness.TIMERS,),
-           why="and so does a metadata slot"),
+           why="only its own life keeps a metadata slot"),
     LeadsTo("L4_source_pages_come_back", kv(p, h), KV_IS_BACK, under=(Fairness.TIMERS,),
             why="the last write of the life has ended, or has been refused"),
 )
@@ -203,7 +203,7 @@ FINAL: Final = all_of(
 def _sizes(
     *, sources: int = 1, sinks: int = 1, lives: int = 1, landings: int = 1, chunks: int = 1
 ) -> Sizes:
-    """One page and one slot: a second adds nothing to a landing chunk that comes with it."""
+    """One page and one slot: a second would add nothing to a landing chunk that comes with it."""
     return {Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
             Page: 1, Slot: 1}
 
@@ -223,17 +223,18 @@ SYSTEM: Final = System(
         "stray": (STRAY,),
     },
     configurations={
-        # Two lives and one chunk: the second gets what the first may still be writing to.
+        # Two lives and one chunk: the second life gets the chunk to which the first may still
+        # write.
         "default": Configuration(
             _sizes(lives=2), faults=("crash",), dead_bits=True, symmetry=True),
         "sources": Configuration(
             _sizes(sources=2), faults=("crash",), dead_bits=True, symmetry=True),
         "sinks": Configuration(
             _sizes(sinks=2), faults=("crash", "sink-crash"), dead_bits=True, symmetry=True),
-        # Each source feeds one sink, as where both sides have as many ranks.
+        # Each source feeds one sink, as where both sides have the same number of ranks.
         "pairs": Configuration(
             _sizes(sources=2, sinks=2), given={feeds: _pairs}, dead_bits=True, symmetry=True),
-        # A rank whose KV another one has too: it feeds nobody.
+        # A rank with the same KV as another one: it feeds no sink.
         "dummy": Configuration(
             _sizes(sources=2), faults=("crash",), given={feeds: lambda _: [(0, 0)]},
             dead_bits=True),
@@ -252,7 +253,7 @@ SYSTEM: Final = System(
 
 
 def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
-    """Every liveness property of the system under these assumptions; the others as they are."""
+    """Every liveness property of the system under these assumptions, with the other properties."""
     return ReplaceProperties(tuple(
         replace(claim, under=fairness) if isinstance(claim, LeadsTo) else claim
         for claim in system.properties
@@ -261,7 +262,7 @@ def _under(system: System, *fairness: Fairness) -> ReplaceProperties:
 
 LOSS: Final = edited(
     SYSTEM, "transfer-loss", _under(SYSTEM, *ONCE_TOO),
-    about="The transfer while messages are lost, or are delivered once and never again.",
+    about="The transfer where messages are lost, or are delivered once and never again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
         "chunks": Configuration(_sizes(chunks=2), faults=("lossy", "sink-crash"), dead_bits=True),
@@ -277,23 +278,23 @@ _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 NO_TIMEOUTS: Final = edited(
     SYSTEM, "transfer-no-timeouts",
     *map(DropRow, _GIVE_UP),
-    ReplaceRow("land", replace(ENGINE.row("land"), fair=True, why="nothing hangs")),
+    ReplaceRow("land", replace(ENGINE.row("land"), fair=True, why="every write lands")),
     ReplaceProperties((
         *(replace(claim, under=ONCE_TOO) for claim in (A_SINK_HEARS, A_SOURCE_HEARS)),
         LeadsTo("L7_a_sink_notices_a_crash",
                 RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.GONE),
                 RECEIVING_ENDED | (claim(d, h, p) == Claim.LANDED), under=ONCE_TOO,
-                why="the heartbeat ends, and nothing more is waited for"),
+                why="the heartbeat fails the sink, and no other clock has to run out"),
         BOTH_MEET,
         *GIVEN_BACK,
         LeadsTo("L1_a_sink_with_all_parts_commits",
                 RECEIVING_NOW & forall(p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS)),
                 RECEIVING_ENDED, under=ONCE_TOO, why="the status follows the last byte"),
     )),
-    about="The transfer where nobody gives up: what is lost is made good by sending it again.",
+    about="The transfer where no end gives up: a lost message is sent again.",
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
-        # Memory never comes, so that a failure must be heard of without it.
+        # The sink never gets memory, so it must learn of a failure without it.
         "no-memory": Configuration(
             _sizes(landings=0), faults=("lossy", "crash", "restart"), dead_bits=True),
         "deep": Configuration(
@@ -306,9 +307,9 @@ NO_TIMERS: Final = edited(
     replace(NO_TIMEOUTS, faults=_RELIABLE, configurations={}, like=NO_TIMEOUTS),
     "transfer-no-timers",
     *map(DropRow, _RESEND),
-    # Only an introduction that is repeated is answered.
+    # Only a repeated introduction has an answer.
     ReplaceProperties((*(c for c in NO_TIMEOUTS.properties if c is not BOTH_MEET), *PROMPTLY)),
-    about="The transfer where nothing is lost, and no timer exists but the heartbeat.",
+    about="The transfer where nothing is lost, and the heartbeat is the only timer.",
     configurations={
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
         "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
@@ -321,13 +322,15 @@ NO_TIMERS: Final = edited(
 
 _CALLED_OFF: Final = ("abort_send", "abort_receive", "meet_error")
 NO_ERROR: Final = Ignore(
-    Completion("error", d, c), at=(Sending.TRANSFERRING, Sending.FAILED), why="it lands, after all")
+    Completion("error", d, c), at=(Sending.TRANSFERRING, Sending.FAILED),
+        why="here every write lands")
 
 RESTARTED: Final = edited(
     NO_TIMEOUTS, "transfer-restart",
     *map(DropRow, _CALLED_OFF),
     ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
-    ReplaceRow("send", replace(SOURCE.row("send"), fair=True, why="prefill comes to its end")),
+    ReplaceRow("send", replace(SOURCE.row("send"), fair=True,
+                               why="prefill computes every chunk in the end")),
     ReplaceProperties((
         LeadsTo("L6_a_life_after_a_restart_succeeds",
                 all_of(h.differs(k),
@@ -337,12 +340,12 @@ RESTARTED: Final = edited(
                 any_of(COMMITTED, sending(p, h) == Sending.GONE,
                        receiving(d, h) == Receiving.GONE),
                 under=(Fairness.TIMERS,),
-                why="nobody but the two processes of today is needed, and the memory comes back"),
+                why="it needs only the two processes that run now, and memory that comes back"),
         Sometimes("L6_a_life_succeeds_after_a_restart", all_of(
             sending(p, k) == Sending.GONE, receiving(d, k) == Receiving.FAILED, COMMITTED,
             sending(p, h) == Sending.SUCCESS)), ALL_ADDRESSED,
     )),
-    about="The transfer where nobody gives up or calls off, and processes die and come back.",
+    about="The transfer where no end gives up or aborts, and processes die and come back.",
     configurations={
         "default": Configuration(
             _sizes(lives=2), faults=("restart", "sink-crash"), dead_bits=True, symmetry=True),
@@ -351,9 +354,10 @@ RESTARTED: Final = edited(
     },
 )
 
-# The page and the metadata slot are leased, under the name of a landing chunk. Nothing is unpacked,
-# so nothing is verified: the status is all there is, and the lease lasts until the answer is
-# generated. A write that gets past a fence goes unnoticed, so no engine may let it (no `stray`).
+# The page and the metadata slot are leased, under the name of a landing chunk. The sink unpacks
+# nothing, so it verifies nothing: it has only the status, and the lease lasts until the answer is
+# generated. Nothing would notice a write that gets past a fence, so no engine may let it (no
+# `stray`).
 _OWN_MEMORY: Final = ("L4_every_page_comes_back", "L4_every_slot_comes_back")
 _FENCED: Final = {name: tables for name, tables in SYSTEM.faults.items() if name != "stray"}
 DIRECT: Final = edited(
@@ -362,24 +366,24 @@ DIRECT: Final = edited(
         "grant", choose=(h, b),
         when=[can_fence(d), memory(d, h) == Memory.ASKED, forall(k, ~lease(d, k, b))],
         do=[memory(d, h).to(Memory.GIVEN), lease(d, h, b).to(True)],
-        why="remote writes go into pages only where a fence can keep a living source out")),
+        why="remote writes go into pages only if a fence can keep a living source out")),
     ReplaceRow("commit", Row(
         "commit", at=Receiving.TRANSFERRING, to=Receiving.SUCCESS, when=ALL_LANDED,
-        why="every source says that its part has landed")),
+        why="every source has reported that its part has landed")),
     DropRow("find_spoilt"),
     ReplaceRow("finish", Row(
         "finish", on=Call("finish"), at=Receiving.SUCCESS, choose=(b,), when=lease(d, h, b),
-        do=[lease(d, h, b).to(False)], fair=True, why="no answer is generated for ever")),
+        do=[lease(d, h, b).to(False)], fair=True, why="every answer ends")),
     ReplaceRow("ignore_finish_success", Ignore(
         Call("finish"), at=Receiving.SUCCESS, when=forall(b, ~lease(d, h, b)),
-        why="it has been closed")),
+        why="the caller has closed it already")),
     ReplaceProperties((
         *(claim for claim in SAFETY if claim.name != "S2_complete_when_committed"),
         GRANTED_ONCE,
         LOST_WHEN_OVER,
         Always("S2_complete_while_the_memory_is_read",
                implies(all_of(COMMITTED, lease(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
-               why="what an answer is generated from is every part of this life, and nothing else"),
+               why="the pages of an answer hold every part of this life, and nothing else"),
         *(claim for claim in LIVENESS if claim.name not in _OWN_MEMORY),
     )),
     about="The transfer straight into pages, on engines that can fence a page.",

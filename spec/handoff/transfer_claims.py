@@ -1,6 +1,6 @@
-"""More of what the transfer promises: who takes part in it, and what needs no clock.
+"""More properties of the transfer: those about its ranks, and those that need no clock.
 
-A rank whose KV another rank has too feeds no sink, and knows every life all the same.
+A rank with the same KV as another rank feeds no sink, and still has every life.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ from pdproto.spec.language import (
     implies,
 )
 
-# A living writer that the sink's engine cannot keep out, and whose write does not end.
+# A living writer that the sink's engine cannot fence, and whose write does not end.
 IN_QUARANTINE: Final = all_of(
     claim(d, h, p) == Claim.FENCING, ~can_fence(d), sending(p, h) != Sending.GONE
 )
@@ -70,7 +70,7 @@ KV_IS_BACK: Final = (
 WITHDRAWN: Final = Always(
     "a_failed_sink_asks_for_no_memory",
     implies(receiving(d, h) == Receiving.FAILED, memory(d, h) == Memory.UNASKED),
-    why="a failure withdraws the request, whether or not it was granted")
+    why="a failure withdraws the request for memory, granted or not")
 
 LOST_WHEN_OVER: Final = OnRow(
     "a_source_loses_only_a_sink_that_is_over", "lose_sink",
@@ -79,17 +79,17 @@ LOST_WHEN_OVER: Final = OnRow(
 
 GRANTED_ONCE: Final = Always(
     "a_lease_was_granted", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
-    why="memory is granted once: who has it waits for no more")
+    why="memory is granted once: a life that has a lease waits for no more")
 
-# Detectors are all they need; a system with a fairness of its own says them under that.
+# These need only detectors; a system with a fairness of its own replaces it.
 A_SINK_HEARS: Final = LeadsTo(
     "L2_a_sink_hears_of_a_failure",
     RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.FAILED), RECEIVING_ENDED,
-    under=(Fairness.DETECTORS,), why="a message tells it, and no clock",
+    under=(Fairness.DETECTORS,), why="a message reports the failure, and no clock",
 )
 A_SOURCE_HEARS: Final = LeadsTo(
     "L2_a_source_hears_of_a_failure", GIVEN_UP & feeds(p, d) & SENDING_NOW, SENDING_ENDED,
-    under=(Fairness.DETECTORS,), why="a message tells it, and no clock",
+    under=(Fairness.DETECTORS,), why="a message reports the failure, and no clock",
 )
 
 ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
@@ -98,7 +98,7 @@ GIVEN_BACK: Final = (
             under=ONCE_TOO, why="every source drains, or is gone and then fenced"),
     LeadsTo("L4_an_ended_source_gets_its_pages_back",
             kv(p, h) & sending(p, h).among(Sending.SUCCESS, Sending.FAILED), KV_IS_BACK,
-            under=ONCE_TOO, why="as soon as its last write has ended"),
+            under=ONCE_TOO, why="the pages come back as soon as the last write has ended"),
 )
 BOTH_MEET: Final = LeadsTo(
     "L1_both_ends_meet",
@@ -106,78 +106,79 @@ BOTH_MEET: Final = LeadsTo(
            feeds(p, d)),
     any_of(known(p, h, d) & has_met(d, h, p), sending(p, h) != Sending.BOOTSTRAPPING,
            receiving(d, h) != Receiving.BOOTSTRAPPING),
-    under=ONCE_TOO, why="a request on both servers is timed by neither, before there is memory",
+    under=ONCE_TOO, why="then neither side has a time-out for the request before there is memory",
 )
 
 SPOILT_ONLY: Final = OnRow(
     "only_spoilt_parts_fail_by_the_digest", "find_spoilt", SPOILT,
-    why="a digest that agrees fails nobody",
+    why="a digest that agrees fails no hand-over",
 )
 
 PARTIES: Final = (
     Always("sinks_speak_only_to_their_sources",
            implies(any_of(introduce(d, h, p), publish(d, h, p), abort(d, h, p)), feeds(p, d)),
-           why="a rank that takes no part is not failed with those that do"),
+           why="a rank that takes no part does not fail with the others"),
     Always("sinks_wait_only_for_their_sources",
            implies(~claim(d, h, p).among(Claim.NONE, Claim.TOLD, Claim.OUT), feeds(p, d)),
-           why="nobody stops, fences or waits for what cannot write"),
+           why="a sink neither stops nor fences a rank that cannot write, nor waits for it"),
     WITHDRAWN,
     SPOILT_ONLY,
     OnRow("a_source_that_is_met_has_the_request", "note_met",
           (sending(p, h) != Sending.UNKNOWN) & feeds(p, d),
-          why="a source says so when the request has reached it, and to its sinks only"),
+          why="a source confirms a request that has reached it, and only to its own sinks"),
     OnRow("prefill_does_not_time_a_request_that_decode_has", "give_up_waiting",
           exists(other, feeds(p, other) & ~known(p, h, other)) | forall(other, ~feeds(p, other)),
-          why="it waits for memory there, and its own server says for how long"),
+          why="the request waits for memory on decode, and decode's server limits the wait"),
     OnRow("decode_does_not_time_a_request_that_prefill_has", "give_up_bootstrap",
           exists(p, feeds(p, d) & ~has_met(d, h, p)),
-          why="it waits for memory, for as long as the bound of the queue says, if there is one"),
+          why="the request waits for memory, as long as the bound of the queue allows, if there is "
+              "one"),
     LOST_WHEN_OVER,
     Always("chunks_are_handed_over_in_order",
            implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
-           why="what is computed first is sent first"),
+           why="chunks are sent in the order in which they are computed"),
     Always("a_transferring_source_has_a_chunk",
            implies(sending(p, h).among(Sending.TRANSFERRING, Sending.SUCCESS),
                    exists(c, handed(p, h, c))),
            why="a transfer begins with its first chunk"),
     Always("an_aborting_sink_is_told_of_no_failure",
            implies(drain(p, h, d) != Drain.UNASKED, ~known(p, h, d)),
-           why="it has ended the hand-over itself, and waits for another answer"),
+           why="the sink has ended the hand-over itself, and waits for another answer"),
     Always("a_drained_answer_is_noted",
            implies(drained(p, h, d), drain(p, h, d) == Drain.SAID),
-           why="an abort that comes again is answered again"),
+           why="a repeated abort gets a second answer"),
     OnRow("the_dead_say_nothing_of_drains", "say_drained",
           sending(p, h).among(Sending.SUCCESS, Sending.FAILED),
-          why="a successor cannot know what the process before it has under way"),
+          why="a successor cannot know which writes the process before it has under way"),
     Always("a_source_with_a_write_in_doubt_has_failed",
            implies(write(p, h, d, c) == Write.IN_DOUBT,
                    sending(p, h).among(Sending.FAILED, Sending.GONE)),
-           why="nobody counts on what the engine has given up, or waits to see how it ends"),
+           why="the source does not wait for a write that the engine has given up"),
     Always("a_landed_claim_has_landed",
            implies(claim(d, h, p) == Claim.LANDED, write(p, h, d, c) == Write.LANDED),
-           why="a sink takes a part to be there when its source has seen it land"),
+           why="a sink counts a part as landed only when its source has seen it land"),
     Always("a_drained_claim_was_asked_for",
            implies(claim(d, h, p) == Claim.DRAINED, drain(p, h, d) != Drain.UNASKED),
-           why="that nothing is written any more is the answer to an abort, and nothing else is"),
+           why="DRAINED answers an abort, and nothing else"),
     OnRow("a_write_has_a_destination", "post", feeds(p, d) & target(p, h, d, b),
-          why="a write goes where this life's sink has said, and nowhere else"),
+          why="a write goes only where this life's sink has published"),
     OnRow("a_source_with_all_chunks_waits_for_its_writes", "give_up_sending",
           exists(part, ~handed(p, h, part)),
-          why="what has been posted lands or is refused, and then it is known how it ends"),
+          why="a posted write lands or is refused, and then the source knows the result"),
     OnRow("a_failed_sink_publishes_no_more", "publish_again",
           receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING)
           & (claim(d, h, p) == Claim.OUT),
-          why="an address is repeated for as long as bytes of that source are wanted there"),
+          why="the sink repeats its address only while it wants bytes of that source"),
     OnRow("L7_a_landed_source_is_not_missed", "lose_source", claim(d, h, p) != Claim.LANDED,
-          why="what it had to send is there"),
+          why="all of its part has landed"),
     OnRow("an_answered_abort_is_not_repeated", "abort_again",
           claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
-          why="an abort is repeated for as long as its end has not been heard"),
+          why="the sink repeats an abort only until the answer has come"),
     LeadsTo("L1_a_sink_with_all_parts_ends",
             (receiving(d, h) == Receiving.TRANSFERRING) & ALL_LANDED,
             receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED, Receiving.GONE),
             under=(Fairness.DETECTORS,),
-            why="it commits, or finds them spoilt: no clock has to run out for that"),
+            why="the sink commits, or finds a part spoilt, and no clock has to run out for it"),
     Sometimes("a_source_is_stopping", claim(d, h, p) == Claim.STOPPING),
     Sometimes("a_source_without_an_address_need_not_drain",
               (claim(d, h, p) == Claim.DRAINED) & (drain(p, h, d) == Drain.ASKED)),
@@ -186,7 +187,7 @@ PARTIES: Final = (
 ALL_ADDRESSED: Final = OnRow(
     "a_sent_chunk_has_a_destination", "send",
     forall(other, implies(feeds(p, other), exists(spot, target(p, h, other, spot)))),
-    why="prefill is polled WaitingForInput when every sink has said where its part goes",
+    why="prefill polls WaitingForInput when every sink has published where its part goes",
 )
 
 _CALLED_OFF_BY_SINK: Final = all_of(
@@ -196,7 +197,7 @@ _CALLED_OFF_BY_SOURCE: Final = all_of(
     sending(p, h) == Sending.FAILED, drain(p, h, d) == Drain.UNASKED
 )
 
-# Where nothing is lost, nothing is sent again, and no clock ends anything. What is said of all
+# Where nothing is lost, nothing is sent again, and no clock ends anything. A property of all
 # landing chunks is true where there are none.
 SKIPPED: Final = (
     Sometimes("S11_a_failure_skips_a_posted_chunk", all_of(
@@ -204,7 +205,7 @@ SKIPPED: Final = (
     Always("S11_only_a_failure_skips",
            implies(write(p, h, d, c) == Write.SKIPPED,
                    sending(p, h).among(Sending.FAILED, Sending.GONE)),
-           why="a hand-over that succeeds has written everything"),
+           why="a hand-over that succeeds has written every chunk"),
 )
 
 PROMPTLY: Final = (
@@ -213,7 +214,7 @@ PROMPTLY: Final = (
         all_of(sending(p, h) == Sending.BOOTSTRAPPING, known(p, h, d),
                receiving(d, h) == Receiving.GONE),
         sending(p, h) != Sending.BOOTSTRAPPING,
-        under=ONCE_TOO, why="without its sink it waits for nothing, although no clock runs",
+        under=ONCE_TOO, why="a source without its sink waits no longer, although no clock runs",
     ),
     LeadsTo(
         "an_address_is_learnt",
@@ -222,11 +223,11 @@ PROMPTLY: Final = (
         any_of(exists(b, target(p, h, d, b)), sending(p, h) != Sending.BOOTSTRAPPING,
                receiving(d, h) != Receiving.WAITING),
         under=ONCE_TOO,
-        why="what is published arrives once, and that is enough",
+        why="the address arrives once, and that is enough",
     ),
     Always("M3_2_a_stopped_source_has_acknowledged",
            implies(drain(p, h, d) != Drain.UNASKED, abort_ack(p, h, d)),
-           why="before it has drained, which may take as long as its writes do"),
+           why="it acknowledges before it has drained, which may take as long as its writes"),
     Sometimes("a_sink_may_call_off_before_there_is_memory",
               _CALLED_OFF_BY_SINK & forall(b, ~address(d, h, b))),
     Sometimes("a_sink_may_call_off_while_it_waits",

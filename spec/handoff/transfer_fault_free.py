@@ -1,13 +1,14 @@
-"""The transfer in which no process dies and no message is lost: what is over, and how soon.
+"""The transfer in which no process dies and no message is lost: which answers end a lease, and
+when.
 
-    transfer-timeouts-only  clocks run out as they do everywhere: nobody takes that for a death, and
-                            a message tells of a failure before a clock does
+    transfer-timeouts-only  clocks run out as everywhere: no end takes that for a death, and a
+                            message reports a failure before a clock does
     transfer-landed         a source that has ended never says DRAINED, and no engine has a fence:
                             DONE settles a part that has landed, also when it crosses the abort
     transfer-drained        DONE counts for nothing once the sink has failed: DRAINED is enough
 
 The last two leave out one of two answers to an abort. With both there, either makes up for the
-other, and nothing tells whether one of them is heeded.
+other, and no property shows whether a row takes each of them.
 """
 
 from dataclasses import replace
@@ -62,20 +63,20 @@ TIMEOUTS_ONLY: Final[System] = edited(
     ReplaceProperties((
         Always("no_end_is_gone_without_a_death",
                (sending(p, h) != Sending.GONE) & (receiving(d, h) != Receiving.GONE),
-               why="who gives up says Failed, as one who is there: gone is said of the dead"),
+               why="an end that gives up is Failed; only a dead process is gone"),
         Sometimes("a_source_gives_up", sending(p, h) == Sending.FAILED),
         A_SINK_HEARS,
         A_SOURCE_HEARS,
         *LIVENESS,
     )),
-    about="The transfer where nobody dies and nothing is lost, and clocks may still run out.",
+    about="The transfer where no process dies and nothing is lost, and clocks may still run out.",
     configurations={"default": replace(_ONE, sizes={**_SIZES, Chunk: 2})},
 )
 
 _ENDED: Final = all_of(forall((p, h), ~SENDING_NOW), forall((d, h), ~RECEIVING_NOW))
 
 LANDED: Final[System] = edited(
-    # Who failed before it had landed says nothing either, and its lease lasts.
+    # A source that failed before its part landed sends nothing either, and the lease lasts.
     replace(NO_TIMERS, faults={}, configurations={}, final=_ENDED, like=NO_TIMERS),
     "transfer-landed",
     DropRow("say_drained"),
@@ -84,7 +85,7 @@ LANDED: Final[System] = edited(
                 all_of(GIVEN_UP, lease(d, h, b), forall(
                     p, implies(feeds(p, d), sending(p, h) == Sending.SUCCESS))),
                 ~lease(d, h, b), under=(Fairness.TIMERS, Fairness.CONSUMED),
-                why="DONE says it all, and may have crossed the abort"),
+                why="DONE is enough, and may have crossed the abort"),
         Sometimes("all_have_landed_where_the_sink_has_failed",
                   all_of(GIVEN_UP, lease(d, h, b), sending(p, h) == Sending.SUCCESS,
                          claim(d, h, p) == Claim.OUT)),
@@ -105,8 +106,8 @@ DRAINED: Final[System] = edited(
         *GIVEN_BACK,
         Sometimes("a_sink_may_call_off_while_parts_come",
                   GIVEN_UP & (claim(d, h, p) == Claim.LANDED),
-                  why="what comes after the failure is not counted here, so that came before"),
+                  why="a DONE after the failure does not count here, so the claim is older"),
     )),
-    about="The transfer whose failed sinks wait for DRAINED, also of who has landed.",
+    about="The transfer whose failed sinks wait for DRAINED, also from a source that has landed.",
     configurations={"default": _UNFENCED},
 )

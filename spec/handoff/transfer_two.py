@@ -1,8 +1,8 @@
-"""The transfer with two of a thing while messages are lost: one size up, for what must come about.
+"""The transfer with two elements of a sort under loss: one size larger, for liveness.
 
-Where it is asked that something comes about, elements that could be exchanged are told apart, and a
-message that is delivered once is another state than one that is not. Two of everything are then too
-many. So there are two of one thing at a time, and of that which the others have to share:
+For liveness the explorer tells apart elements that it could otherwise exchange. A message that is
+delivered once is a different state from one that is not. Two of every sort are then too many. So
+each system has two elements of one sort, and of the sorts that those elements share:
 
     transfer-two-sinks   one source writes to two sinks, each of which may fail or lose a message;
                          messages are delivered again and again, and also only once
@@ -52,16 +52,17 @@ _ONE: Final[Sizes] = {
 other = Sink("other")
 _FAILED: Final = receiving(d, k) == Receiving.FAILED
 
-# Nobody dies here, so that there is no crash to notice.
+# No process dies here, so there is no crash to notice.
 _CLAIMS: Final = tuple(
     claim for claim in NO_TIMEOUTS.properties
     if isinstance(claim, LeadsTo) and claim.name not in (
         "L7_a_sink_notices_a_crash", "L1_both_ends_meet")
 )
 
-# Nobody gives up here, so that it is of no use to know that both ends have met.
+# No end gives up here, so it does not matter whether both ends have met.
 _UNANSWERED: Final = ReplaceRow("answer_meeting", Ignore(
-    introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d), why="it is known"))
+    introduce(d, h, p), at=Sending.BOOTSTRAPPING, when=known(p, h, d),
+        why="the source has met this sink already"))
 
 TWO_SINKS: Final = edited(
     NO_TIMEOUTS, "transfer-two-sinks", _UNANSWERED, ReplaceProperties((
@@ -69,7 +70,7 @@ TWO_SINKS: Final = edited(
         Sometimes("one_sink_fails_and_the_other_succeeds", all_of(
             receiving(d, h) == Receiving.SUCCESS, receiving(other, h) == Receiving.FAILED)),
     )),
-    about="The transfer to two sinks where nobody gives up and messages are lost.",
+    about="The transfer to two sinks where no end gives up and messages are lost.",
     configurations={
         "deep": Configuration({**_ONE, Sink: 2}, faults=("lossy",), dead_bits=True, symmetry=True),
     },
@@ -86,7 +87,7 @@ TWO_LIVES: Final = edited(
         LeadsTo("a_chunk_goes_from_life_to_life",
                 all_of(h.differs(k), _FAILED, memory(d, h) == Memory.ASKED),
                 memory(d, h) != Memory.ASKED, under=(Fairness.TIMERS,),
-                why="what a failed life has had, the one that waits for it gets"),
+                why="the waiting life gets the chunk of the failed one"),
     )),
     about="The transfer of two lives with memory for one, where messages are lost.",
     configurations={
@@ -105,9 +106,9 @@ QUEUED: Final = edited(
             memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),
         LeadsTo("L5_a_request_gets_memory_or_ends", memory(d, h) == Memory.ASKED,
                 memory(d, h) != Memory.ASKED, under=(Fairness.TIMERS,),
-                why="who has the memory ends, and then it is the next one's"),
+                why="the life that has the memory ends, and then the next one gets it"),
     )),
-    about="The transfer of two lives with memory for one, where a queue for it has no bound.",
+    about="The transfer of two lives with memory for one, and with a queue that has no bound.",
     configurations={
         "default": Configuration(
             {**_ONE, Life: 2}, faults=("crash",), dead_bits=True, symmetry=True),

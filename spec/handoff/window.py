@@ -1,17 +1,17 @@
-"""Which chunks a source need not look at, so that the cost of a chunk is the same for any number.
+"""The chunks that a source must look at, so that the cost of a chunk does not grow with the number.
 
-A source's table speaks of all chunks of its hand-over. Chunks are handed over, posted and landed in
+A source's table covers all chunks of its hand-over. Chunks are handed over, posted and landed in
 order, so at any time only few of them can make a difference. A process keeps a *window* of those,
 in an automaton for few chunks, and leaves the others out by one of these rules:
 
-Rule 1: LANDED: the caller has handed it over, and it has landed at every sink.
-Rule 2: FOLLOWS: the caller has handed it over, no sink has been sent anything of it, and the same
-        holds of a chunk before it that stays in the window. As long as that one is not posted,
-        none behind it can be; so whoever posts that one takes this one back first.
-Rule 3: OVER: the hand-over has failed, and no sink has been sent anything of it.
+Rule 1: LANDED: the caller has handed the chunk over, and it has landed at every sink.
+Rule 2: FOLLOWS: the caller has handed the chunk over, the source has sent no sink any part of it,
+        and both hold of an earlier chunk in the window. No chunk is posted before that one. So the
+        process takes this chunk back into the window before it posts that one.
+Rule 3: OVER: the hand-over has failed, and the source has sent no sink any part of the chunk.
 
-No row of the source answers differently for a chunk that is left out, and none that changes
-anything is about it: proofs/chunks_may_be_left_out.py, for any number of sinks and chunks.
+No row of the source answers differently for a chunk outside the window, and no row about such a
+chunk changes any state: proofs/chunks_may_be_left_out.py, for any number of sinks and chunks.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ from pdproto.spec.handoff.ends import Sending, Write, c, h, handed, p, sending, 
 from pdproto.spec.handoff.roles import Chunk, Sink
 from pdproto.spec.language import Formula, all_of, forall
 
-WINDOW: Final = 4  # chunks that were handed over, in a source's automaton
+WINDOW: Final = 4  # the number of chunks in a source's automaton; the caller has handed them over
 
 _other: Final = Sink("other")
 before: Final = Chunk("before")

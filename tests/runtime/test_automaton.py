@@ -488,7 +488,7 @@ def test_an_endpoint_that_raises_has_not_changed() -> None:
     endpoint = Endpoint(automaton, None, ("sink",), None)
     endpoint.take(automaton.call("open_sender"))
     before = endpoint.state
-    with pytest.raises(RemoteProtocolError, match="it publishes nothing"):
+    with pytest.raises(RemoteProtocolError, match="the message carries no address"):
         endpoint.take(automaton.message(publish, (0, 0, 0)))
     with pytest.raises(LocalProtocolError, match=r"no row for call send at source: sending"):
         endpoint.take(automaton.call("send", (0,)))
