@@ -1,16 +1,23 @@
 """The systems that have a name on the command line: those of spec/catalogue.py."""
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
 from pdproto.check import load as checker
 from pdproto.check.prove import subject as prover
 from pdproto.check.prove.subject import ProofSubject
-from pdproto.spec.catalogue import CATALOGUE, RENAMED, SYSTEMS
+from pdproto.spec.catalogue import CATALOGUE, HANDOFF, RENAMED, SYSTEMS, Purpose
 from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
 LEMMAS: Final = {entry.name: entry.lemma_module for entry in CATALOGUE if entry.lemmas}
+# Not mutated by themselves: rows as another system has them, what is explored in deep runs only,
+# and systems of parts that are mutated each.
+NOT_MUTATED: Final = frozenset({
+    "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives",
+    *(name for name in HANDOFF if SYSTEMS[name].purpose is Purpose.COMPOSED),
+})
 
 
 def load(name: str) -> System:
@@ -42,3 +49,23 @@ def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None)
     entry = SYSTEMS.get(name)
     own = ("", "") if entry is None else (entry.lemma_module, entry.ranking_module)
     return prover.with_proofs(system, home, lemmas, own, LEMMAS)
+
+
+def families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The systems to mutate, those that share tables together; without names the hand-over's."""
+    parts = handover()
+    if not names:
+        return parts
+    for part in parts:
+        if set(names) <= set(part):
+            return (part,)
+    return (tuple(dict.fromkeys(names)),)
+
+
+def handover() -> tuple[tuple[str, ...], ...]:
+    """The systems of the hand-over: each part with its variants, which are named after it."""
+    parts: dict[str, list[str]] = {}
+    for name in (name for name in HANDOFF if name not in NOT_MUTATED):
+        part = next((first for first in parts if name.startswith(f"{first}-")), name)
+        parts.setdefault(part, []).append(name)
+    return tuple(map(tuple, parts.values()))

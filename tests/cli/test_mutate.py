@@ -10,7 +10,7 @@ from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.trials import Judged, Trials, searches
 from pdproto.cli import mutate as verb
 from pdproto.cli.main import main
-from pdproto.cli.systems import load
+from pdproto.cli.systems import NOT_MUTATED, families, handover, load
 from pdproto.spec.catalogue import HANDOFF
 
 SMALL: Final = '''"""A lamp that somebody may turn on, and that says so."""
@@ -133,20 +133,17 @@ def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:
 
 
 def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:
-    families = verb._families
     assert families(["registry-no-retry"]) == (
         ("registry", "registry-no-retry", "registry-no-timeouts"),)
     assert families(["lock-server"]) == (("lock-server",),)
     assert families(["a.py:ONE", "a.py:TWO"]) == (("a.py:ONE", "a.py:TWO"),)
-    assert families([]) == verb.handover()
+    assert families([]) == handover()
 
 
 def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
-    parts = verb.handover()
+    parts = handover()
     assert {part[0] for part in parts} >= {"registry", "dp-rank", "transfer", "agreement"}
-    assert sorted(name for part in parts for name in part) == sorted(
-        set(HANDOFF) - verb.APART
-    )
+    assert sorted(name for part in parts for name in part) == sorted(set(HANDOFF) - NOT_MUTATED)
     assert all(name.startswith(part[0]) for part in parts for name in part)
     assert all(list(searches(load(name))) for part in parts for name in part)
 

@@ -1,0 +1,138 @@
+"""Mutants tried in several processes.
+
+A system cannot be sent to a worker, but its name can: each worker loads the system anew.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from random import Random
+from typing import Final, TypeAlias
+
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import Monitor, silent
+from pdproto.check.mutate.trials import (
+    BaseError,
+    Judged,
+    Search,
+    Trials,
+    measure,
+    searches,
+    trials_of,
+)
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.result import Finding, Verdict
+from pdproto.check.worker_pool import shared_out
+from pdproto.spec.language.properties import Always
+from pdproto.spec.language.system import System
+
+# A function of a module, which workers import: from a name to the system with its lemmas.
+Load: TypeAlias = Callable[[str], ProofSubject]
+Names: TypeAlias = tuple[str, ...]
+
+
+class NotHeldError(Exception):
+    """A system that is to be mutated does not hold as it is."""
+
+    def __init__(self, system: System, base: BaseError) -> None:
+        super().__init__(str(base))
+        self._system: Final = system
+        self._base: Final = base
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The violation with its trace; empty if a search came to a limit instead."""
+        if not self._base.property:
+            return ()
+        chosen = self._system.configurations[self._base.configuration]
+        result = check(self._system, chosen, CheckSettings(properties=(self._base.property,)))
+        return tuple(one for one in result.findings if one.verdict is Verdict.VIOLATED)
+
+
+def prepared(
+    families: Sequence[Names], load: Load, workers: int, tell: Callable[[str], None]
+) -> tuple[Trials, ...]:
+    """The trials of each family, once its originals have passed every search.
+
+    Raises NotHeldError, and as `load` does.
+    """
+    subjects = {name: load(name) for names in families for name in names}
+    systems = {name: one.system for name, one in subjects.items()}
+    tasks = [(load, name, search) for name in systems for search in searches(systems[name])]
+    # What is violated as a rule shows soon: in safety before liveness, at small sizes first.
+    tasks.sort(key=lambda task: _effort(systems[task[1]], task[2]))
+    measured: dict[str, list[Search]] = {name: [] for name in systems}
+    with closing(found for found in shared_out(tasks, _measured, workers, silent)) as all_found:
+        for done, (number, found) in enumerate(all_found):
+            name = tasks[number][1]
+            if isinstance(found, BaseError):
+                raise NotHeldError(systems[name], found)
+            measured[name].append(found)
+            tell(f"{done + 1} of {len(tasks)} searches before anything is mutated")
+    return tuple(
+        _trials_of([subjects[name] for name in names], [
+            search for name in names for search in measured[name]
+        ])
+        for names in families
+    )
+
+
+def _effort(system: System, search: Search) -> tuple[bool, int]:
+    """What makes a search long, before it is known how long it is."""
+    sizes = system.configurations[search.configuration].sizes
+    return search.endless, prod(sizes.values())
+
+
+def _measured(task: tuple[Load, str, Search], _: Monitor) -> Search | BaseError:
+    """The search with its states, or what is wrong with the original."""
+    load, name, search = task
+    try:
+        return measure(search, load(name).system)
+    except BaseError as base:
+        return base
+
+
+def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> Trials:
+    lemmas: dict[str, tuple[Always, ...]] = {
+        one.system.name: one.lemmas for one in subjects if one.lemmas
+    }
+    return trials_of([one.system for one in subjects], measured, lemmas)
+
+
+def chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[int]]:
+    """For each family the numbers of its mutants to try, a fair share of the sample."""
+    numbers = [(place, m.number) for place, trials in enumerate(every) for m in trials.mutants]
+    if sample is not None and sample < len(numbers):
+        numbers = Random(seed).sample(numbers, sample)  # noqa: S311 - no secret
+    return [sorted(n for where, n in numbers if where == place) for place in range(len(every))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One mutant, in a form that can be sent to a worker."""
+
+    load: Load
+    names: Names
+    searches: tuple[Search, ...]
+    number: int
+
+
+def judged(
+    names: Names, trials: Trials, picked: Sequence[int], load: Load, workers: int
+) -> Generator[Judged, None, None]:
+    """The ends of the mutants with these numbers, as they come. Close it to stop the workers."""
+    tasks = [_Task(load, names, trials.searches, number) for number in picked]
+    with closing(end for _, end in shared_out(tasks, _tried, workers, silent)) as ends:
+        yield from ends
+
+
+@cache
+def _trials(load: Load, names: Names, measured: tuple[Search, ...]) -> Trials:
+    """The trials again, in a worker: the originals have been checked already."""
+    return _trials_of([load(name) for name in names], measured)
+
+
+def _tried(task: _Task, _: Monitor) -> Judged:
+    trials = _trials(task.load, task.names, task.searches)
+    return trials.judged(trials.mutants[task.number])
