@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from pdproto.node.receiver import Receiver
     from pdproto.node.sender import Sender
     from pdproto.pages.direct import DirectPages
-    from pdproto.pages.staged import SinkPages, SourcePages
+    from pdproto.pages.sink_pages import SinkPages
+    from pdproto.pages.source_pages import SourcePages
     from pdproto.registry.app import RegistryServer
     from pdproto.registry.client import RegistryClient
     from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -38,8 +39,8 @@ _HOMES: Final = {
     "RegistryServer": "registry.app",
     "RemoteProtocolError": "runtime.errors",
     "Sender": "node.sender",
-    "SinkPages": "pages.staged",
-    "SourcePages": "pages.staged",
+    "SinkPages": "pages.sink_pages",
+    "SourcePages": "pages.source_pages",
     "Trace": "runtime.trace",
     "until": "transport.aio",
 }

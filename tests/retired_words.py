@@ -13,6 +13,8 @@ from typing import Final
 
 # Nowhere: in no name, no text and no document.
 ANYWHERE: Final = {
+    "adrift": "in doubt",
+    "agenda": "event queue",
     "scout": "pre-exploration",
     "storyteller": "narrator",
     "unpaid": "unfulfilled",
@@ -23,6 +25,7 @@ IN_NAMES: Final = {
     "duties": "leads-to instances",
     "duty": "leads-to instance",
     "judge": "property checker",
+    "plane": "data path",
     "team": "worker pool",
 }
 

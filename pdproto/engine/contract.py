@@ -1,6 +1,6 @@
 """The contract of engines: the rules that each engine keeps, however it moves bytes.
 
-The sink owns landing memory and leases it, a piece for each (life, source). The address of a lease
+The sink owns staging memory and leases it, a piece for each (life, source). The address of a lease
 travels to that source, which writes there with an engine of the same kind. An engine that can fence
 memory in place also leases memory of others: a *target*, such as pages of a KV cache.
 
@@ -93,7 +93,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Address)
 
 
 class Target(Protocol):
-    """Memory of the caller that a lease uses instead of landing memory."""
+    """Memory of the caller that a lease uses instead of staging memory."""
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """The memory for the bytes of this write, back to back: writable, `length` bytes in all.
@@ -177,7 +177,7 @@ class SinkEngine(Protocol):
 
     @property
     def scope(self) -> Scope:
-        """The scope of a fence on landing memory."""
+        """The scope of a fence on staging memory."""
 
     @property
     def target_scope(self) -> Scope:

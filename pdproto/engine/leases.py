@@ -19,14 +19,14 @@ from pdproto.engine.frames import Mint
 from pdproto.engine.memory import Backing, Pool
 from pdproto.runtime.errors import RemoteProtocolError
 
-NO_REGION: Final = 0  # of a target: no piece of landing memory has this name
+NO_REGION: Final = 0  # of a target: no piece of staging memory has this name
 
 
 @dataclass(slots=True, eq=False)
 class Held:
     """A lease that has not ended.
 
-    backing: its landing memory; None if that was given up, and for a target. busy: how many writers
+    backing: its staging memory; None if that was given up, and for a target. busy: how many writers
     may be writing.
     """
 
@@ -48,7 +48,7 @@ class Held:
 class Leases:
     """All leases of one engine. Every method takes the lock, unless it says that it has it.
 
-    make: a piece of landing memory, where an engine has its own kind; see memory.Pool.
+    make: a piece of staging memory, where an engine has its own kind; see memory.Pool.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Landing memory: pieces that are mapped once, leased many times, and bounded in all.
+"""Staging memory: pieces that are mapped once, leased many times, and bounded in all.
 
 Mapping memory and touching it for the first time costs more than the copy into it, so a piece is
 kept after a lease gave it back cleanly. A piece is up to an eighth larger than the lease, so that
@@ -29,7 +29,7 @@ def size_class(length: int) -> int:
 
 
 class Backing:
-    """One piece of landing memory. region: its name, never used again.
+    """One piece of staging memory. region: its name, never used again.
 
     holders: the connections over which its file has been handed out, shared pieces only.
     """
@@ -69,7 +69,7 @@ class Backing:
 
 
 class Pool:
-    """All landing memory of one sink engine. Its owner's lock guards every call.
+    """All staging memory of one sink engine. Its owner's lock guards every call.
 
     capacity_bytes: of leased, kept and abandoned memory together. make: makes a piece of this
     region and length, if the engine has its own kind; it raises OSError if the system refuses
@@ -99,7 +99,7 @@ class Pool:
         """
         size = size_class(length)
         if size > self.capacity_bytes:
-            raise ValueError(f"lease: {length} bytes, all landing memory is {self.capacity_bytes}")
+            raise ValueError(f"lease: {length} bytes, all staging memory is {self.capacity_bytes}")
         if kept := self._kept.get(size):
             backing = kept.pop()
             self.kept_bytes -= size
@@ -113,7 +113,7 @@ class Pool:
             try:
                 backing = self._make(self._regions, size)
             except OSError as error:
-                raise EngineError(f"lease: no landing memory of {size} bytes: {error}") from error
+                raise EngineError(f"lease: no staging memory of {size} bytes: {error}") from error
         self.leased_bytes += size
         return backing
 

@@ -55,7 +55,7 @@ def load_library() -> tuple[Any, str]:
 
 
 class MooncakeSink(OneSidedSink):
-    """Landing memory that sources write to with Mooncake.
+    """Staging memory that sources write to with Mooncake.
 
     host, port: where sources ask, and the address of Mooncake itself, whose port it picks.
     protocol: `tcp` or `rdma`, the same on both sides. device: of rdma, as Mooncake names it. Raises

@@ -60,7 +60,7 @@ def load_library() -> tuple[Any, str]:
 
 
 class NixlSink(OneSidedSink):
-    """Landing memory that sources write to with NIXL.
+    """Staging memory that sources write to with NIXL.
 
     host, port: where sources ask. UCX finds its own addresses, and takes IPv6 ones first where the
     host is one (UCX_AF_PRIO, unless it is set already). Raises EngineError if NIXL is not

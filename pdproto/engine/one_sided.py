@@ -6,15 +6,15 @@ over a connection of their own, and give up memory that a writer may still reach
 
 Rule 1: a source writes only where the sink has granted a write, one at a time, and says when the
         library has ended it. A source that says nothing counts as writing.
-Rule 2: an address range is landing memory once. A piece that is given up is never leased again, and
+Rule 2: an address range is staging memory once. A piece that is given up is never leased again, and
         its address range is never used again: late bytes there harm nothing. Its pages go back to
         the system. It counts as abandoned until no writer can reach it.
 Rule 3: success that a library reports only proves that the write has ended. The digest proves that
         the bytes are right.
 
 Rule 2 is the fence: it keeps one source out of the memory of one lease, without help of the
-library, the writer or a clock. It works for landing memory only: pages cannot be given up. Any host
-that can reach a port of the library can write to all landing memory: the library does not prevent
+library, the writer or a clock. It works for staging memory only: pages cannot be given up. Any host
+that can reach a port of the library can write to all staging memory: the library does not prevent
 it.
 """
 
@@ -108,7 +108,7 @@ class Transport(Protocol):
 
 
 class Piece(Backing):
-    """A piece of landing memory that a library writes to. holders: the possible writers."""
+    """A piece of staging memory that a library writes to. holders: the possible writers."""
 
     __slots__ = ("_registered", "_transport", "address")
 

@@ -31,7 +31,7 @@ EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED})
 
 
 class OneSidedSink(Sink["OneSidedLine"]):
-    """Landing memory that a library writes to.
+    """Staging memory that a library writes to.
 
     transport: the library; it is closed with the sink. host, port: where sources ask to write, port
     0 picks one. Raises EngineError if it cannot listen there.

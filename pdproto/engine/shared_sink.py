@@ -1,4 +1,4 @@
-"""The shared memory engine's sink: a writer of the same host copies straight into landing memory.
+"""The shared memory engine's sink: a writer of the same host copies straight into staging memory.
 
 A writer can be stopped between reading a flag and its store, so a flag is no fence. Here a fence
 gives up the memory itself: a late writer can change only memory that is never leased again. Memory
@@ -39,7 +39,7 @@ EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED, Kind.DROPPED})
 
 
 class SharedSink(Sink["SharedLine"]):
-    """Landing memory that sources on this host map and write to."""
+    """Staging memory that sources on this host map and write to."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The TCP engine's sink: its own thread stores the bytes, and asks the lease before each receive.
 
 So a fence needs no help of the writer: it is done when the one receive that may be running has
-returned. Later bytes are read and thrown away. This holds for landing memory and for pages.
+returned. Later bytes are read and thrown away. This holds for staging memory and for pages.
 
     source: WRITE, then SEGMENTs with their bytes, one write after the other
     sink:   LANDED or REFUSED for each, as soon as it is known
@@ -32,7 +32,7 @@ EXPECTED: Final = frozenset({Kind.WRITE, Kind.SEGMENT})
 
 
 class TcpSink(Sink["TcpLine"]):
-    """Landing memory, or targets, that sources on other hosts write to over TCP.
+    """Staging memory, or targets, that sources on other hosts write to over TCP.
 
     host, port: where to listen; port 0 picks one. advertised: the address that sources connect to,
     if it is not `host`; a wildcard needs one. Raises EngineError if it cannot listen there.

@@ -4,8 +4,8 @@
 
 Rule 1: a source is leased the items themselves, if they are contiguous and its share is known: its
         later writes must be of that share. The share is known after a header of the source came
-        through landing memory. A source in the same place as this rank is presumed to have the same
-        share until it sends another one; then it goes through landing memory, and an error there
+        through staging memory. A source in the same place as this rank is presumed to have the same
+        share until it sends another one; then it goes through staging memory, and an error there
         names the difference.
 Rule 2: the writes of a source follow one another without a gap: each byte is written once.
 Rule 3: the digests of a chunk are compared when the next chunk begins: then the chunk is complete,
@@ -13,7 +13,7 @@ Rule 3: the digests of a chunk are compared when the next chunk begins: then the
         source has said *done* and is kept out. Those of an incomplete chunk do not agree.
 Rule 4: items go back when neither a source nor a copy of this process reaches them any more.
 
-The tables are those of spec/handoff/direct.py, also for hand-overs through landing memory: those
+The tables are those of spec/handoff/direct.py, also for hand-overs through staging memory: those
 only keep their items longer than necessary.
 """
 
@@ -28,7 +28,7 @@ from pdproto.engine.contract import Lease, SinkEngine
 from pdproto.engine.page_target import ChunkTarget, PagePlaces, pages_in
 from pdproto.engine.page_views import places_in
 from pdproto.items.components import Component, Numbering
-from pdproto.items.plane import (
+from pdproto.items.data_path import (
     SHARES_KEPT,
     SOURCES_KEPT,
     Coverage,
@@ -145,7 +145,7 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
         self._presumed: Final[dict[str, bool]] = {}  # by source: it still holds
 
     def _places_by(self, header: bytes) -> tuple[PagePlaces, ...] | None:
-        """The target for a source with this header; None if it must use landing memory."""
+        """The target for a source with this header; None if it must use staging memory."""
         share, _ = self._share(header)
         return places_of(share)
 

@@ -1,7 +1,7 @@
-"""What a node asks of the data plane. An engine, with the kernels, answers (pages/staged.py).
+"""The port between a node and its data path: an engine with the kernels (pages/), or a simulation.
 
-All calls return at once; what becomes of them is asked for later, after the plane has woken the
-node. The tables decide when each is called; a plane decides nothing.
+Every call returns at once. The data path wakes the node when it has results, and the node collects
+them later. The tables decide when each call is made; a data path decides nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +14,10 @@ from pdproto.runtime.wire import Layout, Life
 
 
 class Outcome(Enum):
-    """What became of a write. ERROR: the engine has given up. It reads no page for it any more, and
-    what it has read may still land. SKIPPED: it was not begun, for nobody wanted it any more.
+    """The end of a write.
+
+    ERROR: the engine has given up. It reads no page for the write any more, and bytes that it has
+    read may still land. SKIPPED: the write was not begun, because its hand-over had failed.
     """
 
     LANDED = auto()
@@ -25,64 +27,66 @@ class Outcome(Enum):
 
 
 class Posted(NamedTuple):
-    """What a plane was given to write. bytes: with digests; 0 where it does not say.
+    """A write that has been posted.
 
-    behind: where the next chunk of this life goes in the memory of the same sink.
+    bytes: with digests; 0 for a data path that does not report them. behind: the offset of the next
+    chunk of this life in the memory of the same sink.
     """
 
     bytes: int
     behind: int
 
 
-class Plane(Protocol):
-    """What both kinds of plane have in common."""
+class DataPath(Protocol):
+    """The calls that both kinds of data path have."""
 
-    def attach(self, wake: Callable[[], None]) -> None: ...
+    def attach(self, wake: Callable[[], None]) -> None:
+        """Begin. Call `wake`, from any thread, when there are results to collect."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End every thread and connection. No other call follows."""
 
 
 @runtime_checkable
-class Measured(Protocol):
-    """A plane with numbers of its own."""
+class HasMetrics(Protocol):
+    """A data path with metrics of its own."""
 
     def measure(self, metrics: Metrics) -> None:
-        """Have them read among the node's."""
+        """Add them to the metrics of the node."""
 
 
 @runtime_checkable
-class Weighing(Protocol):
-    """A sink's plane that says how many bytes `verify` compares of the same source, chunks and
-    pages.
-    """
+class CountsBytes(Protocol):
+    """A sink's data path that reports how many bytes `verify` compares."""
 
     @property
-    def bytes_of(self) -> Callable[..., int]: ...
+    def bytes_of(self) -> Callable[..., int]:
+        """The bytes that `verify` compares for the same source, chunks and pages."""
 
 
 @runtime_checkable
-class LaidOut(Protocol):
-    """A plane that says how its pages lie, for nodes to compare before anything is written."""
+class HasLayout(Protocol):
+    """A data path that knows the layout of its pages. Nodes compare layouts before any write."""
 
     def layout_for(self, peer: str) -> Layout | None:
-        """Of the pages that this peer writes, or is written from; None where nobody knows, or the
-        planes compare more than that themselves.
+        """The layout of the pages that this peer writes or reads. None if it is unknown, or if the
+        data paths themselves make a stricter comparison.
         """
 
 
 @runtime_checkable
-class Reached(Protocol):
-    """A sink's plane that knows from which hosts it can be written to."""
+class HasReach(Protocol):
+    """A sink's data path that knows from which hosts sources can write to it."""
 
     def out_of_reach(self, host: str) -> str | None:
-        """Why a source at this address cannot write here; None if it can, as far as one knows."""
+        """Why a source at this address cannot write here. None if it can, or if that is unknown."""
 
 
-class SourcePlane(Protocol):
-    """Prefill's side: packs pages and writes them where a sink has leased memory."""
+class SourceDataPath(Protocol):
+    """Prefill's side: packs pages and writes them into the memory that a sink has leased."""
 
     def attach(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called, from any thread, when there are outcomes."""
+        """Begin. Call `wake`, from any thread, when there are outcomes."""
 
     @property
     def has_room(self) -> bool:
@@ -92,24 +96,28 @@ class SourcePlane(Protocol):
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
         is_wanted: Callable[[], bool],
     ) -> Posted:
-        """Pack the pages of a chunk, and write them where the chunk before it has ended.
+        """Pack the pages of a chunk, and write them behind the chunk before it.
 
-        offset: what that one's `behind` said; 0 for the first. is_wanted: asked by any thread, each
-        time that something takes the chunk up; once it says no, what has not begun is skipped.
+        number: of this write, unique in this node. address: of the lease, as the sink published it.
+        offset: `behind` of the chunk before; 0 for the first. is_wanted: any thread may call it
+        before each stage of the write. When it returns False, the write is skipped if it has not
+        begun.
         """
 
     def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
-        """The writes that have ended since the last call, by number, and why they did not land, as
-        the engine says: empty if it says nothing.
+        """The writes that have ended since the last call: number, outcome, and the engine's reason
+        if the write did not land (empty if the engine gives none).
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End every thread and connection. No other call follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a source wrote has been copied into the pages. clean: every digest agreed. reason: why
-    it could not be copied at all, if so.
+    """The chunks of a source have been copied into the pages.
+
+    clean: every digest agreed. reason: why the chunks could not be copied; empty if they were.
     """
 
     life: Life
@@ -120,7 +128,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Nothing of this source lands in the memory of this life any more."""
+    """No write of this source lands in the memory of this life any more."""
 
     life: Life
     source: str
@@ -133,32 +141,39 @@ class Idle:
     life: Life
 
 
-class SinkPlane(Protocol):
-    """Decode's side: leases landing memory, copies from it into pages, and fences writers."""
+class SinkDataPath(Protocol):
+    """Decode's side: leases staging memory, copies from it into pages, and fences writers."""
 
-    def attach(self, wake: Callable[[], None]) -> None: ...
+    def attach(self, wake: Callable[[], None]) -> None:
+        """Begin. Call `wake`, from any thread, when there are reports or memory is free again."""
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
-        """Memory for what is to end in these pages, by source: where to write, or None while there
-        is none.
+        """Lease memory for the bytes of these pages. pages: by source.
 
-        Raises ValueError for more than there will ever be.
+        Returns the address for each source; None while there is not enough memory. Raises
+        ValueError if there will never be enough.
         """
 
     def verify(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> None:
-        """Copy what the source wrote into the pages, and compare digests. chunks: pages of each."""
+        """Copy the chunks of the source into the pages, and compare digests. A `Verified` report
+        follows. chunks: the number of pages of each, in order.
+        """
 
     def settle(self, life: Life) -> None:
-        """Report when no copy of this life is under way; those that wait are not begun."""
+        """Begin no copy of this life that has not begun. An `Idle` report follows when no copy of
+        it is under way.
+        """
 
     def fence(self, life: Life, source: str) -> None:
-        """Begin to keep the source out of the memory of this life."""
+        """Begin to keep the source out of the memory of this life. A `Fenced` report follows."""
 
     def release(self, life: Life) -> None:
         """The lease has ended: its memory may be leased again."""
 
-    def reports(self) -> Iterable[Verified | Fenced | Idle]: ...
+    def reports(self) -> Iterable[Verified | Fenced | Idle]:
+        """The reports since the last call, in order."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End every thread and connection. No other call follows."""

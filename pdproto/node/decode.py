@@ -4,7 +4,7 @@ Rule 1: the tables of the sink and of its pool decide (spec/handoff/sink.py). He
         made, and what their steps ask for is done.
 Rule 2: that a source says *done* becomes an event only after what it wrote has been copied into
         the pages and its digest compared, so that the table finds the content it asks about.
-Rule 3: pages and landing memory go back when no copy from the one into the other is under way.
+Rule 3: pages and staging memory go back when no copy from the one into the other is under way.
 """
 
 import logging
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.node.data_path import Idle, SinkPlane, Verified
+from pdproto.node.data_path import Idle, SinkDataPath, Verified
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.link import Link
 from pdproto.node.memory_queue import MemoryQueue
@@ -56,7 +56,7 @@ class Decode(Node):
     def __init__(
         self,
         name: str,
-        plane: SinkPlane,
+        data_path: SinkDataPath,
         *,
         link: Link,
         incarnation: int,
@@ -65,10 +65,10 @@ class Decode(Node):
         role: SinkRole = SINK_ROLE,
         pool: Pool | None = None,
     ) -> None:
-        super().__init__(name, link, side=DECODE, plane=plane, incarnation=incarnation,
+        super().__init__(name, link, side=DECODE, data_path=data_path, incarnation=incarnation,
                          waits=waits, trace=trace)
         self.role: SinkRole = role
-        self.plane: Final = plane
+        self.data_path: Final = data_path
         self._generation = 0  # of the life that is opened next
         self._open: Final[set[int]] = set()  # generations
         self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
@@ -83,7 +83,7 @@ class Decode(Node):
         self._leased: Final[dict[Life, float]] = {}
         self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
         self._settling: Final[dict[Life, Receiver]] = {}
-        self.metrics.gauge("num_decode_leases", "Lives that landing memory is leased to",
+        self.metrics.gauge("num_decode_leases", "Lives that staging memory is leased to",
                            lambda: len(self._leased))
         self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
                            lambda: len(self._pool.pages))
@@ -131,7 +131,7 @@ class Decode(Node):
     def problem(self) -> str | None:
         """As of any node; and a decode node needs staging memory, leased or to be had."""
         if self._starved:
-            return (f"node {self.name}: hand-overs want landing memory, none holds any, and there "
+            return (f"node {self.name}: hand-overs want staging memory, none holds any, and there "
                     f"is none to be had: fenced writers may still reach it")
         return super().problem()
 
@@ -160,7 +160,7 @@ class Decode(Node):
             self.want_memory(receiver)
 
     def want_memory(self, receiver: Receiver) -> None:
-        """Queue for landing memory; the request has pages now.
+        """Queue for staging memory; the request has pages now.
 
         Every source says first in which incarnation it runs. Of one that has not, a restart would
         pass unnoticed, and its successor's DRAINED would be taken for the end of its writes.
@@ -230,14 +230,14 @@ class Decode(Node):
         problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
         if not problem:
             receiver.uses[source] = done.use
-            self.plane.verify(receiver.life, source, done.chunks, pages)
+            self.data_path.verify(receiver.life, source, done.chunks, pages)
             return
         del receiver.unverified[source]
         receiver.blame = f"{source} {problem}"
         self._hear(receiver.endpoint, done, source)
 
     def on_device(self) -> None:
-        for report in self.plane.reports():
+        for report in self.data_path.reports():
             if isinstance(report, Idle):
                 self._free_pages(self._settling.pop(report.life))
             elif isinstance(report, Verified):
@@ -309,7 +309,7 @@ class Decode(Node):
         """Have the pool grant memory to the request at hand. Returns whether it is settled."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
         try:
-            addresses = self.plane.lease(life, receiver.pages or {})
+            addresses = self.data_path.lease(life, receiver.pages or {})
         except ValueError as error:
             self.give_up(receiver, str(error))
             return True
@@ -317,7 +317,7 @@ class Decode(Node):
             return False
         granted = self._pool.grant(life, pages, receiver.slot)
         if not granted:
-            self.plane.release(life)
+            self.data_path.release(life)
             self.give_up(receiver, self._pool.blame(pages, receiver.slot))
             return True
         self._granted.add(life)
@@ -340,18 +340,18 @@ class Decode(Node):
         self.metrics.add("fences_started")
         log.info("node %s: %s is kept out of the memory of %s", self.name,
                  endpoint.peers[indices[2]], endpoint.life, extra=self.fields(endpoint.life))
-        self.plane.fence(self.life(endpoint), endpoint.peers[indices[2]])
+        self.data_path.fence(self.life(endpoint), endpoint.peers[indices[2]])
 
     def _release_lease(self, endpoint: Endpoint, _: Indices) -> None:
         life = self.life(endpoint)
         self.metrics.add("held_chunk_seconds", self._now - self._leased.pop(life))
-        self.plane.release(life)
+        self.data_path.release(life)
 
     def _release_pages(self, endpoint: Endpoint, _: Indices) -> None:
         life, receiver = self.life(endpoint), endpoint.owner
         self._pool.free_slot(receiver.slot)
         self._settling[life] = receiver
-        self.plane.settle(life)
+        self.data_path.settle(life)
 
     def _free_pages(self, receiver: Receiver) -> None:
         if receiver.life in self._granted:

@@ -14,7 +14,7 @@ from pdproto.runtime.wire import Life
 
 
 @dataclass(frozen=True, slots=True)
-class Adrift:
+class InDoubtAtSink:
     """What may still land of one hand-over at one sink. writes: by number.
 
     since: in seconds of time.monotonic().
@@ -26,53 +26,53 @@ class Adrift:
     since: float
 
 
-class AdriftWrites:
+class InDoubtWrites:
     """All of one node. Only the loop's thread changes it; any thread may read it."""
 
     def __init__(self) -> None:
-        self._adrift: Final[dict[tuple[str, Life], Adrift]] = {}
+        self._in_doubt: Final[dict[tuple[str, Life], InDoubtAtSink]] = {}
 
     def add(self, sink: str, life: Life, write: int, now: float) -> None:
         """The engine has given up on this write to the sink."""
-        adrift = self._adrift.get((sink, life))
-        writes, since = (adrift.writes, adrift.since) if adrift is not None else ((), now)
-        self._adrift[sink, life] = Adrift(sink, life, (*writes, write), since)
+        in_doubt = self._in_doubt.get((sink, life))
+        writes, since = (in_doubt.writes, in_doubt.since) if in_doubt is not None else ((), now)
+        self._in_doubt[sink, life] = InDoubtAtSink(sink, life, (*writes, write), since)
 
     def drop(self, sink: str, life: Life, write: int) -> None:
         """The engine has found out how this write has ended, if it had ever given up on it."""
-        adrift = self._adrift.get((sink, life))
-        if adrift is None:
+        in_doubt = self._in_doubt.get((sink, life))
+        if in_doubt is None:
             return
-        writes = tuple(other for other in adrift.writes if other != write)
-        if writes:  # in one step: who reads meanwhile never finds that nothing is adrift
-            self._adrift[sink, life] = Adrift(sink, life, writes, adrift.since)
+        writes = tuple(other for other in in_doubt.writes if other != write)
+        if writes:  # in one step: who reads meanwhile never finds that nothing is in doubt
+            self._in_doubt[sink, life] = InDoubtAtSink(sink, life, writes, in_doubt.since)
         else:
-            del self._adrift[sink, life]
+            del self._in_doubt[sink, life]
 
     def take(self, sink: str, incarnation: int, floor: int) -> tuple[int, ...]:
         """The writes to a sink that can land no more, since this incarnation of it is done with all
-        its lives below that generation. They are adrift no longer.
+        its lives below that generation. They are in doubt no longer.
         """
-        ended = [key for key in self._adrift if key[0] == sink
+        ended = [key for key in self._in_doubt if key[0] == sink
                  and key[1].incarnation == incarnation and key[1].generation < floor]
-        return tuple(write for key in ended for write in self._adrift.pop(key).writes)
+        return tuple(write for key in ended for write in self._in_doubt.pop(key).writes)
 
     def incarnations(self, sink: str) -> set[int]:
         """Those of the sink at which something may still land."""
-        return {life.incarnation for name, life in self._adrift if name == sink}
+        return {life.incarnation for name, life in self._in_doubt if name == sink}
 
     def __len__(self) -> int:
         """How many there are, of hand-overs and sinks."""
-        return len(self._adrift)
+        return len(self._in_doubt)
 
-    def all(self) -> tuple[Adrift, ...]:
-        """What is adrift now, what has been so longest first. For any thread."""
-        return tuple(sorted(self._adrift.values(), key=lambda adrift: adrift.since))
+    def all(self) -> tuple[InDoubtAtSink, ...]:
+        """What is in doubt now, what has been so longest first. For any thread."""
+        return tuple(sorted(self._in_doubt.values(), key=lambda in_doubt: in_doubt.since))
 
     def count(self) -> int:
         """The writes. For any thread."""
-        return sum(len(adrift.writes) for adrift in self.all())
+        return sum(len(in_doubt.writes) for in_doubt in self.all())
 
     def longest_s(self, now: float) -> float:
-        """For how many seconds the first of them has been adrift. For any thread."""
-        return max((now - adrift.since for adrift in self.all()), default=0.0)
+        """For how many seconds the first of them has been in doubt. For any thread."""
+        return max((now - in_doubt.since for in_doubt in self.all()), default=0.0)

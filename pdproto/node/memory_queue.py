@@ -1,4 +1,4 @@
-"""The queue of a decode rank's hand-overs that wait for landing memory, in their order.
+"""The queue of a decode rank's hand-overs that wait for staging memory, in their order.
 
 No clock ends their wait by default (`queue_timeout`, spec/handoff/timers.py), so that an operator
 has to see it: how many wait, and for how long the first of them has.
@@ -26,7 +26,7 @@ class MemoryQueue:
         self.was_cut = False
         self._clock: Final = clock
         self._asked: Final[deque[Receiver]] = deque()
-        metrics.gauge("num_decode_memory_queue_reqs", "Hand-overs that wait for landing memory",
+        metrics.gauge("num_decode_memory_queue_reqs", "Hand-overs that wait for staging memory",
                       lambda: len(self._waiting()))
         metrics.gauge("decode_memory_queue_seconds", "For how long the first of them has waited",
                       self._longest_s)

@@ -24,7 +24,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "skipped_chunks": "Chunks, once for each sink, that were not moved after a failure",
     "spoilt_chunks": "Parts whose digest did not agree",
     "transfer_seconds": "Seconds from the first chunk (prefill) or the address (decode) to Success",
-    "held_chunk_seconds": "Seconds for which landing memory was leased, summed",
+    "held_chunk_seconds": "Seconds for which staging memory was leased, summed",
     "malformed_frames": "Batches dropped because they are no message of the protocol",
     "refused_frames": "Messages that a peer may not send in the state it is in",
     "stale_frames": "Messages about lives that are over and forgotten",

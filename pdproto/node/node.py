@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
-from pdproto.node.data_path import Measured, Plane, Weighing
+from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics
 from pdproto.node.fit import barred, layout_for
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
@@ -91,7 +91,7 @@ class Node(Core):
         link: Link,
         *,
         side: Side,
-        plane: Plane,
+        data_path: DataPath,
         incarnation: int,
         waits: Mapping[str, float] | None,
         trace: Trace | None,
@@ -105,9 +105,9 @@ class Node(Core):
         self.reactions[side.stage, side.succeeded] = self._succeed
         self.reactions[side.stage, side.failed] = self._fail
         self.side: Final = side
-        self._plane: Final = plane
+        self._data_path: Final = data_path
         self.bytes_of: Final[Callable[..., int]] = (
-            plane.bytes_of if isinstance(plane, Weighing) else lambda *_: 0)
+            data_path.bytes_of if isinstance(data_path, CountsBytes) else lambda *_: 0)
         self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._plans: Final[dict[Step, Plan]] = {}
@@ -120,7 +120,7 @@ class Node(Core):
     def begin(self, transport: Transport) -> None:
         super().begin(transport)
         self.role.prepare()
-        self._plane.attach(transport.wake)
+        self._data_path.attach(transport.wake)
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Let the event happen to the endpoint, and do what follows from it."""
@@ -327,14 +327,14 @@ class Node(Core):
         metrics.gauge("unheard_peers", "Peers to or from which nothing comes through",
                       lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
                                   if not peer.lost))
-        if isinstance(self._plane, Measured):
-            self._plane.measure(metrics)
+        if isinstance(self._data_path, HasMetrics):
+            self._data_path.measure(metrics)
 
     def _count(self, stages: tuple[State, ...]) -> int:
         return sum(self._stages[stage] for stage in stages)
 
     def on_close(self) -> None:
-        self._plane.close()
+        self._data_path.close()
 
     def blame(self, timer: str) -> str:
         """The reason of a failure by this timer."""
@@ -372,14 +372,14 @@ class Node(Core):
         pages here that it reads or writes.
         """
         peer = self.peers[endpoint.peers[index]]
-        return peer.ours, layout_for(self._plane, peer.name)
+        return peer.ours, layout_for(self._data_path, peer.name)
 
     def connect(self, name: str, endpoint: str) -> Peer:
         """See Core.connect; the data path may be unable to reach a new peer."""
         known = self.peers.get(name)
         peer = super().connect(name, endpoint)
         if peer is not known:
-            peer.barred = barred(self._plane, endpoint)
+            peer.barred = barred(self._data_path, endpoint)
         return peer
 
     def life(self, endpoint: Endpoint) -> Life:

@@ -38,7 +38,7 @@ class Pool:
     def grant(
         self, life: Life, pages: Collection[int], slot: int | None
     ) -> tuple[Assignment, ...]:
-        """Give the life its pages and its slot, beside landing memory that has been found for it.
+        """Give the life its pages and its slot, beside staging memory that has been found for it.
         slot: None where the application keeps no metadata rows: then the life has one of its own,
         as in the table, and it has no number.
 

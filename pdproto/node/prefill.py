@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.node.data_path import Outcome, SourcePlane
+from pdproto.node.data_path import Outcome, SourceDataPath
 from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
-from pdproto.node.in_doubt import Adrift, AdriftWrites
+from pdproto.node.in_doubt import InDoubtAtSink, InDoubtWrites
 from pdproto.node.link import Link
 from pdproto.node.memory import NEVER, Memory
 from pdproto.node.node import Node, Reaction
@@ -56,7 +56,7 @@ OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 
 
 class Prefill(Node):
-    """See the rules above. plane: how bytes move. waits: seconds by name of timer.
+    """See the rules above. data_path: how bytes move. waits: seconds by name of timer.
 
     refuses: asked in the loop about a room that a sink comes for and that nobody has opened: why
     nobody will, or None if somebody may. A sink that is refused fails at once, for that reason.
@@ -66,7 +66,7 @@ class Prefill(Node):
     def __init__(
         self,
         name: str,
-        plane: SourcePlane,
+        data_path: SourceDataPath,
         *,
         link: Link,
         incarnation: int,
@@ -75,10 +75,10 @@ class Prefill(Node):
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
-        super().__init__(name, link, side=PREFILL, plane=plane, incarnation=incarnation,
+        super().__init__(name, link, side=PREFILL, data_path=data_path, incarnation=incarnation,
                          waits=waits, trace=trace)
         self.role: SourceRole = role
-        self.plane: Final = plane
+        self.data_path: Final = data_path
         self._refuses: Final = refuses
         self._uses: Final = Uses()
         self._unbound: Final = ByRoom()
@@ -87,15 +87,15 @@ class Prefill(Node):
         self._posting: Final[deque[Endpoint]] = deque()
         self._queued: Final[set[int]] = set()
         self._writes: Final[dict[int, Written]] = {}
-        self._adrift: Final = AdriftWrites()
+        self._in_doubt: Final = InDoubtWrites()
         self._number = 0
         self._memory: Final = Memory(self.lives, self.forget)
         self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
                            lambda: len(self._writes))
-        self.metrics.gauge("num_prefill_adrift_writes", "Writes that the engine has given up on, "
-                           "and that may still land", self._adrift.count)
-        self.metrics.gauge("prefill_adrift_seconds", "For how long the first of them has been so",
-                           lambda: self._adrift.longest_s(self.clock()))
+        self.metrics.gauge("num_prefill_in_doubt_writes", "Writes that the engine has given up on, "
+                           "and that may still land", self._in_doubt.count)
+        self.metrics.gauge("prefill_in_doubt_seconds", "For how long the first of them has been so",
+                           lambda: self._in_doubt.longest_s(self.clock()))
         self.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
             ends.done: lambda e, _: e.owner.done(self.life(e)),
@@ -127,9 +127,9 @@ class Prefill(Node):
         life = Life(room, self.incarnation, 0)
         self.say(peer, Disown(life, reason[:REASON_MAX], peer.ours))
 
-    def adrift(self) -> tuple[Adrift, ...]:
-        """See PrefillNode.adrift. For any thread."""
-        return self._adrift.all()
+    def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
+        """See PrefillNode.in doubt. For any thread."""
+        return self._in_doubt.all()
 
     # In the loop: what the application asks
 
@@ -166,8 +166,8 @@ class Prefill(Node):
     # In the loop: what sinks say
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
-        if self._adrift:
-            for incarnation in self._adrift.incarnations(peer.name) - {peer.incarnation}:
+        if self._in_doubt:
+            for incarnation in self._in_doubt.incarnations(peer.name) - {peer.incarnation}:
                 self._cannot_land(peer.name, incarnation, NEVER)  # its successor speaks
         super().on_batch(peer, batch)
 
@@ -205,7 +205,7 @@ class Prefill(Node):
 
     def _compare(self, sender: Sender, sink: str, layout: Layout | None) -> None:
         """Where pages do not lie alike at both ends, the request fails as soon as it is here."""
-        sender.misfit = misfit(self._plane, self.name, sink, layout) or sender.misfit
+        sender.misfit = misfit(self._data_path, self.name, sink, layout) or sender.misfit
         if sender.misfit and sender.stage is not Sending.UNKNOWN:
             self.give_up(sender, sender.misfit)
 
@@ -264,7 +264,7 @@ class Prefill(Node):
         """Writes that the engine has given up on end with a sink that is gone, or that is done with
         the life, and so has fenced us: that is when the tables' engine refuses them (engine.py).
         """
-        for number in self._adrift.take(name, incarnation, floor):
+        for number in self._in_doubt.take(name, incarnation, floor):
             self._end_write(number, Write.REFUSED)
 
     # In the loop: what the steps ask for
@@ -278,7 +278,7 @@ class Prefill(Node):
             self._posting.append(endpoint)
 
     def wants_room(self) -> bool:
-        return bool(self._posting) and self.plane.has_room
+        return bool(self._posting) and self.data_path.has_room
 
     def on_room(self) -> None:
         self._unbind()
@@ -286,7 +286,7 @@ class Prefill(Node):
 
     def _post_in_turn(self) -> None:
         """Let writes be posted, one a hand-over in turn, while the engine has room."""
-        while self._posting and self.plane.has_room and self.pace.has_time:
+        while self._posting and self.data_path.has_room and self.pace.has_time:
             endpoint = self._posting.popleft()
             if self._post_next(endpoint):
                 self._posting.append(endpoint)
@@ -308,13 +308,13 @@ class Prefill(Node):
         sender: Sender = endpoint.owner
         chunk, lane = endpoint.number(Chunk, place), sender.lane(sink)
         self._number += 1
-        posted = self.plane.post(self._number, self.life(endpoint), sender.addresses[sink],
+        posted = self.data_path.post(self._number, self.life(endpoint), sender.addresses[sink],
                                  lane.offset, sender.chunks[chunk], sender.is_wanted)
         self._writes[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
         lane.begin(posted)
 
     def on_device(self) -> None:
-        for number, outcome, reason in self.plane.outcomes():
+        for number, outcome, reason in self.data_path.outcomes():
             if number not in self._writes:
                 continue  # the engine had given up on it, and it has been counted as refused
             if outcome is Outcome.ERROR:
@@ -332,7 +332,7 @@ class Prefill(Node):
         endpoint, sink, chunk, _ = self._writes[number]
         name, life = endpoint.peers[sink], self.life(endpoint)
         endpoint.owner.blame = gave_up(name, reason)
-        self._adrift.add(name, life, number, self._now)
+        self._in_doubt.add(name, life, number, self._now)
         self.take(endpoint, endpoint.automaton.completion("error", (sink, endpoint.place(chunk))))
         peer = self.peers.get(name)
         if peer is not None and peer.ended:
@@ -345,19 +345,19 @@ class Prefill(Node):
         endpoint, sink, chunk, length = self._writes.pop(number)
         sender: Sender = endpoint.owner
         sender.lane(sink).end(length)
-        if self._adrift:
-            self._adrift.drop(endpoint.peers[sink], self.life(endpoint), number)
+        if self._in_doubt:
+            self._in_doubt.drop(endpoint.peers[sink], self.life(endpoint), number)
         if value is Write.REFUSED:
             sender.blame = refusal(endpoint.peers[sink], reason)
             self.metrics.add("refused_writes")
         else:
             sender.landed_chunks += 1
             sender.landed_bytes += length
-        adrift = sender.released
+        in_doubt = sender.released
         place = endpoint.place(chunk)
         self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, place), value)))
         endpoint.landed()
-        if adrift:  # nothing but the end of the write has kept the life in mind
+        if in_doubt:  # nothing but the end of the write has kept the life in mind
             self._memory.settle(endpoint.life)
 
     def _skip(self, number: int) -> None:

@@ -42,7 +42,7 @@ class Receiver(Handle):
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: frozenset[int] = frozenset()  # for whichever source
         self.slot: int | None = None
-        self.queued = 0.0  # since when it waits for landing memory
+        self.queued = 0.0  # since when it waits for staging memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
         self.uses: dict[str, int] = {}  # by source, of the room

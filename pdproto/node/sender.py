@@ -107,7 +107,9 @@ class Sender(Handle):
 
 
 class Written(NamedTuple):
-    """A write that was posted and has not ended. sink: its index. bytes: 0 if the plane is silent.
+    """A write that was posted and has not ended.
+
+    sink: index in the endpoint's peers. bytes: 0 for a data path that does not report them.
     """
 
     endpoint: SendingEndpoint

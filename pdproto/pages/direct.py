@@ -2,13 +2,13 @@
 
     node = DirectDecodeNode("d0", DirectPages(pools, TcpSink()))
 
-There is no landing chunk, and nothing is unpacked. A prefill node writes as it does to any other.
+There is no staging buffer, and nothing is unpacked. A prefill node writes as it does to any other.
 The tables are those of spec/handoff/direct.py.
 
-Rule 1: pages are leased where the engine can keep a living writer out of them, and nowhere else.
-Rule 2: a source that says *done* is kept out from then on, and only then are digests compared: what
-        was found intact stays so.
-Rule 3: pages go back when the engine says that nothing reaches them any more.
+Rule 1: pages are leased only if the engine can keep a running writer out of them.
+Rule 2: a source that says *done* is fenced first, and then the digests are compared. So pages that
+        were found intact stay intact.
+Rule 3: pages are free when the engine says that no write reaches them any more.
 """
 
 import logging
@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.engine.page_target import PagePlaces, PageTarget
 from pdproto.node.data_path import Fenced, Idle, Verified
-from pdproto.pages.staged import SinkPages, key_of_life
+from pdproto.pages.life_key import key_of_life
+from pdproto.pages.sink_pages import SinkPages
 from pdproto.runtime.wire import Life
 
 log = logging.getLogger("pdproto.pages")
@@ -27,13 +28,13 @@ AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 
 class InPlace(SinkPages, Generic[AnyTarget]):
-    """A sink's plane that leases targets, which its engine stores into, and landing memory perhaps
-    as well. Raises EngineError for an engine without a page fence.
+    """A sink's data path that leases targets, into which the engine stores the bytes. It may lease
+    staging memory besides. Raises EngineError for an engine without a page fence.
 
     A subclass notes in `_targets` what it leases in place.
     """
 
-    landing: ClassVar[type[SinkPages]] = SinkPages  # what does the same with landing memory only
+    landing: ClassVar[type[SinkPages]] = SinkPages  # the same data path with staging memory only
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine
@@ -41,28 +42,30 @@ class InPlace(SinkPages, Generic[AnyTarget]):
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"
-                f" not be kept out; use TCP, or landing memory ({self.landing.__name__})"
+                f" not be kept out; use TCP, or staging memory ({self.landing.__name__})"
             )
         super().__init__(pools, engine)
         self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
-        self._leaving: Final[dict[Life, None]] = {}  # whose pages go back
-        self._ending: Final[dict[Life, list[Ticket]]] = {}  # released, and perhaps still reached
+        self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
+        self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        """See SinkDataPath."""
         try:
             return super().lease(life, pages)
         finally:
-            if life not in self._leases:  # one has found no memory, and so none has any
+            if life not in self._leases:  # one source got no memory, so no source keeps any
                 for source in pages:
                     self._targets.pop((life, source), None)
 
     def settle(self, life: Life) -> None:
-        """See node/data_path.py: here it is the engine that stores into pages."""
+        """See SinkDataPath: here the engine stores into pages, and no copy is made."""
         self._settled.add(life)
         self._leaving[life] = None
         self._wake()
 
     def release(self, life: Life) -> None:
+        """See SinkDataPath."""
         leases = self._leases.pop(life)
         in_place = {source: lease for source, lease in leases.items()
                     if (life, source) in self._targets}
@@ -75,6 +78,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
         self._wake()
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
+        """See SinkDataPath."""
         yield from super().reports()
         for life in [life for life, tickets in self._ending.items()
                      if all(map(self.engine.fenced, tickets))]:
@@ -85,21 +89,21 @@ class InPlace(SinkPages, Generic[AnyTarget]):
             yield Idle(life)
 
     def _is_reached(self, life: Life) -> bool:
-        """Whether something may still be stored into the pages of this life."""
+        """Whether a write may still store into the pages of this life."""
         return life in self._leases or life in self._ending
 
     def _is_kept_out(self, life: Life, source: str) -> bool:
-        """In the worker: keep a source out that says *done*; whether nothing of it comes any more.
-        """
+        """In the worker: fence a source that says *done*. Returns whether it writes no more."""
         if self.engine.fenced(self.engine.fence(self._leases[life][source])):
             return True
-        log.warning("%s: %s says that it has written all, and goes on", life, source)
+        log.warning("%s: %s says that it has written everything, and still writes", life, source)
         return False
 
 
 class DirectPages(InPlace[PageTarget]):
-    """A decode node's plane; see SinkPages. Pools in host memory, in which a page is in one piece.
+    """A decode node's data path without staging memory; see SinkPages.
 
+    The pools are in host memory, and each page of them is contiguous.
     Raises EngineError for an engine without a page fence, ValueError for other pools.
     """
 

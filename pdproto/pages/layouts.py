@@ -1,4 +1,4 @@
-"""The layout of pages in short, for a peer to compare with its own (node/fit.py)."""
+"""A short description of a page layout. A peer compares it with its own layout (node/fit.py)."""
 
 from hashlib import blake2b
 from itertools import groupby
@@ -8,8 +8,8 @@ from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, Layout
 
 
 def layout_of(layout: KVLayout) -> Layout:
-    """What a peer must have in common with these pools: how many there are, and the tokens, heads,
-    bytes and elements of a page of each, in their order.
+    """Describe these pools: their number, and for each the tokens, heads, bytes and elements of a
+    page, in order. The pools of a peer must agree in all of it.
     """
     shapes = [shape for entries, shape in layout.shapes for _ in range(entries)]
     runs = [(len(list(run)), shape) for shape, run in groupby(shapes)]

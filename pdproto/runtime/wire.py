@@ -76,7 +76,7 @@ class Layout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="introduce"):
     """sinks: all that this source feeds for this life. endpoint: where the sink listens. layout: of
-    its pages for this source; None where the planes see to it themselves.
+    its pages for this source; None where the data paths see to it themselves.
     """
 
     message = ends.introduce

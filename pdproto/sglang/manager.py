@@ -24,8 +24,8 @@ from pdproto.engine.contract import Scope, SinkEngine
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.engine.hosts import joined
 from pdproto.items.components import Component
+from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
-from pdproto.items.plane import SinkItems, SourceItems
 from pdproto.items.shares import Place, share_for
 from pdproto.node.link import place_of
 from pdproto.registry.client import Registrar
@@ -50,11 +50,11 @@ class PdprotoKVManager(BaseKVManager):
 
     enable_all_cp_ranks_for_transfer = False
     node: PrefillNode | DecodeNode
-    source_plane: SourceItems  # of prefill, as are
+    source_data_path: SourceItems  # of prefill, as are
     statuses: PPConsensusStore | None = None
     rooms: Rooms | None = None
     named_rank: int | None = None  # by the request whose sender SGLang makes now (plugin.py)
-    sink_plane: SinkItems  # of decode, as are
+    sink_data_path: SinkItems  # of decode, as are
     turns: Turns | None
     prefills: Prefills
     prefill_info_table: dict[str, PrefillServerInfo]
@@ -119,12 +119,12 @@ class PdprotoKVManager(BaseKVManager):
         is_latent = self.is_mla_backend or args.is_hybrid_mla_backend
         return Model(None if is_latent else config.get_total_num_kv_heads(), stage)
 
-    def _begin_prefill(self, plane: SourceItems) -> None:
+    def _begin_prefill(self, data_path: SourceItems) -> None:
         parallel = self.parallel
         # Ranks of all servers that one decode rank talks to have different names.
         name = f"prefill-{self._host}-{os.getpid()}-{time_ns()}"
-        self.source_plane = plane
-        self.node = PrefillNode(name, plane, link=self._link, waits=self._waits)
+        self.source_data_path = data_path
+        self.node = PrefillNode(name, data_path, link=self._link, waits=self._waits)
         if parallel.pp_size > 1:
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
@@ -144,9 +144,9 @@ class PdprotoKVManager(BaseKVManager):
             incarnation += parallel.attn_dp_rank
         self._group = f"decode-{incarnation}"
         kind, begin = (DirectItems, DirectDecodeNode) if is_direct else (SinkItems, DecodeNode)
-        self.sink_plane = plane = kind(components, self.place, engine)
+        self.sink_data_path = data_path = kind(components, self.place, engine)
         self.turns = Turns() if parallel.attn_tp_size > 1 else None
-        self.node = begin(self.name_of(self.place.rank), plane, link=self._link,
+        self.node = begin(self.name_of(self.place.rank), data_path, link=self._link,
                           incarnation=incarnation, waits=self._waits)
         self.prefills = Prefills(
             self.kv_args, self._kv_dtype, self.place, parallel.pp_size, self.node.lost_peers)

@@ -81,7 +81,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
             self._give_up(str(error))
             return
         if feed.twin is not None:
-            self.kv_mgr.sink_plane.presume(feed.twin)
+            self.kv_mgr.sink_data_path.presume(feed.twin)
         self.bootstrap_infos = [{"name": name, "endpoint": at} for name, at in feed.sources.items()]
         self._take(FIND)
         if self.kv_mgr.turns is None or self._turn is None:
@@ -107,7 +107,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         if destination is not KVTransferDestination.DEVICE:
             self._give_up(f"the backend writes to the pool of decode, not to {destination.value}")
             return
-        numbering = self.kv_mgr.sink_plane.numbering
+        numbering = self.kv_mgr.sink_data_path.numbering
         try:
             items = numbering.numbers(0, kv_indices)
             for chunk in numbering.chunks(state_indices):
@@ -217,7 +217,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
             return
         items, slot, prefix = self._published
         if prefix:
-            self.kv_mgr.sink_plane.expect(self.receiver.life, prefix)
+            self.kv_mgr.sink_data_path.expect(self.receiver.life, prefix)
         self.receiver.publish(items, slot=slot)
 
     def _stop(self) -> None:
@@ -226,7 +226,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
 
     def _close(self) -> None:
         if self.receiver is not None:
-            self.kv_mgr.sink_plane.forget(self.receiver.life)
+            self.kv_mgr.sink_data_path.forget(self.receiver.life)
             self.receiver.close()
 
     def _pass_turn(self) -> None:

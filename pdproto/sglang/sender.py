@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
+from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
-from pdproto.items.plane import placement_in
 from pdproto.node.sender import Sender
 from pdproto.registry.lives import RoomLife
 from pdproto.sglang.routing import UNKNOWN
@@ -98,7 +98,7 @@ class PdprotoKVSender(BaseKVSender):
         self._began = self._began or monotonic()
         self._sent += len(kv_indices)
         is_last = self._sent >= self._pages
-        numbering, sizes = self.kv_mgr.source_plane.numbering, self.kv_mgr.item_bytes
+        numbering, sizes = self.kv_mgr.source_data_path.numbering, self.kv_mgr.item_bytes
         chunks: list[Sequence[int]] = [numbering.numbers(0, kv_indices)]
         if is_first and is_last:
             chunks = pieces(chunks[0], sizes[0])

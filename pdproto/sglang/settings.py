@@ -205,7 +205,7 @@ def page() -> str:
              "not this file.", "",
              "Every setting of SGLang 0.5.23 that is about the hand-over. Settings of the backend "
              "itself: `PDPROTO_ENGINE` (which engine moves the bytes: tcp, shm, mooncake, nixl; "
-             "default: tcp) and `PDPROTO_DIRECT` (0: always through landing memory; default: 1)."]
+             "default: tcp) and `PDPROTO_DIRECT` (0: always through staging memory; default: 1)."]
     for title, settings, written in (("Environment", ENVIRONMENT, str), ("Flags", FLAGS, flag)):
         parts += ["", f"## {title}", "", *_table(settings, written)]
     return "\n".join(parts) + "\n"

@@ -18,9 +18,9 @@ from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
 from pdproto.runtime.trace import Target, Trace
-from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.decode import DecodeServer
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Fabric, Pages, SimulatedSink, SimulatedSource
 from pdproto.sim.host import Host
 from pdproto.sim.network import Network
@@ -60,10 +60,10 @@ class Cluster:
         on_fault: Callable[[Fault], None] = lambda _: None,
     ) -> None:
         self.plan: Final = plan
-        self.agenda: Final = Agenda()
+        self.event_queue: Final = EventQueue()
         self.outcome: Final = Outcome(plan)
-        self.network: Final = Network(self.agenda, plan.shape.latency_s, self._stream)
-        self.fabric: Final = Fabric(self.agenda, plan.shape, self._blame)
+        self.network: Final = Network(self.event_queue, plan.shape.latency_s, self._stream)
+        self.fabric: Final = Fabric(self.event_queue, plan.shape, self._blame)
         self.servers: Final[dict[str, Server]] = {}
         self._seeded: Final = seeded
         self._roles: Final = roles
@@ -78,7 +78,7 @@ class Cluster:
             for request in plan.requests for side in ("prefill", "decode")}
         self._watch: Final = Watch(
             {request.room: request for request in plan.requests}, self._sources,
-            (roles.source.table, roles.sink.table), lambda: self.agenda.now, self._blame)
+            (roles.source.table, roles.sink.table), lambda: self.event_queue.now, self._blame)
 
     def run(self) -> Outcome:
         """Carry the plan out."""
@@ -95,11 +95,11 @@ class Cluster:
 
     def _go_on(self) -> None:
         deadline = self.plan.ends + SETTLE_S
-        self.agenda.run(self.plan.ends)
-        while self.agenda.now < deadline and self._missing:
-            self.agenda.run(self.agenda.now + LOOK_S)
-        while self.agenda.now < deadline and self._held():
-            self.agenda.run(self.agenda.now + LOOK_S)
+        self.event_queue.run(self.plan.ends)
+        while self.event_queue.now < deadline and self._missing:
+            self.event_queue.run(self.event_queue.now + LOOK_S)
+        while self.event_queue.now < deadline and self._held():
+            self.event_queue.run(self.event_queue.now + LOOK_S)
 
     # How it begins
 
@@ -108,19 +108,20 @@ class Cluster:
             self._start_prefill(name)
         for name in self.plan.servers(lambda request: request.decode):
             self._start_decode(name)
-        self.agenda.foresee(
+        self.event_queue.foresee(
             (at, self._arrive, (side, request)) for request in self.plan.requests
             for side, at in (("prefill", request.prefill_at), ("decode", request.decode_at)))
         for fault in self.plan.faults:
-            self.agenda.at(fault.at, self._break, fault)
-            self.agenda.at(fault.until, self._mend, fault)
+            self.event_queue.at(fault.at, self._break, fault)
+            self.event_queue.at(fault.until, self._mend, fault)
 
     def _host(self, name: str, server: str) -> Host:
         """A process of this name, the next after those that have died."""
         number = self._deaths.get(server, 0)
         # Names differ, and so do the processes of one name: no two have the same incarnation.
         incarnation = (1 + number) * 1_000_000 + (int(server[1:]) + 1) * 100 + len(server)
-        host = Host(self.agenda, self.network, name, server, incarnation, self.plan.shape.turn_s)
+        host = Host(self.event_queue, self.network, name, server, incarnation,
+                    self.plan.shape.turn_s)
         host.turn_failed = self._turn_failed
         self.network.processes[name] = host
         return host
@@ -138,7 +139,7 @@ class Cluster:
     def _start_prefill(self, name: str) -> None:
         shape = self.plan.shape
         kind = PrefillServer if shape.retries is None else OptimisticServer
-        server = kind(name, self.agenda, shape, Pages(shape.pages),
+        server = kind(name, self.event_queue, shape, Pages(shape.pages),
                       partial(self._ended, "prefill"))
         for rank in _ranks(name, shape.pp):
             host = self._host(rank, name)
@@ -152,7 +153,7 @@ class Cluster:
 
     def _start_decode(self, name: str) -> None:
         shape = self.plan.shape
-        server = DecodeServer(name, self.agenda, Pages(shape.pages), shape.slots,
+        server = DecodeServer(name, self.event_queue, Pages(shape.pages), shape.slots,
                               addresses=self._addresses, blame=self._blame,
                               answered=self._answered, ended=partial(self._ended, "decode"))
         host = self._host(name, name)
@@ -189,7 +190,7 @@ class Cluster:
             return
         server.arrive(request)
         if request.aborted is not None and request.aborted[0] == side:
-            self.agenda.after(request.aborted[1], self._abort, server, request.room)
+            self.event_queue.after(request.aborted[1], self._abort, server, request.room)
 
     def _abort(self, server: Server, room: int) -> None:
         if not server.dead:
@@ -204,7 +205,7 @@ class Cluster:
     def _answered(self, request: Request) -> None:
         """Decode has the KV and the first token."""
         sent_at = min(request.prefill_at, request.decode_at)
-        self.outcome.first_token_s.append(self.agenda.now - sent_at)
+        self.outcome.first_token_s.append(self.event_queue.now - sent_at)
 
     def _break(self, fault: Fault) -> None:
         """A fault begins."""
@@ -273,7 +274,7 @@ class Cluster:
     def _blame(self, name: str, about: str, room: int) -> None:
         """Note the first violation, and end the run."""
         if self.outcome.violation is None:
-            self.outcome.violation = Violation(name, about, self.agenda.now, room)
+            self.outcome.violation = Violation(name, about, self.event_queue.now, room)
         raise _ViolatedError
 
     def _turn_failed(self, host: Host, error: Exception) -> None:
@@ -285,7 +286,7 @@ class Cluster:
         return [server for server in self.servers.values() if not server.dead]
 
     def _held(self) -> str:
-        """What is not given back: a gauge, a page, a slot, a landing chunk; "" if all is."""
+        """What is not given back: a gauge, a page, a slot, a staging buffer; "" if all is."""
         for server in self._living():
             for node in server.nodes:
                 for gauge, value in node.metrics.read().items():
@@ -318,7 +319,7 @@ class Cluster:
 
     def _counted(self) -> Outcome:
         outcome = self.outcome
-        outcome.seconds = self.agenda.now
+        outcome.seconds = self.event_queue.now
         outcome.steps = self._watch.steps
         outcome.batches, outcome.lost = self.network.sent, self.network.lost
         outcome.landed = self.fabric.landed

@@ -12,7 +12,7 @@ from typing import Final
 
 from pdproto.node.decode import Decode
 from pdproto.node.receiver import Receiver
-from pdproto.sim.agenda import Agenda
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import COMPLETE, Blame, Pages, SimulatedSink
 from pdproto.sim.host import Host
 from pdproto.sim.plan import Request
@@ -40,7 +40,7 @@ class DecodeServer:
     """
 
     def __init__(
-        self, name: str, agenda: Agenda, pages: Pages, slots: int, *, addresses: Addresses,
+        self, name: str, event_queue: EventQueue, pages: Pages, slots: int, *, addresses: Addresses,
         blame: Blame, answered: Callable[[Request], None], ended: Callable[[Request, bool], None],
     ) -> None:
         self.name: Final = name
@@ -49,7 +49,7 @@ class DecodeServer:
         self.jobs: Final[dict[int, Job]] = {}
         self._slot_count: Final = slots
         self.dead = False
-        self._agenda: Final = agenda
+        self._event_queue: Final = event_queue
         self._addresses: Final = addresses
         self._blame: Final = blame
         self._answered: Final = answered
@@ -70,7 +70,7 @@ class DecodeServer:
 
     def held(self) -> str:
         """What has not been given back, in words; "" if everything has."""
-        held = {"pages": len(self.pages.owner), "landing chunks": self.engine.leased,
+        held = {"pages": len(self.pages.owner), "staging buffers": self.engine.leased,
                 "slots": self._slot_count - len(self.slots)}
         return next((f"{count} {what}" for what, count in held.items() if count), "")
 
@@ -80,7 +80,7 @@ class DecodeServer:
         job = self.jobs[request.room] = Job(request, receiver)
         receiver.on_released = partial(self._released, job)
         receiver.watchers = (partial(self._stepped, job),)
-        self._agenda.after(request.allocation_s, self._allocate, job)
+        self._event_queue.after(request.allocation_s, self._allocate, job)
 
     def abort(self, room: int) -> None:
         """The client has left."""
@@ -122,7 +122,7 @@ class DecodeServer:
         if not self.engine.complete(receiver.life, receiver.endpoint.peers, job.pages):
             self._blame(COMPLETE, f"{receiver.life} has succeeded, and its pages hold other bytes",
                         job.request.room)
-        self._agenda.after(job.request.generates_s, self._generated, job)
+        self._event_queue.after(job.request.generates_s, self._generated, job)
 
     def _generated(self, job: Job) -> None:
         if not self.dead:

@@ -12,8 +12,8 @@ from typing import Final
 
 from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
 from pdproto.runtime.wire import Life
-from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Stream
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.host import Host
 from pdproto.sim.plan import Fault, Kind, Shape
 
@@ -28,7 +28,7 @@ COMPLETE: Final = "S2_complete_when_committed"
 
 # The property that is broken, what happened, and in which room.
 Blame = Callable[[str, str, int], None]
-Part = tuple[Life, str, int]  # whose bytes a landing chunk's part holds, and of how many pages
+Part = tuple[Life, str, int]  # whose bytes a staging buffer's part holds, and of how many pages
 
 
 class Pages:
@@ -64,13 +64,13 @@ class Write:
     address: bytes
     chunk: int
     pages: Sequence[int]
-    adrift: bool = False  # given up: no page is read for it any more
+    in_doubt: bool = False  # given up: no page is read for it any more
     ended: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Landing:
-    """A chunk of landing memory: whose it is, and what it holds."""
+    """A chunk of staging memory: whose it is, and what it holds."""
 
     sink: "SimulatedSink"
     writer: tuple[Life, str] | None = None
@@ -78,10 +78,10 @@ class Landing:
 
 
 class Fabric:
-    """All landing memory by address, and what is under way to it."""
+    """All staging memory by address, and what is under way to it."""
 
-    def __init__(self, agenda: Agenda, shape: Shape, blame: Blame) -> None:
-        self.agenda: Final = agenda
+    def __init__(self, event_queue: EventQueue, shape: Shape, blame: Blame) -> None:
+        self.event_queue: Final = event_queue
         self.shape: Final = shape
         self.blame: Final = blame
         self.active: Final[list[Fault]] = []
@@ -138,9 +138,9 @@ class SimulatedSource:
             if fault.kind is Kind.HANG and self._stream.strikes(fault.amount):
                 seconds += self._stream.between(*HANGS_S)
             elif fault.kind is Kind.ERROR and self._stream.strikes(fault.amount):
-                self.host.agenda.after(seconds, self._give_up, write)
+                self.host.event_queue.after(seconds, self._give_up, write)
                 seconds += self._stream.between(*ERROR_S)
-        self.host.agenda.after(seconds, self._end, write)
+        self.host.event_queue.after(seconds, self._end, write)
         return Posted(0, offset + 1)
 
     def fence(self, life: Life) -> None:
@@ -159,7 +159,7 @@ class SimulatedSource:
         if write.ended:
             return
         write.ended = True
-        if not (self.host.dead or write.adrift):
+        if not (self.host.dead or write.in_doubt):
             self._check_source(write)
         outcome = self.fabric.land(write)
         if not self.host.dead:
@@ -179,7 +179,7 @@ class SimulatedSource:
     def _give_up(self, write: Write) -> None:
         if not write.ended and not self.host.dead:
             self._check_source(write)
-            write.adrift = True
+            write.in_doubt = True
             self._report(write, Outcome.ERROR)
 
     def _report(self, write: Write, outcome: Outcome) -> None:
@@ -252,7 +252,7 @@ class SimulatedSink:
 
     def fence(self, life: Life, source: str) -> None:
         seconds = self._stream.delay(self.fabric.shape.fence_s)
-        self.host.agenda.after(seconds, self._fence, life, source)
+        self.host.event_queue.after(seconds, self._fence, life, source)
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
         while self._reports:
@@ -268,7 +268,7 @@ class SimulatedSink:
 
     @property
     def leased(self) -> int:
-        """Chunks of landing memory that are not free."""
+        """Chunks of staging memory that are not free."""
         return self.fabric.shape.landings - len(self._free)
 
     def complete(self, life: Life, sources: Iterable[str], pages: Sequence[int]) -> bool:
@@ -277,8 +277,8 @@ class SimulatedSink:
 
     def _work(self, seconds: float, do: Callable[..., None], *arguments: object) -> None:
         """After all that the worker has been asked for before."""
-        self._free_at = max(self._free_at, self.host.agenda.now) + seconds
-        self.host.agenda.at(self._free_at, do, *arguments)
+        self._free_at = max(self._free_at, self.host.event_queue.now) + seconds
+        self.host.event_queue.at(self._free_at, do, *arguments)
 
     def _verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         clean = life not in self._settled and life in self._leases

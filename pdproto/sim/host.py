@@ -11,7 +11,7 @@ from typing import Final
 from pdproto.node.core import Core, run_turn
 from pdproto.node.ports import Arrived, ConnectionChange
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.sim.agenda import Agenda
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.network import Line, Network
 
 BOOTED_S: Final = 1_000.0  # the time on every clock when a run begins, as of a machine that is up
@@ -36,10 +36,10 @@ class Host:
     """
 
     def __init__(
-        self, agenda: Agenda, network: Network, name: str, server: str, incarnation: int,
+        self, event_queue: EventQueue, network: Network, name: str, server: str, incarnation: int,
         turn_s: float,
     ) -> None:
-        self.agenda: Final = agenda
+        self.event_queue: Final = event_queue
         self.network: Final = network
         self.name: Final = name
         self.server: Final = server
@@ -89,7 +89,7 @@ class Host:
 
     def clock(self) -> float:
         """The time on the host's own clock."""
-        return self.agenda.now + self.skew
+        return self.event_queue.now + self.skew
 
     def ask(self, request: Callable[[], None]) -> None:
         if self.dead:
@@ -103,8 +103,8 @@ class Host:
             self._node.again = True
             return
         due = self._due
-        if due is None or (due > self._free_at and due > self.agenda.now):
-            self._turn_at(self.agenda.now)
+        if due is None or (due > self._free_at and due > self.event_queue.now):
+            self._turn_at(self.event_queue.now)
 
     def address_for(self, _endpoint: str) -> str:
         """A simulated process is called by its name."""
@@ -119,7 +119,7 @@ class Host:
         when = max(when, self._free_at)
         if self._due is None or when < self._due:
             self._due = when
-            self.agenda.at(when, self._turn, when)
+            self.event_queue.at(when, self._turn, when)
 
     def _turn(self, when: float) -> None:
         if self._due != when or self._node is None or self.dead:
@@ -140,4 +140,4 @@ class Host:
             return
         finally:
             self._in_turn = False
-        self._turn_at(self.agenda.now if self._requests else due - self.skew)
+        self._turn_at(self.event_queue.now if self._requests else due - self.skew)

@@ -11,8 +11,8 @@ ZeroMQ does, until a process of that name answers.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Stream
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.plan import Fault, Kind
 
 AGAIN_S: Final = 0.05  # until a connection that has ended is tried again; then twice as long, up to
@@ -72,9 +72,9 @@ class Network:
     """latency_s: what a batch typically takes. active: the faults that are on, by kind."""
 
     def __init__(
-        self, agenda: Agenda, latency_s: float, stream: Callable[[str], Stream]
+        self, event_queue: EventQueue, latency_s: float, stream: Callable[[str], Stream]
     ) -> None:
-        self.agenda: Final = agenda
+        self.event_queue: Final = event_queue
         self.latency_s: Final = latency_s
         self.processes: Final[dict[str, Process]] = {}
         self.active: Final[list[Fault]] = []
@@ -104,7 +104,7 @@ class Network:
         self._lines.remove(line)
         line.process, line.again_s = None, AGAIN_S
         self._tell(line, up=False)
-        self.agenda.after(line.again_s, self._dial, line)
+        self.event_queue.after(line.again_s, self._dial, line)
 
     def _dial(self, line: Line) -> None:
         """Try to make the connection, now and then."""
@@ -112,7 +112,7 @@ class Network:
             return
         process = self.processes.get(line.target)
         if process is None or self._is_apart(line.caller, process):
-            self.agenda.after(line.again_s, self._dial, line)
+            self.event_queue.after(line.again_s, self._dial, line)
             line.again_s = min(2.0 * line.again_s, AGAIN_MAX_S)
             return
         line.process = process
@@ -120,7 +120,7 @@ class Network:
         self._tell(line, up=True)
 
     def _tell(self, line: Line, *, up: bool) -> None:
-        self.agenda.after(self.latency_s, self._told, line, up)
+        self.event_queue.after(self.latency_s, self._told, line, up)
 
     def _told(self, line: Line, up: bool) -> None:
         if not line.closed and self._is_there(line.caller):
@@ -145,12 +145,12 @@ class Network:
         way = self._ways.get(key)
         if way is None:
             way = self._ways[key] = Way(self._stream(f"network/{sender.name}>{target}"))
-        arrives = self.agenda.now + way.stream.delay(self.latency_s)
+        arrives = self.event_queue.now + way.stream.delay(self.latency_s)
         if self.active:
             self._under_faults(sender, receiver, way, arrives, data)
         else:
             way.last = max(way.last, arrives)
-            self.agenda.at(way.last, self._deliver, sender.name, receiver, data)
+            self.event_queue.at(way.last, self._deliver, sender.name, receiver, data)
 
     def _under_faults(
         self, sender: Process, receiver: Process, way: Way, arrives: float, data: bytes,
@@ -174,7 +174,7 @@ class Network:
         for _ in range(copies):
             if in_order:
                 way.last = arrives = max(way.last, arrives)
-            self.agenda.at(arrives, self._deliver, sender.name, receiver, data)
+            self.event_queue.at(arrives, self._deliver, sender.name, receiver, data)
             arrives += stream.delay(self.latency_s)
 
     def _deliver(self, source: str, receiver: Process, data: bytes) -> None:

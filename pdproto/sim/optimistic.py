@@ -13,7 +13,7 @@ from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import Order, Ordered, Settings
 from pdproto.node.optimistic_record import Request as Running
 from pdproto.node.sender import Sender
-from pdproto.sim.agenda import Agenda
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import Request, Shape
 from pdproto.sim.server import RankedServer
@@ -36,10 +36,10 @@ class OptimisticServer(RankedServer):
     """A server whose scheduler may compute before anybody has said where the bytes are to go."""
 
     def __init__(
-        self, name: str, agenda: Agenda, shape: Shape, pages: Pages,
+        self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
         ended: Callable[[Request, bool], None],
     ) -> None:
-        super().__init__(name, agenda, shape, pages, ended)
+        super().__init__(name, event_queue, shape, pages, ended)
         self.prefill: Final = OptimisticPrefill(Settings(
             slots=shape.slots, running_slots=shape.running_slots, retries=shape.retries or 0,
             bootstrap_timeout_s=shape.waits.get("bootstrap_timeout", 120.0)))
@@ -59,7 +59,7 @@ class OptimisticServer(RankedServer):
         for sender in senders:
             sender.watchers = (self._wake,)
         running = self.prefill.create_sender(
-            f"r{request.room}", senders, chunks=len(request.chunks), now=self.agenda.now)
+            f"r{request.room}", senders, chunks=len(request.chunks), now=self.event_queue.now)
         held = Held(request, running, senders)
         self._held[request.room] = self._of[running] = held
         self._wake()
@@ -77,13 +77,13 @@ class OptimisticServer(RankedServer):
         """Have the scheduler take a turn soon."""
         if not self._turning and not self.dead:
             self._turning = True
-            self.agenda.at(self._turned_at + TURN_S, self._turn)
+            self.event_queue.at(self._turned_at + TURN_S, self._turn)
 
     def _turn(self) -> None:
         self._turning = False
         if self.dead:
             return
-        now = self._turned_at = self.agenda.now
+        now = self._turned_at = self.event_queue.now
         self.prefill.turn(now)
         while self.prefill.start(now) is not None:
             pass
@@ -119,7 +119,7 @@ class OptimisticServer(RankedServer):
     def _computed(self, ordered: Ordered) -> None:
         if self.dead:
             return
-        self.prefill.chunk_done(ordered.request, self.agenda.now)
+        self.prefill.chunk_done(ordered.request, self.event_queue.now)
         self._obey()
         self._wake()
 

@@ -85,7 +85,7 @@ class Shape:
     """What a plan is made for. pp: ranks of each prefill server, each with layers of its own.
 
     rate: requests a second that come, over all servers. pages, slots: of each server's pool;
-    landings: chunks of landing memory of each decode rank. writes: under way at each prefill rank.
+    landings: chunks of staging memory of each decode rank. writes: under way at each prefill rank.
     retries: with a number, prefill servers run node/optimistic.py, which may run a request so often
     again before its bootstrap (0: never before it), and has `running_slots`. waits: as the nodes
     take them.
@@ -122,7 +122,7 @@ class Shape:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: want at least 1")
         if self.pages < 2 * self.chunks or self.landings < self.pp or self.slots < 1:
-            raise ValueError(f"{self.pages} pages, {self.landings} landing chunks, {self.slots} "
+            raise ValueError(f"{self.pages} pages, {self.landings} staging buffers, {self.slots} "
                              f"slots: the largest request would never find room")
         if self.retries is not None and self.pages < 2 * self.chunks * self.running_slots:
             raise ValueError(f"{self.pages} pages: too few for the requests of "

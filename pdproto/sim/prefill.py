@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from pdproto.node.sender import Sender
-from pdproto.sim.agenda import Agenda
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import Request, Shape
 from pdproto.sim.server import RankedServer
@@ -42,10 +42,10 @@ class PrefillServer(RankedServer):
     """A server that computes what every rank knows the place of, first come first served."""
 
     def __init__(
-        self, name: str, agenda: Agenda, shape: Shape, pages: Pages,
+        self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
         ended: Callable[[Request, bool], None],
     ) -> None:
-        super().__init__(name, agenda, shape, pages, ended)
+        super().__init__(name, event_queue, shape, pages, ended)
         self.jobs: Final[dict[int, Job]] = {}
         self._queue: Final[deque[Job]] = deque()
 

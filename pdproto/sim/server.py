@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pdproto.node.prefill import Prefill
-from pdproto.sim.agenda import Agenda
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages, SimulatedSource
 from pdproto.sim.host import Host
 from pdproto.sim.plan import Request, Shape
@@ -26,14 +26,14 @@ class RankedServer:
     """One from its start to its death. ended: is told of every request that is over."""
 
     def __init__(
-        self, name: str, agenda: Agenda, shape: Shape, pages: Pages,
+        self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
         ended: Callable[[Request, bool], None],
     ) -> None:
         self.name: Final = name
         self.pages: Final = pages
         self.ranks: Final[list[Rank]] = []
         self.dead = False
-        self.agenda: Final = agenda
+        self.event_queue: Final = event_queue
         self.shape: Final = shape
         self.ended: Final = ended
         self._device_free_at = 0.0
@@ -70,6 +70,6 @@ class RankedServer:
 
     def compute(self, then: Callable[..., None], *arguments: Any) -> None:
         """Have the device compute a chunk after all that it was asked for before."""
-        begins = max(self.agenda.now, self._device_free_at)
+        begins = max(self.event_queue.now, self._device_free_at)
         self._device_free_at = begins + self.shape.forward_s
-        self.agenda.at(self._device_free_at, then, *arguments)
+        self.event_queue.at(self._device_free_at, then, *arguments)

@@ -6,7 +6,7 @@ either says comes to the kit, which delivers it later, again, or never.
 Rule 1: a method returns when the engine has come to rest, with all that it has said meanwhile.
 Rule 2: the bytes of a chunk are said too: a write is under way from when it is said to when it is
         delivered, and then it lands, unless the memory is kept from it.
-Rule 3: the decode rank has landing memory for one room at a time.
+Rule 3: the decode rank has staging memory for one room at a time.
 """
 
 from collections.abc import Iterable

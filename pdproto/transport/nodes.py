@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import ClassVar, Final
 
-from pdproto.node.data_path import SinkPlane, SourcePlane
+from pdproto.node.data_path import SinkDataPath, SourceDataPath
 from pdproto.node.decode import Decode
 from pdproto.node.direct import DIRECT_ROLE, direct_pool
-from pdproto.node.in_doubt import Adrift
+from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
@@ -96,7 +96,7 @@ class RunningNode:
 class PrefillNode(RunningNode):
     """The node of a prefill rank: it opens senders and writes their pages to sinks.
 
-    plane: how bytes move. waits: seconds by name of timer.
+    data_path: how bytes move. waits: seconds by name of timer.
 
     refuses: asked in the loop about a room that a sink comes for and that is not open here. It
     returns why nobody will open it, or None. A sink that is refused fails at once, for that reason.
@@ -110,7 +110,7 @@ class PrefillNode(RunningNode):
     def __init__(
         self,
         name: str,
-        plane: SourcePlane,
+        data_path: SourceDataPath,
         *,
         link: Link | None = None,
         waits: Mapping[str, float] | None = None,
@@ -119,7 +119,7 @@ class PrefillNode(RunningNode):
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
         link = link or Link()
-        super().__init__(self._kind(name, plane, link=link, incarnation=new_incarnation(),
+        super().__init__(self._kind(name, data_path, link=link, incarnation=new_incarnation(),
                                     waits=waits, trace=trace, refuses=refuses, role=role), link)
 
     def open(
@@ -140,19 +140,19 @@ class PrefillNode(RunningNode):
         """
         self._core.ask(lambda: self._core.disown(room, reason, name, endpoint))
 
-    def adrift(self) -> tuple[Adrift, ...]:
+    def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
 
         No page waits for them. But the node remembers their lives: while the sink lives until it
         has fenced this node, and else for the sink's successor; see `declare_gone`.
         """
-        return self._core.adrift()
+        return self._core.in_doubt()
 
 
 class DecodeNode(RunningNode):
     """The node of a decode rank: it opens receivers, leases memory and commits pages.
 
-    plane: how bytes move. waits: seconds by name of timer.
+    data_path: how bytes move. waits: seconds by name of timer.
 
     incarnation: one for all ranks of a group; default: one of its own. role, pool: the tables to
     run, if not those of the hand-over.
@@ -165,7 +165,7 @@ class DecodeNode(RunningNode):
     def __init__(
         self,
         name: str,
-        plane: SinkPlane,
+        data_path: SinkDataPath,
         *,
         link: Link | None = None,
         incarnation: int | None = None,
@@ -176,7 +176,7 @@ class DecodeNode(RunningNode):
     ) -> None:
         link = link or Link()
         self._opening: Final = Lock()
-        super().__init__(self._kind(name, plane, link=link,
+        super().__init__(self._kind(name, data_path, link=link,
                                     incarnation=incarnation or new_incarnation(), waits=waits,
                                     trace=trace, role=role, pool=pool), link)
 
@@ -208,18 +208,18 @@ class DecodeNode(RunningNode):
 class DirectDecodeNode(DecodeNode):
     """A decode node whose sources write straight into its pages.
 
-    plane: DirectPages, or another that keeps to rule 3 of pages/direct.py.
+    data_path: DirectPages, or another that keeps to rule 3 of pages/direct.py.
     """
 
     def __init__(
         self,
         name: str,
-        plane: SinkPlane,
+        data_path: SinkDataPath,
         *,
         link: Link | None = None,
         incarnation: int | None = None,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
     ) -> None:
-        super().__init__(name, plane, link=link, incarnation=incarnation, waits=waits,
+        super().__init__(name, data_path, link=link, incarnation=incarnation, waits=waits,
                          trace=trace, role=DIRECT_ROLE, pool=direct_pool())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from pdproto.items.plane import SinkItems
+from pdproto.items.data_path import SinkItems
 from pdproto.node.receiver import Receiver
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.spec.handoff import load
@@ -190,9 +190,9 @@ class Loading:
 class LoadingWorker:
     """Of a decode rank."""
 
-    def __init__(self, node: DecodeNode, plane: SinkItems, rank: ranks.Rank) -> None:
+    def __init__(self, node: DecodeNode, data_path: SinkItems, rank: ranks.Rank) -> None:
         self.node: Final = node
-        self._plane: Final = plane
+        self._data_path: Final = data_path
         self._rank: Final = rank
         self._loadings: Final[dict[str, Loading]] = {}  # of the worker's thread
         self._told: Final[deque[Loading]] = deque()
@@ -235,7 +235,7 @@ class LoadingWorker:
         if loading.receiver is not None:
             loading.receiver.publish([
                 number for place, ids in enumerate(order.blocks) if ids
-                for number in self._plane.numbering.numbers(place, ids)])
+                for number in self._data_path.numbering.numbers(place, ids)])
         loading.take(PLACE if order.awaited else SPARE)
 
     def _end(self, order: End) -> None:

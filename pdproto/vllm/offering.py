@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from pdproto.items.data_path import SourceItems, placement_in
 from pdproto.items.pieces import pieces
-from pdproto.items.plane import SourceItems, placement_in
 from pdproto.node.handle import ENDED
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
@@ -73,11 +73,11 @@ class OfferingWorker:
     """
 
     def __init__(
-        self, node: PrefillNode, rooms: ToldRooms, plane: SourceItems, item_bytes: Sequence[int]
+        self, node: PrefillNode, rooms: ToldRooms, data_path: SourceItems, item_bytes: Sequence[int]
     ) -> None:
         self.node: Final = node
         self._rooms: Final = rooms
-        self._plane: Final = plane
+        self._data_path: Final = data_path
         self._item_bytes: Final = item_bytes
         self._over: Final[deque[str]] = deque()
 
@@ -114,6 +114,6 @@ class OfferingWorker:
             sender.abort(str(error))
             return
         chunks = [piece for place, ids in enumerate(chosen) if ids for piece in pieces(
-            self._plane.numbering.numbers(place, ids), self._item_bytes[place])] or [[]]
+            self._data_path.numbering.numbers(place, ids), self._item_bytes[place])] or [[]]
         for number, items in enumerate(chunks, 1):
             sender.send(items, last=number == len(chunks))

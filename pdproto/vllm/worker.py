@@ -9,8 +9,8 @@ from vllm.distributed.parallel_state import get_pp_group, get_tp_group, get_worl
 from pdproto.engine.contract import Scope, SinkEngine
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component
+from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
-from pdproto.items.plane import SinkItems, SourceItems
 from pdproto.items.shares import Place, share_for
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -67,22 +67,22 @@ class Worker:
 
     def _offer(self, found: Sequence[Component], rank: Rank) -> None:
         told, settings = ToldRooms(), self._settings
-        plane = SourceItems(found, rank.place, open_source(settings.engine, settings.host))
+        data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host))
         name = f"prefill-{rank.name().removeprefix('decode-')}"
-        node = PrefillNode(name, plane, link=settings.link(), waits=settings.waits,
+        node = PrefillNode(name, data_path, link=settings.link(), waits=settings.waits,
                            refuses=told.refusal)
         self._offering = OfferingWorker(
-            node, told, plane, [component.item_bytes for component in found])
+            node, told, data_path, [component.item_bytes for component in found])
 
     def _load(self, found: Sequence[Component], rank: Rank, incarnation: int) -> None:
         settings = self._settings
         engine = open_sink(settings.engine, settings.host)
         direct = _is_direct(found, rank.place, engine, settings)
         kind, begin = (DirectItems, DirectDecodeNode) if direct else (SinkItems, DecodeNode)
-        plane = kind(found, rank.place, engine)
-        node = begin(rank.name(), plane, link=settings.link(), incarnation=incarnation,
+        data_path = kind(found, rank.place, engine)
+        node = begin(rank.name(), data_path, link=settings.link(), incarnation=incarnation,
                      waits=settings.waits)
-        self._loading = LoadingWorker(node, plane, rank)
+        self._loading = LoadingWorker(node, data_path, rank)
 
     def whereabouts(self) -> tuple[str, str] | None:
         """The name of the prefill node, and where it listens; None if there is none."""

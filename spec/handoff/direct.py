@@ -1,6 +1,6 @@
-"""The transfer straight into pages, as nodes run it: no landing chunk, and no copy.
+"""The transfer straight into pages, as nodes run it: no staging buffer, and no copy.
 
-All else is as in transfer.py. A chunk of landing memory stands here for the right to write into the
+All else is as in transfer.py. A chunk of staging memory stands here for the right to write into the
 pages of the life that leases it. The engine has to keep a living source out of single pages.
 
 Rule 1: pages and slot belong to their life until its lease has ended. A failure frees none of them,

@@ -77,7 +77,7 @@ class Claim(State):
 
 
 class Memory(State):
-    """A life's request to its decode rank for memory: landing chunk, page and metadata slot."""
+    """A life's request to its decode rank for memory: staging buffer, page and metadata slot."""
 
     UNASKED = auto()
     ASKED = auto()
@@ -149,7 +149,7 @@ page.shared_with(pool, writes=(True,))
 slot = sink.relation("slot", Slot)
 slot.shared_with(pool, writes=(True,))
 address = sink.relation("address", Landing)  # the chunk that this life has or had, for `publish`
-# This source's part of the landing chunk holds the bytes of this life.
+# This source's part of the staging buffer holds the bytes of this life.
 content = sink.relation("content", Landing, Source, Chunk)
 content.shared_with(engine, writes=(True,))
 _OVER: Final = (Claim.LANDED, Claim.DRAINED)

@@ -98,7 +98,7 @@ SAFETY: Final = (
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
         "S12_no_call_to_a_dead_run", "one_current_run_per_rank",
         "a_struck_out_run_was_silent_or_replaced", "a_number_given_up_never_counts")),
-    Promise("S13", "Two writes never share bytes of a landing chunk.", (
+    Promise("S13", "Two writes never share bytes of a staging buffer.", (
         "S1_one_life_a_chunk", "S2_chunks_go_in_order"),
         runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (

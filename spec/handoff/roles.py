@@ -28,7 +28,7 @@ class Page(Sort, prefix="g"):
 
 
 class Landing(Sort, prefix="b"):
-    """A landing chunk: memory that a sink leases to one life for remote writes."""
+    """A staging buffer: memory that a sink leases to one life for remote writes."""
 
 
 class Chunk(Sort, ordered=True, prefix="c"):

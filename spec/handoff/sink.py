@@ -1,6 +1,6 @@
 """The sink: a decode rank, once for each life of a room that it receives, and its memory.
 
-Rule 1: Sources write into a landing chunk that is leased to one life, never into a page.
+Rule 1: Sources write into a staging buffer that is leased to one life, never into a page.
 Rule 2: A sink commits when every source has reported that its part has landed, and the digest of
         the bytes that it copies into its own page agrees.
 Rule 3: A lease ends when every source that has the address has landed, has drained or is fenced.
@@ -211,5 +211,5 @@ POOL: Final = Table(pool, rows=(
               forall(k, ~lease(d, k, b)), forall(k, ~page(d, k, g)), forall(k, ~slot(d, k, m))],
         do=[memory(d, h).to(Memory.GIVEN), lease(d, h, b).to(True), page(d, h, g).to(True),
             slot(d, h, m).to(True)],
-        why="the pool grants a landing chunk, a page and a slot together, if all are free"),
+        why="the pool grants a staging buffer, a page and a slot together, if all are free"),
 ))

@@ -118,7 +118,7 @@ SAFETY: Final = (
     Sometimes("S1_a_write_lands_after_the_failure", all_of(
         GIVEN_UP, write(p, h, d, c) == Write.LANDED, lease(d, h, b))),
     Always("S1_one_life_a_chunk", implies(lease(d, h, b) & lease(d, k, b), h.same(k)),
-           why="a landing chunk is leased to one life at a time"),
+           why="a staging buffer is leased to one life at a time"),
     Sometimes("S1_a_chunk_is_free_after_a_failure", GIVEN_UP & address(d, h, b) & ~lease(d, h, b)),
     OnRow("S2_complete_when_committed", "commit",
           forall((p, c), implies(feeds(p, d), all_of(
@@ -203,7 +203,7 @@ FINAL: Final = all_of(
 def _sizes(
     *, sources: int = 1, sinks: int = 1, lives: int = 1, landings: int = 1, chunks: int = 1
 ) -> Sizes:
-    """One page and one slot: a second would add nothing to a landing chunk that comes with it."""
+    """One page and one slot: a second would add nothing to a staging buffer that comes with it."""
     return {Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
             Page: 1, Slot: 1}
 
@@ -214,7 +214,7 @@ def _pairs(sizes: Sizes) -> Tuples:
 
 SYSTEM: Final = System(
     "transfer",
-    "The transfer of KV into leased landing chunks, with aborts, leases, fences and lives.",
+    "The transfer of KV into leased staging buffers, with aborts, leases, fences and lives.",
     tables=(SOURCE, SINK, POOL, ENGINE),
     properties=(*SAFETY, *PAGES, *PARTIES, ALL_ADDRESSED, *LIVENESS),
     final=FINAL,
@@ -354,7 +354,7 @@ RESTARTED: Final = edited(
     },
 )
 
-# The page and the metadata slot are leased, under the name of a landing chunk. The sink unpacks
+# The page and the metadata slot are leased, under the name of a staging buffer. The sink unpacks
 # nothing, so it verifies nothing: it has only the status, and the lease lasts until the answer is
 # generated. Nothing would notice a write that gets past a fence, so no engine may let it (no
 # `stray`).

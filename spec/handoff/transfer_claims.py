@@ -198,7 +198,7 @@ _CALLED_OFF_BY_SOURCE: Final = all_of(
 )
 
 # Where nothing is lost, nothing is sent again, and no clock ends anything. A property of all
-# landing chunks is true where there are none.
+# staging buffers is true where there are none.
 SKIPPED: Final = (
     Sometimes("S11_a_failure_skips_a_posted_chunk", all_of(
         sending(p, h) == Sending.FAILED, write(p, h, d, c) == Write.SKIPPED, ~kv(p, h))),

@@ -6,7 +6,7 @@ each system has two elements of one sort, and of the sorts that those elements s
 
     transfer-two-sinks   one source writes to two sinks, each of which may fail or lose a message;
                          messages are delivered again and again, and also only once
-    transfer-two-lives   two lives of one sink ask for its one landing chunk, and of one source;
+    transfer-two-lives   two lives of one sink ask for its one staging buffer, and of one source;
                          messages are delivered again and again until they are lost
     transfer-queued      the same two lives while processes die and every other clock runs: a queue
                          for memory has no bound, and still no request waits in it for ever

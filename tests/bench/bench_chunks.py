@@ -22,7 +22,8 @@ import numpy as np
 
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.handle import ENDED
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 

@@ -1,4 +1,4 @@
-"""The control plane alone: hand-overs a second between two processes, beside SGLang's managers.
+"""The control path alone: hand-overs a second between two processes, beside SGLang's managers.
 
     python -m tests.bench.bench_control [RUNS [PEER...]]
 
@@ -55,7 +55,7 @@ class Run:
 
 
 class NoBytes:
-    """Both sides of a data plane: everything is done as soon as it is asked for."""
+    """Both sides of a data path: everything is done as soon as it is asked for."""
 
     has_room = True
 

@@ -1,12 +1,12 @@
-"""Pages over TCP straight into pages, beside pages through landing chunks: time, and processors.
+"""Pages over TCP straight into pages, beside pages through staging buffers: time, and processors.
 
     python -m tests.bench.bench_direct [ROUNDS]
 
-Two processes, the planes of a prefill node and of a decode node, no control plane. Each hand-over
-is a chunk of 4 MiB: packed with its digests, written, and taken by the sink: in landing mode copied
-into its pages while digests are computed; in direct mode digested where it lies. So many at once as
-a decode node would have. Each round (default: 7) does both modes, so that what else the machine
-does disturbs both; the ratios are of one round.
+Two processes, the data paths of a prefill node and of a decode node, and no messages between nodes.
+Each hand-over is a chunk of 4 MiB: packed with its digests, written, and taken by the sink: in
+landing mode copied into its pages while digests are computed; in direct mode digested where it
+lies. So many at once as a decode node would have. Each round (default: 7) does both modes, so that
+what else the machine does disturbs both; the ratios are of one round.
 
     speed     GiB/s of pages
     per cpu   GiB for each second of processor time, of the sink's process and of both
@@ -29,7 +29,8 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.node.data_path import Outcome, Verified
 from pdproto.pages.direct import DirectPages
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.wire import Life
 
 ROUNDS: Final = 7
@@ -68,11 +69,11 @@ CASES: Final = (Case(64 << 10, True), Case(64 << 10, False), Case(4 << 10, True)
 
 
 class Waiting:
-    """Waits for what a plane has woken for."""
+    """Waits for what a data path has woken for."""
 
-    def __init__(self, plane: SinkPages | SourcePages) -> None:
+    def __init__(self, data_path: SinkPages | SourcePages) -> None:
         self._woken: Final = Event()
-        plane.attach(self._woken.set)
+        data_path.attach(self._woken.set)
 
     def until(self, look: Callable[[], bool]) -> None:
         while not look():
@@ -84,24 +85,24 @@ def other_end(case: Case, mode: str, pipe: Connection) -> None:
     """The sink's process. Over the pipe come: a life to lease for, a life whose bytes are all here,
     or None to end; it answers with an address, and with the processor time that it has used.
     """
-    plane = MODES[mode]({SOURCE: case.pools()}, TcpSink())
-    waiting = Waiting(plane)
+    data_path = MODES[mode]({SOURCE: case.pools()}, TcpSink())
+    waiting = Waiting(data_path)
     leased: set[Life] = set()
     while (life := pipe.recv()) is not None:
         pages = case.pages(life.generation % AT_ONCE)
         if life not in leased:
-            addresses = plane.lease(life, {SOURCE: pages})
+            addresses = data_path.lease(life, {SOURCE: pages})
             assert addresses is not None
             leased.add(life)
             pipe.send(addresses[SOURCE])
             continue
-        plane.verify(life, SOURCE, [len(pages)], pages)
+        data_path.verify(life, SOURCE, [len(pages)], pages)
         waiting.until(lambda: any(isinstance(report, Verified) and report.clean
-                                  for report in plane.reports()))
-        plane.release(life)
+                                  for report in data_path.reports()))
+        data_path.release(life)
         leased.remove(life)
         pipe.send(process_time())
-    plane.close()
+    data_path.close()
 
 
 class Writer:
@@ -113,8 +114,8 @@ class Writer:
         self._process: Final = multiprocessing.get_context("spawn").Process(
             target=other_end, args=(case, mode, there))
         self._process.start()
-        self._plane: Final = SourcePages(case.pools(), TcpSource())
-        self._waiting: Final = Waiting(self._plane)
+        self._data_path: Final = SourcePages(case.pools(), TcpSource())
+        self._waiting: Final = Waiting(self._data_path)
         self._generation = 0
         self._sink_time = 0.0
         self.seconds = self.sink = self.source = 0.0
@@ -142,14 +143,14 @@ class Writer:
         life = self._life()
         self._pipe.send(life)
         pages = self._case.pages(life.generation % AT_ONCE)
-        self._plane.post(life.generation, life, self._pipe.recv(), 0, pages, lambda: True)
+        self._data_path.post(life.generation, life, self._pipe.recv(), 0, pages, lambda: True)
         return life.generation
 
     def _landed(self) -> Sequence[int]:
         landed: list[int] = []
 
         def look() -> bool:
-            for number, outcome, why in self._plane.outcomes():
+            for number, outcome, why in self._data_path.outcomes():
                 assert outcome is Outcome.LANDED, why
                 landed.append(number)
             return bool(landed)
@@ -158,7 +159,7 @@ class Writer:
         return landed
 
     def close(self) -> None:
-        self._plane.close()
+        self._data_path.close()
         self._pipe.send(None)
         self._process.join()
 

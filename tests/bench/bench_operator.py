@@ -11,7 +11,7 @@ from statistics import quantiles
 
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published, until
 
 OPEN, ASKED, MEASURED = 10_000, 30, 400
 

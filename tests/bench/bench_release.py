@@ -4,7 +4,7 @@
 
 The same load twice, with 20 % aborts: once by the tables as they are, once by tables in which a
 failure gives the lease back at once, as if the abort had been heard everywhere (the checker
-refutes those: `pdproto bugs B22`). Landing memory is scarce, so what is held longer slows the rest
+refutes those: `pdproto bugs B22`). Staging memory is scarce, so what is held longer slows the rest
 down. Prints held chunk-seconds, the 99th percentile of a lease's life, and hand-overs/s, each the
 median of its runs. Both ways run in turn, each as often first as second; a ratio is the median of
 those of the pairs, with the least and the greatest of them, so that a busy machine shows.
@@ -22,7 +22,8 @@ import numpy as np
 
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.ends import Receiving, d, h, lease
@@ -70,15 +71,15 @@ def run(role: SinkRole, requests: int) -> tuple[float, float, float]:
     shape = (IN_FLIGHT * PAGES, 1, 1, PAGE_BYTES)
     pools = [[np.zeros(shape, np.uint8) for _ in range(LAYERS)] for _ in range(2)]
     capacity = LANDING_LEASES * PAGES * LAYERS * (PAGE_BYTES + 64)
-    plane = Timed({"p": pools[1]}, SharedSink(capacity_bytes=capacity))
+    data_path = Timed({"p": pools[1]}, SharedSink(capacity_bytes=capacity))
     prefill = PrefillNode("p", SourcePages(pools[0], SharedSource()))
-    decode = DecodeNode("d", plane, role=role)
+    decode = DecodeNode("d", data_path, role=role)
     try:
         began = perf_counter()
         _drive(prefill, decode, requests)
         seconds = perf_counter() - began
         return (decode.metrics.read()["held_chunk_seconds"],
-                quantiles(plane.held, n=100)[98] * 1e3, requests / seconds)
+                quantiles(data_path.held, n=100)[98] * 1e3, requests / seconds)
     finally:
         prefill.close()
         decode.close()

@@ -68,10 +68,10 @@ def many() -> None:
         nonlocal most
         nodes = [node for server in cluster.servers.values() for node in server.nodes]
         most = max(most, sum(len(node.lives) for node in nodes) // 2)
-        if cluster.agenda.now < 10.0:
-            cluster.agenda.after(0.1, look)
+        if cluster.event_queue.now < 10.0:
+            cluster.event_queue.after(0.1, look)
 
-    cluster.agenda.at(0.0, look)
+    cluster.event_queue.at(0.0, look)
     began = time.process_time()
     outcome = cluster.run()
     seconds = time.process_time() - began

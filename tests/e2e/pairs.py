@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode

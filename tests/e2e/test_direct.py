@@ -20,9 +20,9 @@ from pdproto.engine.page_target import PageTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpLine, TcpSource
-from pdproto.pages import staged as packing
+from pdproto.pages import source_pages as packing
 from pdproto.pages.direct import DirectPages
-from pdproto.pages.staged import SourcePages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
@@ -30,7 +30,7 @@ from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from tests.e2e.drill import Drill, handoff
 from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
 from tests.engine.engines import write
-from tests.node.planes import polls
+from tests.node.data_paths import polls
 
 FAILED, SUCCESS, WAITING = KVPoll.FAILED, KVPoll.SUCCESS, KVPoll.WAITING_FOR_INPUT
 TABLES = "pdproto.spec.handoff.direct:IN_PLACE"
@@ -49,9 +49,9 @@ class DirectEnds(Ends):
             PrefillNode(name, SourcePages(self.pools[name][0], TcpSource()), waits=chosen,
                         trace=Trace(name, self.told[name]))
             for name in names]
-        plane = DirectPages({name: self.pools[name][1] for name in names}, self.engine)
+        data_path = DirectPages({name: self.pools[name][1] for name in names}, self.engine)
         self.decode: DecodeNode = DirectDecodeNode(
-            "d", plane, waits=chosen, trace=Trace("d", self.told["d"]))
+            "d", data_path, waits=chosen, trace=Trace("d", self.told["d"]))
 
     def fill(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -90,7 +90,7 @@ def test_pages_are_written_where_they_are_used(tmp_path: Path) -> None:
             nodes.hand_over(room)
         counts = nodes.engine.counts()
         assert counts.landed_bytes > 3 * 2 * 2 * 4 * 4096
-        assert counts.leased_bytes == counts.pooled_bytes == 0, "there is no landing memory"
+        assert counts.leased_bytes == counts.pooled_bytes == 0, "there is no staging memory"
 
 
 def test_chunks_may_be_cut_as_the_source_likes(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
         until(polls([late], WAITING))
         before = [layer.copy() for layer in nodes.pools["p0"][1]]
         stuck.may_go_on.set()
-        nodes.prefills[0]._core.plane.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
+        nodes.prefills[0]._core.data_path.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
         until(lambda: nodes.prefills[0].metrics.read().get("refused_writes"))
         for layer, old in zip(nodes.pools["p0"][1], before, strict=True):
             assert np.array_equal(layer, old), "a byte of the dead life has landed"
@@ -264,12 +264,12 @@ def test_an_engine_without_a_page_fence_is_refused_at_the_start() -> None:
 
 
 def test_where_one_source_gets_no_pages_no_other_keeps_any() -> None:
-    plane = DirectPages(layers(), TcpSink())
+    data_path = DirectPages(layers(), TcpSink())
     with pytest.raises(ValueError, match="page 64 of 64"):
-        plane.lease(Life(1, 2, 3), {"p0": [0], "p1": [64]})
-    assert not plane._targets
-    assert plane.engine.counts().target_bytes == 0
-    plane.close()
+        data_path.lease(Life(1, 2, 3), {"p0": [0], "p1": [64]})
+    assert not data_path._targets
+    assert data_path.engine.counts().target_bytes == 0
+    data_path.close()
 
 
 def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_m3_4_every_byte_is_right_while_a_fifth_is_aborted(tmp_path: Path) -> No
     assert 0 < drill.numbers["failed"] < 60
     rank = drill.numbers["ranks"]["decode-0"]
     assert rank["landed_chunks"] > 0
-    assert rank["engine_pooled_bytes"] == 0, "no landing memory has been used"
+    assert rank["engine_pooled_bytes"] == 0, "no staging memory has been used"
     verified = verify(load(TABLES), sorted(tmp_path.glob("*.jsonl")))
     assert verified.verdict is Verdict.HOLDS, verified
 

@@ -4,11 +4,11 @@ import socket
 
 from pdproto.engine.engines import open_source
 from pdproto.node.link import Link
-from pdproto.pages.staged import SourcePages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.e2e.pairs import NEVER, ends, layers, until
-from tests.node.planes import OWN_HOST, has_spoken
+from tests.node.data_paths import OWN_HOST, has_spoken
 
 NOT_LONG = {"bootstrap_timeout": 0.5}
 LONG = {"bootstrap_timeout": 60.0}

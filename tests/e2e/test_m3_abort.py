@@ -8,7 +8,7 @@ import zmq
 from pdproto.runtime.wire import Abort, AbortAck, Drained, Life, encode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import Ends, ends, until
-from tests.node.planes import polls
+from tests.node.data_paths import polls
 
 FAILED = KVPoll.FAILED
 

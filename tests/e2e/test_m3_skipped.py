@@ -15,7 +15,8 @@ from pdproto.engine.contract import Address, SourceCounts
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.data_path import Outcome
 from pdproto.node.sender import Sender
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
@@ -33,8 +34,8 @@ class Nodes:
 
     def __init__(self, engine: str, sinks: int) -> None:
         shape = (CHUNKS, 1, 1, CHUNK_BYTES)
-        self.plane: Final = SourcePages([np.ones(shape, np.uint8)], open_source(engine))
-        self.prefill: Final = PrefillNode("p", self.plane)
+        self.data_path: Final = SourcePages([np.ones(shape, np.uint8)], open_source(engine))
+        self.prefill: Final = PrefillNode("p", self.data_path)
         self.decodes: Final = [
             DecodeNode(f"d{number}", SinkPages([np.zeros(shape, np.uint8)], open_sink(engine)),
                        incarnation=17)
@@ -124,7 +125,7 @@ class Full:
 @pytest.mark.parametrize("where", ["before it is packed", "before it is posted"])
 def test_the_question_is_asked_wherever_a_chunk_is_taken_up(where: str) -> None:
     engine, packed, wanted = Full(), Event(), Event()
-    plane = SourcePages([np.zeros((2, 1, 1, 64), np.uint8)], engine)  # type: ignore[arg-type]
+    data_path = SourcePages([np.zeros((2, 1, 1, 64), np.uint8)], engine)  # type: ignore[arg-type]
     asked: list[bool] = []
 
     def is_wanted() -> bool:
@@ -135,17 +136,17 @@ def test_the_question_is_asked_wherever_a_chunk_is_taken_up(where: str) -> None:
     if where == "before it is posted":
         wanted.set()
     address = Address("full", "here", 0, 0, 1 << 20, b"").encode()
-    plane.post(1, Life(1, 1, 1), address, 0, [0], is_wanted)
+    data_path.post(1, Life(1, 1, 1), address, 0, [0], is_wanted)
     assert packed.wait(10)
     wanted.clear()
     engine.has_room = True
     ended: list[tuple[int, Outcome, str]] = []
 
     def has_ended() -> bool:
-        ended.extend(plane.outcomes())
+        ended.extend(data_path.outcomes())
         return bool(ended)
 
     until(has_ended)
     assert ended == [(1, Outcome.SKIPPED, "")]
     assert engine.posted == []
-    plane.close()
+    data_path.close()

@@ -50,7 +50,7 @@ def test_m4_3_failures_are_counted_once_by_each_rank_that_reports_them(drill: Dr
 
 
 def test_m4_4_what_failed_holds_nothing(drill: Drill) -> None:
-    """No page, slot or landing memory is held in the end: complaints of the drill say otherwise."""
+    """No page, slot or staging memory is held in the end: complaints of the drill say otherwise."""
     assert drill.numbers["complaints"] == []
     assert drill.numbers["failed"] > 0
     slots = drill.numbers["ranks"][RANKS[0]]["group_num_group_slots_taken"]

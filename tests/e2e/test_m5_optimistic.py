@@ -11,7 +11,7 @@ from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.drill import Drill
-from tests.node.planes import cluster, polls, published, until
+from tests.node.data_paths import cluster, polls, published, until
 from tests.node.prefills import Toy
 
 PREFILL = "prefill-0-0-0"

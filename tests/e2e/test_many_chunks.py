@@ -16,7 +16,7 @@ from pdproto.node import prefill
 from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
-from tests.node.planes import cluster, polls, published
+from tests.node.data_paths import cluster, polls, published
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 

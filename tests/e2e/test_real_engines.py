@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pdproto.engine.contract import SinkEngine, SourceEngine
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.engine.engines import ENGINES, MISSING, until
@@ -101,7 +102,7 @@ class Hand:
         until(lambda: not any(value for node in nodes for name, value in
                               node.metrics.read().items() if name.startswith("num_")),
               "everything to be given back")
-        counts = self.decode._core.plane.engine.counts()  # type: ignore[attr-defined]
+        counts = self.decode._core.data_path.engine.counts()  # type: ignore[attr-defined]
         assert counts.leases == counts.leased_bytes == 0
 
 

@@ -1,4 +1,4 @@
-"""A sink that leases pages of a pool of its own, and no landing memory: for the contract's tests.
+"""A sink that leases pages of a pool of its own, and no staging memory: for the contract's tests.
 
 A page that a lease gave back is the first to be leased again, so that whoever writes late meets
 the next life. The pages of a lease are scattered, and there are many more than one receive fills.

@@ -405,7 +405,7 @@ def test_memory_is_bounded_and_comes_back(engine: Engine) -> None:
     pair = Pair(engine, capacity_bytes=1 << 20)
     first = leased(pair.sink, 1 << 20)
     assert pair.sink.lease("life", "source", 1) is None
-    with pytest.raises(ValueError, match="all landing memory is 1048576"):
+    with pytest.raises(ValueError, match="all staging memory is 1048576"):
         pair.sink.lease("life", "source", (1 << 20) + 1)
     with pytest.raises(ValueError, match="0 bytes or more"):
         pair.sink.lease("life", "source", -1)

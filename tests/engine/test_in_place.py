@@ -1,7 +1,7 @@
-"""The contract where a lease is of pages, and not of landing memory: the same promises.
+"""The contract where a lease is of pages, and not of staging memory: the same promises.
 
 What the contract's own tests say of bytes, of fences and of ends is asked once more here, of the
-engines that declare a page fence. What they say of landing memory is not.
+engines that declare a page fence. What they say of staging memory is not.
 """
 
 import signal

@@ -260,7 +260,7 @@ def test_a_system_without_memory_is_said(pair: Pair, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", none_left)
         patch.setattr(mmap, "mmap", none_left)
-        with pytest.raises(EngineError, match="no landing memory of 4096 bytes"):
+        with pytest.raises(EngineError, match="no staging memory of 4096 bytes"):
             pair.sink.lease("life", "source", 100)
     assert write(pair.source, grant(pair).address, bytes(100)).result is Result.LANDED
     assert pair.sink.counts().leased_bytes == 4096

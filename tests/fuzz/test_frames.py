@@ -23,7 +23,7 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.fuzz.frames import HERE, STRANGER, chance, frame, frame_of
-from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published, until
 from tests.property.profiles import NIGHTLY
 from tests.transport.test_faults import foreigner
 

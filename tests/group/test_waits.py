@@ -14,7 +14,7 @@ from pdproto.node.link import Link
 from pdproto.node.timers import DOUBLINGS_MAX
 from pdproto.runtime.wire import Life
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
-from tests.node.planes import OWN_HOST
+from tests.node.data_paths import OWN_HOST
 from tests.transport.proxy import Proxy, proxy
 
 LIFE, OTHER = Life(7, 1, 0), Life(8, 1, 1)

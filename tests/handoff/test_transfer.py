@@ -32,7 +32,7 @@ from tests.handoff.exploring import counts, explored, failing, judged, name_of
 
 
 def test_one_size_up_nothing_unsafe_is_reached() -> None:
-    """Two landing chunks: the second life waits for none of the first's; an engine may stray."""
+    """Two staging buffers: the second life waits for none of the first's; an engine may stray."""
     safety = tuple(one.name for one in SYSTEM.properties if not isinstance(one, LeadsTo))
     found = check(SYSTEM, SYSTEM.configurations["deep"], CheckSettings(properties=safety))
     assert found.verdict is Verdict.HOLDS

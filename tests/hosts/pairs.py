@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.link import Link, tcp_at
 from pdproto.node.receiver import Receiver
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.hosts.namespaces import Host

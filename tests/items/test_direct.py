@@ -10,14 +10,14 @@ from pdproto.engine.page_target import ChunkTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.items.components import Numbering
+from pdproto.items.data_path import SinkItems
 from pdproto.items.direct import DirectItems, ItemTarget
-from pdproto.items.plane import SinkItems
 from pdproto.items.shares import Share, share_for
 from pdproto.node.receiver import Receiver
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DirectDecodeNode
-from tests.items.test_plane import ALONE, LAYERS, ROW, Pair, components, until
+from tests.items.test_data_path import ALONE, LAYERS, ROW, Pair, components, until
 
 LARGE = 16_384, 20_480  # bytes of an item of the KV cache, and of the state
 
@@ -29,11 +29,11 @@ class DirectPair(Pair):
         return DirectItems(self.ours, ALONE, TcpSink())
 
     def decode(self) -> DirectDecodeNode:
-        return DirectDecodeNode("decode", self.plane)
+        return DirectDecodeNode("decode", self.data_path)
 
     @property
     def target_bytes(self) -> int:
-        return self.plane.engine.counts().target_bytes
+        return self.data_path.engine.counts().target_bytes
 
     def know(self) -> None:
         """Have every source say once what it sends."""
@@ -64,10 +64,11 @@ def test_every_item_arrives_through_landing_memory_first_and_in_place_then(
     for room, direct in ((1, False), (2, True), (3, True)):
         senders, receiver = pair.begin(room, [4, 0, 6], [1], prefix=32)
         assert bool(pair.target_bytes) is direct
-        for sender, (_, plane) in zip(senders, pair.sources, strict=True):
-            for items in plane.numbering.numbers(0, [4, 0]), plane.numbering.numbers(0, [6]):
+        for sender, (_, data_path) in zip(senders, pair.sources, strict=True):
+            numbers = data_path.numbering.numbers
+            for items in numbers(0, [4, 0]), numbers(0, [6]):
                 sender.send(items, last=False)
-            sender.send(plane.numbering.numbers(1, [1]), metadata=ROW)
+            sender.send(numbers(1, [1]), metadata=ROW)
         until(lambda receiver=receiver: receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED))  # type: ignore[misc]
         assert receiver.failure is None
         pair.check([4, 0, 6], [1])
@@ -78,10 +79,10 @@ def test_a_source_in_the_same_place_is_presumed_to_have_what_this_rank_has(
     closing: ExitStack
 ) -> None:
     pair = DirectPair(closing, [range(LAYERS)])
-    pair.plane.presume("stage0")
+    pair.data_path.presume("stage0")
     assert pair.hand_over(1, [4, 0, 6], [1]).failure is None
     pair.check([4, 0, 6], [1])
-    assert pair.plane.engine.counts().pooled_bytes == 0, "no landing memory was needed"
+    assert pair.data_path.engine.counts().pooled_bytes == 0, "no staging memory was needed"
 
 
 @pytest.mark.parametrize(("stage", "why"), [
@@ -91,9 +92,9 @@ def test_a_source_that_has_something_else_fails_and_says_from_then_on_what_does_
     closing: ExitStack, stage: range, why: str
 ) -> None:
     pair = DirectPair(closing, [stage])
-    pair.plane.presume("stage0")
+    pair.data_path.presume("stage0")
     pair.over(pair.hand_over(1, [0], [0]))
-    pair.plane.presume("stage0")
+    pair.data_path.presume("stage0")
     receiver = pair.hand_over(2, [0], [0])
     assert why in str(receiver.failure)
     pair.over(receiver)
@@ -126,7 +127,7 @@ def test_items_of_a_hand_over_that_fails_go_back_when_its_source_is_kept_out(
     pair = DirectPair(closing, [range(LAYERS)])
     pair.know()
     (sender,), receiver = pair.begin(1, [0], [1])
-    sender.send(pair.plane.numbering.numbers(0, [0]), last=False)
+    sender.send(pair.data_path.numbering.numbers(0, [0]), last=False)
     receiver.abort("decode has changed its mind")
     until(lambda: receiver.poll() is KVPoll.FAILED and sender.poll() is KVPoll.FAILED)
     pair.over(receiver)
@@ -137,7 +138,7 @@ def test_items_go_back_when_their_source_is_gone(closing: ExitStack) -> None:
     pair = DirectPair(closing, [range(2), range(2, LAYERS)])
     pair.know()
     (sender, _), receiver = pair.begin(1, [0, 1], [1])
-    sender.send(pair.plane.numbering.numbers(0, [0]), last=False)
+    sender.send(pair.data_path.numbering.numbers(0, [0]), last=False)
     assert pair.target_bytes
     pair.sources[0][0].close()
     until(lambda: receiver.poll() is KVPoll.FAILED)
@@ -200,15 +201,15 @@ def test_an_engine_without_a_page_fence_is_refused() -> None:
 @pytest.fixture
 def target(closing: ExitStack) -> ItemTarget:
     """Of two items of KV, and one of the state."""
-    plane = DirectItems(ours := components(range(LAYERS), None, LARGE), ALONE, TcpSink())
-    closing.callback(plane.close)
+    data_path = DirectItems(ours := components(range(LAYERS), None, LARGE), ALONE, TcpSink())
+    closing.callback(data_path.close)
     numbering = Numbering(ours)
     share = share_for(ours, ALONE, ALONE)
-    places = plane._places(share.header)
+    places = data_path._places(share.header)
     assert places is not None
     return ItemTarget(share, places, numbering,
                       [*numbering.numbers(0, [3, 5]), *numbering.numbers(1, [2])],
-                      key=5, worker=plane._worker)
+                      key=5, worker=data_path._worker)
 
 
 def lengths(share: Share) -> tuple[int, int, int]:

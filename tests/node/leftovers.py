@@ -13,7 +13,7 @@ import psutil
 
 
 def mapped() -> set[str]:
-    """The shared landing memory that this process has mapped, and what has a name at all."""
+    """The shared staging memory that this process has mapped, and what has a name at all."""
     maps = psutil.Process().memory_maps(grouped=False)
     names = os.listdir("/dev/shm")  # noqa: S108 - only looked at
     named = {name for name in names if "pdproto" in name}

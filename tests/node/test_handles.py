@@ -16,7 +16,7 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import aio
 from tests.e2e.pairs import ends, layers
-from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published, until
 
 FAILED, SUCCESS, WAITING = KVPoll.FAILED, KVPoll.SUCCESS, KVPoll.WAITING_FOR_INPUT
 
@@ -114,7 +114,7 @@ def test_a_sender_that_has_ended_can_be_closed_after_its_node() -> None:
 
 
 def test_chunks_are_counted_where_they_land(pair: Cluster) -> None:
-    """On a data plane that does not say how many bytes it moves."""
+    """On a data path that does not say how many bytes it moves."""
     pair.writing.at_once = False
     sender, receiver = opened(pair)
     sender.send([1], last=False)

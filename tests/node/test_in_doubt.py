@@ -10,20 +10,20 @@ import pytest
 
 from pdproto.node import core
 from pdproto.node.data_path import Outcome
-from pdproto.node.in_doubt import Adrift, AdriftWrites
+from pdproto.node.in_doubt import InDoubtAtSink, InDoubtWrites
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published, until
 from tests.transport.test_killed import closing, settled, suspend, victim
 from tests.transport.victim import PAGES, dying_sink, pools, sink, source
 
 
 def has_begun(prefill: PrefillNode) -> bool:
     """Whether some bytes of a write have left."""
-    engine = prefill._core.plane.engine  # type: ignore[attr-defined]  # TcpSource
+    engine = prefill._core.data_path.engine  # type: ignore[attr-defined]  # TcpSource
     return any(posted.begun for line in list(engine._lines.values())
                for posted in list(line.open.values()))
 
@@ -55,17 +55,17 @@ def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
         until(lambda: sender.released)
         yield prefill, sender
         settled(prefill)
-        assert prefill.adrift() == ()
+        assert prefill.in_doubt() == ()
 
 
 def test_pages_come_back_though_nobody_knows_what_lands() -> None:
-    """What is adrift is seen, nothing but knowledge ends it, and no hand-over waits for that."""
+    """What is in doubt is seen, nothing but knowledge ends it, and no hand-over waits for that."""
     with bereaved() as (prefill, sender):
-        (adrift,) = prefill.adrift()
-        assert (adrift.sink, adrift.life.room, len(adrift.writes)) == ("d0", 7, 1)
+        (in_doubt,) = prefill.in_doubt()
+        assert (in_doubt.sink, in_doubt.life.room, len(in_doubt.writes)) == ("d0", 7, 1)
         numbers = prefill.metrics.read()
-        assert numbers["num_prefill_adrift_writes"] == numbers["num_prefill_writes"] == 1
-        assert numbers["prefill_adrift_seconds"] > 0
+        assert numbers["num_prefill_in_doubt_writes"] == numbers["num_prefill_writes"] == 1
+        assert numbers["prefill_in_doubt_seconds"] > 0
         assert "the engine gave up writing to d0: 127.0.0.1:" in (sender.failure or "")
         assert prefill.health() is None
         with cluster(sources=0) as nodes:
@@ -75,8 +75,8 @@ def test_pages_come_back_though_nobody_knows_what_lands() -> None:
                 until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
                 receiver.abort()
                 until(lambda: not other._core.lives)
-        assert prefill.adrift() == (adrift,)
-        assert adrift.life in prefill._core.lives, "its writes may still land"
+        assert prefill.in_doubt() == (in_doubt,)
+        assert in_doubt.life in prefill._core.lives, "its writes may still land"
         prefill.declare_gone("d0")
 
 
@@ -94,11 +94,11 @@ def test_a_successor_whose_predecessor_is_forgotten(monkeypatch: pytest.MonkeyPa
                     others[1].open(9, {"p0": prefill.endpoint})
                     until(lambda: "d2" in prefill._core.peers)
         assert "d0" not in prefill._core.peers
-        assert prefill.adrift()
+        assert prefill.in_doubt()
         successor = sink("tcp", pools())
         with closing(successor):
             again = successor.open(8, {"p0": prefill.endpoint})
-            until(lambda: not prefill.adrift())
+            until(lambda: not prefill.in_doubt())
             again.abort()
             until(polls([again], KVPoll.FAILED))
 
@@ -113,17 +113,17 @@ def test_an_engine_that_finds_out_after_all() -> None:
         until(lambda: len(nodes.writing.under_way) == 2)
         nodes.writing.end(Outcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
-        until(lambda: [len(adrift.writes) for adrift in prefill.adrift()] == [2])
+        until(lambda: [len(in_doubt.writes) for in_doubt in prefill.in_doubt()] == [2])
         until(lambda: sender.released)
-        (adrift,) = prefill.adrift()
-        assert (adrift.sink, adrift.life) == ("d0", receiver.life)
+        (in_doubt,) = prefill.in_doubt()
+        assert (in_doubt.sink, in_doubt.life) == ("d0", receiver.life)
         nodes.writing.end(most=1)
-        until(lambda: len(prefill.adrift()[0].writes) == 1)
-        assert prefill.adrift()[0].since == adrift.since
+        until(lambda: len(prefill.in_doubt()[0].writes) == 1)
+        assert prefill.in_doubt()[0].since == in_doubt.since
         assert waits(nodes, receiver), "who still writes has not drained"
         nodes.writing.end()
         nodes.settled()
-        assert prefill.adrift() == ()
+        assert prefill.in_doubt() == ()
 
 
 def test_an_error_of_a_hand_over_that_has_failed_already() -> None:
@@ -137,7 +137,7 @@ def test_an_error_of_a_hand_over_that_has_failed_already() -> None:
         receiver.abort("not wanted any more")
         until(polls([sender], KVPoll.FAILED))
         nodes.writing.end(Outcome.ERROR, most=1)
-        until(lambda: nodes.prefills[0].metrics.read()["num_prefill_adrift_writes"] == 1)
+        until(lambda: nodes.prefills[0].metrics.read()["num_prefill_in_doubt_writes"] == 1)
         assert not sender.released, "the engine reads the pages of the other"
         nodes.writing.end(Outcome.ERROR, most=1)
         until(lambda: sender.released)
@@ -166,7 +166,7 @@ def test_who_is_declared_gone_is_lost_at_once() -> None:
         assert prefill._core.mistakes == decode._core.mistakes == 0
 
 
-def test_a_write_to_a_sink_that_has_ended_is_not_adrift() -> None:
+def test_a_write_to_a_sink_that_has_ended_is_not_in_doubt() -> None:
     """It has said so itself, and what the engine gives up on after that can land no more."""
     with cluster(prefill={"at_once": False}) as nodes:
         (prefill,), (sender,) = nodes.prefills, nodes.senders(7)
@@ -179,7 +179,7 @@ def test_a_write_to_a_sink_that_has_ended_is_not_adrift() -> None:
         nodes.writing.end(Outcome.ERROR)
         until(lambda: sender.released)
         assert sender.failure == "d0: the node has been closed"
-        assert prefill.adrift() == ()
+        assert prefill.in_doubt() == ()
 
 
 def test_nobody_is_declared_gone_who_was_never_there() -> None:
@@ -190,37 +190,37 @@ def test_nobody_is_declared_gone_who_was_never_there() -> None:
 
 def test_who_reads_while_a_write_ends_finds_the_others() -> None:
     """Another thread may read between any two steps: here, while the writes are compared."""
-    adrift, read, life = AdriftWrites(), list[tuple[int, ...]](), Life(7, 1, 3)
+    in_doubt, read, life = InDoubtWrites(), list[tuple[int, ...]](), Life(7, 1, 3)
 
     class Read(int):
         def __ne__(self, other: object) -> bool:
-            read.extend(one.writes for one in adrift.all())
+            read.extend(one.writes for one in in_doubt.all())
             return int(self) != other
 
     for write in (Read(1), Read(2)):
-        adrift.add("d0", life, write, 10.0)
-    adrift.drop("d0", life, 2)
+        in_doubt.add("d0", life, write, 10.0)
+    in_doubt.drop("d0", life, 2)
     assert read == [(1, 2), (1, 2)]
-    assert adrift.all() == (Adrift("d0", life, (1,), 10.0),)
+    assert in_doubt.all() == (InDoubtAtSink("d0", life, (1,), 10.0),)
 
 
-def test_what_is_adrift_by_life_and_sink() -> None:
+def test_writes_in_doubt_are_kept_by_life_and_sink() -> None:
     """A sink that is done with some lives ends the wait for those, and for no others."""
-    adrift = AdriftWrites()
+    in_doubt = InDoubtWrites()
     old, new, foreign = Life(7, 1, 3), Life(8, 1, 4), Life(9, 2, 0)
-    adrift.add("d0", old, 1, 10.0)
-    adrift.add("d0", new, 2, 11.0)
-    adrift.add("d1", old, 3, 12.0)
-    adrift.add("d0", foreign, 4, 13.0)
-    adrift.add("d0", old, 5, 14.0)
-    assert adrift.all()[0] == Adrift("d0", old, (1, 5), 10.0)
-    assert (adrift.count(), len(adrift), adrift.longest_s(15.0)) == (5, 4, 5.0)
-    assert adrift.incarnations("d0") == {1, 2}
-    assert adrift.take("d0", 1, 4) == (1, 5)
-    assert adrift.take("d0", 1, 4) == ()
-    adrift.drop("d0", old, 1)
-    adrift.drop("d0", new, 9)
-    assert [one.writes for one in adrift.all()] == [(2,), (3,), (4,)]
-    adrift.drop("d0", new, 2)
-    assert (adrift.take("d1", 1, 4), adrift.take("d0", 2, 1)) == ((3,), (4,))
-    assert adrift.longest_s(15.0) == 0.0
+    in_doubt.add("d0", old, 1, 10.0)
+    in_doubt.add("d0", new, 2, 11.0)
+    in_doubt.add("d1", old, 3, 12.0)
+    in_doubt.add("d0", foreign, 4, 13.0)
+    in_doubt.add("d0", old, 5, 14.0)
+    assert in_doubt.all()[0] == InDoubtAtSink("d0", old, (1, 5), 10.0)
+    assert (in_doubt.count(), len(in_doubt), in_doubt.longest_s(15.0)) == (5, 4, 5.0)
+    assert in_doubt.incarnations("d0") == {1, 2}
+    assert in_doubt.take("d0", 1, 4) == (1, 5)
+    assert in_doubt.take("d0", 1, 4) == ()
+    in_doubt.drop("d0", old, 1)
+    in_doubt.drop("d0", new, 9)
+    assert [one.writes for one in in_doubt.all()] == [(2,), (3,), (4,)]
+    in_doubt.drop("d0", new, 2)
+    assert (in_doubt.take("d1", 1, 4), in_doubt.take("d0", 2, 1)) == ((3,), (4,))
+    assert in_doubt.longest_s(15.0) == 0.0

@@ -14,7 +14,7 @@ from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
-from tests.node.planes import Fabric, SinkPlane, cluster, idle, polls, published, until
+from tests.node.data_paths import Fabric, SinkDataPath, cluster, idle, polls, published, until
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 SHORT: Final = {"bootstrap_timeout": 3.0, "no_news": 0.05}
@@ -87,7 +87,7 @@ def test_b7_memory_that_the_system_refuses_fails_the_request_and_nobody_else() -
         until(lambda: decode.metrics.read()["num_decode_memory_queue_reqs"] == 3)
         nodes.landing.refuses = opened[1][1].life
         until(polls(opened[1], KVPoll.FAILED))
-        why = "lease: no landing memory of 4096 bytes: Too many open files"
+        why = "lease: no staging memory of 4096 bytes: Too many open files"
         assert [one.failure for one in opened[1]] == [f"d0: {why}", why]
         nodes.landing.leases = 2
         for sender, receiver in (opened[0], opened[2]):
@@ -124,7 +124,7 @@ def test_the_queue_has_a_bound_of_its_own() -> None:
 
 def decode_without_memory(pipe: Connection) -> None:
     """The whole life of a decode rank that has no memory, which only a signal ends."""
-    node = DecodeNode("d0", SinkPlane("d0", Fabric(), leases=0), link=PROMPT,
+    node = DecodeNode("d0", SinkDataPath("d0", Fabric(), leases=0), link=PROMPT,
                       waits={"no_news": 0.05})
     prefill = pipe.recv()
     while True:

@@ -15,7 +15,7 @@ from pdproto.pages.engine_counts import SINK_COUNTS, SOURCE_COUNTS
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.incarnation import new_incarnation
 from tests.engine.engines import BUILT_IN
-from tests.node.planes import cluster, polls, published, until
+from tests.node.data_paths import cluster, polls, published, until
 from tests.transport.victim import PAGE_BYTES, PAGES, pools, sink, source
 
 

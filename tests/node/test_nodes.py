@@ -16,7 +16,7 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Batch, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop
-from tests.node.planes import (
+from tests.node.data_paths import (
     ENDED,
     Cluster,
     cluster,
@@ -497,7 +497,7 @@ def test_a_write_that_is_refused() -> None:
 
 
 def test_a_silent_source_is_fenced() -> None:
-    """A write that never ends costs its landing memory until the fence is up, and no page."""
+    """A write that never ends costs its staging memory until the fence is up, and no page."""
     with cluster(prefill={"at_once": False}, decode={"fences": False},
                  waits={"no_drain": 0.05, "no_answer": 0.02}) as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
@@ -597,13 +597,13 @@ def test_what_the_loop_asks_of_itself_is_done_at_once() -> None:
 
 
 def test_l11_a_node_says_when_no_request_can_go_on() -> None:
-    """There is no landing memory, and nobody holds any that could come back."""
+    """There is no staging memory, and nobody holds any that could come back."""
     with cluster(decode={"leases": 0}) as nodes:
         (decode,) = nodes.decodes
         assert decode.health() is None
         (receiver,) = published(nodes.receivers(1))
         until(lambda: decode.health() is not None)
-        assert "want landing memory" in (decode.health() or "")
+        assert "want staging memory" in (decode.health() or "")
         assert decode.metrics.read()["healthy"] == 0
         receiver.abort()
         until(lambda: decode.health() is None)

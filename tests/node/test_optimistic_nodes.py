@@ -10,7 +10,7 @@ from pdproto.node.optimistic_record import Ordered, Request, Settings
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.planes import PATIENCE_S, Cluster, cluster, polls, published, until
+from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
 from tests.node.prefills import Toy
 
 CHUNKS = 4

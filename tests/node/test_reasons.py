@@ -13,7 +13,7 @@ from pdproto.engine.contract import Address, EngineError, Lease
 from pdproto.node.data_path import Outcome
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import BUILT_IN
-from tests.node.planes import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published, until
 from tests.transport.test_killed import closing, settled, victim
 from tests.transport.victim import PAGES, dying_sink, pools, sink, source
 
@@ -87,7 +87,7 @@ def test_a_sink_that_is_gone_is_what_a_sender_says(engine: str) -> None:
         settled(prefill)
 
 
-@pytest.mark.parametrize("broken", ["chunk_views", "unpack_verified"])
+@pytest.mark.parametrize("broken", ["source_pages.chunk_views", "sink_pages.unpack_verified"])
 def test_a_kernel_that_raises_fails_the_hand_over(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_kernel_that_raises_fails_the_hand_over(
     def lost(*_: object) -> NoReturn:
         raise RuntimeError("CUDA error: device lost")
 
-    monkeypatch.setattr(f"pdproto.pages.staged.{broken}", lost)
+    monkeypatch.setattr(f"pdproto.pages.{broken}", lost)
     prefill, decode = source("tcp", pools(2)), sink("tcp", pools())
     with closing(prefill), closing(decode):
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
@@ -115,11 +115,11 @@ def test_what_cannot_be_read_fails_with_the_engine_s_reason() -> None:
         raise EngineError("the memory is not mapped")
 
     with closing(prefill), closing(decode):
-        decode._core.plane.engine.view = unreadable  # type: ignore[attr-defined]
+        decode._core.data_path.engine.view = unreadable  # type: ignore[attr-defined]
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
         receiver.publish(range(PAGES))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send(range(PAGES))
         until(polls([receiver], KVPoll.FAILED))
-        assert receiver.failure == "what p0 wrote cannot be taken: the memory is not mapped"
+        assert receiver.failure == "the bytes of p0 cannot be unpacked: the memory is not mapped"
         assert not np.any(ours[0])

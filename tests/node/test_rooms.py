@@ -5,7 +5,7 @@ import pytest
 
 from pdproto.runtime.wire import ROOM_MAX
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.planes import cluster, polls, until
+from tests.node.data_paths import cluster, polls, until
 
 
 @pytest.mark.parametrize(("room", "error", "reason"), [

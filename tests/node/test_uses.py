@@ -15,7 +15,7 @@ from pdproto.node.sender import Sender
 from pdproto.node.uses import Uses, mixed
 from pdproto.runtime.wire import AnyFrame, Introduce
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.planes import ENDED, Cluster, cluster, polls, published, until
+from tests.node.data_paths import ENDED, Cluster, cluster, polls, published, until
 
 ROOM: Final = 7
 OFTEN: Final = {"no_news": 0.2}

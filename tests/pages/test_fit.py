@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime import wire
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.node.planes import ENDED, idle, until
+from tests.node.data_paths import ENDED, idle, until
 
 
 def pools(

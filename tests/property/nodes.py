@@ -25,7 +25,8 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.trace import Trace
@@ -35,7 +36,7 @@ from pdproto.sim.plan import Request
 from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
-from tests.node.planes import ENDED
+from tests.node.data_paths import ENDED
 from tests.property.network import Network
 
 LAYERS, PAGES, PAGE_BYTES = 2, 24, 256
@@ -282,9 +283,10 @@ class Nodes:
                                trace=looking, role=roles.source)
         else:
             pages = {source: empty() for source in self.sources}
-            plane = SinkPages({source: list(of) for source, of in pages.items()},
+            data_path = SinkPages({source: list(of) for source, of in pages.items()},
                               open_sink(self._engine))
-            node = DecodeNode(name, plane, link=link, waits=WAITS, trace=looking, role=roles.sink)
+            node = DecodeNode(name, data_path, link=link, waits=WAITS, trace=looking,
+                              role=roles.sink)
         self.net.do(methodcaller("aim", door, node.bound))
         self.ranks[name] = Rank(node, Pool(PAGES), pages, door, slow)
 

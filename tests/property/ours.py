@@ -21,7 +21,7 @@ HERE = (0, 0, 0)  # the only source, life and sink that an endpoint counts
 
 
 class Ours:
-    """See the top of the file. Landing memory is there for one room at a time."""
+    """See the top of the file. Staging memory is there for one room at a time."""
 
     def __init__(self) -> None:
         source, sink = SOURCE_ROLE.of(sinks=1, chunks=CHUNKS), SINK_ROLE.of(sources=1)

@@ -44,8 +44,8 @@ from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language.machine import Call
 from pdproto.testing.machine import REPORTS, RUN, Report
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
+from tests.node.data_paths import until
 from tests.node.leftovers import held
-from tests.node.planes import until
 from tests.property.network import Network, network
 from tests.property.nodes import DRAIN_S, Eyes, HandOver, Nodes
 from tests.property.profiles import runs

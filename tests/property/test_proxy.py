@@ -14,7 +14,7 @@ from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy, split
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.node.planes import Fabric, SinkPlane, SourcePlane, polls, until
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, until
 from tests.property.network import Network, network
 
 WAIT_MS: Final = 10_000
@@ -158,8 +158,8 @@ def test_nodes_that_advertise_another_endpoint() -> None:
     fabric = Fabric()
     with network() as net:
         doors = {name: net.do(methodcaller("open", name)) for name in ("p0", "d0")}
-        prefill = PrefillNode("p0", SourcePlane("p0", fabric), link=Link(advertise=doors["p0"]))
-        decode = DecodeNode("d0", SinkPlane("d0", fabric), link=Link(advertise=doors["d0"]))
+        prefill = PrefillNode("p0", SourceDataPath("p0", fabric), link=Link(advertise=doors["p0"]))
+        decode = DecodeNode("d0", SinkDataPath("d0", fabric), link=Link(advertise=doors["d0"]))
         for node in (prefill, decode):
             net.do(methodcaller("aim", node.name, node.bound))
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})

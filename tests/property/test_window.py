@@ -171,7 +171,7 @@ def happen(pair: Pair, events: list[tuple[Any, ...]]) -> None:
             continue  # a caller opens once
         if name == "end" and arguments[-1] is Write.SKIPPED and (
                 pair.whole.read(SENDING_POLL, pair.state).name != "FAILED"):
-            continue  # a plane skips only what nobody wants
+            continue  # a data path skips only what nobody wants
         getattr(pair, name)(*arguments)
 
 

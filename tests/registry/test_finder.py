@@ -23,7 +23,7 @@ from pdproto.registry.wire import Address, Lookup, Rank, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
-from tests.node.planes import OWN_HOST
+from tests.node.data_paths import OWN_HOST
 from tests.registry.test_trace import (
     NEVER_SILENT,
     PATIENCE_S,

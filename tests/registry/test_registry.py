@@ -43,7 +43,7 @@ from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff import registry as registry_tables
-from tests.node.planes import OWN_HOST
+from tests.node.data_paths import OWN_HOST
 from tests.registry.test_trace import NEVER_SILENT, fall_silent, heard
 
 PATIENCE_S = 30.0

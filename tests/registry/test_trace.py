@@ -24,7 +24,7 @@ from pdproto.spec.handoff.ends import Memory, memory
 from pdproto.spec.handoff.registry import SYSTEM
 from pdproto.spec.handoff.roles import Source
 from pdproto.spec.handoff.sink import POOL
-from tests.node.planes import OWN_HOST
+from tests.node.data_paths import OWN_HOST
 
 PATIENCE_S = 30.0
 

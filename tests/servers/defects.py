@@ -81,7 +81,7 @@ def chunk_repeated() -> None:
 
 def prefix_forgotten() -> None:
     """Decode does not say how much of the prompt it has in its cache."""
-    from pdproto.items.plane import SinkItems
+    from pdproto.items.data_path import SinkItems
 
     _wrap(SinkItems, "expect", lambda *_: None)
 
@@ -90,7 +90,7 @@ def _layers(change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
     """Of the KV cache, as prefill names them."""
     from dataclasses import replace
 
-    from pdproto.items.plane import SourceItems
+    from pdproto.items.data_path import SourceItems
 
     def begin(old: Any, self: Any, components: Any, *given: Any, **named: Any) -> None:
         first, *rest = components
@@ -106,7 +106,7 @@ def layers_from_zero() -> None:
 
 def heads_swapped() -> None:
     """A rank takes itself for its neighbour in the tensor parallelism."""
-    from pdproto.items.plane import SinkItems, SourceItems
+    from pdproto.items.data_path import SinkItems, SourceItems
 
     def begin(old: Any, self: Any, components: Any, place: Any, *given: Any, **named: Any) -> None:
         old(self, components, type(place)(place.size, place.size - 1 - place.rank), *given, **named)
@@ -131,8 +131,8 @@ def window_left_out() -> None:
 
 def misfit_unnoticed() -> None:
     """Nobody compares page sizes and models."""
-    from pdproto.items import plane, shares
-    from pdproto.items.plane import SourceItems
+    from pdproto.items import data_path, shares
+    from pdproto.items.data_path import SourceItems
     from pdproto.sglang.prefills import Prefills
 
     def share_of(components: Any, us: Any, _: Any) -> Any:
@@ -140,7 +140,7 @@ def misfit_unnoticed() -> None:
 
     _wrap(Prefills, "_check", lambda *_: None)
     _wrap(SourceItems, "_check", lambda *_: None)
-    vars(plane)["share_of"] = share_of
+    vars(data_path)["share_of"] = share_of
 
 
 def waits_for_ever() -> None:

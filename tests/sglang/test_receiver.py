@@ -22,7 +22,7 @@ from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.turns import Turns
 from pdproto.spec.handoff.poll import KVPoll
-from tests.items.test_plane import ROW, Pair, until
+from tests.items.test_data_path import ROW, Pair, until
 
 
 class Manager:
@@ -32,7 +32,7 @@ class Manager:
 
     def __init__(self, pair: Pair, turns: Turns | None = None) -> None:
         (source, _), = pair.sources
-        self.decode, self.sink_plane, self.turns = pair.node, pair.plane, turns
+        self.decode, self.sink_data_path, self.turns = pair.node, pair.data_path, turns
         self.slots: dict[int, bytes] = {}
         self.missing = ""
         self.rows = SimpleNamespace(write=self._write)
@@ -65,10 +65,10 @@ def receiver_of(manager: Manager, room: int = 1) -> Any:
 
 
 def send(pair: Pair, room: int, row: bytes = ROW) -> None:
-    (node, plane), = pair.sources
+    (node, data_path), = pair.sources
     sender = node.open(room)
     until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
-    sender.send(plane.numbering.numbers(0, [1]), metadata=row)
+    sender.send(data_path.numbering.numbers(0, [1]), metadata=row)
 
 
 def opened(receiver: Any) -> bool:

@@ -10,7 +10,7 @@ from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang.routing import UNKNOWN, Rooms
 from pdproto.spec.handoff.poll import KVPoll
-from tests.items.test_plane import Pair, until
+from tests.items.test_data_path import Pair, until
 
 RANKS = 2
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pdproto.node.data_path import Outcome as Ended
 from pdproto.runtime.wire import Life
-from pdproto.sim.agenda import Agenda
 from pdproto.sim.chance import Stream
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import roles_of, runnable
+from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import (
     ONE_LIFE_A_PAGE,
     SOURCE_PAGES,
@@ -48,45 +48,45 @@ def test_streams_have_names() -> None:
     assert 3.0 < max(delays) <= 3.0 * 21.0
 
 
-def test_an_agenda_keeps_its_order() -> None:
-    agenda, done = Agenda(), list[str]()
-    agenda.after(2.0, done.append, "later")
-    agenda.at(1.0, done.append, "first")
-    agenda.at(1.0, done.append, "second")
-    agenda.run(1.5)
-    assert (done, agenda.now) == (["first", "second"], 1.5)
-    agenda.at(0.0, done.append, "now")  # what is past happens now
-    agenda.run(3.0)
-    assert (done[2:], agenda.done) == (["now", "later"], 4)
+def test_an_event_queue_keeps_its_order() -> None:
+    event_queue, done = EventQueue(), list[str]()
+    event_queue.after(2.0, done.append, "later")
+    event_queue.at(1.0, done.append, "first")
+    event_queue.at(1.0, done.append, "second")
+    event_queue.run(1.5)
+    assert (done, event_queue.now) == (["first", "second"], 1.5)
+    event_queue.at(0.0, done.append, "now")  # what is past happens now
+    event_queue.run(3.0)
+    assert (done[2:], event_queue.done) == (["now", "later"], 4)
 
 
 SOON: Final = st.floats(0.0, 0.02)  # ten spans
 
 
 @given(st.lists(st.tuples(SOON, st.lists(SOON, max_size=3)), max_size=20), st.lists(SOON))
-def test_an_agenda_is_a_sorted_list(
+def test_an_event_queue_is_a_sorted_list(
     entries: list[tuple[float, list[float]]], stops: list[float]
 ) -> None:
     """Whenever it is asked to stop on the way, and whatever is put down while it goes on."""
-    agenda, done, waiting = Agenda(), list[int](), list[tuple[float, int]]()
+    event_queue, done, waiting = EventQueue(), list[int](), list[tuple[float, int]]()
 
     def put(when: float, then: list[float]) -> None:
         number = len(waiting)
-        waiting.append((max(when, agenda.now), number))
-        agenda.at(when, happen, number, then)
+        waiting.append((max(when, event_queue.now), number))
+        event_queue.at(when, happen, number, then)
 
     def happen(number: int, then: list[float]) -> None:
-        assert waiting[number][0] == agenda.now
+        assert waiting[number][0] == event_queue.now
         done.append(number)
         for seconds in then:
-            put(agenda.now + seconds, [])
+            put(event_queue.now + seconds, [])
 
     for when, then in entries:
         put(when, then)
     for stop in (*sorted(stops), 1.0):
-        agenda.run(stop)
+        event_queue.run(stop)
         past = [number for when, number in sorted(waiting) if when <= stop]
-        assert (done, agenda.done) == (past, len(past))
+        assert (done, event_queue.done) == (past, len(past))
 
 
 class Hearing:
@@ -106,15 +106,15 @@ class Hearing:
 
 def sent(*faults: Fault, count: int = 40) -> tuple[Network, list[bytes]]:
     """What arrives of so many batches, sent one after the other."""
-    agenda = Agenda()
-    network = Network(agenda, 0.001, stream)
+    event_queue = EventQueue()
+    network = Network(event_queue, 0.001, stream)
     network.active.extend(faults)
     ends = Hearing("a"), Hearing("b")
     network.processes.update((end.name, end) for end in ends)
     for number in range(count):
         network.send(ends[0], "b", bytes([number]))
-        agenda.run(agenda.now + 0.0001)
-    agenda.run(agenda.now + 10.0)
+        event_queue.run(event_queue.now + 0.0001)
+    event_queue.run(event_queue.now + 10.0)
     return network, ends[1].heard
 
 
@@ -141,13 +141,13 @@ def test_a_network_loses_repeats_and_reorders() -> None:
 
 
 def test_what_is_under_way_to_a_process_dies_with_it() -> None:
-    agenda = Agenda()
-    network = Network(agenda, 0.001, stream)
+    event_queue = EventQueue()
+    network = Network(event_queue, 0.001, stream)
     sender, old, new = Hearing("a"), Hearing("b"), Hearing("b")
     network.processes.update(a=sender, b=old)
     network.send(sender, "b", b"for the old one")
     network.processes["b"] = new
-    agenda.run(1.0)
+    event_queue.run(1.0)
     assert old.heard == new.heard == []
     del network.processes["b"]
     network.send(sender, "b", b"for nobody")
@@ -156,53 +156,53 @@ def test_what_is_under_way_to_a_process_dies_with_it() -> None:
 
 def test_the_end_of_a_process_ends_its_connections() -> None:
     """The caller is told, and again when a successor answers."""
-    agenda = Agenda()
-    network = Network(agenda, 0.001, stream)
+    event_queue = EventQueue()
+    network = Network(event_queue, 0.001, stream)
     caller, old, new = Hearing("a"), Hearing("b"), Hearing("b")
     network.processes.update(a=caller, b=old)
     network.connect(caller, "b")
-    agenda.run(1.0)
+    event_queue.run(1.0)
     assert caller.noted == [True]
     network.die(old)
-    agenda.run(2.0)
+    event_queue.run(2.0)
     assert caller.noted == [True, False]
     network.processes["b"] = new
-    agenda.run(4.0)
+    event_queue.run(4.0)
     assert caller.noted == [True, False, True]
 
 
 def test_a_partition_hides_the_end_of_a_process() -> None:
     """Until the caller speaks, when the partition is over."""
-    agenda = Agenda()
-    network = Network(agenda, 0.001, stream)
+    event_queue = EventQueue()
+    network = Network(event_queue, 0.001, stream)
     caller, callee = Hearing("a"), Hearing("b")
     network.processes.update(a=caller, b=callee)
     line = network.connect(caller, "b")
     network.active.append(fault(Kind.PARTITION, server="b"))
     network.die(callee)
-    agenda.run(5.0)
+    event_queue.run(5.0)
     assert caller.noted == [True]
     line.send(b"nothing comes of it")
     network.active.clear()
-    agenda.run(6.0)
+    event_queue.run(6.0)
     assert caller.noted == [True]
     line.send(b"nobody is there")
-    agenda.run(7.0)
+    event_queue.run(7.0)
     assert caller.noted == [True, False]
 
 
 def test_a_connection_is_tried_until_somebody_answers() -> None:
-    agenda = Agenda()
-    network = Network(agenda, 0.001, stream)
+    event_queue = EventQueue()
+    network = Network(event_queue, 0.001, stream)
     caller, callee = Hearing("a"), Hearing("b")
     network.processes.update(a=caller)
     network.connect(caller, "b")
     closed = network.connect(caller, "b")
     closed.close()
-    agenda.run(3.0)
+    event_queue.run(3.0)
     assert caller.noted == []
     network.processes.update(b=callee)
-    agenda.run(5.0)
+    event_queue.run(5.0)
     assert caller.noted == [True]
 
 
@@ -210,11 +210,11 @@ class Engines:
     """An engine of each side, and what they are blamed for."""
 
     def __init__(self) -> None:
-        self.agenda, self.blamed = Agenda(), list[str]()
-        network = Network(self.agenda, 0.001, stream)
+        self.event_queue, self.blamed = EventQueue(), list[str]()
+        network = Network(self.event_queue, 0.001, stream)
         shape = Shape(landings=1, fence_s=0.001)
-        self.fabric = Fabric(self.agenda, shape, lambda name, *_: self.blamed.append(name))
-        hosts = [Host(self.agenda, network, name, name, 7, 0.0) for name in ("p0", "d0")]
+        self.fabric = Fabric(self.event_queue, shape, lambda name, *_: self.blamed.append(name))
+        hosts = [Host(self.event_queue, network, name, name, 7, 0.0) for name in ("p0", "d0")]
         self.theirs, self.ours = Pages(8), Pages(8)
         self.source = SimulatedSource(hosts[0], self.fabric, self.theirs, stream())
         self.sink = SimulatedSink(hosts[1], self.fabric, self.ours, stream(), {"p0": self.source})
@@ -223,7 +223,7 @@ class Engines:
         self.source.post(1, life, address, 0, self.theirs.take(1, life.room) or (), lambda: True)
 
     def ends(self) -> list[Ended]:
-        self.agenda.run(self.agenda.now + 1.0)
+        self.event_queue.run(self.event_queue.now + 1.0)
         return [outcome for _, outcome, _ in self.source.outcomes()]
 
 
@@ -240,7 +240,7 @@ def test_a_write_lands_where_it_was_told_to() -> None:
     engines.post(OURS, address)
     assert engines.sink.lease(OTHERS, {"p0": [1]}) is None
     engines.sink.release(OURS)
-    engines.agenda.run(0.0)
+    engines.event_queue.run(0.0)
     assert leased(engines, OTHERS) == address, "the chunk is not given out at once"
     assert engines.ends() == [Ended.LANDED]
     assert engines.blamed == [WRITE]
@@ -250,7 +250,7 @@ def test_a_fence_keeps_writes_out() -> None:
     engines = Engines()
     engines.post(OURS, leased(engines, OURS))
     engines.sink.fence(OURS, "p0")
-    engines.agenda.run(0.0)
+    engines.event_queue.run(0.0)
     engines.sink._fence(OURS, "p0")  # it has come up before the bytes have
     assert engines.ends() == [Ended.REFUSED]
     assert engines.blamed == []
@@ -265,7 +265,7 @@ def test_pages_that_are_read_or_written_belong_to_the_life() -> None:
     pages = engines.ours.take(1, OTHERS.room)
     assert pages is not None
     engines.sink.verify(OURS, "p0", (1,), pages)
-    engines.agenda.run(9.0)
+    engines.event_queue.run(9.0)
     assert engines.blamed == [SOURCE_PAGES, ONE_LIFE_A_PAGE]
 
 

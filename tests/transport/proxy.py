@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.node.planes import OWN_HOST
+from tests.node.data_paths import OWN_HOST
 
 
 class Proxy:

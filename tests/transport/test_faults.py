@@ -26,17 +26,17 @@ from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
-from tests.node.leftovers import held
-from tests.node.planes import (
+from tests.node.data_paths import (
     Cluster,
     Fabric,
-    SinkPlane,
-    SourcePlane,
+    SinkDataPath,
+    SourceDataPath,
     cluster,
     polls,
     published,
     until,
 )
+from tests.node.leftovers import held
 
 # Notices quickly that somebody has gone, by the end of the connection: a machine that stands still
 # makes all fall silent.
@@ -319,7 +319,7 @@ def test_a_source_comes_back() -> None:
         receivers = published(nodes.receivers(2))
         until(polls(receivers, KVPoll.WAITING_FOR_INPUT))
         vanish(nodes.prefills[0])
-        nodes.prefills[0] = PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=ALERT)
+        nodes.prefills[0] = PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=ALERT)
         hand_over(nodes, 3)
         until(polls(receivers, KVPoll.FAILED))
         assert "lost connection to p0" in (receivers[0].failure or "")
@@ -337,7 +337,7 @@ def test_a_successor_cannot_end_a_lease() -> None:
         where, decode, landing = nodes.prefills[0].endpoint, nodes.decodes[0], nodes.landing
         vanish(nodes.prefills[0])
         begun, nodes.prefills[0] = nodes.writing, PrefillNode(
-            "p0", SourcePlane("p0", nodes.fabric), link=replace(link, bind=where))
+            "p0", SourceDataPath("p0", nodes.fabric), link=replace(link, bind=where))
         receiver.abort()
         until(lambda: landing.asked == [(receiver.life, "p0")])
         until(lambda: decode.metrics.read()["stale_frames"])
@@ -394,9 +394,9 @@ def test_a_port_in_use() -> None:
         taken.listen()
         where = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(OSError, match=f"^node p0 cannot listen on {where}: Address already"):
-            PrefillNode("p0", SourcePlane("p0", fabric), link=Link(bind=where))
+            PrefillNode("p0", SourceDataPath("p0", fabric), link=Link(bind=where))
         with pytest.raises(OSError, match=f"^node d0 cannot listen on {where}: Address already"):
-            DecodeNode("d0", SinkPlane("d0", fabric), link=Link(bind=where))
+            DecodeNode("d0", SinkDataPath("d0", fabric), link=Link(bind=where))
 
 
 def test_no_wake_up_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,11 +442,11 @@ def test_nothing_is_left_open() -> None:
             nodes.senders(2)
             published(nodes.receivers(2))
         with pytest.raises(OSError, match="cannot listen"):
-            PrefillNode("p9", SourcePlane("p9", Fabric()), link=Link(bind="tcp://127.0.0.1:x"))
+            PrefillNode("p9", SourceDataPath("p9", Fabric()), link=Link(bind="tcp://127.0.0.1:x"))
         with pytest.raises(ValueError, match="no timer is called 'tea'"):
-            PrefillNode("p9", SourcePlane("p9", Fabric()), waits={"tea": 1})
+            PrefillNode("p9", SourceDataPath("p9", Fabric()), waits={"tea": 1})
         with pytest.raises(ValueError, match="want 1 to 128 characters"):
-            PrefillNode("", SourcePlane("", Fabric()))
+            PrefillNode("", SourceDataPath("", Fabric()))
     until(lambda: not held() - before, lambda: f"{held() - before} are left")
 
 
@@ -468,9 +468,9 @@ def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> No
     fabric, disk = Fabric(), FullDisk(2)
     trace = Trace("p0", disk)
     with cluster(sources=0) as nodes:
-        node = PrefillNode("p0", SourcePlane("p0", fabric), link=nodes.link, trace=trace)
+        node = PrefillNode("p0", SourceDataPath("p0", fabric), link=nodes.link, trace=trace)
         nodes.prefills.append(node)
-        node._core.plane.fabric = nodes.fabric  # type: ignore[attr-defined]
+        node._core.data_path.fabric = nodes.fabric  # type: ignore[attr-defined]
         hand_over(nodes, 7)
         nodes.settled()
     assert trace.ended == "[Errno 28] No space left on device"
@@ -484,7 +484,7 @@ def test_a_disk_that_is_full_from_the_start(caplog: pytest.LogCaptureFixture) ->
     """One line says so, however many hand-overs follow."""
     with open("/dev/full", "wb", buffering=0) as disk, cluster(sources=0) as nodes:
         trace = Trace("p0", disk)
-        node = PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=nodes.link, trace=trace)
+        node = PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=nodes.link, trace=trace)
         nodes.prefills.append(node)
         for room in range(5):
             hand_over(nodes, room)
@@ -506,7 +506,7 @@ def test_a_disk_that_takes_half_a_line() -> None:
 
     trace = Trace("p0", HalfFull())
     with cluster(sources=0) as nodes:
-        nodes.prefills.append(PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=nodes.link,
+        nodes.prefills.append(PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=nodes.link,
                                           trace=trace))
         hand_over(nodes, 7)
         nodes.settled()
@@ -518,7 +518,7 @@ def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:
     """What a source does, in a file that conforms to its table."""
     path = tmp_path / "trace.jsonl"
     with path.open("wb") as file, cluster(sources=0) as nodes:
-        node = PrefillNode("p0", SourcePlane("p0", nodes.fabric), link=nodes.link,
+        node = PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=nodes.link,
                            trace=Trace("p0", file))
         nodes.prefills.append(node)
         hand_over(nodes, 7)
@@ -544,12 +544,13 @@ def test_curve() -> None:
     fabric = Fabric()
     with cluster(sources=0, sinks=0) as nodes:
         nodes.fabric = fabric
-        nodes.prefills.append(PrefillNode("p0", SourcePlane("p0", fabric), link=Link(curve=ours)))
-        nodes.decodes.append(DecodeNode("d0", SinkPlane("d0", fabric), link=Link(curve=theirs)))
+        nodes.prefills.append(
+            PrefillNode("p0", SourceDataPath("p0", fabric), link=Link(curve=ours)))
+        nodes.decodes.append(DecodeNode("d0", SinkDataPath("d0", fabric), link=Link(curve=theirs)))
         hand_over(nodes, 7)
         strangers = [Link(), Link(curve=keys()[0])]
         for number, link in enumerate(strangers, 1):
-            nodes.decodes.append(DecodeNode(f"d{number}", SinkPlane(f"d{number}", fabric),
+            nodes.decodes.append(DecodeNode(f"d{number}", SinkDataPath(f"d{number}", fabric),
                                             link=link, waits={"bootstrap_timeout": 0.5}))
         receivers = [node.open(8, {"p0": nodes.prefills[0].endpoint}) for node in nodes.decodes[1:]]
         until(polls(receivers, KVPoll.FAILED))

@@ -8,7 +8,7 @@ import zmq
 
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.planes import Cluster, cluster, has_spoken, polls, until
+from tests.node.data_paths import Cluster, cluster, has_spoken, polls, until
 
 LINK: Final = Link(sign_of_life_s=0.2, silent_s=3.0)
 

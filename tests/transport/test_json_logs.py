@@ -9,7 +9,7 @@ import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.json_logs import JsonFormatter, log_as_json
-from tests.node.planes import cluster, polls, until
+from tests.node.data_paths import cluster, polls, until
 
 
 @pytest.fixture

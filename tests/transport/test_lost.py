@@ -15,7 +15,7 @@ import pytest
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from tests.node.planes import Fabric, SourcePlane, cluster, polls, published, until
+from tests.node.data_paths import Fabric, SourceDataPath, cluster, polls, published, until
 from tests.transport.proxy import Proxy, proxy
 
 PROMPT = Link(sign_of_life_s=0.1, silent_s=600.0, grace_s=0.2)
@@ -25,7 +25,7 @@ NO_REPEATS = {"no_news": 600.0, "no_bytes": 600.0, "no_answer": 600.0}
 
 def prefill_process(pipe: Connection) -> None:
     """The whole life of a prefill rank, which only a signal ends."""
-    node = PrefillNode("p0", SourcePlane("p0", Fabric(), at_once=False), link=PROMPT)
+    node = PrefillNode("p0", SourceDataPath("p0", Fabric(), at_once=False), link=PROMPT)
     pipe.send(node.endpoint)
     while True:
         sender = node.open(pipe.recv())
@@ -144,7 +144,7 @@ def test_a_source_that_is_closed_says_so(caplog: pytest.LogCaptureFixture) -> No
         until(polls(waiting, KVPoll.WAITING_FOR_INPUT))
         for sender in senders:
             sender.send([1, 2, 3])
-        until(lambda: all(plane.under_way for plane in nodes.writings))
+        until(lambda: all(data_path.under_way for data_path in nodes.writings))
         with caplog.at_level(logging.INFO, "pdproto"):
             closing.close()
             until(polls([*receivers, *begun, *waiting], KVPoll.FAILED))

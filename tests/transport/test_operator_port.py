@@ -17,10 +17,10 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport import event_loop
 from pdproto.transport.nodes import PrefillNode, RunningNode
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.planes import (
+from tests.node.data_paths import (
     Cluster,
     Fabric,
-    SourcePlane,
+    SourceDataPath,
     cluster,
     has_spoken,
     polls,
@@ -154,7 +154,7 @@ def test_a_node_that_cannot_serve_is_alive_and_not_ready() -> None:
         nodes.senders(7)
         published(nodes.receivers(7))
         until(lambda: decode.get("/ready")[0] == 503)
-        assert "landing memory" in decode.get("/ready")[1]
+        assert "staging memory" in decode.get("/ready")[1]
         assert decode.get("/health") == (200, "OK")
 
 
@@ -200,7 +200,7 @@ def told_while_still(node: RunningNode, asking: Asking) -> dict[int, str]:
 
 
 def test_a_node_that_is_closed_says_so() -> None:
-    node = PrefillNode("p0", SourcePlane("p0", Fabric()))
+    node = PrefillNode("p0", SourceDataPath("p0", Fabric()))
     with asked(node) as asking:
         node.close()
         assert asking.get("/health") == asking.get("/ready") == (503, "node p0 is closed")

@@ -11,7 +11,7 @@ from pdproto.cli import top
 from pdproto.cli.main import main
 from pdproto.cli.top import Look, look, shown
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.planes import cluster, published, until
+from tests.node.data_paths import cluster, published, until
 
 PATIENCE_S: Final = 30.0  # a busy machine is no node that does not answer
 
@@ -36,7 +36,7 @@ def test_it_shows_what_is_stuck_and_for_whom_it_waits(
             time.sleep(1.0)
             assert main(["top", "--once", first.address, second.address]) == 1
             told = capsys.readouterr().out
-            assert f"{second.address}: node d0: hand-overs want landing memory" in told
+            assert f"{second.address}: node d0: hand-overs want staging memory" in told
             (line,) = (line for line in told.splitlines() if "its pool: memory" in line)
             for part in ("d0", "7", "bootstrapping", "no clock"):
                 assert part in line
@@ -74,5 +74,5 @@ def test_every_metric_that_it_reads_is_one_of_a_node() -> None:
             with OperatorPort(node) as port:
                 names |= look(port.address, 1).numbers.keys()
         read = {*top.QUEUED, *top.LEASES, *top.RATES}
-        assert read - names == {"transfer_bytes_total"}  # of an engine, and these planes have none
+        assert read - names == {"transfer_bytes_total"}  # an engine counts it, and none is here
         assert shown([], {}).renderables

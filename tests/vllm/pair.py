@@ -11,7 +11,7 @@ import numpy as np
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component, Heads
-from pdproto.items.plane import SinkItems, SourceItems
+from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.shares import Place
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.vllm.blocks import NULL_BLOCK, Group
@@ -63,10 +63,11 @@ class Prefill:
         self.caches: Final = caches(len(groups), 7)
         self.scheduler: Final = OfferingScheduler(groups, layout)
         told = ToldRooms()
-        plane = SourceItems(self.caches, ALONE, TcpSource())
-        node = PrefillNode("prefill", plane, waits=waits, refuses=told.refusal)
+        data_path = SourceItems(self.caches, ALONE, TcpSource())
+        node = PrefillNode("prefill", data_path, waits=waits, refuses=told.refusal)
         closing.callback(node.close)
-        self.worker: Final = OfferingWorker(node, told, plane, [c.item_bytes for c in self.caches])
+        self.worker: Final = OfferingWorker(node, told, data_path,
+                                            [c.item_bytes for c in self.caches])
         self.scheduler.ranks = {(0, 0): (node.name, node.endpoint)}
         self.kept: Final[set[str]] = set()
         self._orders = Orders()
@@ -97,11 +98,11 @@ class Decode:
     ) -> None:
         self.caches: Final = caches(len(groups), None)
         self.scheduler: Final = LoadingScheduler(groups, layout)
-        plane = SinkItems(self.caches, ALONE, TcpSink())
+        data_path = SinkItems(self.caches, ALONE, TcpSink())
         rank = Rank(ALONE)
-        self.node: Final = DecodeNode(rank.name(), plane, waits=waits)
+        self.node: Final = DecodeNode(rank.name(), data_path, waits=waits)
         closing.callback(self.node.close)
-        self.worker: Final = LoadingWorker(self.node, plane, rank)
+        self.worker: Final = LoadingWorker(self.node, data_path, rank)
         self.awaited: Final[set[str]] = set()
         self.heard: Final[dict[str, bool]] = {}
         self.bad_blocks: Final[set[int]] = set()

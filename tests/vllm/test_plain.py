@@ -157,7 +157,7 @@ def test_a_layer_without_a_number_is_refused() -> None:
 
 
 def test_numbers_of_components_say_how_many_a_sink_wants() -> None:
-    """What a source reads off where it is to write (items/plane.py)."""
+    """What a source reads off where it is to write (items/data path.py)."""
     buffer = np.zeros((4, 8), np.uint8)
     numbering = Numbering([Component("a", (buffer,), (0,)), Component("b", (buffer,), (0,))])
     assert numbering.counted([0, 1, 5]) == (2, 1)

@@ -77,7 +77,7 @@ CELLS: Final = (
     Cell("memory short", "short", "equality",
          "decode has memory for a few requests at a time: they wait, or are computed again",
          "wrong-block"),
-    Cell("landing memory", "landing", "equality", "over TCP, through landing memory",
+    Cell("staging memory", "landing", "equality", "over TCP, through staging memory",
          "wrong-block"),
     Cell("shared memory", "shm", "equality", "through shared memory", "wrong-block"),
     Cell("TP 2 -> 1", "tp-2-1", "equality_short", "two tensor-parallel ranks into one",

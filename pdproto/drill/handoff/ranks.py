@@ -31,7 +31,8 @@ from pdproto.group.group import Group
 from pdproto.node.link import Link, tcp_at
 from pdproto.node.metrics import Metrics
 from pdproto.pages.direct import DirectPages
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.registry.app import RegistryServer
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.trace_shared import SharedTrace
@@ -105,8 +106,8 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     with (_traced(rank) as trace,
           _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as registering,
           _traced_by(deciding, rank.trace if decides else None, rank.name) as decided):
-        plane = SourcePages(_layers(pools), open_source(rank.engine, rank.host))
-        node = PrefillNode(rank.name, plane, link=Link(tcp_at(rank.host)), waits=rank.waits,
+        data_path = SourcePages(_layers(pools), open_source(rank.engine, rank.host))
+        node = PrefillNode(rank.name, data_path, link=Link(tcp_at(rank.host)), waits=rank.waits,
                            trace=trace)
         entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering)
         entry.start()

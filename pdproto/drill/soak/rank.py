@@ -28,7 +28,8 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.registry.app import RegistryServer
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy
@@ -257,9 +258,9 @@ def decode(place: SoakRank, pipe: Pipe) -> None:
     load = place.load
     pages = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
              for source in place.sources}
-    plane = SinkPages({source: _layers(of) for source, of in pages.items()},
+    data_path = SinkPages({source: _layers(of) for source, of in pages.items()},
                       open_sink(place.engine))
-    node = DecodeNode(place.name, plane, link=Link(advertise=place.advertise), waits=WAITS)
+    node = DecodeNode(place.name, data_path, link=Link(advertise=place.advertise), waits=WAITS)
     pipe.send(node.bound)
     scheduler = _Decode(place=place, node=node, pool=Pool(load.pool_pages), pipe=pipe, pages=pages)
     with suppress(EOFError):

@@ -31,7 +31,8 @@ from pdproto.drill.study.rooms import RANKS, PublishedRooms, Routing, SoughtRoom
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.optimistic_record import Ordered, Settings
 from pdproto.node.receiver import Receiver
-from pdproto.pages.staged import SinkPages, SourcePages
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
 from pdproto.sim.chance import Stream
 from pdproto.sim.plan import Request
 from pdproto.sim.study import Setting
@@ -248,7 +249,7 @@ class TimedReceivers:
         self._rooms: Final = rooms
         self._asked = 0 if rooms is None else rooms.asked
         self._pool: Final = Pool(PAGES)
-        self._agenda: Final[list[Due]] = []
+        self._event_queue: Final[list[Due]] = []
         self._numbers: Final = count()
         self._ended: Final[SimpleQueue[Awaited]] = SimpleQueue()
         self._woken: Final = Event()
@@ -266,11 +267,11 @@ class TimedReceivers:
             self._woken.clear()
             while not self._ended.empty():
                 self._look(self._ended.get())
-            while self._agenda and self._agenda[0].at <= monotonic():
-                due = heappop(self._agenda)
+            while self._event_queue and self._event_queue[0].at <= monotonic():
+                due = heappop(self._event_queue)
                 self._late_s = max(self._late_s, monotonic() - due.at)
                 due.act()
-            wait = self._agenda[0].at - monotonic() if self._agenda else TICK_S
+            wait = self._event_queue[0].at - monotonic() if self._event_queue else TICK_S
             self._woken.wait(max(0.0, wait))
 
     def answered(self) -> Answered:
@@ -280,7 +281,7 @@ class TimedReceivers:
                         asked)
 
     def _at(self, when: float, act: Callable[[], None]) -> None:
-        heappush(self._agenda, Due(when, next(self._numbers), act))
+        heappush(self._event_queue, Due(when, next(self._numbers), act))
 
     def _arrive(self, request: Request) -> None:
         room = self._job.room(request)

@@ -13,7 +13,7 @@ import pytest
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component, Heads
-from pdproto.items.plane import Coverage, Placement, SinkItems, SourceItems, placement_in
+from pdproto.items.data_path import Coverage, Placement, SinkItems, SourceItems, placement_in
 from pdproto.items.shares import Place, everything, splits_of
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -57,11 +57,11 @@ class Pair:
         self.ours = components(range(LAYERS), None, self.item_bytes)
         self.sources = []
         for number, held in enumerate(self.theirs):
-            plane = SourceItems(held, ALONE, TcpSource())
-            node = PrefillNode(f"stage{number}", plane)
+            data_path = SourceItems(held, ALONE, TcpSource())
+            node = PrefillNode(f"stage{number}", data_path)
             closing.callback(node.close)
-            self.sources.append((node, plane))
-        self.plane = self.sink()
+            self.sources.append((node, data_path))
+        self.data_path = self.sink()
         self.node = self.decode()
         closing.callback(self.node.close)
 
@@ -69,14 +69,14 @@ class Pair:
         return SinkItems(self.ours, ALONE, TcpSink())
 
     def decode(self) -> DecodeNode:
-        return DecodeNode("decode", self.plane)
+        return DecodeNode("decode", self.data_path)
 
     def hand_over(self, room: int, kv: list[int], states: list[int], prefix: int = 0) -> Receiver:
         """From the items of these numbers to those of the numbers behind them."""
         senders, receiver = self.begin(room, kv, states, prefix)
-        for sender, (_, plane) in zip(senders, self.sources, strict=True):
-            sender.send(plane.numbering.numbers(0, kv), last=False)
-            sender.send(plane.numbering.numbers(1, states), metadata=ROW)
+        for sender, (_, data_path) in zip(senders, self.sources, strict=True):
+            sender.send(data_path.numbering.numbers(0, kv), last=False)
+            sender.send(data_path.numbering.numbers(1, states), metadata=ROW)
         until(lambda: receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED))
         if receiver.poll() is KVPoll.SUCCESS:
             landed = sum(sender.metrics.bytes for sender in senders)
@@ -90,8 +90,8 @@ class Pair:
         senders = [node.open(room) for node, _ in self.sources]
         receiver = self.node.open(room, {node.name: node.endpoint for node, _ in self.sources})
         if prefix:
-            self.plane.expect(receiver.life, prefix)
-        numbering = self.plane.numbering
+            self.data_path.expect(receiver.life, prefix)
+        numbering = self.data_path.numbering
         receiver.publish(numbering.numbers(0, [one + 1 for one in kv])
                          + numbering.numbers(1, [one + 1 for one in states]))
         for sender in senders:
@@ -166,12 +166,12 @@ def test_a_layer_that_decode_has_not_fails_the_hand_over(closing: ExitStack) -> 
 
 def test_counts_that_differ_by_component_fail_the_hand_over(closing: ExitStack) -> None:
     pair = Pair(closing, [range(LAYERS)])
-    (node, plane), = pair.sources
+    (node, data_path), = pair.sources
     sender, receiver = node.open(1), pair.node.open(1, {node.name: node.endpoint})
-    receiver.publish(pair.plane.numbering.numbers(0, [1, 2]))
+    receiver.publish(pair.data_path.numbering.numbers(0, [1, 2]))
     until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
-    sender.send(plane.numbering.numbers(0, [1]), last=False)
-    sender.send(plane.numbering.numbers(1, [1]))
+    sender.send(data_path.numbering.numbers(0, [1]), last=False)
+    sender.send(data_path.numbering.numbers(1, [1]))
     until(lambda: receiver.poll() is KVPoll.FAILED)
     assert "the digest of what stage0 wrote does not agree" in str(receiver.failure)
 
@@ -186,20 +186,20 @@ def test_bytes_that_are_no_placement_are_the_peers_fault(data: bytes) -> None:
 def test_a_sink_of_another_model_is_refused_with_both_numbers(closing: ExitStack) -> None:
     """Before anything is written: its lease may be too short for the header that says so."""
     kv, state = components(range(1), seed=1)
-    plane = SourceItems([replace(kv, heads=Heads(4, 16)), state], ALONE, TcpSource())
-    closing.callback(plane.close)
+    data_path = SourceItems([replace(kv, heads=Heads(4, 16)), state], ALONE, TcpSource())
+    closing.callback(data_path.close)
     splits = splits_of([replace(kv, heads=Heads(2, 16)), state])
-    plane.post(1, Life(1, 1, 0), msgspec.msgpack.encode(Placement(b"", 1, 0, 0, splits)), 0, [0],
-               lambda: True)
-    (_, _, reason), = plane.outcomes()
+    data_path.post(1, Life(1, 1, 0), msgspec.msgpack.encode(Placement(b"", 1, 0, 0, splits)), 0,
+                   [0], lambda: True)
+    (_, _, reason), = data_path.outcomes()
     assert reason == ("kv: 2 heads, 16 tokens a page there and 4 heads, 16 tokens a page here: "
                       "want the same model and page size at both ends")
 
 
 def test_a_place_that_there_is_not_refuses_the_write(closing: ExitStack) -> None:
-    plane = SourceItems(components(range(1), seed=1), ALONE, TcpSource())
-    closing.callback(plane.close)
+    data_path = SourceItems(components(range(1), seed=1), ALONE, TcpSource())
+    closing.callback(data_path.close)
     published = msgspec.msgpack.encode(Placement(b"", 2, 2))
-    plane.post(1, Life(1, 1, 0), published, 0, [0], lambda: True)
-    (number, _, reason), = plane.outcomes()
+    data_path.post(1, Life(1, 1, 0), published, 0, [0], lambda: True)
+    (number, _, reason), = data_path.outcomes()
     assert (number, reason) == (1, "rank 2 of a tensor parallelism of 2")

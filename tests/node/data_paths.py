@@ -1,6 +1,6 @@
-"""Data planes that keep account instead of copying, and nodes that hand over by them.
+"""Data data paths that keep account instead of copying, and nodes that hand over by them.
 
-A `Fabric` is the landing memory of all sinks of a test. It notes what must never happen: a write
+A `Fabric` is the staging memory of all sinks of a test. It notes what must never happen: a write
 that lands in memory that is not leased to its life, a chunk out of order, memory given back twice.
 """
 
@@ -56,7 +56,7 @@ class Fabric:
             return Outcome.LANDED
 
 
-class SourcePlane:
+class SourceDataPath:
     """Prefill's side. at_once: a write ends as soon as it is posted; otherwise `end` ends it.
 
     room: so many writes may be under way.
@@ -120,7 +120,7 @@ class SourcePlane:
         pass
 
 
-class SinkPlane:
+class SinkDataPath:
     """Decode's side. leases: so many lives may have memory. at_once: copies end as soon as they are
     begun; otherwise `end` ends them. fences: a fence comes up at once. lease_calls: of functions,
     which a lease makes.
@@ -146,7 +146,7 @@ class SinkPlane:
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         if life == self.refuses:
-            raise EngineError("lease: no landing memory of 4096 bytes: Too many open files")
+            raise EngineError("lease: no staging memory of 4096 bytes: Too many open files")
         if len(self._held) >= self.leases:
             return None
         for call in range(self.lease_calls):
@@ -252,34 +252,37 @@ class Cluster:
         self.decodes: list[DecodeNode] = []
         for number in range(sources):
             name = f"p{number}"
-            plane = SourcePlane(name, self.fabric, **(prefill or {}))  # type: ignore[arg-type]
+            data_path = SourceDataPath(name, self.fabric, **(prefill or {}))  # type: ignore[arg-type]
             self.prefills.append(
-                PrefillNode(name, plane, link=self.link, waits=self.waits, refuses=refuses))
+                PrefillNode(name, data_path, link=self.link, waits=self.waits, refuses=refuses))
         for number in range(sinks):
             self.decodes.append(self.decode(f"d{number}", 17, **(decode or {})))
 
     def decode(self, name: str, incarnation: int, **options: int) -> DecodeNode:
-        plane = SinkPlane(name, self.fabric, **options)  # type: ignore[arg-type]
-        return DecodeNode(name, plane, link=self.link, waits=self.waits, incarnation=incarnation)
+        data_path = SinkDataPath(name, self.fabric, **options)  # type: ignore[arg-type]
+        return DecodeNode(name, data_path, link=self.link, waits=self.waits,
+                          incarnation=incarnation)
 
     @property
     def nodes(self) -> list[RunningNode]:
         return [*self.prefills, *self.decodes]
 
     @property
-    def writing(self) -> SourcePlane:
-        """The plane of the first source."""
+    def writing(self) -> SourceDataPath:
+        """The data path of the first source."""
         return self.writings[0]
 
     @property
-    def writings(self) -> list[SourcePlane]:
-        """The planes of all sources."""
-        return [n._core.plane for n in self.prefills if isinstance(n._core.plane, SourcePlane)]
+    def writings(self) -> list[SourceDataPath]:
+        """The data paths of all sources."""
+        return [path for node in self.prefills
+                if isinstance(path := node._core.data_path, SourceDataPath)]
 
     @property
-    def landing(self) -> SinkPlane:
-        """The plane of the first sink."""
-        return next(n._core.plane for n in self.decodes if isinstance(n._core.plane, SinkPlane))
+    def landing(self) -> SinkDataPath:
+        """The data path of the first sink."""
+        return next(path for node in self.decodes
+                    if isinstance(path := node._core.data_path, SinkDataPath))
 
     def senders(self, room: int) -> list[Sender]:
         return [node.open(room) for node in self.prefills]

@@ -15,7 +15,7 @@ Entry: TypeAlias = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 SPANS_PER_S: Final = 500
 
 
-class Agenda:
+class EventQueue:
     """now: in seconds since the run began."""
 
     __slots__ = ("_entries", "_foreseen", "_later", "_number", "_present", "_spans", "now")

@@ -35,7 +35,8 @@ from pdproto.items.shares import (
     splits_of,
 )
 from pdproto.node.data_path import Idle, Posted
-from pdproto.pages.staged import Job, SinkPages, SourcePages, Staged
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import Job, SourcePages, Staged
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 
@@ -78,7 +79,9 @@ def key_of_share(life: Life, share: Share) -> int:
 
 
 class SourceItems(SourcePages):
-    """The data path of a prefill rank; see pages/staged.py. place: in its tensor parallelism."""
+    """The data path of a prefill rank; see SourcePages. place: of the rank in its tensor
+    parallelism.
+    """
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SourceEngine
@@ -98,7 +101,7 @@ class SourceItems(SourcePages):
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
         is_wanted: Callable[[], bool],
     ) -> Posted:
-        """See plane.py. The first chunk goes behind the header."""
+        """See data path.py. The first chunk goes behind the header."""
         try:
             placement = placement_in(address)
             self._check(placement.splits)
@@ -140,7 +143,9 @@ class Coverage:
 
 
 class SinkItems(SinkPages):
-    """The data path of a decode rank; see pages/staged.py. place: in its tensor parallelism."""
+    """The data path of a decode rank; see SourcePages. place: of the rank in its tensor
+    parallelism.
+    """
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SinkEngine
@@ -225,7 +230,7 @@ class SinkItems(SinkPages):
                 self._copies.pop(life, None)
 
     def settle(self, life: Life) -> None:
-        """See plane.py of net. An engine may use the items of a request that has ended for the next
+        """See SinkDataPath. An engine may use the items of a request that has ended for the next
         one at once: where nothing is copied, they do not wait for the copies of others.
         """
         with self._counting:

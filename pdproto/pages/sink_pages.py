@@ -1,0 +1,182 @@
+"""The data path of a decode node: an engine lands chunks in leased memory, and they are unpacked.
+
+A landed chunk is copied into the node's own pages, and the digests of the stored bytes are compared
+meanwhile. The copies run on a thread of their own, so that the node's loop never waits.
+
+Rule 1: one thread copies pages and gives memory back, in the order in which the node asked. So
+        memory is never given back while a copy reads it.
+Rule 2: the digest is keyed by the life, so the bytes of another life do not match.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk, unpack_verified
+from pdproto.engine.contract import Lease, SinkEngine, Ticket
+from pdproto.kernels.chunk import KVLayout, register
+from pdproto.node.data_path import Fenced, Idle, Verified
+from pdproto.node.metrics import Metrics
+from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
+from pdproto.pages.layouts import layout_of
+from pdproto.pages.life_key import key_of_life
+from pdproto.pages.reasons import reason_of
+from pdproto.runtime.wire import Layout, Life
+
+log = logging.getLogger("pdproto.pages")
+
+
+class SinkPages:
+    """A decode node's data path.
+
+    pools: one array [page, ...] for each layer, K and V, which every source fills; or such pools by
+    source, in the order of that source's pools.
+    """
+
+    def __init__(
+        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine
+    ) -> None:
+        self.engine: Final = engine
+        by_source = pools if isinstance(pools, Mapping) else {}
+        self._layouts: Final = {source: register(of) for source, of in by_source.items()}
+        self._layout: Final = None if isinstance(pools, Mapping) else register(pools)
+        self._layouts_told: Final[dict[str | None, Layout]] = {
+            source: layout_of(of) for source, of in self._layouts.items()}
+        if self._layout is not None:
+            self._layouts_told[None] = layout_of(self._layout)  # for every source
+        self._worker: Final = ThreadPoolExecutor(1, "pdproto-unpack")
+        self._leases: Final[dict[Life, dict[str, Lease]]] = {}
+        self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
+        self._settled: Final[set[Life]] = set()
+        self._reports: Final[deque[Verified | Fenced | Idle]] = deque()
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """See SinkDataPath."""
+        self._wake = wake
+        self.engine.attach(wake)
+
+    def measure(self, metrics: Metrics) -> None:
+        """See HasMetrics."""
+        add_engine_counts(metrics, self.engine, SINK_COUNTS)
+
+    def layout_for(self, source: str) -> Layout | None:
+        """See HasLayout."""
+        return self._layouts_told.get(source, self._layouts_told.get(None))
+
+    def out_of_reach(self, host: str) -> str | None:
+        """See HasReach."""
+        return self.engine.out_of_reach(host)
+
+    @property
+    def layouts(self) -> tuple[KVLayout, ...]:
+        """The layout of each source's pools, or the one layout of the pools that all fill."""
+        return tuple(self._layouts.values()) if self._layout is None else (self._layout,)
+
+    def _of(self, source: str) -> KVLayout:
+        return self._layout or self._layouts[source]
+
+    def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        """See SinkDataPath."""
+        leases: dict[str, Lease] = {}
+        try:
+            for source, of in pages.items():
+                lease = self._lease(life, source, of)
+                if lease is None:
+                    return None
+                leases[source] = lease
+        finally:
+            if len(leases) < len(pages):
+                for taken in leases.values():
+                    self.engine.release(taken)
+        self._leases[life] = leases
+        return {source: lease.address.encode() for source, lease in leases.items()}
+
+    def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
+        return self.engine.lease(life, source, chunk_offset(self._of(source), len(pages)))
+
+    def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        """See SinkDataPath."""
+        self._worker.submit(self._verify, life, source, chunks, pages)
+
+    def bytes_of(self, source: str, chunks: Sequence[int], _pages: Sequence[int]) -> int:
+        """See CountsBytes: the bytes of all chunks, with their digests."""
+        return sum(chunk_bytes(self._of(source), count) for count in filter(None, chunks))
+
+    def settle(self, life: Life) -> None:
+        """See SinkDataPath."""
+        self._settled.add(life)
+        self._worker.submit(self._settle, life)
+
+    def fence(self, life: Life, source: str) -> None:
+        """See SinkDataPath. A source may be lost before any memory was leased for it."""
+        lease = self._leases.get(life, {}).get(source)
+        if lease is None:
+            self._report(Fenced(life, source))
+            return
+        self._fences[life, source] = self.engine.fence(lease)
+        self._wake()
+
+    def release(self, life: Life) -> None:
+        """See SinkDataPath."""
+        leases = self._leases.pop(life)
+        self._worker.submit(self._release, leases)
+
+    def reports(self) -> Iterable[Verified | Fenced | Idle]:
+        """See SinkDataPath."""
+        for (life, source), ticket in list(self._fences.items()):
+            if self.engine.fenced(ticket):
+                del self._fences[life, source]
+                yield Fenced(life, source)
+        while self._reports:
+            yield self._reports.popleft()
+
+    def close(self) -> None:
+        """Stop copying, and close the engine."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
+
+    def _report(self, report: Verified | Fenced | Idle) -> None:
+        self._reports.append(report)
+        self._wake()
+
+    def _verify(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> None:
+        clean, reason = False, ""
+        try:
+            if life not in self._settled:
+                clean = self._unpack(life, source, chunks, pages)
+        except Exception as error:  # nothing else looks at the worker's future
+            reason = f"the bytes of {source} cannot be unpacked: {reason_of(error)}"
+            log.warning("%s: %s", life, reason)
+        self._report(Verified(life, source, clean, reason))
+
+    def _unpack(
+        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
+    ) -> bool:
+        """In the worker: unpack every chunk into its pages. Returns whether all digests agree."""
+        layout, lease = self._of(source), self._leases[life][source]
+        landed = np.frombuffer(self.engine.view(lease), np.uint8)
+        first, clean = 0, True
+        for count in filter(None, chunks):
+            offset = chunk_offset(layout, first)
+            outcome = unpack_verified(layout, landed[offset:],
+                                      pages[first:first + count],
+                                      key_of_chunk(key_of_life(life), offset))
+            clean = clean and outcome.clean
+            first += count
+        return clean
+
+    def _settle(self, life: Life) -> None:
+        self._settled.discard(life)
+        self._report(Idle(life))
+
+    def _release(self, leases: Mapping[str, Lease]) -> None:
+        for lease in leases.values():
+            self.engine.release(lease)
+        self._wake()

@@ -1,0 +1,242 @@
+"""The data path of a prefill node: pages are packed, and written through an engine.
+
+The pages of a chunk are packed with their digests, and written into the memory that the sink has
+leased. With an engine that gathers, large pages are written from the pool without packing. Packing
+runs on a thread of its own, so that the node's loop never waits.
+
+The digest is keyed by the life, so the bytes of another life do not match (pages/sink_pages.py).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk, pack_pages
+from pdproto.engine.contract import (
+    Address,
+    Buffer,
+    EngineBusy,
+    EngineError,
+    Result,
+    SourceEngine,
+)
+from pdproto.engine.page_target import PagePlaces
+from pdproto.engine.page_views import chunk_views, places_in
+from pdproto.engine.source import Source
+from pdproto.kernels.chunk import KVLayout, register
+from pdproto.node.data_path import Outcome, Posted
+from pdproto.node.metrics import Metrics
+from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
+from pdproto.pages.layouts import layout_of
+from pdproto.pages.life_key import key_of_life
+from pdproto.pages.reasons import reason_of
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Layout, Life
+
+log = logging.getLogger("pdproto.pages")
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+STAGED_BYTES_MAX: Final = 256 << 20  # of writes that were posted in one node and have not ended
+STAGED_WRITES_MAX: Final = 4_096  # chunks that were posted in one node and have not ended
+BUFFERS_KEPT: Final = 64  # free buffers of one size
+
+OUTCOMES: Final = {
+    Result.LANDED: Outcome.LANDED, Result.REFUSED: Outcome.REFUSED, Result.ERROR: Outcome.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A chunk to write. offset: bytes from the start of the lease. length: bytes of the chunk."""
+
+    number: int
+    address: Address
+    offset: int
+    length: int
+    is_wanted: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The bytes of one write. buffer: the buffer of the data path that holds them, if one does."""
+
+    views: Sequence[Buffer]
+    bytes: int
+    buffer: Bytes | None = None
+
+
+class SourcePages:
+    """A prefill node's data path.
+
+    pools: one array [page, ...] for each layer, K and V; see kernels.
+    """
+
+    def __init__(self, pools: Sequence[Any], engine: SourceEngine) -> None:
+        self.engine: Final = engine
+        self.layout: Final = register(pools)
+        self._layout_told: Final = layout_of(self.layout)
+        self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
+        self._lock: Final = Lock()
+        self._packed: Final[deque[tuple[Job, Staged]]] = deque()
+        self._posted: Final[dict[int, tuple[int, Staged]]] = {}
+        self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
+        self._buffers: Final[dict[int, list[Bytes]]] = {}
+        self._places: Final = self._places_in(self.layout)
+        chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
+        self._staged = self._writes = 0
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """See SourceDataPath."""
+        self._wake = wake
+        self.engine.attach(wake)
+
+    def layout_for(self, _sink: str) -> Layout | None:
+        """See HasLayout: all sinks read the same pools."""
+        return self._layout_told
+
+    def measure(self, metrics: Metrics) -> None:
+        """See HasMetrics."""
+        add_engine_counts(metrics, self.engine, SOURCE_COUNTS)
+        metrics.gauge("num_staged_bytes", "Bytes of chunks that were posted and have not landed",
+                      lambda: self._staged)
+
+    @property
+    def has_room(self) -> bool:
+        """See SourceDataPath."""
+        return self._staged < STAGED_BYTES_MAX and self._writes < STAGED_WRITES_MAX
+
+    def post(
+        self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
+        is_wanted: Callable[[], bool],
+    ) -> Posted:
+        """See SourceDataPath."""
+        length = chunk_bytes(self.layout, len(pages))
+        behind = offset + chunk_offset(self.layout, len(pages))
+        try:
+            job = Job(number, Address.decode(address), offset, length, is_wanted)
+        except RemoteProtocolError as error:
+            self._refuse(number, error)
+        else:
+            self._begin(job, lambda: self._stage(
+                self.layout, self._places, pages, key_of_chunk(key_of_life(life), offset)))
+        return Posted(length, behind)
+
+    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+        """See SourceDataPath."""
+        for outcome in self.engine.completed():
+            with self._lock:
+                number, staged = self._posted.pop(outcome.write)
+                self._staged -= staged.bytes
+                self._writes -= 1
+                # After an error a library may still read our buffer, though never the pages: so
+                # that buffer is not used again.
+                if outcome.result is not Result.ERROR:
+                    self._keep(staged)
+            self._ended.append((number, OUTCOMES[outcome.result], outcome.reason))
+        self._post_packed()
+        while self._ended:
+            yield self._ended.popleft()
+
+    def close(self) -> None:
+        """Stop packing, and close the engine."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
+
+    def _begin(self, job: Job, stage: Callable[[], Staged]) -> None:
+        """Have the worker stage these bytes and post them."""
+        self._staged += job.length
+        self._writes += 1
+        self._worker.submit(self._put, job, stage)
+
+    def _stage(
+        self, layout: KVLayout, places: PagePlaces | None, pages: Sequence[int], key: int,
+        head: bytes = b"",
+    ) -> Staged:
+        """The bytes of a head and a chunk of pages: packed into a buffer, or views of the pool."""
+        length = len(head) + chunk_bytes(layout, len(pages))
+        if places is not None and pages:
+            return Staged([head, *chunk_views(places, pages, key)], length)
+        buffer = self._buffer(length)
+        buffer[:len(head)] = np.frombuffer(head, np.uint8)
+        if pages:
+            pack_pages(layout, pages, key, buffer[len(head):])
+        return Staged([buffer], length, buffer)
+
+    def _places_in(self, layout: KVLayout) -> PagePlaces | None:
+        """The places of the pages, if the engine writes them from the pool; else None."""
+        gathers = isinstance(self.engine, Source) and self.engine.gathers
+        return places_in(layout) if gathers else None
+
+    def _put(self, job: Job, stage: Callable[[], Staged]) -> None:
+        """In the worker: stage a chunk and post it; skip it if its hand-over has failed."""
+        if not job.is_wanted():
+            self._end(job, Outcome.SKIPPED)
+            return
+        try:
+            staged = stage()
+        except Exception as error:  # nothing else looks at the worker's future
+            self._end(job, Outcome.REFUSED, error)
+            return
+        with self._lock:
+            self._packed.append((job, staged))
+        self._post_packed()
+
+    def _post_packed(self) -> None:
+        """Give the engine as many staged chunks as it has room for. Skip those of failed
+        hand-overs.
+        """
+        with self._lock:
+            while self._packed and self.engine.has_room:
+                job, staged = self._packed[0]
+                try:
+                    if job.is_wanted():
+                        write = self.engine.post(job.address, job.offset, staged.views)
+                        self._posted[write] = job.number, staged
+                    else:
+                        self._keep(staged)
+                        self._end(job, Outcome.SKIPPED)
+                except EngineBusy:
+                    return
+                except (EngineError, ValueError) as error:
+                    self._keep(staged)
+                    self._end(job, Outcome.REFUSED, error)
+                self._packed.popleft()
+
+    def _end(self, job: Job, outcome: Outcome, error: Exception | None = None) -> None:
+        """End a write of which no byte was written, and none will be."""
+        self._staged -= job.length
+        self._writes -= 1
+        if error is not None:
+            self._refuse(job.number, error)
+        else:
+            self._ended.append((job.number, outcome, ""))
+            self._wake()
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        """End a write that cannot go to the address that the sink has published."""
+        reason = reason_of(error)
+        log.warning("write %d cannot be posted: %s", number, reason)
+        self._ended.append((number, Outcome.REFUSED, reason))
+        self._wake()
+
+    def _buffer(self, length: int) -> Bytes:
+        with self._lock:
+            free = self._buffers.get(length)
+            return free.pop() if free else np.empty(length, np.uint8)
+
+    def _keep(self, staged: Staged) -> None:
+        """Keep the buffer, if there is one, for the next chunk of its size."""
+        if staged.buffer is None:
+            return
+        free = self._buffers.setdefault(staged.bytes, [])
+        if len(free) < BUFFERS_KEPT:
+            free.append(staged.buffer)
