@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Final
 
+from examples.servers.serving import Server, ServerError
 from examples.sglang_servers import tiny_models
-from examples.sglang_servers.serving import Server, ServerError, Servers
+from examples.sglang_servers.serving import Servers
 
 QUESTION: Final = "Who holds my pages?"
 NEW_TOKENS: Final = 24

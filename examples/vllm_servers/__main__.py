@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from examples.sglang_servers.serving import Server, ServerError
+from examples.servers.serving import Server, ServerError
 from examples.vllm_servers import tiny_model
 from examples.vllm_servers.serving import (
     CONSUMER,

@@ -1,13 +1,13 @@
-"""One process imports vLLM once; every server is a fork of it.
+"""The process that has imported vLLM, of which every server is a fork (examples/servers).
 
-A server imports vLLM for half a minute, and for minutes on a loaded machine. It takes requests as
-`examples/sglang_servers/preloaded.py` does; module "vllm" is a server, and "proxy" the proxy.
+Module "vllm" is a server, and "proxy" the proxy. An import of vLLM takes half a minute, and minutes
+on a loaded machine.
 """
 
 import importlib
 import sys
 
-from examples.sglang_servers.preloaded import fork_on_request
+from examples.servers.forking import fork_on_request
 from examples.vllm_servers import proxy
 
 NEEDED = (

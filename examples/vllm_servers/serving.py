@@ -1,19 +1,12 @@
-"""Real vLLM servers on a machine without a GPU, and their orderly end.
-
-Handles of servers are those of `examples/sglang_servers/serving.py`: nothing in them is SGLang's.
-"""
+"""Real vLLM servers on a machine without a GPU, and the proxy."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final
 
-from examples.sglang_servers.serving import HOST, Server, ServerError, free_port, pipe
+from examples.servers.serving import HOST, ForkedServers, Server, free_port
 
 MODEL: Final = "tiny"  # as clients call it
 PRODUCER: Final = "kv_producer"
@@ -60,35 +53,11 @@ def transfer_config(
 
 
 @dataclass
-class Servers:
-    """A context: servers that were started through it have ended when it is left.
+class Servers(ForkedServers):
+    """Of vLLM."""
 
-    folder: for logs.
-    """
-
-    folder: Path
-    started: list[Server] = field(default_factory=list)
-    _preloaded: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "preloaded.log").open("w") as log:
-            self._preloaded = subprocess.Popen(
-                [sys.executable, "-m", "examples.vllm_servers.preloaded"], stderr=log, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1,
-                env=os.environ | ENVIRONMENT)
-        self._answer()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.end(*reversed(self.started))
-        if self._preloaded is not None:
-            pipe(self._preloaded.stdin).close()
-            self._preloaded.wait(30)
-            pipe(self._preloaded.stdout).close()
+    preloaded: ClassVar[str] = "examples.vllm_servers.preloaded"
+    environment: ClassVar[Mapping[str, str]] = ENVIRONMENT
 
     def start(self, name: str, model: Path, flags: Sequence[str] = (), *,
               transfer: str | None = None, port: int | None = None,
@@ -99,38 +68,14 @@ class Servers:
         if transfer is not None:
             argv += ["--kv-transfer-config", transfer]
         side = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
-        return self._run("vllm", VllmServer(name, 0, port, self.folder / f"{name}.log", argv),
+        return self.run("vllm", VllmServer(name, 0, port, self.folder / f"{name}.log", argv),
                          {**side, **(env or {})})
 
     def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server]) -> Server:
         port = free_port()
         argv = ["--port", str(port), "--prefill", *(server.url for server in prefill),
                 "--decode", *(server.url for server in decode)]
-        return self._run("proxy", Server(name, 0, port, self.folder / f"{name}.log", argv), {})
-
-    def end(self, *servers: Server | None) -> None:
-        for server in servers:
-            if server is not None:
-                server.kill()
-                self.started.remove(server)
-
-    def _run(self, module: str, server: Server, env: Mapping[str, str]) -> Server:
-        assert self._preloaded is not None  # noqa: S101 - entered
-        server.log.unlink(missing_ok=True)
-        told = {"module": module, "argv": server.argv, "env": dict(env), "log": str(server.log)}
-        pipe(self._preloaded.stdin).write(json.dumps(told) + "\n")
-        server.pid = self._answer()["pid"]
-        self.started.append(server)
-        return server
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._preloaded is not None  # noqa: S101 - entered
-        line = pipe(self._preloaded.stdout).readline()
-        if not line:
-            log = self.folder / "preloaded.log"
-            raise ServerError(f"vLLM cannot be imported, see {log}: {log.read_text()[-2000:]}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return self.run("proxy", Server(name, 0, port, self.folder / f"{name}.log", argv))
 
 
 def gauge(server: Server, name: str) -> float:

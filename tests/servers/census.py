@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from examples.sglang_servers.serving import Server
+from examples.sglang_servers.serving import SglangServer
 
 MEMORY_MIB: Final = 64.0  # of growth that an allocator may keep
 FILES: Final = 2  # sockets of a client library that keeps a few alive
@@ -37,7 +37,7 @@ class Census:
         return ", ".join(told)
 
 
-def census(server: Server) -> Census:
+def census(server: SglangServer) -> Census:
     threads = files = 0
     memory = 0.0
     for pid in server.schedulers():
@@ -63,7 +63,7 @@ def _private_mib(rollup: str) -> float:
     return sum(int(words[1]) for words in kib if words[0].startswith("Private_")) / 1024
 
 
-def settled(server: Server, since: Census | None = None, seconds: float = SETTLE_S) -> Census:
+def settled(server: SglangServer, since: Census | None = None, seconds: float = SETTLE_S) -> Census:
     """Once nothing is under way there, and nothing has grown `since`; or after these seconds."""
     end = time.monotonic() + seconds
     found = None

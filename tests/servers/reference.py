@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from examples.sglang_servers.serving import Server
+from examples.servers.serving import Server
 from tests.servers.load import Answer, Ask, Through, Way, send
 
 LOGPROB: Final = 1e-3  # the largest difference seen between two runs of the same server is 2e-5

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from examples.servers.serving import Server
 from examples.sglang_servers import tiny_models
 from examples.sglang_servers.preloaded import HOOK
-from examples.sglang_servers.serving import Server, Servers
+from examples.sglang_servers.serving import Servers, SglangServer
 from tests.servers import hooks
 from tests.servers.census import Census, settled
 from tests.servers.load import Ask, Both, Through, asks, send
 from tests.servers.reference import Reference
+from tests.servers.suite import UntestedError
 
 POOL: Final = ("--max-total-tokens", "16384", "--max-running-requests", "64")
 WARM: Final = 48  # requests before the census that later ones are compared with
@@ -39,8 +41,8 @@ class Pair:
     """Two servers and a router."""
 
     layout: Layout
-    prefill: Server
-    decode: Server
+    prefill: SglangServer
+    decode: SglangServer
     router: Server
     before: dict[str, Census] = field(default_factory=dict)
 
@@ -54,7 +56,7 @@ class Pair:
         return Both(self.prefill.url, self.decode.url, self.prefill.bootstrap)
 
     @property
-    def servers(self) -> tuple[Server, Server]:
+    def servers(self) -> tuple[SglangServer, SglangServer]:
         return self.prefill, self.decode
 
     def take_census(self) -> None:
@@ -62,8 +64,8 @@ class Pair:
 
     def check_evidence(self) -> None:
         wanted = self.layout.evidence
-        assert wanted in self.prefill.log.read_text(errors="replace"), (
-            f"{self.prefill.log} does not show {wanted!r}: no test of this layout")
+        if wanted not in self.prefill.log.read_text(errors="replace"):
+            raise UntestedError(f"{self.prefill.log} does not show {wanted!r}")
 
     def check_nothing_grew(self) -> None:
         """Since `take_census`. SGLang's own check ends an idle scheduler that misses pages."""
@@ -79,7 +81,7 @@ class Stage:
 
     def __init__(self, servers: Servers, folder: Path, defect: str | None = None) -> None:
         self.servers: Final = servers
-        self.defect: Final = defect
+        self.defect = defect
         self._folder: Final = folder
         self._pair: Pair | None = None
         self._references: Final[dict[str, Reference]] = {}
@@ -114,7 +116,7 @@ class Stage:
         pair.take_census()
         return pair
 
-    def start(self, layout: Layout, name: str, like: Server | None = None) -> Server:
+    def start(self, layout: Layout, name: str, like: SglangServer | None = None) -> SglangServer:
         """One server of a layout, whose name begins with its side; it is not healthy yet."""
         is_prefill = name.startswith("prefill")
         begin = self.servers.prefill if is_prefill else self.servers.decode
@@ -127,10 +129,10 @@ class Stage:
         told = {HOOK: hooks.HOOK, **layout.env}
         return told | ({hooks.DEFECT: self.defect} if self.defect else {})
 
-    def restart(self, side: str) -> Server:
+    def restart(self, side: str) -> SglangServer:
         """The server of the pair that was killed, on the same ports."""
         assert self._pair is not None
-        old: Server = getattr(self._pair, side)
+        old: SglangServer = getattr(self._pair, side)
         self.servers.end(old)
         new = self.start(self._pair.layout, side, like=old)
         setattr(self._pair, side, new)

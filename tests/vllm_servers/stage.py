@@ -3,13 +3,13 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 
-from examples.sglang_servers.serving import Server
+from examples.servers.serving import HOST, Server, free_port
 from examples.vllm_servers import tiny_model
 from examples.vllm_servers.serving import (
     CONSUMER,
@@ -25,6 +25,8 @@ from tests.vllm_servers.cells import DEFECT, Layout
 
 DEFECTIVE: Final = "tests.vllm_servers.defective"
 SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
+WRITES: Final = "num_prefill_writes"
+OPERATOR: Final = 10  # the operator's port of a server's first worker lies so much above its port
 HELD: Final = ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting")
 
 
@@ -68,6 +70,11 @@ class Pair:
     proxy: Server
 
     @property
+    def operator(self) -> Server:
+        """The operator's port of prefill's first worker."""
+        return replace(self.prefill, port=self.prefill.port + OPERATOR)
+
+    @property
     def through(self) -> Completions:
         return Completions(self.proxy.url)
 
@@ -75,10 +82,16 @@ class Pair:
     def servers(self) -> tuple[Server, Server]:
         return self.prefill, self.decode
 
-    def check_nothing_is_held(self, seconds: float = SETTLE_S) -> None:
-        """No request, and no block of the KV cache, on either server, before long."""
+    def writes(self) -> float:
+        """How many writes prefill has posted that have not ended."""
+        lines = str(self.operator.get("/metrics")).splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(WRITES))
+
+    def check_nothing_is_held(self, *servers: Server, seconds: float = SETTLE_S) -> None:
+        """No request, and no block of the KV cache, before long, on these servers (default: both).
+        """
         end = time.monotonic() + seconds
-        for server in self.servers:
+        for server in servers or self.servers:
             while (held := _held(server)) and time.monotonic() < end:
                 time.sleep(0.25)
             assert not held, f"{server.name} still holds {held} after {seconds:.0f} s"
@@ -92,11 +105,15 @@ def _held(server: Server) -> dict[str, float]:
 
 
 class Stage:
-    """See above. defect: of defective.py, put into every server of a pair, never the reference."""
+    """See above. defect: of defective.py, put into every server of a pair, never the reference.
+    few: fewer requests are enough.
+    """
 
-    def __init__(self, servers: Servers, folder: Path, defect: str | None = None) -> None:
+    def __init__(self, servers: Servers, folder: Path, defect: str | None = None, *,
+                 few: bool = False) -> None:
         self.servers: Final = servers
-        self.defect: Final = defect
+        self.defect = defect
+        self.few: Final = few
         self.model: Final = tiny_model.make(folder / "llama")
         self._reference: Final = Reference(servers, self.model, (), Completions)
         self._pair: Pair | None = None
@@ -124,13 +141,14 @@ class Stage:
 
     def start(self, layout: Layout, side: str, port: int | None = None) -> Server:
         """One server of a layout; it is not healthy yet."""
-        is_prefill = side == "prefill"
+        is_prefill, port = side == "prefill", free_port() if port is None else port
         transfer = transfer_config(
             PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
             kv_connector_module_path=DEFECTIVE, kv_load_failure_policy=layout.policy)
         return self.servers.start(
             f"{side}-{self._count}", self.model, layout.prefill if is_prefill else layout.decode,
-            transfer=transfer, port=port, env={DEFECT: self.defect or ""})
+            transfer=transfer, port=port, env={
+                DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"})
 
     def restart(self, side: str) -> Server:
         """The server of the pair that was killed, on the same port."""

@@ -1,0 +1,36 @@
+"""The pages of the cells of real servers are those of their sources."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.servers import cells as of_sglang
+from tests.servers.defects import DEFECTS
+from tests.servers.layouts import LAYOUTS
+from tests.servers.record import Record
+from tests.vllm_servers import cells as of_vllm
+
+DEFECTIVE = Path(of_vllm.__file__).with_name("defective.py")
+
+
+@pytest.mark.parametrize(("record", "module"), [
+    (of_sglang.RECORD, "tests.servers"), (of_vllm.RECORD, "tests.vllm_servers"),
+])  # fmt: skip
+def test_the_page_is_generated(record: Record, module: str) -> None:
+    assert record.page.read_text() == record.text(), f"python -m {module} --table"
+
+
+def test_every_cell_of_sglang_has_a_layout_and_a_defect() -> None:
+    for cell in of_sglang.CELLS:
+        assert cell.layout in LAYOUTS
+        assert cell.defect in DEFECTS
+
+
+def test_every_cell_of_vllm_has_a_layout_and_a_defect() -> None:
+    """defective.py imports vLLM, so its names are read."""
+    functions = {node.name.replace("_", "-") for node in ast.parse(DEFECTIVE.read_text()).body
+                 if isinstance(node, ast.FunctionDef)}
+    for cell in of_vllm.CELLS:
+        assert cell.layout in of_vllm.LAYOUTS
+        assert cell.defect in functions
