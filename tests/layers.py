@@ -42,7 +42,7 @@ LAYERS: Final = {
     "cli": "bench, check, drill, engine, ground, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.handoff, spec.language, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
-    "examples": "check, engine, sglang, spec.language, spec.peers",
+    "examples": "check, engine, runtime, sglang, spec.language, spec.peers",
 }
 
 

@@ -121,7 +121,7 @@ PREFILL: Final = Table(prefill, rows=(
 DECODE: Final = Table(decode, state=load, rows=(
     Row("queue", on=computed(r, b), at=Load.ABSENT, to=Load.WAITING,
         do=[block(r, b).to(True)]),
-    Row("beat", on=Call("step"), at=Load.WAITING, send=[heartbeat(r)],
+    Row("beat", on=Call("step"), at=(Load.WAITING, Load.READING), send=[heartbeat(r)],
         why="every 5 s, in the loop of the engine; a decode that has died sends none"),
     Row("schedule", on=Call("schedule"), at=Load.WAITING, to=Load.READING,
         why="when there is room, and perhaps never"),
