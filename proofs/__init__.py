@@ -1,1 +1,1 @@
-"""What is proved for all sizes: one claim a file, named by the claim (README.md)."""
+"""The proofs for all sizes: one claim a file, named by the claim (README.md)."""

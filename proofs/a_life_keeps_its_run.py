@@ -1,15 +1,17 @@
-"""Claim: a transfer is begun with the run of each rank that the sink has looked up and met, and
-with no other: a failed look-up begins none, no other run takes a life over, and what holds of a
-transfer alone holds behind a bootstrap too, however many ranks, runs, sinks, pages and chunks.
+"""Claim: a transfer begins with the run of each rank that the sink has looked up and met, and with
+no other. A failed look-up begins no transfer, no other run takes a life over, and the promises
+of the transfer alone hold behind a bootstrap too, for any number of ranks, runs, sinks, pages
+and chunks.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/end_to_end_bootstrap_lemmas.py, each
 with its reason, and those of both parts.
-Bound: one life, as `crash` ends the one that a process holds; none on any other sort. Assumes: who
-is found gone is gone; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
-Vacuity: every row can fire in a state in which all claims hold. Mutants: a run that welcomes who
-means another one; a sink that opens its receiver before every rank has welcomed it.
-Not covered: what comes about (liveness) is explored.
+Bound: one life, because `crash` ends the one that a process holds; none on any other sort. Assumes:
+a run that is found gone is gone; a finished fence keeps writes out (rule 2 of
+spec/handoff/engine.py).
+Vacuity: every row can fire in a state in which all claims hold. Mutants: a run that welcomes a sink
+that means another run; a sink that opens its receiver before every rank has welcomed it.
+Not covered: liveness, which is explored.
 """
 
 from pdproto.spec.handoff.bootstrap import Phase, d, e, f, h

@@ -1,14 +1,14 @@
-"""Claim: a source answers every event alike whether or not it looks at a chunk that window.py
-leaves out, however many sinks and chunks there are.
+"""Claim: a source answers every event in the same way with or without a chunk that window.py leaves
+out, for any number of sinks and chunks.
 
-Method: for each row of the table and each rule, Z3 is asked for a state in which the guard holds
-with the chunk and not without it, or the other way round; and for one in which a row of the source
-or of the engine is enabled that is about the chunk itself and changes something. Sorts are
-uninterpreted and chunks are in a strict total order, so there is no bound on either. That no row
-changes another chunk than its own is read off the table. A rule is about one chunk; where many are
-left out it is used once for each, the last first.
-Bound: none. Assumes: nothing of the network. Pacing is the caller's: it may post the last chunk of
-a window only where none is left out behind it (rule 2).
+Method: for each row of the table and each rule, Z3 searches a state in which the guard holds with
+the chunk and not without it, or the other way round; and a state in which a row of the source or of
+the engine is enabled that is about the chunk itself and changes something. Sorts are uninterpreted
+and chunks are in a strict total order, so there is no bound on either. The table itself shows that
+no row changes another chunk than its own. A rule is about one chunk. If several chunks are left
+out, it is used once for each, the last first.
+Bound: none. Assumes: nothing about the network. The caller paces itself: it may post the last chunk
+of a window only if no chunk behind it is left out (rule 2).
 Vacuity: each rule holds in some state. Mutants: each rule without one of its parts.
 """
 
@@ -32,7 +32,7 @@ from pdproto.spec.language.sorts import Sort
 RULES: Final = {"landed": LANDED, "follows": FOLLOWS, "over": OVER}
 LEFT_OUT: Final = Chunk("left_out")
 ROWS: Final = {row.name: row for row in SOURCE.rows}
-# What is read off an end beside the rows' guards.
+# The formulas that are read from an end beside the guards of its rows.
 READ: Final = {"over": SOURCE_IS_OVER} | {
     word.name.lower(): formula for formula, word in SENDING_POLL}
 
@@ -91,7 +91,7 @@ class Logic:
 
     def of(self, formula: Formula, *, without: Any = None,
            bound: Mapping[Sort, Any] | None = None) -> Any:
-        """The formula; where `without` is given, as if that chunk did not exist."""
+        """The formula. If `without` is given, the formula as if that chunk did not exist."""
         bound = bound or {}
         match formula:
             case And(parts):
@@ -129,13 +129,13 @@ def answer(logic: Logic, *claims: Any) -> z3.CheckSatResult:
 
 
 def rule_about(logic: Logic, rule: Formula) -> tuple[Any, Any]:
-    """The rule said of the chunk that is left out; and that chunk."""
+    """The rule for the chunk that is left out, and that chunk."""
     chunk = logic.constant(LEFT_OUT)
     return logic.of(rule, bound={c: chunk}), chunk
 
 
 def differs(rule: Formula, guard: Formula) -> z3.CheckSatResult:
-    """Whether the guard, of a row that is about another chunk, can tell."""
+    """Whether the guard of a row about another chunk differs."""
     logic = Logic()
     holds, chunk = rule_about(logic, rule)
     stays = logic.constant(before) != chunk
@@ -196,7 +196,7 @@ _AT_NO_SINK: Final = forall(_other, write(p, h, _other, c) == Write.NONE)
 HASTY: Final = {
     "landed at some sinks only": handed(p, h, c) & exists(_other, ~_AT_NO_SINK),
     "landed, and not handed over": _AT_EVERY_SINK,
-    "handed over, and nothing of it sent": all_of(
+    "handed over, and no part of it sent": all_of(
         sending(p, h) == Sending.TRANSFERRING, handed(p, h, c), _AT_NO_SINK),
     "failed, and perhaps under way": sending(p, h) == Sending.FAILED,
 }

@@ -1,10 +1,10 @@
-"""What a file of proofs/ declares: a claim, and the questions that every proof must answer.
+"""The declarations in a file of proofs/: a claim, and the questions that every proof must answer.
 
     CLAIM = Safety("transfer", defects=(Known("B22", row="abort_receive"),))
 
 conftest.py makes a test of each question: is every obligation met, for all sizes (`holds`); can
 every row fire, or does every property pend (`something`); does each lemma carry another claim's
-proof (`lemmas`); is each defect noticed (`defect`).
+proof (`lemmas`); does the proof notice each defect (`defect`).
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +21,7 @@ from proofs import draining, standing
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One test. ask: raises AssertionError if the answer is no. slow: it takes over some seconds.
-    """
+    """One test. ask: raises AssertionError if the answer is no. slow: it takes several seconds."""
 
     name: str
     ask: Callable[[], None]
@@ -41,11 +40,11 @@ class Known:
 class Safety:
     """Every property, derived promise and lemma of the system holds in every state of every size.
 
-    defects: systems that must not be proved; an edit is to blame by its row. whole: also that every
-    trigger has one answer, and what has a ranking. proved_in: the systems that this is shown of,
-    where that is not `system` alone. impossible: rows that cannot fire in any state. bridge: the
-    lemmas that may not be idle (none: every lemma); unasked: nobody asks that. slow: the questions
-    that take over some seconds.
+    defects: systems that must not be proved; each edit is known by its row. whole: also that every
+    trigger has one answer, and all that has a ranking. proved_in: the systems that this is shown
+    of, if not `system` alone. impossible: rows that cannot fire in any state. bridge: the lemmas
+    that must be used (none: every lemma); unasked: the question is left out. slow: the questions
+    that take several seconds.
     """
 
     system: str
@@ -58,7 +57,7 @@ class Safety:
     slow: tuple[str, ...] = ("lemmas",)
 
     def questions(self) -> Iterator[Question]:
-        """The four questions, some of several systems or defects."""
+        """The four questions, some of them about several systems or defects."""
         show = standing.is_wholly_proved if self.whole else standing.is_proved
         for name in self.proved_in or (self.system,):
             yield self._question("holds", partial(show, name), name)
@@ -103,7 +102,9 @@ class Liveness:
     slow: tuple[str, ...] = ()
 
     def questions(self) -> Iterator[Question]:
-        """The questions but that of idle lemmas: those of a ranking are tested by themselves."""
+        """The questions, except the one about idle lemmas: tests of their own cover those of a
+        ranking.
+        """
         yield Question("holds", partial(draining.drains, self.system, *self.promises),
                        "holds" in self.slow)
         yield Question("something", partial(draining.pends, self.system, *self.promises),

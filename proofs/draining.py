@@ -16,11 +16,11 @@ from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
 
 LIMIT_S: Final = 60.0
-HELPED: Final = ": helped"  # who can fire, of what pends
+HELPED: Final = ": helped"  # the rows that can fire in a pending state
 
 
 def without(system: System, row: str) -> System:
-    """The system without a row, and without the properties that are of that row alone."""
+    """The system without a row, and without the properties about that row alone."""
     kept = tuple(claim for claim in system.properties
                  if not isinstance(claim, OnRow) or claim.row != row)
     return edited(system, f"without-{row}", ReplaceProperties(kept), DropRow(row))
@@ -42,13 +42,13 @@ def found(
 
 
 def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
-    """By the cut-off; what is refused has failed if its counterexample stands."""
+    """The proof by the cut-off. A refuted obligation has failed if its counterexample is real."""
     settings = ProofSettings(timeout_s=LIMIT_S, workers=2)
     return confirmed(system, prove(system, obligations, settings), LIMIT_S)
 
 
 def unhelped(name: str, system: System, *rankings: Ranking) -> dict[str, Status]:
-    """The properties, of those rankings (none: all), that pend in some state where nobody helps."""
+    """The properties, of those rankings (none: all), that pend in some state where no row helps."""
     one = subject(name)
     pending = found(one, system, rankings or one.every_ranking, helped_only=True)
     shown = proof(system, pending)
@@ -65,7 +65,7 @@ def drains(name: str, *promises: str) -> None:
     """Those ranked `leads_to` (none: all) are proved for all sizes, and so is every lemma that
     rankings alone need.
 
-    The safety claims that they rest on as well have a proof of their own.
+    The safety claims that they also use have a proof of their own.
     """
     one = subject(name)
     helping = [lemma.name for lemma in (*one.helping, *one.fault_free.lemmas)]
@@ -75,7 +75,7 @@ def drains(name: str, *promises: str) -> None:
 
 
 def pends(name: str, *promises: str) -> None:
-    """Each of them is about something: without helpers something pends in some state."""
+    """No property holds by vacuity: without helpers each pends in some state."""
     one = subject(name)
     bare = [replace(ranking, helpers=()) for ranking in one.every_ranking
             if ranking.leads_to in promises or not promises]

@@ -1,16 +1,16 @@
-"""Claim: whatever is lost, every request of optimistic prefill ends on both servers, and its slot,
-its running slot and its page come back, however many requests, slots, running slots, pages and
-attempts; even if no sink ever gives up, and even if a request reaches one of the two servers only
-(L1, L4 and L5 of optimistic-loss, optimistic-no-timeouts and optimistic-one-sided).
+"""Claim: under any loss, every request of optimistic prefill ends on both servers, and its slot,
+its running slot and its page come back, for any number of requests, slots, running slots, pages
+and attempts; even if no sink ever gives up, and even if a request reaches only one of the two
+servers (L1, L4 and L5 of optimistic-loss, optimistic-no-timeouts and optimistic-one-sided).
 
-Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
+Method: a ranking by local progress (pdproto/check/prove/ranking.py); the helping rows are in
 spec/lemmas/optimistic_loss_ranking.py and optimistic_no_timeouts_ranking.py, with the lemmas that
 only this needs. The safety claims of attempts_hold_what_they_use.py are lemmas here. Bound: none,
-on any sort. Assumes: every timer fires that stays enabled, and so does every row that is fair;
-messages that are there are received; losses happen finitely often; finitely many requests. Not
-covered: delivery that takes the message off the network; it is explored. Vacuity: in some state in
-which all claims hold each property pends. Mutants: a source that never gives up, a sink that never
-repeats its address, a source that answers no repeat.
+on any sort. Assumes: every timer and every fair row that stays enabled fires; messages that are
+there are received; losses happen finitely often; finitely many requests. Not covered: delivery that
+takes the message off the network; it is explored. Vacuity: in some state in which all claims hold
+each property pends. Mutants: a source that never gives up, a sink that never repeats its address, a
+source that answers no repeated message.
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ NO_TIMEOUTS = Liveness(
 
 @pytest.mark.slow
 def test_it_holds_of_requests_that_reach_one_server_only() -> None:
-    """Also where messages are lost; what is claimed beside, since none are, is not assumed."""
+    """Also under loss. The claims that this system adds for runs without loss are not assumed."""
     promises = tuple(one for one in ONE_SIDED.properties if isinstance(one, LeadsTo))
     losing = replace(ONE_SIDED, faults=load("optimistic-loss").faults, like=ONE_SIDED)
     system = edited(losing, "one-sided-and-lossy", ReplaceProperties(promises))

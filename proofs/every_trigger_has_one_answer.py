@@ -1,11 +1,11 @@
-"""Claim: whatever message or completion arrives at an end of the hand-over, in whatever state, some
-row acts on it, ignores it or rejects it; and no trigger has two answers. However many of everything
-there are, in any topology.
+"""Claim: for every message or completion that arrives at an end of the hand-over, in any state,
+some row acts on it, ignores it or rejects it; and no trigger has two answers. This holds for any
+number of elements of each sort, in any topology.
 
 Method: one obligation for each trigger, and one for each two rows on it, by the cut-off
 (pdproto/check/prove/coverage.py).
-Bound: none, on any sort. Assumes nothing: not that the message was sent, nor that a run reaches the
-state. Not covered: steps that an instance takes by itself, whose order the explorer tries.
+Bound: none, on any sort. Assumes nothing: neither that the message was sent, nor that a run reaches
+the state. Not covered: steps that an instance takes by itself, whose order the explorer tries.
 Mutants: a table without the answer to a late failure, and one whose sink commits to two ends.
 """
 
@@ -21,7 +21,7 @@ from proofs import draining
 
 
 def unanswered(system: System) -> dict[str, Status]:
-    """What is not proved, in whatever state."""
+    """The triggers without a proof, in any state."""
     found = list(coverage(system, ()))
     shown = draining.proof(system, found)
     return {o.claim.name: shown.status(o) for o in found

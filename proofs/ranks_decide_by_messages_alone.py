@@ -1,17 +1,18 @@
-"""Claim: by no clock, a request of a group reaches every rank, a failure and the readiness of all
-ranks are decided, an end of all parts is answered, and a decision reaches every rank and is
-confirmed, however many ranks, requests, slots and decisions, and whichever rank dies (L2 of the
+"""Claim: without a clock, a request of a group reaches every rank, a failure and the readiness of
+all ranks are decided, an end of all parts is answered, and a decision reaches every rank and is
+confirmed, for any number of ranks, requests, slots and decisions, if any rank may die (L2 of the
 agreement).
 
-Method: a ranking by local progress (pdproto/check/prove/ranking.py); who helps whom is in
-spec/lemmas/agreement_ranking.py, with the lemmas that only this needs. It rests on the safety
-claims of ranks_decide_alike.py too.
+Method: a ranking by local progress (pdproto/check/prove/ranking.py); the helping rows are in
+spec/lemmas/agreement_ranking.py, with the lemmas that only this needs. It also uses the safety
+claims of ranks_decide_alike.py.
 Bound: none, on any sort. Assumes: no message is lost (every_request_is_answered.py does not); every
-row fires that is fair and stays enabled; messages that are there are received; ranks die finitely
-often; finitely many requests, and always a number for the next decision.
+fair row that stays enabled fires; messages that are there are received; ranks die finitely often;
+finitely many requests, and always a number for the next decision.
 Not covered: delivery that takes the message off the network; it is explored.
 Vacuity: in some state in which all claims hold each property pends. Mutants: an entry that does not
-act on a failure, or on a confirmation, and a rank that does not turn away what it has never met.
+act on a failure, or on a confirmation, and a rank that does not turn away a request that it has
+never met.
 """
 
 from pdproto.cli.systems import subject

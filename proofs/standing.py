@@ -1,4 +1,4 @@
-"""What every proof must stand: it is whole, it is about something, and it notices a defect."""
+"""The questions about every proof: it is whole, no claim is vacuous, and it notices a defect."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def all_of(name: str) -> tuple[ProofSubject, tuple[Obligation, ...]]:
 
 
 def unproved(proof: Proof) -> list[str]:
-    """What is not proved, in words."""
+    """The parts without a proof, in words."""
     return [f"{o.name}: {proof.status(o)}" for o in proof.obligations
             if proof.status(o) is not Status.PROVED]
 
@@ -35,14 +35,14 @@ def is_proved(name: str, *, engines: Sequence[str] = ("cutoff",)) -> None:
 
 
 def is_wholly_proved(name: str) -> None:
-    """That, by the cut-off, and that every trigger has one answer; and what has a ranking."""
+    """The same by the cut-off, that every trigger has one answer, and all that has a ranking."""
     one = subject(name)
     settings = ProofSettings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
     assert unproved(prove(one.system, one.obligations(), settings)) == []
 
 
 def is_about_something(name: str, but: Sequence[str] = ()) -> None:
-    """Every row can fire in some state in which all claims hold, but for these, which cannot."""
+    """Every row can fire in some state in which all claims hold, except these, which cannot."""
     one = subject(name)
     assert list(impossible_rows(one.system, one.claims, LIMIT_S)) == list(but)
 

@@ -1,17 +1,17 @@
-"""Claim: registration, look-up, optimistic prefill and transfer of a room keep together what each
-promises alone, and a pass is sent by the run that was looked up, to whom that run has met, however
-many runs follow each other, and however many sinks, landings, chunks, pages, slots, running slots
-and attempts there are.
+"""Claim: registration, look-up, optimistic prefill and transfer of a room keep together the
+promises of each alone; and the run that was looked up sends a pass, only to a sink that it has
+met. This holds for any number of successive runs, sinks, landings, chunks, pages, slots, running
+slots and attempts.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are those that join a bootstrap to a transfer and a pass
 to a transfer (spec/lemmas/end_to_end_bootstrap_lemmas.py, end_to_end_attempts_lemmas.py).
-Bound: one life and one source rank, as those two have it; none on any other sort. Assumes: who is
-found gone is gone; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
-Vacuity: every row can fire in a state in which all claims hold, but for the two by which a pass
+Bound: one life and one source rank, as those two have it; none on any other sort. Assumes: a run
+that is found gone is gone; a finished fence keeps writes out (rule 2 of spec/handoff/engine.py).
+Vacuity: every row can fire in a state in which all claims hold, except the two by which a pass
 makes room for another life's. Mutants: a sink that opens its receiver before every rank has
 welcomed it; a place that is given back while the engine reads from it.
-Not covered: what comes about (liveness) is explored.
+Not covered: liveness, which is explored.
 """
 
 from pdproto.cli.systems import subject

@@ -1,11 +1,11 @@
-"""Claim: variants of the transfer and of optimistic prefill that leave a clock, a loss or a way out
-away, that tell the parts of an end apart, or in which servers die, are as safe as the systems they
-are edits of, however many of everything there are.
+"""Claim: variants of the transfer and of optimistic prefill are as safe as the systems that they
+edit, for any number of elements of each sort. They leave out a clock, a loss or a way to end,
+separate the parts of an end, or let servers die.
 
 Method: induction over every row by the cut-off (pdproto/check/prove/cutoff.py), with the lemmas of
-the system that each is an edit of, and none of its own.
-Bound: none, on any sort. Assumes, vacuity and mutants: as of those systems.
-Not covered: what comes about (liveness) is explored.
+the edited system, and none of their own.
+Bound: none, on any sort. Assumes, vacuity and mutants: as for those systems.
+Not covered: liveness, which is explored.
 """
 
 import pytest

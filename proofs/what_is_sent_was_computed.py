@@ -1,7 +1,7 @@
-"""Claim: what the engine reads is the KV of a whole pass, finalized, in a place that stays its own
-until nothing reads it any more; nothing is sent of a pass that is thrown away; and what holds of a
-transfer alone holds of what optimistic prefill computes too, however many requests, attempts,
-running slots, slots, sinks, pages and chunks.
+"""Claim: the engine reads only the KV of a whole, finalized pass, in a place that its request keeps
+until the engine has finished; nothing is sent of a dropped pass; and the promises of the transfer
+alone hold with optimistic prefill too, for any number of requests, attempts, running slots, slots,
+sinks, pages and chunks.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/end_to_end_attempts_lemmas.py, each
@@ -9,7 +9,7 @@ with its reason, and those of both parts.
 Bound: one source rank, as end_to_end_attempts.py has it; none on any other sort. Assumes: a
 finished fence keeps writes out (rule 2 of spec/handoff/engine.py). Vacuity: every row can fire in a
 state in which all claims hold. Mutants: a place that is given back while the engine reads from it;
-a pass that is sent before it is computed. Not covered: what comes about (liveness) is explored.
+a pass that is sent before it is computed. Not covered: liveness, which is explored.
 """
 
 from pdproto.spec.handoff.end_to_end_attempts import COMPUTED

@@ -1,4 +1,4 @@
-"""Defects of agreement: ranks of one server that came to different ends of the same request."""
+"""Defects of agreement: ranks of one server end the same request in different ways."""
 
 from typing import Final
 
@@ -66,7 +66,7 @@ def bug(
     *edits: Edit,
     configuration: Configuration = TWO_LIVES,
 ) -> Bug:
-    """A defect of the group of ranks; it shows with two ranks and no faults."""
+    """A defect of the group of ranks. Two ranks without faults show it."""
     system = edited(SYSTEM, f"agreement-{name}", *edits)
     return Bug(name, source, symptom, system, configuration, violates)
 
@@ -76,19 +76,19 @@ BUGS: Final[tuple[Bug, ...]] = (
         "B01", "sglang #26912",
         "after a client's abort a later pipeline stage keeps the request for ever",
         TWO_PASS, TWO_STAGES, "L3_no_orphan",
-        "a variant: two passes of request lists, as they were",
+        "a variant: two passes of request lists, in their first form",
     ),
     Bug(
         "B01-merged", "sglang #27028",
         "one pipeline stage admits the request that another drains",
         LOCAL_DRAIN, TWO_STAGES, "S7_same_outcome",
-        "a variant: the fix as it was merged leaves no orphan, and does not make the stages agree",
+        "a variant: the merged fix leaves no orphan, but the stages still disagree",
     ),
     Bug(
         "B01-obeyed", "sglang #27028 with #31869",
         "a stage drains a failed request by itself, and the others still wait for it",
         NO_SECOND_LOOK, TWO_STAGES, "S5_same_queue",
-        "a variant: even where decisions are obeyed, a local drain breaks agreement",
+        "a variant: even where stages obey decisions, a local drain breaks agreement",
     ),
     bug(
         "B06", "sglang #31869", "S5_same_decisions_same_batch",
@@ -98,7 +98,7 @@ BUGS: Final[tuple[Bug, ...]] = (
             do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED),
                 prefetched(r, h).to(False)],
             send=[closed(r, h)],
-            why="it looks again, and acts on what it sees now",
+            why="it checks its state again, and acts on the result",
         )),
     ),
     bug(
@@ -106,11 +106,12 @@ BUGS: Final[tuple[Bug, ...]] = (
         "one tensor rank takes the request out of its queue, another keeps it; both hang",
         AddRow(rank, Row(
             "vote_done_early", on=Call("status", h), at=Health.UP, when=at(Stage.RUNNING),
-            send=[done(r, h)], why="the status says success, though the row has not landed yet",
+            send=[done(r, h)], why="the status is Success before the row has landed",
         )),
         AddRow(rank, Row(
             "keep", on=release(r, n, h), at=Health.UP, when=[*TURN, at(Stage.RUNNING)],
-            do=[applied(r, n).to(True)], why="whether the row has landed is asked after the vote",
+            do=[applied(r, n).to(True)],
+                         why="the rank asks only after the vote whether the row has landed",
         )),
     ),
     bug(
@@ -124,13 +125,14 @@ BUGS: Final[tuple[Bug, ...]] = (
         AddRow(rank, Row(
             "vote_by_position", at=Health.UP, choose=(h, k),
             when=[h.differs(k), at(Stage.ABSENT), stage(r, k) == Stage.READY],
-            send=[ready(r, h)], why="the vote for the first in the queue, whoever that is",
+            send=[ready(r, h)],
+                         why="the rank votes for the first request in its queue, whichever that is",
         )),
         AddRow(rank, Row(
             "start_by_position", on=admit(r, n, h, m), at=Health.UP, choose=(k,),
             when=[*TURN, h.differs(k), at(Stage.ABSENT), stage(r, k) == Stage.READY],
             do=[applied(r, n).to(True), stage(r, k).to(Stage.RUNNING), slot(r, k, m).to(True)],
-            why="the first in the queue has been admitted",
+            why="the rank admits the first request in its queue",
         )),
     ),
     bug(
@@ -144,7 +146,8 @@ BUGS: Final[tuple[Bug, ...]] = (
         "a rank removes a request before the collective, whose lengths then differ",
         AddRow(rank, Row(
             "remove", on=Call("abort", h), at=Health.UP, when=at(Stage.QUEUED),
-            do=[stage(r, h).to(Stage.CLOSED)], why="an abort takes it out of the queue at once",
+            do=[stage(r, h).to(Stage.CLOSED)],
+                         why="an abort removes the request from the queue at once",
         )),
     ),
     bug(
@@ -152,11 +155,11 @@ BUGS: Final[tuple[Bug, ...]] = (
         "stages admit different requests, as the prefetch is ready on some only",
         AddRow(rank, Row(
             "vote_unprepared", on=Call("bootstrapped", h), at=Health.UP, when=at(Stage.QUEUED),
-            send=[ready(r, h)], why="the bootstrap alone makes the vote",
+            send=[ready(r, h)], why="the vote needs only the bootstrap",
         )),
         AddRow(rank, Row(
             "postpone", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.QUEUED)],
-            do=[applied(r, n).to(True)], why="the prefetch is looked at after the decision",
+            do=[applied(r, n).to(True)], why="the rank checks the prefetch only after the decision",
         )),
     ),
     bug(
@@ -166,7 +169,7 @@ BUGS: Final[tuple[Bug, ...]] = (
             "abort_now", on=Call("abort", h), at=Health.UP, when=at(Stage.RUNNING),
             do=[stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False),
                 slot(r, h, ANY).to(False)],
-            send=[closed(r, h)], why="it acts at once",
+            send=[closed(r, h)], why="the rank acts at once",
         )),
     ),
     bug(
@@ -177,7 +180,7 @@ BUGS: Final[tuple[Bug, ...]] = (
     ),
     bug(
         "B56", "sglang #37483", "L2_a_failure_is_decided",
-        "a request that fails when all are ready stays eligible, as nobody polls it any more",
+        "a request that fails when all ranks are ready stays eligible: no rank polls it any more",
         DropEffect("vote_dead", dead(r, h)),
         configuration=ONE_LIFE,
     ),
@@ -186,7 +189,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "a grammar that is ready on some stages only: they run different batches",
         AddRow(rank, Row(
             "not_yet", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.READY)],
-            do=[applied(r, n).to(True)], why="the grammar is looked at after the decision",
+            do=[applied(r, n).to(True)], why="the rank checks the grammar only after the decision",
         )),
     ),
     bug(
@@ -195,23 +198,24 @@ BUGS: Final[tuple[Bug, ...]] = (
         AddRow(rank, Row(
             "drain_locally", at=Health.UP, choose=(h,), when=at(Stage.FAILED),
             do=[stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False)], send=[closed(r, h)],
-            why="it has failed, so it goes, decision or not",
+            why="the rank drops a failed request without a decision",
         )),
     ),
     bug(
         "early-decision", "sglang #26912", "L3_no_orphan",
-        "a failure is decided before the request has come to a rank, where it then stays for ever",
+        "the group decides a failure before the request has come to a rank, where it stays for "
+        "ever",
         DropEffect("turn_away", stage(r, h).to(Stage.CLOSED)),
         configuration=ONE_LIFE,
     ),
     bug(
         "early-drop", "sglang #38961, item 4", "no_peer_is_at_fault",
-        "the first rank that fails makes the group free what other ranks still transfer",
+        "the first rank that fails makes the group free pages that other ranks still transfer",
         DropClause("decide_drop", forall(peer, broke(peer, h) | done(peer, h))),
     ),
     bug(
         "local-slot", "sglang, two-pass agreement", "S6_slot_has_one_owner",
-        "a slot is taken without having been part of the decision, and gets two owners",
+        "a rank takes a slot that no decision names, and the slot gets two owners",
         DropClause("decide_admit", ~taken(m)),
     ),
 )

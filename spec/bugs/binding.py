@@ -36,7 +36,7 @@ NOT_PASSED_ON: Final = edited(
     DropEffect("hear_use", each(q, name(d, h, q, u), where=~leads(h, q))))
 
 BUGS: Final[tuple[Bug, ...]] = (
-    Bug("first-come", "pdproto itself; nothing but the room in sglang 0.5.23",
+    Bug("first-come", "pdproto itself; sglang 0.5.23 has only the room",
         "Two requests share a room, an introduction to one rank is lost, and a decode server "
         "generates from layers of both.", FIRST_COME, TWO_LIVES, "S2_no_life_is_two_requests",
         note="Each rank binds the lives of a room to its requests as they come."),
@@ -44,9 +44,9 @@ BUGS: Final[tuple[Bug, ...]] = (
         "A client's retry fails at once with the reason for which its first request was aborted.",
         PREDECESSOR, ONE_LIFE, "a_retry_is_not_failed_by_its_predecessor"),
     Bug("retry-lost", "pdproto itself",
-        "A retry waits for its time-out, for its half on prefill was given to the life before it, "
-        "which had ended.", DEAD_LIFE, ONE_LIFE, "an_ended_life_takes_no_request"),
-    Bug("use-kept", "no report; a decode rank that knows the request and keeps it to itself",
-        "All but one of the prefill ranks wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
+        "A retry waits for its time-out, because its half on prefill was given to the earlier "
+        "life, which had ended.", DEAD_LIFE, ONE_LIFE, "an_ended_life_takes_no_request"),
+    Bug("use-kept", "no report; a decode rank that knows the request and does not tell the others",
+        "All prefill ranks except one wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
         "L1_every_rank_binds_as_its_leader"),
 )

@@ -1,4 +1,4 @@
-"""Every historical defect: those of our tables, by the parts that they break, and of others'."""
+"""Every historical defect: defects of our tables, by part, and designs of other systems."""
 
 from typing import Final
 

@@ -54,7 +54,7 @@ def wrong(name: str, *edits: Edit) -> System:
 
 
 def first_remainder(sizes: Sizes) -> Tuples:
-    """The rooms that the rule puts on rank 0."""
+    """The rooms that the rule gives to rank 0."""
     return {(life,) for life in range(sizes[Life]) if life % sizes[Group] == 0}
 
 
@@ -71,7 +71,7 @@ OTHER_NUMBER: Final = wrong(
     "other-rank-number",
     ReplaceRow("serve_by_rule", Row("serve_by_rule", on=prompt(h, x), at=Runs.ABSENT,
         to=Runs.WAITING, when=any_of(alone, all_of(~publishes(x), remainder_is_0(h))),
-        why="every rank takes itself for rank 0: its attention rank, without attention DP")),
+        why="every rank takes itself for rank 0: without attention DP its attention rank is 0")),
     DropClause("fail_conflict", ~modulo(h, x)),
     AddClause("fail_conflict", ~remainder_is_0(h)),
 )
@@ -117,20 +117,20 @@ S9: Final = "S9_decode_addresses_the_rank_of_the_room"
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("B04", "sglang #22901", "A room that a router put on another rank times out on both sides.",
         GUESSED, NO_FAULTS, S9),
-    Bug("B04-merged", "sglang #22901 as merged", "With forced queries rooms that keep to the rule "
-        "are never found: only conflicting ones are registered.", ONLY_CONFLICTS, NO_FAULTS,
-        "M2_3_the_query_finds_the_room"),
+    Bug("B04-merged", "sglang #22901 as merged",
+        "With forced queries rooms under the rule are never found: only conflicts are registered.",
+        ONLY_CONFLICTS, NO_FAULTS, "M2_3_the_query_finds_the_room"),
     Bug("B04-decode-unset", "sglang 0.5.23, queries forced on prefill only",
-        "Decode goes by the rule although prefill does not.", QUERY_IGNORED, NO_FAULTS, S9),
+        "Decode follows the rule although prefill does not.", QUERY_IGNORED, NO_FAULTS, S9),
     Bug("B04-prefill-unset", "sglang 0.5.23, queries forced on decode only",
         "Decode asks for rooms that are never published.", QUERY_IN_VAIN, NO_FAULTS,
         "M2_3_the_query_finds_the_room"),
     Bug("B04-first-writer", "sglang 0.5.23, the bootstrap server's topology fields",
-        "The first rank's setting is taken for that of all.", FIRST_SPEAKS_FOR_ALL, NO_FAULTS,
+        "The registry takes one rank's setting for that of all.", FIRST_SPEAKS_FOR_ALL, NO_FAULTS,
         "the_ranks_of_a_serving_server_agree"),
     Bug("B04-unsaid", "sglang #22901 as merged", "Prefill fails a conflict, and decode waits for "
         "its time-out.", CONFLICT_UNSAID, NO_FAULTS, "L2_a_conflict_reaches_decode"),
-    Bug("B04-named", "sglang #22901", "A rank runs a room for which the request names another.",
+    Bug("B04-named", "sglang #22901", "A rank runs a room although the request names another.",
         MISPLACED, NO_FAULTS, S9),
     Bug("B37", "sglang #29725; dynamo #9248", "With plain DP every rank compares the rule with "
         "its attention rank, which is 0.", OTHER_NUMBER, NO_FAULTS, S9),

@@ -1,4 +1,4 @@
-"""What went wrong between the parts: defects that no part shows, only the systems made of them."""
+"""Defects between the parts: no part shows them, only a composed system."""
 
 from dataclasses import replace
 from typing import Final
@@ -39,17 +39,18 @@ GOES_ON: Final = replace(
 
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("B02-transfer", "sglang #24772",
-        "A request whose look-up had failed took decode memory, and waited for nobody.",
+        "A request whose look-up had failed took decode memory, and waited for ever.",
         edited(lookup.SYSTEM, "B02-transfer", ReplaceRow("open_receiver", GOES_ON)),
         ONE_RUN, "a_failed_look_up_begins_no_transfer",
-        note="the constructor goes on after the look-up, whatever came of it"),
+        note="the constructor goes on after a failed look-up"),
     Bug("B28-transfer", "sglang #34692",
-        "Transfers of a dead prefill server hang until a time-out, though its death is known.",
+        "Transfers of a dead prefill server hang until a time-out, though decode knows of the "
+        "death.",
         edited(lookup.SYSTEM, "B28-transfer", DropRow("notice")),
         ONE_RUN, "a_run_that_ends_takes_its_transfers_along",
-        note="the heartbeat tells the bootstrap, and not the transfer"),
+        note="the heartbeat reports to the bootstrap, and not to the transfer"),
     Bug("successor", "sglang 0.5.23, the rank number of every message",
-        "A restarted rank goes on with rooms that its sink had agreed on with its predecessor.",
+        "A restarted rank goes on with rooms that its sink had agreed on with the earlier run.",
         edited(lookup.SYSTEM, "successor",
                DropEffect("crash", sending(p, h).to(Sending.GONE))),
         ONE_RUN, "the_writing_run_was_looked_up",
@@ -58,15 +59,15 @@ BUGS: Final[tuple[Bug, ...]] = (
         "KV was sent while the forward pass was still computing it.",
         edited(passes.SYSTEM, "B16", ReplaceRow("begin_transfer", NOT_COMPUTED)),
         ONE_PASS, "a_landed_write_was_computed",
-        note="the bootstrap is there, and nobody waits for the batch"),
+        note="the bootstrap is there, and the sender does not wait for the batch"),
     Bug("B62-pass", "sglang #38961 item 5",
-        "The place of an aborted request was given back when its batch had ended, and read later.",
+        "The place of an aborted request was freed when its batch had ended, and read later.",
         edited(passes.SYSTEM, "B62-pass", DropClause("release_places", UNREAD)),
         ONE_PASS, "a_landed_write_was_computed",
-        note="prefill looks at its own batch, and not at the engine"),
-    Bug("refused-late", "no report; what 0.5.23 of sglang leaves to time-outs",
+        note="prefill checks its own batch, and not the engine"),
+    Bug("refused-late", "no report; sglang 0.5.23 leaves it to time-outs",
         "A room that had failed on prefill was still listed, and decode went on waiting for it.",
         edited(rooms.SYSTEM, "refused-late", DropRow("end_room")),
         ROOM, "a_failed_sender_ends_its_room",
-        note="the transfer has failed, and the room is not told"),
+        note="the transfer has failed, and the room does not learn of it"),
 )

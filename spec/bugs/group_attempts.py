@@ -1,7 +1,7 @@
-"""What goes wrong where each rank decides for itself about an attempt, as edits of the group's.
+"""Defects of ranks that decide alone about an attempt, as edits of the group's tables.
 
-sglang refuses to run prefill before its bootstrap on more than one pipeline stage. These are what
-its code for one stage would do on two, and what its agreement did to other requests.
+sglang refuses to run prefill before its bootstrap on more than one pipeline stage. These defects
+are those of its code for one stage if it ran on two, and those of its agreement on other requests.
 """
 
 from typing import Final
@@ -59,22 +59,23 @@ _DROPPED: Final = (
 
 BUGS: Final = (
     Bug("B07-attempts", "sglang #27028, and the poll between chunks of #26780",
-        "A rank looked at its bootstrap again, and dropped the pass that the others finalized.",
+        "A rank checked its bootstrap again, and dropped the pass that the others finalized.",
         edited(SYSTEM, "B07-attempts", AddClause("finalize", vote(r, h) == Vote.READY),
                AddRow(rank, Row(
                    "poll_again", on=finalize(r, n, h), at=Health.UP,
                    when=[*TURN, RUNNING, ~COMPUTING, vote(r, h) == Vote.DEAD],
                    do=[applied(r, n).to(True), *_DROPPED]))),
-        ONE, SAME_QUEUE, note="it had failed on this rank since the vote"),
+        ONE, SAME_QUEUE, note="the bootstrap had failed on this rank since the vote"),
     Bug("O5-dice", "no report; the test hook of sglang #26780",
-        "Each rank threw its own dice for a forced retry, and only some ran the pass again.",
+        "Each rank drew its own random number for a forced retry, and only some ran the pass "
+        "again.",
         edited(SYSTEM, "O5-dice", AddRow(rank, Row(
             "force_by_own_dice", at=Health.UP, choose=(h,),
             when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Link.PENDING],
             do=_DROPPED))),
-        ONE, SAME_QUEUE, note="a random number that is not the request's own"),
+        ONE, SAME_QUEUE, note="a random number that does not depend on the request"),
     Bug("O5-later", "no report; the test hook of sglang #26780",
-        "A retry was forced on a later pass too, although its sample is for the first.",
+        "A later pass was forced to run again too, although the sample is for the first.",
         edited(SYSTEM, "O5-later", DropEffect("force_retry", retried(h).to(True))),
         ONE, "M5_5_forced_on_the_first_pass_only"),
     Bug("B06-attempts", "sglang #26912, and the reduced poll of #26780",
@@ -83,11 +84,11 @@ BUGS: Final = (
                AddClause("decide_finalize", exists(r, ready(r, h)))),
         ONE, "M5_3_finalized_once_and_surely", note="the poll is not reduced over the ranks"),
     Bug("B36-attempts", "sglang #36926, #34149",
-        "An abort freed KV on one rank that its launched chunk went on writing.",
+        "An abort freed KV on one rank while its launched chunk went on writing it.",
         edited(SYSTEM, "B36-attempts", DropClause("drain", ~COMPUTING),
                DropRow("wait_before_fail")),
         ONE, "S8_kv_is_held_while_the_first_chunk_is_computed"),
-    Bug("early-yield", "no report; a chunk that is launched ahead of the slower rank",
+    Bug("early-yield", "no report; a chunk that is launched before the slower rank has finished",
         "A pass was dropped on one rank while another was still computing a chunk of it.",
         edited(SYSTEM, "early-yield",
                DropClause("decide_to_yield", ALL_COMPUTED),
@@ -95,7 +96,7 @@ BUGS: Final = (
                    all_of(status(h) == Status.FIRST, exists(r, half(r, h, a))),
                    all_of(status(h) == Status.LAST, exists(r, whole(r, h, a)))))),
         ONE, "no_rank_computes_a_dropped_pass",
-        note="one rank's report is taken for all"),
+        note="one rank's report counts for all ranks"),
     Bug("B38-attempts", "sglang #28086, #28236",
         "When one rank died, the others kept the KV of passes that would never be finalized.",
         edited(SYSTEM, "B38-attempts", DropRow("follow")),

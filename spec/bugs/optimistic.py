@@ -1,7 +1,7 @@
-"""What went wrong where prefill ran before its bootstrap, as edits of its tables.
+"""Defects of prefill before its bootstrap, as edits of its tables.
 
-Most of these leave every safety property standing: two requests wait for each other, for ever.
-Those without a report are what the code they are taken from asserts or silently relies on.
+Most of them keep every safety property: two requests wait for each other for ever. A defect without
+a report removes an assertion or a silent assumption of the code that its source names.
 """
 
 from dataclasses import replace
@@ -62,7 +62,7 @@ LEAK: Final = "L4_slots_and_running_slots_come_back"
 
 
 def _yielding_only_when(lacking: Formula) -> tuple[ReplaceRow, ReplaceRow]:
-    """The two ways to yield, when this alone is lacking."""
+    """The two rows that yield, with only this condition."""
     return (
         ReplaceRow("run_again", replace(
             PREFILL.row("run_again"), when=(*WITHOUT_LINK, lacking, NEXT_ATTEMPT))),
@@ -76,28 +76,28 @@ CAPACITY: Final = (
         "Requests with a finished bootstrap starved behind one that found no metadata slot.",
         edited(KEEPING, "B03", AddClause("resume", forall(other, stage(other) != Stage.QUEUED))),
         TWO_PAGES, STUCK,
-        note="the scan stops at the first that finds no slot, where it should skip it"),
+        note="the scan stops at the first request that finds no slot, and should skip it"),
     Bug("B32", "sglang #31473",
         "Prefill was full of parked requests whose sinks waited for requests that could not run.",
         edited(SYSTEM, "B32", ReplaceProperties(LIVENESS),
                DropRow("run_again"), DropRow("fall_back")),
-        SCARCE, STUCK, note="nobody yields"),
+        SCARCE, STUCK, note="no request yields"),
     Bug("B32-slots", "sglang, from the code of 0.5.23",
-        "The same with fewer slots than rows: only a lack of rows made anybody yield.",
+        "The same with fewer slots than rows: only a lack of rows made a request yield.",
         edited(SYSTEM, "B32-slots", *_yielding_only_when(WANTS_RUNNING_SLOT)),
-        TWO_SEATS, STUCK, note="one with a bootstrap is queued, and finds no slot"),
+        TWO_SEATS, STUCK, note="a request with a bootstrap is queued, and finds no slot"),
     Bug("B32-seats", "sglang #31473",
-        "The same with fewer rows than slots: only a lack of slots made anybody yield.",
+        "The same with fewer rows than slots: only a lack of slots made a request yield.",
         edited(SYSTEM, "B32-seats", *_yielding_only_when(WANTS_SLOT)),
-        TWO_SLOTS, STUCK, note="one with a bootstrap waits, and finds no row"),
+        TWO_SLOTS, STUCK, note="a request with a bootstrap waits, and finds no row"),
     Bug("B32-budget", "sglang #31075",
         "A parked request was put back into the queue for ever.",
         edited(SYSTEM, "B32-budget", DropEffect("run_again", tried(h, a).to(True))),
         TWO_ATTEMPTS, STUCK, note="its passes are not counted"),
     Bug("B32-slot-kept", "sglang #26780, as it was merged",
-        "A request that had used its attempts kept the slot for want of which another stood still.",
+        "A request that had used its attempts kept the slot that another request needed.",
         KEEPING, SCARCE, STUCK, note="harmless only while decode has a page for each request"),
-    Bug("B32-slot-leak", "no report; what 0.5.23 of sglang relies on",
+    Bug("B32-slot-leak", "no report; an assumption of sglang 0.5.23",
         "Metadata slots of aborted requests never came back.",
         edited(SYSTEM, "B32-slot-leak", DropEffect("release", FREE_SLOT)),
         ONE, LEAK, note="progress needs every way to end to give the slot back"),
@@ -105,19 +105,19 @@ CAPACITY: Final = (
 
 ORDER: Final = (
     Bug("B36-optimistic", "sglang #36926, #34149",
-        "An abort during an overlapped chunk freed KV that the launched batch went on writing.",
+        "An abort during an overlapped chunk freed KV while the launched batch went on writing it.",
         edited(SYSTEM, "B36-optimistic", DropClause("release", AT_REST)),
         ONE, "S8_kv_is_held_while_the_first_chunk_is_computed"),
-    Bug("O1", "no report; what 0.5.23 of sglang asserts",
+    Bug("O1", "no report; an assertion of sglang 0.5.23",
         "KV was sent for a request whose bootstrap had not been finalized.",
         edited(SYSTEM, "O1", DropClause("send", FINALIZED)),
         ONE, "S11_no_send_before_finalize"),
-    Bug("O2", "no report; what 0.5.23 of sglang asserts",
+    Bug("O2", "no report; an assertion of sglang 0.5.23",
         "A pass was finalized twice, and the second began to send from the wrong chunk.",
         edited(SYSTEM, "O2", DropClause("finalize", UNSENT)),
         ONE, "M5_3_finalized_once_and_surely"),
-    Bug("O2-slot", "no report; what 0.5.23 of sglang relies on",
-        "Two requests were given one metadata slot.",
+    Bug("O2-slot", "no report; an assumption of sglang 0.5.23",
+        "Two requests got one metadata slot.",
         edited(SYSTEM, "O2-slot", DropClause("reserve_early", SLOT_IS_FREE)),
         SCARCE, "S6_slot_has_one_owner"),
     Bug("O5", "no report; the test hook of sglang #26780",
@@ -130,7 +130,7 @@ ORDER: Final = (
         "With one attempt a request that was forced to fall back was forced again, for ever.",
         edited(SYSTEM, "O5-endless", DropEffect("force_fall_back", retried(h).to(True))),
         replace(ONE, sizes={**ONE.sizes, Attempt: 1}), STUCK,
-        note="whether it is the first pass cannot be told from the number of attempts"),
+        note="the number of attempts does not show whether it is the first pass"),
 )
 
 BUGS: Final[tuple[Bug, ...]] = CAPACITY + ORDER

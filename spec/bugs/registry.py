@@ -75,7 +75,7 @@ LIFTED: Final = wrong(
     AddRow(sink, Row("go_on", choose=(h,),
         when=[phase(d, h) == Phase.FAILED, reason(d, h) == Reason.NOT_FOUND],
         do=[phase(d, h).to(Phase.WAITING_FOR_INPUT)],
-        why="the constructor goes on after the look-up, whatever came of it")),
+        why="the constructor goes on after a failed look-up")),
 )
 
 UNDEFINED: Final = wrong(
@@ -86,7 +86,7 @@ RECREATED: Final = wrong(
     "concluded-room-recreated",
     ReplaceRow("ignore_unlocated_empty_whole", Row("fail_late", on=unlocated(d, h, p),
         at=(Cache.EMPTY, Cache.WHOLE), do=failing(Reason.NOT_FOUND),
-        why="a status creates the room that it is about")),
+        why="a status message creates the room that it names")),
 )
 
 HALF_CACHE: Final = wrong(
@@ -94,13 +94,13 @@ HALF_CACHE: Final = wrong(
     ReplaceRow("miss", Row("miss", on=unlocated(d, h, p), at=Cache.FILLING, to=Cache.WHOLE,
         when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING],
         do=[*failing(Reason.NOT_FOUND), filler(d, ANY).to(False)],
-        why="what was found stays under the server's name, and looks like all there is")),
+        why="the addresses stay under the server's name, and look complete")),
     ReplaceRow("connect", Row("connect", choose=(h,),
         when=[phase(d, h) == Phase.BOOTSTRAPPING, ~filler(d, h),
               exists(p, joined(d, h, p)),
               forall((p, e), implies(cached(d, p, e), joined(d, h, p)))],
         do=[phase(d, h).to(Phase.WAITING_FOR_INPUT), info(d, h).to(Info.FOUND)],
-        why="it waits for those ranks that are in the cache")),
+        why="the hand-over waits only for the ranks in the cache")),
 )
 
 LEFTOVERS: Final = wrong(
@@ -111,7 +111,7 @@ COUNTED_TWICE: Final = wrong(
     "registrations-counted",
     ReplaceRow("record_again", Row("record_again", on=register(p, e), at=Ready.COLLECTING,
         to=Ready.READY, when=entry(p, e) == Entry.CURRENT, send=[recorded(p, e)],
-        why="of two ranks two registrations have come: both from the same rank")),
+        why="two registrations have come for two ranks, but both from the same rank")),
 )
 
 STALE_CACHE: Final = wrong("stale-cache-kept", DropRow("forget"))
@@ -132,13 +132,13 @@ NO_FAILURE_EDGE: Final = wrong(
     "handshake-cannot-fail",
     DropRow("miss"),
     ReplaceRow("ignore_unlocated_filling", Ignore(
-        unlocated(d, h, p), at=Cache.FILLING, why="nobody has thought of it")),
+        unlocated(d, h, p), at=Cache.FILLING, why="no code handles this answer")),
 )
 
 FOR_GOOD: Final = wrong(
     "struck-out-for-good", DropEffect("answer_outdated", outdated(p, e, f))
 )
-# The same silence, met by a successor that was started with a lower number.
+# The same missing answer, for a successor that was started with a lower number.
 LOWER: Final = wrong("refused-for-its-clock", DropEffect("answer_outdated", outdated(p, e, f)))
 
 ANOTHERS_GOODBYE: Final = wrong(
@@ -146,10 +146,10 @@ ANOTHERS_GOODBYE: Final = wrong(
     ReplaceRow("strike_out", Row("strike_out", on=goodbye(p, e), at=ALIVE, to=Ready.COLLECTING,
         choose=(f,), when=[entry(p, e) != Entry.NEVER, entry(p, f) == Entry.CURRENT],
         do=[entry(p, f).to(Entry.OVER), present(p).to(False)],
-        why="it names a rank, and not a run of it")),
+        why="the goodbye names a rank, and not its run")),
     ReplaceRow("ignore_goodbye_collecting_ready", Ignore(
         goodbye(p, e), at=ALIVE, when=[entry(p, e) == Entry.OVER, nobody_is_current],
-        why="it is out already")),
+        why="this number is struck out already")),
 )
 
 BUGS: Final[tuple[Bug, ...]] = (
@@ -168,29 +168,31 @@ BUGS: Final[tuple[Bug, ...]] = (
         STALE_CACHE, RESTART, "L6_recovery"),
     Bug("B30", "sglang #13054, #25287, #35823", "One error bars a rank until decode restarts.",
         BLACKLIST, RESTART, "L6_recovery"),
-    Bug("B57", "sglang #36029", "A refused message leaves the cache as it is; nothing recovers.",
-        REFUSAL_IGNORED, RESTART, "L6_recovery"),
+    Bug("B57", "sglang #36029",
+        "A refused message leaves the cache as it is; no hand-over recovers.", REFUSAL_IGNORED,
+        RESTART, "L6_recovery"),
     Bug("B68", "vllm #26171", "A failed handshake leaves the request waiting.",
         NO_FAILURE_EDGE, NO_FAULTS, "L1_bootstrap_ends"),
-    Bug("half-cache", "sglang #24772, hardened later", "A hand-off takes half a list of addresses "
-        "for the whole, and is written by some ranks only.", HALF_CACHE, TWO_LIVES,
-        "M1_3_every_target_rank_is_met"),
-    Bug("half-cache-kept", "sglang #24772, hardened later", "Addresses of a failed look-up are "
-        "still in the cache.", LEFTOVERS, NO_FAULTS, "M1_3_an_empty_cache_is_empty"),
+    Bug("half-cache", "sglang #24772, hardened later",
+        "A hand-over takes half a list of addresses for the whole, and only some ranks write.",
+        HALF_CACHE, TWO_LIVES, "M1_3_every_target_rank_is_met"),
+    Bug("half-cache-kept", "sglang #24772, hardened later",
+        "Addresses of a failed look-up are still in the cache.", LEFTOVERS, NO_FAULTS,
+        "M1_3_an_empty_cache_is_empty"),
     Bug("counted-twice", "sglang 0.5.23, the bootstrap server's _registered_count",
         "A rank that registers again makes the server ready one rank early.", COUNTED_TWICE,
         NO_FAULTS, "ready_means_every_rank"),
     Bug("no-expiry", "sglang 0.5.23, the bootstrap server's port table",
-        "Nothing is ever removed when a rank dies.", wrong("no-expiry", DropRow("expire")), CRASH,
+        "The server keeps entries of dead ranks.", wrong("no-expiry", DropRow("expire")), CRASH,
         "L7_registrations_expire"),
     Bug("no-incarnation", "sglang 0.5.23, the rank number of every message",
-        "A restarted rank takes what was meant for its earlier run.", NO_INCARNATION, ONE_RESTART,
+        "A restarted rank takes messages for its earlier run.", NO_INCARNATION, ONE_RESTART,
         "S12_a_stale_address_is_refused"),
-    Bug("struck-out-for-good", "pdproto, before the alarms of its registry could be false",
-        "A rank that was silent for ten seconds is refused until somebody restarts it.", FOR_GOOD,
+    Bug("struck-out-for-good", "pdproto, before its tables had false alarms of the registry",
+        "A rank that was silent for ten seconds is refused until it is restarted.", FOR_GOOD,
         ALARM, "L6_a_run_that_is_up_is_listed"),
     Bug("clock-behind", "pdproto, before the registry named the number to exceed",
-        "A restarted rank whose clock is behind is refused for good.", LOWER, BEHIND,
+        "A restarted rank whose clock is behind is refused for ever.", LOWER, BEHIND,
         "L6_a_run_that_is_up_is_listed"),
     Bug("goodbye-of-another", "sglang 0.5.23, a rank's port without the run of its process",
         "The goodbye of an earlier run strikes out the later one.", ANOTHERS_GOODBYE, ONE_RESTART,

@@ -1,7 +1,7 @@
-"""What went wrong between real sources and sinks, as edits of the transfer's tables.
+"""Defects between real sources and sinks, as edits of the transfer's tables.
 
-A property that begins with S is broken by one run; one that begins with L is broken by a run that
-never comes to its goal. The sizes are the smallest at which the defect shows.
+A property whose name begins with S is broken by one finite run. One that begins with L is broken by
+a run that never reaches its goal. The sizes are the smallest at which the defect shows.
 """
 
 from dataclasses import replace
@@ -86,7 +86,7 @@ def _none(_: Sizes) -> Tuples:
 
 
 def _missing(row: str) -> tuple[ReplaceProperties, DropRow]:
-    """The row is not there, and nothing is said of it alone."""
+    """The system without this row, and without a property about it alone."""
     said = tuple(c for c in SYSTEM.properties if not isinstance(c, OnRow) or c.row != row)
     return ReplaceProperties(said), DropRow(row)
 
@@ -112,21 +112,22 @@ FREE_AT_ONCE: Final = lease(d, h, ANY).to(False)
 
 RELEASE: Final = (
     Bug("B05", "sglang #27372, #24527",
-        "After an abort another request's KV was overwritten by chunks that were still on the way.",
+        "After an abort, late chunks overwrote another request's KV.",
         edited(SYSTEM, "B05", DropEffect("abort_receive", STOP_ALL),
                DropClause("end_lease", NO_CLAIM)),
-        ONE, WRITE, note="the sink tells nobody, and frees its memory"),
+        ONE, WRITE, note="the sink sends no abort, and frees its memory"),
     Bug("B05-worker", "sglang #27372",
         "The transfer worker went on writing chunks of a request that had failed.",
         edited(SYSTEM, "B05-worker",
                Retarget("post", at=(Sending.TRANSFERRING, Sending.FAILED))),
-        ONE, WRITE, note="the state is not tested before each write; DRAINED becomes a lie"),
+        ONE, WRITE, note="the source does not test its state before each write, so DRAINED is "
+                         "false"),
     Bug("B22", "sglang #32564, #35049, #35360",
         "With the light notification the next request silently held another's KV.",
         edited(SYSTEM, "B22", AddEffect("abort_receive", FREE_AT_ONCE)),
-        ONE, WRITE, note="memory is free as soon as ABORT is sent"),
+        ONE, WRITE, note="the sink frees the memory as soon as it has sent ABORT"),
     Bug("R1", "sglang #27372, as it was merged",
-        "ABORT_ACK said that the abort had been heard, and was taken for the end of writing.",
+        "ABORT_ACK meant that the abort had arrived, and was taken for the end of writing.",
         edited(SYSTEM, "R1", ReplaceRow("note_stopping", Row(
             "note_stopping", on=abort_ack(p, h, d),
             at=Receiving.FAILED, when=claim(d, h, p) == Claim.OUT,
@@ -137,19 +138,20 @@ RELEASE: Final = (
         edited(SYSTEM, "R2", AddRow(sink, Row(
             "release_by_clock", on=Timer("held_too_long"), at=Receiving.FAILED, choose=(b,),
             when=lease(d, h, b), do=[lease(d, h, b).to(False)]))),
-        ONE, WRITE, note="a time proves nothing"),
+        ONE, WRITE, note="a time-out proves nothing"),
     Bug("B27", "sglang #38961 item 4",
         "When one prefill rank failed, memory was freed while its siblings were still writing.",
         edited(SYSTEM, "B27", AddEffect("hear_failure", FREE_AT_ONCE)),
-        TWO_SOURCES, WRITE, note="memory is held only after the sink's own aborts"),
+        TWO_SOURCES, WRITE, note="the sink holds memory only after its own aborts"),
     Bug("B41", "vLLM #32255",
-        "A request was aborted while its KV was being loaded; the load ended in another's blocks.",
+        "A request was aborted while its KV was loaded; the load ended in another request's "
+        "blocks.",
         edited(SYSTEM, "B41", DropClause("end_lease", NO_CLAIM)),
-        ONE, WRITE, note="nobody waits for the writers"),
+        ONE, WRITE, note="the sink does not wait for the writers"),
     Bug("B54", "Mooncake #4247, #3508",
         "The transfer call returned a time-out while the adapter was still writing.",
         edited(SYSTEM, "B54", DropClause("say_drained", QUIET)),
-        ONE, "S10_drained_means_quiescent", note="failed is taken for quiescent"),
+        ONE, "S10_drained_means_quiescent", note="a failed write is taken for one that has ended"),
     Bug("B74", "sglang 0.5.19 to 0.5.21, late ACKs",
         "An acknowledgement of an earlier life of the room counted for the present one.",
         edited(SYSTEM, "B74", AddRow(engine, Row(
@@ -161,13 +163,13 @@ RELEASE: Final = (
         "An abort of an unknown room was answered and forgotten; the request then came, and wrote.",
         edited(SYSTEM, "R19", Retarget("stop", at=RUNNING), AddRow(source, Row(
             "drain_unknown", on=abort(d, h, p), at=Sending.UNKNOWN, send=[drained(p, h, d)]))),
-        ONE, WRITE, note="DRAINED must hold of what has not begun"),
+        ONE, WRITE, note="DRAINED must also cover writes that have not begun"),
     Bug("B23", "sglang #38961 item 1, #40645",
-        "Every abort during a write cost the full 30 s, and then memory was freed unsafely.",
+        "Every abort during a write took the full 30 s, and then memory was freed unsafely.",
         edited(NO_TIMERS, "B23", DropRow("say_drained")),
-        ONE, CHUNK_BACK, note="the pending answer is dropped when the request is cleared"),
+        ONE, CHUNK_BACK, note="the source drops the pending answer when it clears the request"),
     Bug("B23-fan-out", "sglang #38961 item 2",
-        "Two decode ranks aborted one room, and only the second was ever answered.",
+        "Two decode ranks aborted one room, and only the second ever got an answer.",
         edited(NO_TIMERS, "B23-fan-out",
                AddClause("stop_late", forall(other, other.same(d) | (
                    drain(p, h, other) != Drain.ASKED))),
@@ -177,15 +179,16 @@ RELEASE: Final = (
                          drain(p, h, other) == Drain.ASKED],
                    do=[drain(p, h, d).to(Drain.ASKED), drain(p, h, other).to(Drain.SAID)],
                    send=[abort_ack(p, h, d)]))),
-        TWO_SINKS, CHUNK_BACK, note="there is one place for the address of an answer"),
+        TWO_SINKS, CHUNK_BACK, note="the source has one place for the address of an answer"),
     Bug("B23-cleared", "sglang #38961 item 3",
-        "An abort of a room that was cleared while a chunk was outstanding was never answered.",
+        "An abort of a room that was cleared while a chunk was outstanding never got an answer.",
         edited(NO_TIMERS, "B23-cleared", AddClause("stop_late", QUIET), AddRow(source, Ignore(
             abort(d, h, p), at=ENDED, when=[drain(p, h, d) == Drain.UNASKED, ~QUIET],
             name="ignore_abort_of_a_cleared_room", why="a chunk is outstanding"))),
-        ONE, CHUNK_BACK, note="it is answered if nothing is outstanding, and else forgotten"),
+        ONE, CHUNK_BACK, note="the source answers if no chunk is outstanding, and otherwise "
+                              "forgets the abort"),
     Bug("B46", "LMCache #2786",
-        "Pins on decode pages grew: only one of the ways to end gave them back.",
+        "Pins on decode pages accumulated: only one of the ways to end released them.",
         edited(SYSTEM, "B46", DropEffect("hear_failure", page(d, h, ANY).to(False))),
         ONE, "L4_every_page_comes_back"),
 )
@@ -213,18 +216,18 @@ SOURCE_PAGES: Final = (
 
 COMPLETION: Final = (
     Bug("B09", "sglang #24522, #24539",
-        "A room that had failed came back to life, and poisoned the next request of that number.",
+        "A failed room came back to life, and broke the next request of that number.",
         edited(SYSTEM, "B09", DropRow("ignore_open_sender_failed"),
                Retarget("begin_send", at=(Sending.UNKNOWN, Sending.FAILED))),
         ONE, "sending_edges", note="an entry is created from any state"),
     Bug("B10", "sglang #30352",
-        "A request that had been aborted turned to Success when its last chunk came through.",
+        "An aborted request turned to Success when its last chunk landed.",
         edited(SYSTEM, "B10", Retarget("succeed", at=(Sending.TRANSFERRING, Sending.FAILED))),
         ONE, "sending_edges", note="the status is the maximum of the old and the new"),
     Bug("B15", "sglang #15027",
         "With pipeline stages decode answered nonsense: the parts of two ranks counted as one.",
         edited(DIRECT, "B15", AddEffect("take_part", claim(d, h, ANY).to(Claim.LANDED))),
-        TWO_SOURCES, READ, note="what has landed is counted without the rank"),
+        TWO_SOURCES, READ, note="landed parts are counted without their rank"),
     Bug("B40", "LMCache #1350",
         "Decode read before the data was there: completion was signalled too early.",
         edited(DIRECT, "B40", ReplaceRow("succeed", Row(
@@ -247,17 +250,17 @@ COMPLETION: Final = (
             "report_anyway", at=Sending.FAILED, when=ALL_LANDED,
             send=[each(d, done(p, h, d), where=feeds(p, d))]))),
         ONE, "S14_no_success_after_a_failure",
-        note="the status message is decided before the state is"),
+        note="the source decides on the status message before the state"),
 )
 
 PROPAGATION: Final = (
     Bug("B31", "sglang #28651, #36033, #36612",
-        "Prefill aborted and said nothing; decode held memory for 300 s, and throughput fell.",
+        "Prefill aborted without a message; decode held memory for 300 s, and throughput fell.",
         edited(NO_TIMERS, "B31", DropRow("tell_failure")), ONE, SINK_HEARS),
     Bug("B51", "vLLM #52234",
-        "A failed load was not told to the request that waited for it.",
+        "The request that waited for a failed load did not learn of it.",
         edited(NO_TIMERS, "B51", ReplaceRow("hear_failure", Ignore(
-            failed(p, h, d), at=UNDER_WAY, why="somebody else will see to it"))),
+            failed(p, h, d), at=UNDER_WAY, why="the sink leaves the failure to another part"))),
         ONE, SINK_HEARS),
     Bug("B52", "Dynamo #13703, #14507",
         "Cancelling on decode never reached the prefill worker.",
@@ -267,13 +270,13 @@ PROPAGATION: Final = (
         edited(NO_TIMERS, "B50", Retarget("stop", at=(Sending.UNKNOWN, Sending.BOOTSTRAPPING)),
                AddRow(source, Ignore(abort(d, h, p), at=Sending.TRANSFERRING,
                                      when=drain(p, h, d) == Drain.UNASKED,
-                                     why="it looks malformed"))),
+                                     why="the message looks malformed"))),
         ONE, CHUNK_BACK),
     Bug("R4", "sglang, from the code of 0.5.23",
         "An abort came before the request and was forgotten; the request then waited for 300 s.",
         edited(NO_TIMERS, "R4", Retarget("stop", at=RUNNING), AddRow(source, Ignore(
             abort(d, h, p), at=Sending.UNKNOWN, when=drain(p, h, d) == Drain.UNASKED,
-            why="there is no such room"))),
+            why="the source does not know this room"))),
         ONE, SOURCE_HEARS),
     Bug("R5", "sglang #9726, #30769; tokenspeed #1427",
         "Decode published its memory after prefill had given up, and waited for 300 s.",
@@ -289,7 +292,7 @@ PROPAGATION: Final = (
     Bug("R22", "sglang, from the code of 0.5.23",
         "The last status was lost, and decode aborted a transfer that had succeeded.",
         edited(NO_TIMEOUTS, "R22", ReplaceRow("done_again", Ignore(
-            publish(d, h, p), at=Sending.SUCCESS, why="it has been told"))),
+            publish(d, h, p), at=Sending.SUCCESS, why="the source has sent its answer already"))),
         LOSSY, "L1_a_sink_with_all_parts_commits"),
 )
 
@@ -300,7 +303,7 @@ TIMERS: Final = (
     Bug("B38", "sglang #28086, #28236",
         "Prefill kept requests whose decode server had died.",
         edited(SYSTEM, "B38", *_missing("lose_sink")),
-        SINK_CRASHING, "L1_a_source_ends", note="nothing tells the source"),
+        SINK_CRASHING, "L1_a_source_ends", note="the source gets no message"),
     Bug("B38-pages", "sglang #28086, #28236",
         "Prefill kept the pages of requests whose decode server had died.",
         edited(SYSTEM, "B38-pages", ReplaceRow("refuse", Row(
@@ -317,9 +320,9 @@ TIMERS: Final = (
         "Under load, requests that waited for memory of decode failed on decode after 120 s.",
         edited(SYSTEM, "queue-timed-by-decode", DropClause("give_up_bootstrap", SOME_UNMET)),
         ONE, "decode_does_not_time_a_request_that_prefill_has",
-        note="that a request has reached both servers was said to neither"),
+        note="neither side learned that the request had reached both servers"),
     Bug("fence-untold", "pdproto itself, found by the explorer",
-        "An abort was lost, its source was kept out, and waited for an address for ever.",
+        "An abort was lost, its source was fenced, and waited for an address for ever.",
         edited(SYSTEM, "fence-untold", DropEffect("finish_fence", sink_over(d, h, p).to(True))),
         LOSSY, "L1_a_source_ends", note="no clock runs once both ends have met"),
     Bug("B64", "sglang #31800",
@@ -334,29 +337,30 @@ TIMERS: Final = (
 
 QUARANTINE: Final = (
     Bug("abort-in-quarantine", "pdproto itself, found by the proof that every hand-over drains",
-        "An abort was lost, its source was called silent, and no engine could keep it out: it was "
-        "never told, and sent for ever.",
+        "An abort was lost, its source counted as silent, and no engine could fence it: the source "
+        "never learned of the failure, and sent for ever.",
         edited(SYSTEM, "abort-in-quarantine",
                DropClause("abort_again", claim(d, h, p).among(*UNANSWERED, Claim.FENCING)),
                AddClause("abort_again", claim(d, h, p).among(*UNANSWERED))),
         replace(LOSSY, given={can_fence: _none}), "L1_a_source_ends",
-        note="the sink had stopped repeating the abort as soon as it asked for a fence"),
+        note="the sink no longer repeated the abort once it had asked for a fence"),
 )
 
 RESTARTS: Final = (
     Bug("B57-transfer", "sglang #36029, #31144",
-        "After a restart of prefill, decode went on waiting for what it had asked of the old one.",
+        "After a restart of prefill, decode went on waiting for answers of the old process.",
         edited(NO_TIMEOUTS, "B57-transfer",
                ReplaceRow("disown_meeting", Ignore(
-                   introduce(d, h, p), at=Sending.GONE, why="there is no such life")),
+                   introduce(d, h, p), at=Sending.GONE,
+                   why="the successor does not know this life")),
                ReplaceRow("disown_address", Ignore(
-                   publish(d, h, p), at=Sending.GONE, why="there is no such life")),
+                   publish(d, h, p), at=Sending.GONE, why="the successor does not know this life")),
                ReplaceRow("disown_abort", Ignore(
-                   abort(d, h, p), at=Sending.GONE, why="there is no such life"))),
+                   abort(d, h, p), at=Sending.GONE, why="the successor does not know this life"))),
         RESTARTING, "L7_a_sink_notices_a_crash",
-        note="the successor was there before a heartbeat was missed, and said nothing"),
+        note="the successor came before a missed heartbeat, and sent nothing"),
     Bug("R19-restart", "sglang, from the code of 0.5.23",
-        "A restarted prefill rank said of an unknown room that nothing was being written.",
+        "A restarted prefill rank answered for an unknown room that no write was under way.",
         edited(SYSTEM, "R19-restart", ReplaceRow("disown_abort", Row(
             "disown_abort", on=abort(d, h, p), at=Sending.GONE, send=[drained(p, h, d)]))),
         RESTARTING, WRITE, note="the adapter of the dead process was still writing"),

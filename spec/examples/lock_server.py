@@ -1,17 +1,17 @@
-"""A lock server: clients take turns, although the network loses and repeats what they say.
+"""A lock server: clients take turns, although the network loses and repeats messages.
 
-Rule 1: a client holds the lock only on a grant of the very lease that it asked for.
-Rule 2: the server has at most one lease out, and each lease is granted at most once.
-Rule 3: only the release of that lease brings the lock back; no clock ever does.
+Rule 1: A client holds the lock only on a grant of the very lease that it asked for.
+Rule 2: The server has at most one lease out, and grants each lease at most once.
+Rule 3: Only the release of that lease brings the lock back. No clock does.
 
-A message may arrive late and more than once, so the grant and the release of an old round are
-still about when the next round runs. Each round of a client is therefore a lease of its own, in
-order, named by every message about it. Both sides write down how far each lease has come, and
-neither acts on one that it has seen the end of.
+A message may arrive late and more than once, so the network may still hold the grant and the
+release of an old round when the next round runs. Each round of a client is therefore a lease of its
+own, in order, and every message names its lease. Both sides write down the state of each lease, and
+neither acts on a lease that has ended.
 
-A message may also be lost. A client that waits asks again; a server that waits for the lock grants
-again, and a client that has given this lease back answers by saying so once more. Each client asks
-finitely often, so nobody is passed over for ever, although the server grants in no fixed order.
+A message may also be lost. A client that waits asks again. A server that waits for the lock grants
+again, and a client that has given this lease back answers with another release. Each client asks
+finitely often, so every client gets its turn, although the server grants in no fixed order.
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ from pdproto.spec.language import (
 
 
 class Client(Sort):
-    """A process that wants the lock now and then."""
+    """A process that sometimes wants the lock."""
 
 
 class Round(Sort, ordered=True):
@@ -62,7 +62,7 @@ class Lock(State):
 
 
 class Lease(State):
-    """How far a lease has come, as one side knows it."""
+    """The state of a lease, as one side knows it."""
 
     UNUSED = auto()
     CURRENT = auto()
@@ -106,31 +106,31 @@ CLIENT: Final = Table(client, state=phase, rows=(
     Row("leave", on=Call("unlock"), at=Phase.HOLDING, to=Phase.IDLE, choose=(r,),
         when=lease(c, r) == Lease.CURRENT,
         do=[lease(c, r).to(Lease.SPENT)], send=[release(c, r)], fair=True,
-        why="we rely on it that nobody keeps the lock for ever"),
+        why="the specification assumes that every client gives the lock back"),
     Row("leave_again", on=grant(c, r), when=lease(c, r) == Lease.SPENT, send=[release(c, r)],
         why="the lease is over, but the server may not know: the release may have been lost"),
     Reject(grant(c, r), at=Phase.IDLE, when=lease(c, r) != Lease.SPENT,
-           why="it wants nothing now, so nothing but old leases can be granted"),
+           why="an idle client waits for no lease, so only old leases can be granted"),
     Reject(grant(c, r), at=(Phase.WAITING, Phase.HOLDING), when=lease(c, r) == Lease.UNUSED,
-           why="it has not asked for this lease yet"),
+           why="the client has not asked for this lease yet"),
 ))
 
 SERVER: Final = Table(server, state=lock, rows=(
     Row("give", on=request(c, r), at=Lock.FREE, to=Lock.TAKEN, when=book(c, r) == Lease.UNUSED,
         do=[book(c, r).to(Lease.CURRENT)], send=[grant(c, r)]),
     Ignore(request(c, r), at=Lock.FREE, when=book(c, r) != Lease.UNUSED,
-           why="an old request: a lease is granted once"),
+           why="this request is old: a lease is granted once"),
     Ignore(request(c, r), at=Lock.TAKEN,
-           why="the lock is out; who still waits when it is back asks again"),
+           why="the lock is out; a client that still waits when it is back asks again"),
     Row("give_again", on=Timer("no_release"), at=Lock.TAKEN, choose=(c, r),
         when=book(c, r) == Lease.CURRENT, send=[grant(c, r)],
         why="the grant, or the release that answers it, may have been lost"),
     Row("take_back", on=release(c, r), at=Lock.TAKEN, to=Lock.FREE,
         when=book(c, r) == Lease.CURRENT, do=[book(c, r).to(Lease.SPENT)]),
     Ignore(release(c, r), when=book(c, r) == Lease.SPENT,
-           why="an old release: the lock has been back since, and may be out to somebody else"),
+           why="this release is old: the lock has been back since, and another client may have it"),
     Reject(release(c, r), at=Lock.FREE, when=book(c, r) != Lease.SPENT,
-           why="every lease that was granted is over"),
+           why="every granted lease is over"),
     Reject(release(c, r), at=Lock.TAKEN, when=book(c, r) == Lease.UNUSED,
            why="this lease has not been granted yet"),
 ))
@@ -144,25 +144,25 @@ PROPERTIES: Final = (
     Sometimes("the_lock_is_held", phase(c) == Phase.HOLDING),
     Always("free_means_free",
            implies(lock() == Lock.FREE, book(c, r) != Lease.CURRENT),
-           why="a free lock is out to nobody"),
+           why="no client holds a free lock"),
     Sometimes("the_last_round_is_over", forall((c, r), book(c, r) == Lease.SPENT)),
     LeadsTo("a_waiting_client_gets_the_lock", phase(c) == Phase.WAITING, phase(c) == Phase.HOLDING,
-            why="a lost message is made good by a timer and by nothing else",
+            why="a timer alone makes up for a lost message",
             under=(Fairness.TIMERS, Fairness.CONSUMED)),
     Drains("the_lock_comes_back", lock() == Lock.FREE, under=(Fairness.TIMERS, Fairness.CONSUMED),
-           why="whatever is lost on the way"),
+           why="under any loss"),
 )
 
 SYSTEM: Final = System(
     "lock-server",
-    "A lock server: clients take turns, although the network loses and repeats what they say.",
+    "A lock server: clients take turns, although the network loses and repeats messages.",
     tables=(CLIENT, SERVER),
     properties=PROPERTIES,
     final=forall((c, r), all_of(lease(c, r) == Lease.SPENT, book(c, r) == Lease.SPENT)),
     faults={"lossy": (LOSSY,)},
     configurations={
-        # Two of each: an old message does harm only in a later round, or to another client.
-        # What old rounds have left behind is dead, and would make 37,401 states out of 1,001.
+        # Two of each: an old message does harm only in a later round, or to another client. The
+        # remains of old rounds are dead, and would make 37,401 states out of 1,001.
         "default": Configuration({Client: 2, Round: 2}, faults=("lossy",), dead_bits=True),
         "no-loss": Configuration({Client: 2, Round: 2}),
         "three-clients": Configuration({Client: 3, Round: 1}, faults=("lossy",)),

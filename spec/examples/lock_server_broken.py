@@ -1,11 +1,11 @@
-"""A lock server with a mistake in it, for seeing what a counterexample looks like.
+"""A lock server with a mistake, to show a counterexample.
 
-The mistake is a plausible one. A client that holds the lock may die, and then everybody waits; so
-somebody gives the server a clock, and after a while the lock counts as returned. But a clock says
-nothing about the client, who is perhaps only slow, and still at work when the next one enters.
+The mistake is a plausible one. A client that holds the lock may die, and then all others wait. So a
+developer gives the server a clock, and after a while the lock counts as returned. But a clock
+proves nothing about the client: it may only be slow, and still at work when the next one enters.
 
-Rule 3 of lock_server.py forbids it: a lease ends when its holder says so, or when it has been made
-certain that the holder can do no more harm. No time-out by itself is that certainty.
+Rule 3 of lock_server.py forbids it: a lease ends when its holder releases it, or when it is certain
+that the holder can do no more harm. A time-out by itself gives no such certainty.
 """
 
 from typing import Final

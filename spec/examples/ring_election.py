@@ -3,12 +3,12 @@
 After Chang and Roberts, "An improved algorithm for decentralized extrema-finding in circular
 configurations of processes" (Communications of the ACM 22(5), 1979).
 
-Rule 1: a node hears from the node before it on the ring, and speaks to the node after it.
-Rule 2: a proposal travels on past lower nodes, and ends at a higher one.
-Rule 3: whose proposal comes back to it has won, and says so once around the ring.
+Rule 1: A node gets messages from the node before it on the ring, and sends to the node after it.
+Rule 2: A proposal travels on past lower nodes, and ends at a higher one.
+Rule 3: A node whose own proposal comes back has won, and announces it once around the ring.
 
-Any nodes may start, at any time, even all of them. The ring is reliable: what has been sent
-arrives, though perhaps late, more than once, and out of order.
+Any nodes may start, at any time, even all of them. The ring is reliable: every message arrives,
+though perhaps late, more than once, and out of order.
 """
 
 from typing import Final
@@ -54,18 +54,18 @@ class Role(State):
 
 
 def downward(sizes: Sizes) -> Tuples:
-    """Each node speaks to the one below it: the worst case, as proposals travel the farthest."""
+    """Each node sends to the one below it, the worst case: proposals travel the farthest."""
     size = sizes[Node]
     return {(node, (node - 1) % size) for node in range(size)}
 
 
 def upward(sizes: Sizes) -> Tuples:
-    """Each node speaks to the one above it: the best case, as all proposals but one end at once."""
+    """Each node sends to the one above it, the best case: all proposals but one end at once."""
     size = sizes[Node]
     return {(node, (node + 1) % size) for node in range(size)}
 
 
-# n is the node itself, p the one before it, m the one after it, and k the one that is spoken of.
+# n is the node itself, p the one before it, m the one after it, k the one that a message names.
 k, m, n, p = Node("k"), Node("m"), Node("n"), Node("p")
 
 next = Rigid("next", n, m, given=downward)  # noqa: A001 - the usual name for it
@@ -103,9 +103,10 @@ NODE: Final = Table(node, state=role, rows=(
         do=[follows(n, k).to(True)],
         send=[each(m, elected(n, m, k), where=next(n, m))]),
     Ignore(elected(p, n, k), at=(Role.FOLLOWER, Role.LEADER),
-           why="the news is known here; at the leader it has been all around the ring"),
+           why=
+           "this node knows the winner; at the leader the message has been all around the ring"),
     Reject(elected(p, n, k), at=(Role.ASLEEP, Role.CANDIDATE),
-           why="before anybody wins, the winner's proposal has beaten every other node"),
+           why="before a node wins, its proposal has beaten every other node"),
 ))
 
 PROPERTIES: Final = (
@@ -113,9 +114,9 @@ PROPERTIES: Final = (
            implies(all_of(role(n) == Role.LEADER, role(m) == Role.LEADER), n.same(m)),
            why="two nodes never lead at once"),
     Always("the_leader_is_the_highest", implies(role(n) == Role.LEADER, ~n.before(m)),
-           why="whoever leads, no node has a higher id"),
+           why="no node has a higher id than a leader"),
     Always("a_follower_has_a_leader", implies(follows(n, k), role(k) == Role.LEADER),
-           why="what the ring says of the winner is true"),
+           why="the winner in every message is the leader"),
     Sometimes("a_node_leads", role(n) == Role.LEADER),
     Sometimes("a_node_follows", all_of(n.differs(k), follows(n, k))),
     LeadsTo("a_start_elects_a_leader_known_to_all", role(n) != Role.ASLEEP,

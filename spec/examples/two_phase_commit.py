@@ -3,8 +3,8 @@
 After Gray and Lamport, "Consensus on Transaction Commit" (ACM TODS 31(1), 2006); the actions are
 those of the TLA+ module TwoPhase, so its published state counts must come out.
 
-Rule 1: a participant that has voted yes waits for the coordinator's word, however long.
-Rule 2: the coordinator commits only when it has heard every vote.
+Rule 1: A participant that has voted yes waits for the coordinator's decision, however long.
+Rule 2: The coordinator commits only when it has every vote.
 """
 
 from typing import Final
@@ -71,7 +71,7 @@ PARTICIPANT: Final = Table(participant, state=vote, rows=(
 
 COORDINATOR: Final = Table(coordinator, state=decision, rows=(
     Row("hear", on=prepared(p), at=Decision.OPEN, do=[heard(p).to(True)]),
-    Ignore(prepared(p), at=(Decision.COMMIT, Decision.ABORT), why="the decision has been made"),
+    Ignore(prepared(p), at=(Decision.COMMIT, Decision.ABORT), why="the coordinator has decided"),
     Row("decide_commit", at=Decision.OPEN, to=Decision.COMMIT, when=forall(p, heard(p)),
         send=[commit()]),
     Row("decide_abort", on=Call("abort"), at=Decision.OPEN, to=Decision.ABORT, send=[abort()],

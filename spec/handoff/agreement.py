@@ -1,13 +1,15 @@
 """A group of ranks admits, fails and releases requests alike: properties and systems.
 
-The tables are those of group.py. Four systems check them, for what they promise differs: where
-messages arrive, nothing waits for a time-out that a message could have spared; where they get
-lost, the timers make it good, and nothing else does; and where nothing is said a second time and no
-clock runs, what is said once is enough. Ranks die in all of them.
+The tables are those of group.py. Four systems check them, because their properties differ:
+    agreement            messages arrive: no step waits for a time-out that a message makes needless
+    agreement-loss       messages are lost: only the timers make up for them
+    agreement-once       each message is delivered at most once
+    agreement-no-timers  no message is repeated and no clock runs: one message is enough
+Ranks die in all of them.
 
-The bounds: a life needs two decisions at most, so there are twice as many numbers as lives. With
-one slot the second life can be admitted only after the first is released, which makes the order
-of decisions matter; and every state has the other life in any of its stages.
+The bounds: a life needs at most two decisions, so there are twice as many numbers as lives. With
+one slot the second life can be admitted only after the release of the first, so the order of
+decisions matters. In every state the other life may be at any of its stages.
 """
 
 from dataclasses import replace
@@ -81,7 +83,7 @@ ENDED: Final = group() == Health.DOWN
 
 def _only_while_it_lives(row: str) -> OnRow:
     return OnRow(f"rule_8_an_ended_group_does_not_{row}", row, group() == Health.UP,
-                 why="the entry of a group that has ended only tells who still waits")
+                 why="the entry of an ended group only tells waiting clients that it has ended")
 
 
 RULE_8: Final[tuple[OnRow, ...]] = tuple(map(
@@ -92,7 +94,7 @@ RULE_8: Final[tuple[OnRow, ...]] = tuple(map(
 
 def _until_confirmed(row: str) -> OnRow:
     return OnRow(f"{row}_ends_when_it_is_confirmed", row, ~confirmed(r, h),
-                 why="a decision is repeated for as long as its end has not been heard")
+                 why="the entry repeats a decision only until the rank confirms its end")
 
 
 REPEATS: Final[tuple[OnRow, ...]] = tuple(map(
@@ -106,7 +108,7 @@ SAFETY: Final[tuple[Property, ...]] = (
            why="ranks that have applied the same decisions run the same requests"),
     Always("S5_same_decisions_same_queue",
            implies(all_of(BOTH_UP, SAME_DECISIONS, CLOSED), stage(peer, h) == Stage.CLOSED),
-           why="and they have removed the same requests from their queues"),
+           why="these ranks have also removed the same requests from their queues"),
     Sometimes("two_ranks_run_one_request",
               all_of(r.differs(peer), stage(r, h) == Stage.RUNNING,
                      stage(peer, h) == Stage.RUNNING)),
@@ -114,7 +116,7 @@ SAFETY: Final[tuple[Property, ...]] = (
            why="each metadata slot of a rank has at most one owner"),
     Always("S6_a_running_request_holds_its_slot",
            implies(all_of(stage(r, h).among(*IN_BATCH), granted(h, m)), slot(r, h, m)),
-           why="the slot that was decided is taken on every rank"),
+           why="the slot in the decision is taken on every rank"),
     Always("S7_in_order", implies(all_of(applied(r, n), o.before(n)), applied(r, o)),
            why="decisions are applied in the same order on every rank"),
     Always("S7_one_number_one_decision",
@@ -129,7 +131,7 @@ SAFETY: Final[tuple[Property, ...]] = (
            why="a request is admitted only when every rank has voted for it"),
     Always("M4_4_nothing_is_kept",
            implies(CLOSED, all_of(~prefetched(r, h), ~slot(r, h, m))),
-           why="what a request held is released with it"),
+           why="a closed request holds nothing"),
     Sometimes("something_is_held", all_of(prefetched(r, h), slot(r, h, m))),
     Always("M4_5_freed_when_all_have_ended",
            implies(all_of(BOTH_UP, CLOSED), stage(peer, h) != Stage.RUNNING),
@@ -139,14 +141,14 @@ SAFETY: Final[tuple[Property, ...]] = (
     Always("S14_success_is_of_all_ranks",
            implies(all_of(status(h) == Status.SERVED, health(r) == Health.UP),
                    stage(r, h).among(Stage.DONE, Stage.CLOSED)),
-           why="a client is told of success only if every rank's part went well"),
+           why="a client gets Success only if every rank's part went well"),
     Always("S14_a_dropped_request_is_refused",
            implies(log(n, h) == Verdict.DROP, status(h) == Status.REFUSED),
-           why="the ranks throw away what the client has not been given"),
+           why="the ranks drop only a result that the client has not got"),
     OnRow("S14_a_drop_needs_a_broken_part", "decide_drop", exists(peer, broke(peer, h)),
-          why="what went well on every rank is not refused"),
+          why="a request that went well on every rank is not refused"),
     OnRow("S14_a_rank_that_broke_off_is_not_done", "decide_drop", stage(r, h) != Stage.DONE,
-          why="no rank is taken at a word that its own state belies"),
+          why="a rank's report agrees with its own state"),
     *RULE_8,
     *REPEATS,
     Sometimes("the_client_is_served", status(h) == Status.SERVED),
@@ -164,19 +166,19 @@ TWO_LIVES: Final = (
                      log(n, h) == Verdict.ADMIT, log(o, k) == Verdict.FAIL)),
 )
 
-# They read votes that have had their effect, which can then not be cleared: for small sizes.
+# These properties read old votes, which dead-bit clearing would then keep: small sizes only.
 VOTES: Final = (
     Always("M4_2_a_dead_vote_comes_from_a_failed_rank",
            implies(dead(r, h), stage(r, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
-           why="a rank that says it cannot take part does not begin"),
+           why="a rank that reports that it cannot take part does not begin"),
     Sometimes("M4_2_a_dead_vote_follows_a_ready_one", all_of(ready(r, h), dead(r, h))),
 )
 
-# Each claim holds whatever is lost, by the timers.
+# Each of these holds under any loss, because of the timers.
 IN_TIME: Final = (
     LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
             under=(Fairness.TIMERS,),
-            why="each request comes to its one answer"),
+            why="each request gets its one answer"),
     LeadsTo("M4_2_failure_drains_everywhere", stage(r, h) == Stage.FAILED,
             forall(peer, stage(peer, h) == Stage.CLOSED),
             under=(Fairness.TIMERS,),
@@ -194,7 +196,7 @@ IN_TIME: Final = (
            why="no slot stays with a request that has ended"),
     LeadsTo("L4_the_entry_may_forget", status(h).among(*ANSWERED), any_of(confirmed(r, h), ENDED),
             under=(Fairness.TIMERS,),
-            why="each rank says that it has closed a life, so that it need not be remembered"),
+            why="each rank confirms that it has closed a life, so the entry can forget it"),
 )
 
 # Where nothing is lost each of these follows from messages alone.
@@ -202,7 +204,7 @@ AT_ONCE: Final = (
     LeadsTo("a_request_reaches_every_rank", status(h) == Status.OPEN,
             any_of(status(h) != Status.OPEN, forall(r, stage(r, h) != Stage.ABSENT), ENDED),
             under=(Fairness.DETECTORS,),
-            why="what is sent to each rank as it comes need not be sent again"),
+            why="the first message to each rank is enough"),
     LeadsTo("L2_a_failure_is_decided", stage(r, h) == Stage.FAILED, status(h) != Status.OPEN,
             under=(Fairness.DETECTORS,),
             why="a failure of one rank reaches the entry, also after a ready vote"),
@@ -210,16 +212,16 @@ AT_ONCE: Final = (
             all_of(forall(r, stage(r, h) == Stage.CLOSED),
                    any_of(forall(r, confirmed(r, h)), ENDED)),
             under=(Fairness.DETECTORS,),
-            why="what has been decided is applied by every rank, and the entry comes to know it"),
+            why="every rank applies each decision, and the entry learns of it"),
     LeadsTo("L2_readiness_is_decided",
             all_of(forall(r, stage(r, h) == Stage.READY), ~taken(m)),
             any_of(status(h) != Status.OPEN, taken(m)),
             under=(Fairness.DETECTORS,),
-            why="the last ready vote is followed by the decision, if a slot is free"),
+            why="after the last ready vote the entry decides, if a slot is free"),
     LeadsTo("L2_an_end_is_decided", forall(r, stage(r, h).among(Stage.DONE, Stage.BROKEN)),
             status(h).among(*ANSWERED),
             under=(Fairness.DETECTORS,),
-            why="when every rank has ended its part the request is answered"),
+            why="when every rank has ended its part, the entry answers the request"),
 )
 
 SYSTEM: Final = System(
@@ -248,7 +250,7 @@ LOSS: Final = edited(
     SYSTEM,
     "agreement-loss",
     ReplaceProperties((*SAFETY, *IN_TIME)),
-    about="The same group, whose votes and decisions get lost, repeated and reordered.",
+    about="The same group, where votes and decisions are lost, repeated and reordered.",
     configurations={
         "default": Configuration({Rank: 3, Life: 1, Slot: 1, Decision: 2},
                                  faults=("lossy", "crash"), symmetry=True, dead_bits=True),
@@ -257,8 +259,8 @@ LOSS: Final = edited(
     },
 )
 
-# A set message is resent for ever, which hides an answer that is missing; here it is not. Timers
-# bring back what delivery takes away, so that any mixture of messages is a state: small sizes.
+# A message in a set is resent for ever, which hides a missing answer; here it is not. Timers bring
+# back the messages that delivery takes away, so any mixture of messages is a state: small sizes.
 ONCE: Final = edited(
     SYSTEM,
     "agreement-once",
@@ -274,9 +276,10 @@ ONCE: Final = edited(
     },
 )
 
-# A repeat hides what was not said the first time, and so does its answer: an end that nobody
-# confirmed is confirmed when the decision comes once more. Here nothing comes once more. One life:
-# of several, a decision may overtake another, and is lost on a rank whose turn has not come.
+# A repeated message hides that the first one was missing, and so does its answer: a repeated
+# decision gets the confirmation that was missing the first time. Here no message is repeated. The
+# system has one life: with several, a decision may overtake another, and a rank whose turn has not
+# come would lose it.
 NO_TIMERS: Final = edited(
     SYSTEM,
     "agreement-no-timers",
@@ -286,7 +289,7 @@ NO_TIMERS: Final = edited(
         Sometimes("a_transfer_may_break_off_while_no_clock_runs",
                   all_of(stage(r, h) == Stage.BROKEN, ~dead(r, h))),
     )),
-    about="The same group without clocks, where each message is said once and delivered once.",
+    about="The same group without clocks, where each message is sent once and delivered once.",
     configurations={
         "default": Configuration({Rank: 2, Life: 1, Slot: 1, Decision: 2}, faults=("crash",),
                                  symmetry=True, dead_bits=True),

@@ -1,26 +1,26 @@
-"""Prefill in attempts: the forward pass begins before the sink has said where the KV goes.
+"""Prefill in attempts: the forward pass begins before the sink has published where the KV goes.
 
-The source is the group of prefill ranks as one: what is decided here is decided once for all its
-ranks and stages (agreement.py), from the reduced poll. A sink answers the bootstrap (*publish*)
-only when it has a page of its own for the request. So each side may wait for the other: a request
-holds a slot and a running slot here while it waits for a page there, and another the reverse.
+The source is the group of prefill ranks as one: one decision counts for all its ranks and stages
+(agreement.py), and it reads the reduced poll. A sink answers the bootstrap (*publish*) only when it
+has a page for the request. So each side may wait for the other: one request holds a slot and a
+running slot here and waits for a page there, and another the reverse.
 
-Rule 1: a slot is reserved when a request leaves the bootstrap queue, never before. One that finds
-        none is passed over; who comes behind it is looked at all the same.
-Rule 2: the bootstrap is polled before every further chunk and after the last. When it is there the
-        pass is finalized, once, and cannot fail to be: the slot is there already.
-Rule 3: nothing is sent before the pass is finalized.
-Rule 4: a pass that ends without it is parked, with its KV. It yields as soon as one that could go
-        on lacks a running slot, or lacks a slot: its KV is dropped, and it runs again from the
-        head.
-Rule 5: the attempts are counted. After the last one a request waits for its bootstrap without a
-        slot, and is not run before.
-Rule 6: KV is dropped when no launched batch writes it, whatever the reason.
-Rule 7: a retry is forced, for tests, by a sample that depends on the request alone, and only on a
-        pass that is its first.
+Rule 1: A request reserves a slot when it leaves the bootstrap queue, never before. A request that
+        finds none is passed over, and the requests behind it are still tried.
+Rule 2: The bootstrap is polled before every further chunk and after the last. When it is there the
+        pass is finalized, once. This cannot fail, because the slot is reserved already.
+Rule 3: A source sends nothing before the pass is finalized.
+Rule 4: A pass that ends before that is parked, with its KV. It yields as soon as another request
+        that could go on lacks a running slot or a slot: its KV is dropped, and it runs again from
+        the beginning.
+Rule 5: The attempts are counted. After the last one a request waits for its bootstrap without a
+        slot, and does not run before it.
+Rule 6: KV is dropped only when no launched batch writes it, for any reason.
+Rule 7: For tests, a sample that depends on the request alone forces a retry, and only on the
+        request's first pass.
 
-What a late remote write may do to a page is the transfer's business (transfer.py): here an abort
-gives the page back at once. Properties and systems: optimistic.py.
+transfer.py covers late remote writes to a page: here an abort gives the page back at once.
+Properties and systems: optimistic.py.
 """
 
 from typing import Final
@@ -55,12 +55,12 @@ class RunningSlot(Sort):
 
 
 class Stage(State):
-    """Where a request stands at the source."""
+    """The state of a request at the source."""
 
     NEW = auto()
     QUEUED = auto()  # in the bootstrap queue, with no slot
     WAITING = auto()  # for a running slot, with a slot
-    HEAD = auto()  # for a running slot, before all who are WAITING: it has run, and runs again
+    HEAD = auto()  # for a running slot, before all WAITING requests: it has run, and runs again
     RUNNING = auto()
     PARKED = auto()  # all chunks are computed; it holds its slot, its running slot and its KV
     DEFERRED = auto()  # in the bootstrap queue again, with no slot and no attempts left
@@ -70,7 +70,7 @@ class Stage(State):
 
 
 class Forward(State):
-    """How far the forward pass of a request of two chunks has come."""
+    """The state of the forward pass of a request of two chunks."""
 
     NONE = auto()
     FIRST = auto()  # the device computes the first chunk
@@ -87,7 +87,7 @@ class Link(State):
 
 
 class Receiving(State):
-    """Where a request stands at the sink."""
+    """The state of a request at the sink."""
 
     NEW = auto()
     ASKED = auto()  # it waits for a page
@@ -169,14 +169,14 @@ SLOT_IS_FREE: Final = forall(other, ~slot(other, m))
 RUNNING_SLOT_IS_FREE: Final = forall(other, ~running_slot(other, s))
 NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(again, implies(again.before(a), tried(h, again))))
 NO_ATTEMPT_LEFT: Final = forall(again, tried(h, again))
-# k has its bootstrap, and only a running slot or a slot keeps it from going on.
+# k has its bootstrap, and waits only for a running slot or a slot.
 WANTS_RUNNING_SLOT: Final = all_of(
     ready(k), stage(k).among(*FOR_A_RUNNING_SLOT), forall(t, exists(other, running_slot(other, t)))
 )
 WANTS_SLOT: Final = all_of(
     ready(k), stage(k).among(*QUEUED), forall(spare, exists(other, slot(other, spare)))
 )
-# h has nothing to send to, and k could go on in its place.
+# h has no destination, and k could go on in its place.
 WITHOUT_LINK: Final = (~ready(h), UNSENT, ~FORCED, any_of(HAS_PARKED, BETWEEN_CHUNKS))
 YIELDS: Final = (*WITHOUT_LINK, any_of(WANTS_RUNNING_SLOT, WANTS_SLOT))
 DROP_KV: Final = (forward(h).to(Forward.NONE), running_slot(h, ANY).to(False), retried(h).to(True))
@@ -190,11 +190,11 @@ PREFILL: Final = Table(prefill, rows=(
         do=[stage(h).to(Stage.QUEUED)], fair=True,
         why="the router sends each request to both servers"),
     Ignore(Call("submit", h), when=stage(h) == Stage.FAILED,
-           why="the sink gave up first: the caller is told so, and prefill is not run"),
+           why="the sink gave up first: the caller gets Failed, and does not run prefill"),
     Row("reserve_early", choose=(h, m, a),
         when=[stage(h) == Stage.QUEUED, ~ready(h), SLOT_IS_FREE, NEXT_ATTEMPT],
         do=[stage(h).to(Stage.WAITING), slot(h, m).to(True), tried(h, a).to(True)],
-        why="the wait for the sink is spent computing"),
+        why="the source computes while it waits for the sink"),
     Row("reserve", choose=(h, m), when=[stage(h).among(*QUEUED), ready(h), SLOT_IS_FREE],
         do=[stage(h).to(Stage.WAITING), slot(h, m).to(True)]),
     Row("start", choose=(h, s),
@@ -214,7 +214,7 @@ PREFILL: Final = Table(prefill, rows=(
         do=[forward(h).to(Forward.WHOLE)]),
     Row("finalize", choose=(h,), when=[POLLED, ready(h), UNSENT, ~FORCED],
         do=[link(h).to(Link.FINALIZED)],
-        why="the poll between chunks, after the last one, or while parked finds the sink there"),
+        why="a poll between chunks, after the last one, or while parked finds the sink"),
     Row("send", choose=(h,),
         when=[stage(h).among(Stage.RUNNING, Stage.PARKED), forward(h) == Forward.WHOLE,
               FINALIZED],
@@ -222,26 +222,26 @@ PREFILL: Final = Table(prefill, rows=(
     Row("succeed", on=Completion("landed", h), when=stage(h) == Stage.SENDING,
         do=[stage(h).to(Stage.SUCCESS), running_slot(h, ANY).to(False), FREE_SLOT], send=[done(h)]),
     *(Ignore(Completion(chunk, h), when=forward(h) != computing,
-             why="a device reports what it was given, when that has ended")
+             why="a device reports the end of a chunk that it was given")
       for chunk, computing in (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))),
     Ignore(Completion("landed", h), when=stage(h) != Stage.SENDING,
-           why="it has failed meanwhile: what has landed is not counted"),
+           why="the request has failed meanwhile: the landed bytes do not count"),
 
     Row("park", choose=(h,),
         when=[stage(h) == Stage.RUNNING, forward(h) == Forward.WHOLE, UNSENT,
               any_of(~ready(h), FORCED)],
         do=[stage(h).to(Stage.PARKED)],
-        why="the KV is worth keeping for as long as nobody needs its place"),
+        why="a request keeps its KV until another needs its place"),
     Row("run_again", choose=(h, k, a), when=[*YIELDS, NEXT_ATTEMPT], do=RUN_AGAIN,
         why="k has its bootstrap, and needs the running slot or, in the end, the slot"),
     Row("fall_back", choose=(h, k), when=[*YIELDS, NO_ATTEMPT_LEFT], do=FALL_BACK,
-        why="k needs the place, and h has had its passes"),
+        why="k needs the place, and h has no attempt left"),
     Row("force_retry", choose=(h, a),
         when=[HAS_PARKED, UNSENT, FORCED, NEXT_ATTEMPT], do=RUN_AGAIN,
-        why="a test wants to see a retry; all ranks sample alike"),
+        why="a test forces a retry; all ranks sample alike"),
     Row("force_fall_back", choose=(h,),
         when=[HAS_PARKED, UNSENT, FORCED, NO_ATTEMPT_LEFT], do=FALL_BACK,
-        why="a test wants to see a retry, and there is only one attempt"),
+        why="a test forces a retry, and there is only one attempt"),
 
     Row("give_up_waiting", on=Timer("bootstrap_timeout"), choose=(h,),
         when=[stage(h).among(*BEFORE_SENDING), ~ready(h)], do=FAIL, send=[failed(h)],
@@ -249,7 +249,7 @@ PREFILL: Final = Table(prefill, rows=(
     Row("abort_prefill", on=Call("abort_prefill", h), when=stage(h).among(*ACTIVE),
         do=FAIL, send=[failed(h)]),
     Row("stop", on=abort(h), when=stage(h).among(Stage.NEW, *ACTIVE), do=FAIL,
-        why="also one that it has not met yet: what comes of it later finds it Failed"),
+        why="also for a request that has not come yet: it finds Failed when it comes"),
     Row("release", choose=(h,),
         when=[stage(h) == Stage.FAILED, AT_REST,
               any_of(exists(m, slot(h, m)), exists(s, running_slot(h, s)))],
@@ -261,11 +261,12 @@ PREFILL: Final = Table(prefill, rows=(
     Row("done_again", on=publish(h), when=stage(h) == Stage.SUCCESS, send=[done(h)],
         why="the answer may have been lost"),
     Row("refuse", on=publish(h), when=stage(h) == Stage.FAILED, send=[failed(h)],
-        why="it comes late, or has not heard: nothing will be sent"),
-    Ignore(publish(h), when=[stage(h).among(Stage.NEW, *ACTIVE), ready(h)], why="it is known"),
+        why="the sink is late, or the failure did not reach it: nothing will be sent"),
+    Ignore(publish(h), when=[stage(h).among(Stage.NEW, *ACTIVE), ready(h)],
+           why="the source has this address already"),
     Reject(publish(h), when=[stage(h) == Stage.SENDING, ~ready(h)],
-           why="nothing is sent before it"),
-    Ignore(abort(h), when=stage(h).among(*ENDED), why="it is over here too"),
+           why="nothing is sent before the address is known"),
+    Ignore(abort(h), when=stage(h).among(*ENDED), why="the request has ended here too"),
 ))
 
 GIVE_UP: Final = (receiving(h).to(Receiving.FAILED), page(h, ANY).to(False))
@@ -280,25 +281,25 @@ DECODE: Final = Table(decode, rows=(
         do=[receiving(h).to(Receiving.PUBLISHED), page(h, g).to(True)], send=[publish(h)]),
     Row("publish_again", on=Timer("no_bytes"), choose=(h,),
         when=receiving(h) == Receiving.PUBLISHED, send=[publish(h)],
-        why="the address, or what answers it, may have been lost"),
+        why="the address, or the answer to it, may have been lost"),
     Row("take", on=done(h), when=receiving(h) == Receiving.PUBLISHED,
         do=[receiving(h).to(Receiving.SUCCESS)]),
     Row("finish", on=Call("finish", h, g), when=[receiving(h) == Receiving.SUCCESS, page(h, g)],
-        do=[page(h, g).to(False)], fair=True, why="no answer is generated for ever"),
+        do=[page(h, g).to(False)], fair=True, why="every answer ends"),
     Row("abort_decode", on=Call("abort_decode", h), when=receiving(h).among(*OPEN),
         do=GIVE_UP, send=[abort(h)]),
     Row("give_up_transfer", on=Timer("transfer_timeout"), choose=(h,),
         when=receiving(h).among(*OPEN), do=GIVE_UP, send=[abort(h)],
         why="a request that reached one server only must end there"),
     Row("hear_failure", on=failed(h), when=receiving(h).among(Receiving.NEW, *OPEN), do=GIVE_UP,
-        why="also one that it has not met yet: it is answered Failed when it comes"),
-    Ignore(failed(h), when=receiving(h) == Receiving.FAILED, why="it is over here too"),
+        why="also for a request that has not come yet: it gets Failed when it comes"),
+    Ignore(failed(h), when=receiving(h) == Receiving.FAILED, why="the request has ended here too"),
     Ignore(done(h), when=receiving(h).among(Receiving.SUCCESS, Receiving.FAILED),
-           why="an answer to what was asked twice, or it is over here"),
+           why="it answers an address that was published again, or the request has ended here"),
     Reject(failed(h), when=receiving(h) == Receiving.SUCCESS,
            why="a source that has succeeded does not fail"),
     Reject(done(h), when=receiving(h).among(Receiving.NEW, Receiving.ASKED),
-           why="it has not published"),
+           why="the sink has not published"),
 ))
 
 LOSSY: Final = Table(network, rows=tuple(map(lose, (publish, abort, done, failed))))

@@ -1,7 +1,7 @@
-"""The systems of the binding of a room to a life, whose tables and rules are in binding_tables.py.
+"""The systems of the binding of a room to a life; binding_tables.py has the tables and rules.
 
-A row reads no absence of a message, so for safety one that is lost is one that is late for ever:
-loss is explored for liveness, with one life; with two, for safety alone.
+No row reads the absence of a message. So for safety a lost message is the same as one that is late
+for ever: loss is explored for liveness with one life, and with two lives for safety alone.
 """
 
 from dataclasses import replace
@@ -60,7 +60,7 @@ from pdproto.spec.language import (
     implies,
 )
 
-# One rank decides for both lives. Where decode names two, requests may fail, and are not mixed.
+# One rank decides for both lives. Where decode names two, requests may fail, but do not mix.
 ONE_LEADER: Final = exists(p, all_of(leads(h, p), leads(k, p)))
 ALL_UNDER_ONE: Final = forall((h, k, p), implies(leads(h, p), leads(k, p)))
 
@@ -68,36 +68,36 @@ COMMITTED_AS_ONE: Final = (
     Always("S2_no_success_has_parts_of_two_requests",
            implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u), took(d, h, q, v)),
                    u.same(v)),
-           why="every part is of the request that the leader has named"),
+           why="every part belongs to the request that the leader has named"),
     Always("S2_a_success_is_of_the_named_request",
            implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u)), knows(d, h, u)),
-           why="no part is counted that is of another request"),
+           why="a part of another request does not count"),
     Sometimes("S2_a_life_has_all_its_parts", status(d, h) == Status.SUCCESS),
 )
 
 SAFETY: Final = (
     Always("S2_no_life_is_two_requests",
            implies(binds(p, h, u) & binds(q, h, v), u.same(v)),
-           why="for every two ranks, whatever was lost, late or opened on one side only"),
+           why="for every two ranks, after any loss or delay, and if only one side opens the room"),
     Always("S4_no_request_is_bound_twice_on_a_rank",
            implies(binds(p, h, u) & binds(p, k, u), h.same(k)),
            why="also where decode names two leaders"),
     Always("S4_no_request_is_two_lives",
            implies(all_of(ONE_LEADER, binds(p, h, u), binds(q, k, u)), h.same(k)),
-           why="its leader binds it once, and the others do as they are told"),
+           why="its leader binds it once, and the other ranks follow"),
     *COMMITTED_AS_ONE,
     Always("a_life_is_met_with_a_sink",
            implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
-           why="whoever has said that it exists is answered without asking again"),
+           why="a rank knows a sink for every life, so it can answer without a question"),
     OnRow("a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
           all_of(ask(d, h, p), NONE_WAITS, LATEST),
-          why="a request that has ended speaks when it is the last, to a life that asks again"),
+          why="an ended request answers only if it is the last, and only a life that asks again"),
     OnRow("an_ended_life_takes_no_request", "end_named",
           exists(q, all_of(leads(h, q), binds(q, h, u))),
-          why="but the one that the leader has bound to it"),
+          why="except the request that the leader has bound to it"),
     OnRow("the_leader_binds_the_living", "bind",
           all_of(meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING),
-          why="neither a life nor a request that has ended is a candidate"),
+          why="an ended life is no candidate, and neither is an ended request"),
     Sometimes("a_rank_is_told_before_its_request_comes", all_of(
         ~leads(h, p), named(p, h, u), opening(p, u) == Opening.NEVER)),
     Sometimes("a_life_hears_of_a_request_that_ended_before_it", all_of(
@@ -116,7 +116,7 @@ _OF_TWO: Final = (
 
 
 def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
-    """Who is on both sides is bound, on every rank, as far as messages can bring it about."""
+    """A life and a request on both servers are bound, on every rank, as far as messages allow."""
     return (
         LeadsTo("L1_a_life_and_a_request_are_bound",
                 all_of(leads(h, p), meeting(p, h) == Meeting.UNBOUND,
@@ -128,34 +128,35 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                        opening(p, u) == Opening.WAITING),
                 any_of(status(d, h) != Status.BEGUN, opening(p, u) != Opening.WAITING,
                        exists(v, binds(p, h, v))),
-                under=under, why="a life that has begun is heard of"),
+                under=under, why="every rank learns of a life that has begun"),
         LeadsTo("L1_a_sink_learns_its_request",
                 all_of(leads(h, p), binds(p, h, u), status(d, h) == Status.BEGUN),
                 any_of(status(d, h) != Status.BEGUN, knows(d, h, u)), under=under,
-                why="it has to tell the other ranks"),
+                why="the sink has to tell the other ranks"),
         LeadsTo("L1_every_rank_binds_as_its_leader",
                 all_of(ALL_UNDER_ONE, leads(h, p), binds(p, h, u),
                        opening(q, u) == Opening.WAITING),
                 opening(q, u) != Opening.WAITING, under=under,
-                why="the use is passed on, also of a life that has ended"),
+                why="sinks pass the use on, even for a life that has ended"),
         LeadsTo("L2_a_failure_reaches_the_sink",
                 all_of(meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN),
-                status(d, h) != Status.BEGUN, under=under, why="a message tells it, and no clock"),
+                status(d, h) != Status.BEGUN, under=under,
+                why="a message reports the failure, and no clock"),
         LeadsTo("L2_a_failure_reaches_every_rank",
                 all_of(status(d, h) == Status.FAILED, meeting(p, h).among(
                     Meeting.UNBOUND, Meeting.BOUND)),
                 meeting(p, h).among(*OVER), under=under,
-                why="a message tells it, and no clock"),
+                why="a message reports the failure, and no clock"),
     )
 
 
 _ENDS: Final = (
     LeadsTo("L1_a_life_ends", status(d, h) == Status.BEGUN, status(d, h).among(*ENDED),
-            under=(Fairness.TIMERS,), why="it has a clock"),
+            under=(Fairness.TIMERS,), why="the sink has a clock"),
     LeadsTo("L1_a_request_waits_no_longer", opening(p, u) == Opening.WAITING,
-            opening(p, u) != Opening.WAITING, under=(Fairness.TIMERS,), why="it has a clock"),
+            opening(p, u) != Opening.WAITING, under=(Fairness.TIMERS,), why="the rank has a clock"),
 )
-_ASKED: Final = (  # what is about a life that asks again
+_ASKED: Final = (  # properties of a life that asks again
     "a_retry_is_not_failed_by_its_predecessor",
     "a_life_hears_of_a_request_that_ended_before_it",
 )
@@ -172,7 +173,7 @@ def _sizes(*, sinks: int = 1, lives: int = 2, uses: int = 2) -> Sizes:
 
 SYSTEM: Final = System(
     "binding",
-    "Which request of a room a life belongs to, on every rank of a prefill server.",
+    "To which request of a room a life belongs, on every rank of a prefill server.",
     tables=(RANK, SINK),
     properties=SAFETY,
     final=all_of(forall((d, h), status(d, h) != Status.BEGUN),
@@ -182,7 +183,7 @@ SYSTEM: Final = System(
     configurations={
         "default": Configuration(_sizes(), dead_bits=True, symmetry=True),
         "sinks": Configuration(_sizes(sinks=2, lives=1), dead_bits=True, symmetry=True),
-        # Decode names two leaders: requests may fail, and are not mixed.
+        # Decode names two leaders: requests may fail, but do not mix.
         "leaders": Configuration(
             _sizes(uses=1), given={leads: _each_leads_one}, dead_bits=True),
         "deep": Configuration(
@@ -195,14 +196,14 @@ _LOSING_ONE: Final = Configuration(
 LOSS: Final = edited(
     SYSTEM, "binding-loss",
     ReplaceProperties((*SAFETY, *_ENDS)),
-    about="The binding of a life to a request, while messages are lost.",
+    about="The binding of a life to a request, where messages are lost.",
     configurations={"default": _LOSING_ONE},
 )
 
 NO_TIMEOUTS: Final = edited(
     SYSTEM, "binding-no-timeouts", DropRow("give_up"), DropRow("give_up_waiting"),
     ReplaceProperties((*SAFETY, *_liveness(*_ONCE))),
-    about="The binding where nobody gives up: what is lost is made good by sending it again.",
+    about="The binding where no end gives up: a lost message is sent again.",
     configurations={"default": _LOSING_ONE},
 )
 
@@ -225,7 +226,8 @@ GUARDED: Final = edited(
         OnRow("S2_only_a_mixed_life_fails_as_mixed", "find_mixed",
               exists(q, all_of(~leads(h, q), binds(q, h, u))),
               why="a rank has bound the life to a request that its leader has not named"))),
-    about="The binding, where a rank decides for itself: the sink sees it, and nothing is mixed.",
+    about="The binding where a rank decides for itself: the sink notices it, and mixes no "
+          "requests.",
     configurations={
         "default": Configuration(
             _sizes(lives=1), faults=("alone",), dead_bits=True, symmetry=True)},

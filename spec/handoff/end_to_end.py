@@ -1,11 +1,11 @@
 """The hand-over from end to end at its smallest: one room, one rank on each side.
 
-A prefill rank registers, and computes before it knows where its KV goes; a decode rank looks it up,
-introduces itself, publishes its memory, and is written to; either may give up, and the prefill rank
-may die and come back. The tables are those of the parts; what one part was told by a call it is
-told here by another. Two rows are this module's own: a request is taken by the run that is there.
+A prefill rank registers, and computes before it knows where its KV goes. A decode rank looks it up,
+introduces itself, publishes its memory, and gets the KV. Either may give up, and the prefill rank
+may die and come back. The tables are those of the parts. Where a part waits for a call, another
+part takes the step here. This module adds two rows: the run that is there takes a request.
 
-Which parts meet where, and why that is all of them:
+These systems compose the parts that meet:
 
     registry x transfer              end-to-end-bootstrap, end-to-end, end-to-end-restart
     registry x optimistic prefill    end-to-end, end-to-end-restart
@@ -14,10 +14,10 @@ Which parts meet where, and why that is all of them:
     group's decisions x transfer     group-transfer, group-transfer-pair
     group's decisions x attempts     optimistic-group
 
-Three pairs are not composed, for the one has nothing that the other could change. The dp rank is
-resolved before a rank of that group is looked up, and before prefill takes up the room; what comes
-of the room later it learns from the sender alone (end-to-end-routing). Group decisions are made
-among ranks that have been found: a rank that dies ends its group, whatever the registry says of it.
+Three pairs are not composed, because neither part could change the other. The dp rank is resolved
+before a rank of that group is looked up, and before prefill takes the room. Later it learns of the
+room only from the sender (end-to-end-routing). A group decides among ranks that have been found: a
+rank that dies ends its group, whatever the registry says of it.
 """
 
 from typing import Final
@@ -68,7 +68,7 @@ HOLDS_A_PLACE: Final = passes.HAS_SLOT | passes.HAS_RUNNING_SLOT
 TOGETHER: Final[tuple[Property, ...]] = (
     OnRow("the_computing_run_was_looked_up", "begin_transfer",
           forall((d, e), implies(lookup.BOUND, lookup.begun(p, e, h))),
-          why="a pass of one run is never sent by another, nor to who has met another"),
+          why="no run sends a pass of another, or sends to a sink that has met another"),
     Sometimes("a_look_up_fails_while_a_pass_runs", all_of(
         lookup.reason(d, h) == Reason.NOT_FOUND, passes.stage(h) == Stage.RUNNING)),
     Sometimes("a_pass_ends_before_its_sink_has_looked_it_up", all_of(
@@ -81,15 +81,15 @@ RESTARTED: Final = Sometimes(
 IN_TIME: Final[tuple[Property, ...]] = (
     LeadsTo("a_failed_look_up_gives_everything_back", lookup.NOT_FOUND & HOLDS_A_PLACE,
             ~HOLDS_A_PLACE, under=(Fairness.TIMERS,),
-            why="prefill, which nobody will call on, ends the request by its own clock"),
+            why="prefill ends the request by its own clock, because no sink will introduce itself"),
     LeadsTo("a_run_that_ends_takes_its_passes_along",
             all_of(lookup.run(p, e) == Run.CRASHED, lookup.begun(p, e, h), HOLDS_A_PLACE),
             ~HOLDS_A_PLACE, under=(Fairness.NO_TIMERS,),
-            why="nothing is kept for a process that is no more"),
+            why="a dead process keeps no place"),
     *(claim for claim in (*lookup.IN_TIME, *passes.IN_TIME)
       if claim.name != "a_failed_look_up_gives_everything_back"),
 )
-# There has to be a second run.
+# These need a second run.
 _OF_TWO: Final = (
     "a_peer_restarts_under_a_look_up", "a_stale_address_reaches_a_new_source_and_all_is_well",
     "the_writing_run_is_not_older_than_the_answer", RESTARTED.name,
@@ -118,7 +118,7 @@ SYSTEM: Final = edited(
     RESTART, "end-to-end",
     ReplaceProperties(tuple(c for c in RESTART.properties if c.name not in _OF_TWO)),
     about="Registration, look-up, optimistic prefill and transfer of one room.",
-    # One run, and it may die: one that comes in its place takes minutes, and is RESTART's.
+    # One run, and it may die. A second run takes minutes, so RESTART has it.
     configurations={"default": Configuration(
         {**SIZES, Incarnation: 1}, faults=("crash",), dead_bits=True)},
 )

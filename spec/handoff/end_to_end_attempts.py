@@ -1,18 +1,18 @@
-"""The transfer of what optimistic prefill computes: one system made of the tables of both.
+"""The transfer after optimistic prefill: one system made of the tables of both.
 
 The tables are those of the parts (attempts.py; source.py, sink.py and engine.py). In attempts.py
-the sink is no more than one that publishes, and in source.py prefill is no more than a call. Here
-the sink is the transfer's, and a source sends what a pass has computed. The prefill process holds
-both, and the rows of HOST, and no other, read both.
+the sink only publishes, and in source.py prefill is only a call. Here the sink is the transfer's,
+and a source sends the KV that a pass has computed. The prefill process holds both. Only the rows of
+HOST read both.
 
-Rule 1: a request that comes to prefill is queued, and its sender waits for its sinks.
-Rule 2: a pass knows where its KV goes when every sink has published to its sender.
-Rule 3: a sender begins when the pass is finalized and computed to its end.
-Rule 4: a sender that fails, for whatever reason, ends the request here, wherever it stands.
-Rule 5: a place for KV is free when nothing computes into it and the engine reads nothing from it:
-        the one is not enough without the other.
+Rule 1: A request that comes to prefill is queued, and its sender waits for its sinks.
+Rule 2: A pass knows where its KV goes when every sink has published to its sender.
+Rule 3: A sender begins when the pass is finalized and computed to its end.
+Rule 4: A sender that fails, for any reason, ends the request here, in any state.
+Rule 5: A place for KV is free when no pass computes into it and the engine reads nothing from it.
+        One of the two is not enough.
 
-One source rank: ranks that attempt alike are group_attempts.py's.
+There is one source rank; group_attempts.py has several that attempt alike.
 """
 
 from dataclasses import replace
@@ -70,7 +70,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.properties import Property
 
-# What was called from outside, or was said to the sink that attempts.py made do with.
+# Calls from outside, and the sink of attempts.py. HOST and the transfer replace them.
 _REPLACED: Final = ("send", "give_up_waiting", "release")
 _SAID: Final = ("submit", "abort_prefill", "landed", "publish", "abort")
 
@@ -115,24 +115,24 @@ HOST: Final = Table(host, rows=(
         do=[stage(h).to(Stage.SUCCESS), kv(p, h).to(False), *FREE_PLACES]),
     Row("end_pass", choose=(p, h), when=[stage(h).among(Stage.NEW, *attempts.ACTIVE), NO_MORE],
         do=[stage(h).to(Stage.FAILED)],
-        why="nobody wants it any more; a batch that is launched runs to its end all the same"),
+        why="the request has ended; a launched batch still runs to its end"),
     Row("release_places", choose=(p, h),
         when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h).among(*ENDED), UNREAD,
               HAS_RUNNING_SLOT | HAS_SLOT | kv(p, h)],
         do=[kv(p, h).to(False), *FREE_PLACES],
-        why="no batch writes the KV, and no write that was posted reads it"),
+        why="no batch writes the KV, and no posted write reads it"),
     Row("bury_pass", choose=(p, h),
         when=[stage(h) == Stage.FAILED, AT_REST, sending(p, h) == Sending.GONE,
               HAS_RUNNING_SLOT | HAS_SLOT],
         do=FREE_PLACES, why="its memory went with the process"),
 ))
 
-# The chunks are handed over, and their place freed, by HOST.
+# HOST hands the chunks over, and frees their place.
 HANDED_OVER: Final = without(SENDER, "release_kv", triggers=("send",))
 
 
 def of_the_pass(*names: str) -> tuple[Property, ...]:
-    """These properties of optimistic prefill."""
+    """The properties of optimistic prefill with these names."""
     return tuple(PASS.claim(claim) for claim in optimistic.SAFETY if claim.name in names)
 
 
@@ -142,7 +142,7 @@ UNWRITTEN: Final = forall((p, d, c), (write(p, h, d, c) == Write.NONE) & ~handed
 def _nothing_is_sent(*rows: str) -> tuple[Property, ...]:
     return tuple(
         OnRow(f"nothing_is_sent_before_{row}", row, UNWRITTEN,
-              why="no sink holds, or will hold, KV of a pass that was thrown away")
+              why="no sink holds, or will hold, KV of a dropped pass")
         for row in rows
     )
 
@@ -159,7 +159,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
     OnRow("a_landed_write_was_computed", "land",
           any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.IN_DOUBT,
                  all_of(forward(h) == Forward.WHOLE, HAS_RUNNING_SLOT)),
-          why="the engine reads the KV of a whole pass, in a place that is still its own"),
+          why="the engine reads the KV of a whole pass, in a place that its request still owns"),
     OnRow("a_posted_write_is_of_a_finalized_pass", "post", FINALIZED & (stage(h) == Stage.SENDING)
           | (stage(h) == Stage.FAILED),
           why="no write begins for a pass that may yet be dropped"),
@@ -173,9 +173,9 @@ TOGETHER: Final[tuple[Property, ...]] = (
 IN_TIME: Final = (
     LeadsTo("a_sinks_failure_ends_the_pass",
             GIVEN_UP & stage(h).among(*attempts.ACTIVE), stage(h).among(*attempts.ENDED),
-            why="prefill learns by a message, and stops as soon as its batch is done"),
+            why="a message tells prefill, and prefill stops as soon as its batch is done"),
     Drains("L4_slots_and_running_slots_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
-           under=(Fairness.TIMERS,), why="however the pass and the transfer have ended"),
+           under=(Fairness.TIMERS,), why="after any end of the pass and of the transfer"),
 )
 OVER: Final = all_of(
     transfer.FINAL,
@@ -193,7 +193,7 @@ def sizes(*, lives: int = 1, attempts: int = 2) -> Sizes:
 
 SYSTEM: Final = System(
     "end-to-end-attempts",
-    "The transfer of what optimistic prefill computes, with passes that are dropped.",
+    "The transfer after optimistic prefill, with passes that are dropped.",
     tables=(HANDED_OVER, SINK, POOL, ENGINE, *PASS.tables, HOST),
     properties=(
         *transfer.SAFETY, *OF_THE_PASS, *TOGETHER, *transfer.LIVENESS, *IN_TIME,
@@ -203,13 +203,13 @@ SYSTEM: Final = System(
     configurations={
         "default": Configuration(sizes(), faults=("crash",), dead_bits=True),
         "one-attempt": Configuration(sizes(attempts=1), faults=("crash",), dead_bits=True),
-        # What one request does to the other when it fails, with all that they share.
+        # One request fails and affects another: they share all resources.
         "deep": Configuration(sizes(lives=2, attempts=1), dead_bits=True, symmetry=True),
     },
 )
 
 
-# Without them nobody gives up or calls off, so that who waits waits for the other side.
+# Without these rows no end gives up or aborts, so each waits for the other side.
 _WAYS_OUT: Final = (
     "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue", "give_up_transfer",
     "fence_silent",
@@ -224,7 +224,7 @@ CONTENDED: Final = edited(
     *(ReplaceRow(row.name, replace(row, fair=True, why=why)) for row, why in (
         (HOST.row("submit"), "the router sends each request to both servers"),
         (SINK.row("begin_receive"), "the router sends each request to both servers"),
-        (ENGINE.row("land"), "nothing hangs"),
+        (ENGINE.row("land"), "every write lands"),
     )),
     ReplaceProperties((
         *(claim for claim in OF_THE_PASS if not isinstance(claim, Sometimes)),
@@ -238,13 +238,13 @@ CONTENDED: Final = edited(
             h.differs(k), COMMITTED, receiving(d, k) == Receiving.SUCCESS)),
         LeadsTo("L5_no_capacity_deadlock", stage(h).among(*attempts.ACTIVE),
                 stage(h) == Stage.SUCCESS, under=_BY_ITSELF,
-                why="with room for one on each side every request is sent, and by no clock"),
+                why="with room for one on each side every request is sent, without a clock"),
         LeadsTo("L1_a_sink_ends", RECEIVING_NOW, COMMITTED, under=_BY_ITSELF,
-                why="and arrives"),
+                why="every request arrives"),
         Drains("L4_slots_and_running_slots_come_back", PASS.formula(optimistic.SOURCE_IS_FREE),
-               under=_BY_ITSELF, why="the source is as it was"),
+               under=_BY_ITSELF, why="the source gets everything back"),
         Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=_BY_ITSELF,
-               why="and so is the sink"),
+               why="the sink gets everything back"),
     )),
     about="Optimistic prefill and its transfer, two requests with room for one on each side.",
     configurations={

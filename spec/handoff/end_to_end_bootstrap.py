@@ -1,22 +1,22 @@
 """The transfer with the bootstrap that comes before it: one system made of the tables of both.
 
-The tables are those of the parts (registry.py; source.py, sink.py and engine.py). In registry.py a
-hand-over that waits for input is the end; in transfer.py a receiver is opened by a call, and a dead
-source is told of by the transport. Here the one leads to the other, and both speak of the same
-processes: the rows of HOST and of CRASH, and no other, read both parts.
+The tables are those of the parts (registry.py; source.py, sink.py and engine.py). registry.py ends
+with a hand-over in WaitingForInput. In transfer.py a call opens a receiver, and the transport
+reports a dead source. Here the first leads to the second, and both are about the same processes.
+Only the rows of HOST and CRASH read both parts.
 
-Rule 1: a receiver is opened when its hand-over waits for input, and never before.
-Rule 2: a life is begun with the run of the source that has opened its sender or has welcomed it,
-        whichever comes first, and with no other. When that run ends, the life is gone.
-Rule 3: what the sink's heartbeat finds of a run holds for every life that was begun with it.
-Rule 4: once a receiver is open, the end of its hand-over is the transfer's.
+Rule 1: A receiver is opened when its hand-over is in WaitingForInput, and never before.
+Rule 2: A life begins with the run of the source that has opened its sender or has welcomed it,
+        whichever comes first, and with no other run. When that run ends, the life is gone.
+Rule 3: When the sink's heartbeat finds a run dead, every life that began with it is gone.
+Rule 4: Once a receiver is open, the transfer decides how its hand-over ends.
 
-A run that has welcomed a life dies, and the sink has not heard the welcome. Either the welcome
-arrives all the same: then the life is gone (CRASH's `crash`). Or it never does: then nothing of the
-life is left, and the next run may take it up (`crash_unnoticed`). There is no third way.
+A run that has welcomed a life may die before the sink has the welcome. Either the welcome arrives
+all the same: then the life is gone (CRASH's `crash`). Or it never arrives: then nothing of the life
+is left, and the next run may take it (`crash_unnoticed`). There is no third case.
 
-The registry's detector is never wrong here, and clocks are right: what becomes of a run whose
-number does not count is registry.py's own matter.
+The registry's detector is never wrong here, and clocks are right: registry.py covers a run whose
+number does not count.
 """
 
 from dataclasses import replace
@@ -111,7 +111,7 @@ refuse: Final = BOOTSTRAP.symbol(bootstrap.refuse)
 suspected: Final = BOOTSTRAP.symbol(bootstrap.suspected)
 outdated: Final = BOOTSTRAP.symbol(bootstrap.outdated)
 missed: Final = BOOTSTRAP.symbol(bootstrap.missed)
-# This run is the one that the life was begun with.
+# The life began with this run.
 begun: Final = BOOTSTRAP.machine(bootstrap.source).relation("begun", Life)
 
 host = Machine("host", world=True)
@@ -136,13 +136,13 @@ HOST: Final = Table(host, rows=(
         when=[introduce(d, h, p) | publish(d, h, p) | abort(d, h, p), run(p, e) == Run.UP,
               sending(p, h) == Sending.GONE, ~gone(p, h, d)],
         do=[gone(p, h, d).to(True)],
-        why="the run that is there now answers for itself alone; where there is none, nobody does"),
+        why="the current run answers only for itself; if there is none, nobody answers"),
 ))
 
 _DIES: Final = (run(p, e).to(Run.CRASHED), suspected(p, e).to(True), missed(p, e).to(True))
 CRASH: Final = Table(world, rows=(
     Row("crash_idle", choose=(p, e), when=[run(p, e) == Run.UP, forall(h, ~begun(p, e, h))],
-        do=_DIES, fair=False, why="a process dies that no life was begun with"),
+        do=_DIES, fair=False, why="a process dies with which no life began"),
     Row("crash", choose=(p, e, h), when=[run(p, e) == Run.UP, begun(p, e, h)],
         do=[*_DIES, sending(p, h).to(Sending.GONE)], fair=False,
         why="a process dies; its adapter may still be writing"),
@@ -150,7 +150,7 @@ CRASH: Final = Table(world, rows=(
         when=[run(p, e) == Run.UP, begun(p, e, h), sending(p, h) == Sending.UNKNOWN,
               forall(d, link(d, h, p, e) != Link.WELCOMED)],
         do=[*_DIES, begun(p, e, h).to(False), welcome(ANY, h, p, e).to(False)], fair=False,
-        why="a process dies, and what it had said of this life is lost with its connections"),
+        why="a process dies, and its connections lose all that it has sent about this life"),
 ))
 
 LOOKED_UP: Final = phase(d, h) == Phase.WAITING_FOR_INPUT
@@ -162,21 +162,21 @@ NOTHING_HELD: Final = all_of(
 
 TOGETHER: Final[tuple[Property, ...]] = (
     Always("a_failed_look_up_begins_no_transfer", implies(NOT_FOUND, NOTHING_HELD),
-           why="the room ends at the sink, which has asked for no memory and told nobody"),
+           why="the room ends at the sink, which has asked for no memory and met no source"),
     Sometimes("a_look_up_fails_while_prefill_waits", all_of(
         reason(d, h) == Reason.NOT_FOUND, sending(p, h) == Sending.BOOTSTRAPPING)),
     Always("a_life_is_begun_with_one_run",
            implies(all_of(begun(p, e, h), begun(p, f, h), sending(p, h) != Sending.GONE),
                    e.same(f)),
-           why="bound at the first contact; who comes after the run that died only says so"),
+           why="the first contact binds it; the run after a dead one only says so"),
     OnRow("the_writing_run_was_looked_up", "post",
           forall((d, e), implies(BOUND, all_of(begun(p, e, h), run(p, e) == Run.UP))),
-          why="no life is taken over by a run that the sink has not met"),
+          why="no run takes over a life of a sink that it has not met"),
     OnRow("the_writing_run_is_not_older_than_the_answer", "post",
           forall((e, f), implies(begun(p, e, h) & e.before(f), ~located(d, h, p, f))),
-          why="a sink that was told of a later run is not written to by an earlier one"),
+          why="no earlier run writes to a sink that knows of a later one"),
     Always("a_source_called_lost_is_gone", implies(gone(p, h, d), sending(p, h) == Sending.GONE),
-           why="what is found of a run holds for the lives that were begun with it"),
+           why="a run that is found dead takes with it only lives that began with it"),
     Sometimes("a_peer_restarts_under_a_look_up", all_of(
         e.before(f), cached(d, p, e), run(p, e).among(*GONE), run(p, f) == Run.UP,
         phase(d, h) == Phase.BOOTSTRAPPING)),
@@ -188,16 +188,16 @@ TOGETHER: Final[tuple[Property, ...]] = (
 IN_TIME: Final[tuple[Property, ...]] = (
     LeadsTo("a_failed_look_up_gives_everything_back", NOT_FOUND & kv(p, h),
             ~kv(p, h) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
-            why="prefill, which nobody will call on, ends the request by its own clock"),
+            why="prefill ends the request by its own clock, because no sink will introduce itself"),
     LeadsTo("a_run_that_ends_takes_its_transfers_along",
             all_of(BOUND, run(p, e).among(*GONE), RECEIVING_NOW),
             RECEIVING_ENDED, under=(Fairness.DETECTORS,),
-            why="the heartbeat finds it, and no time-out is waited for"),
+            why="the heartbeat finds it, before any time-out"),
     LeadsTo("a_completed_look_up_begins_the_transfer",
             LOOKED_UP, receiving(d, h) != Receiving.UNKNOWN,
-            under=(Fairness.NO_TIMERS,), why="the transfer follows by itself"),
+            under=(Fairness.NO_TIMERS,), why="the transfer begins by itself"),
 )
-# What the composition may break; the rest is registry.py's own matter.
+# The composition could break these; registry.py covers the rest.
 _OF_BOOTSTRAP: Final = (
     "S3_failed_stays_failed", "M1_2_a_failed_look_up_has_no_info", "M1_3_every_target_rank_is_met",
     "S12_a_stale_address_is_refused", "S12_only_current_addresses",
@@ -222,7 +222,7 @@ _PARTS: Final = System(
     final=OVER,
     faults={"crash": (CRASH,), "outage": (OUTAGE,)},
     configurations={
-        # Two runs of one rank: the sink may know the one when the other is there.
+        # Two runs of one rank: the sink may know one while the other is there.
         "default": Configuration(SIZES, faults=("crash",), dead_bits=True),
         "deep": Configuration(SIZES, faults=("crash", "outage"), dead_bits=True),
     },
@@ -231,19 +231,19 @@ _PARTS: Final = System(
 
 def _to_nobody(name: str, message: Sent) -> ReplaceRow:
     return ReplaceRow(name, Ignore(
-        message, at=Sending.GONE, why="it was meant for a run that is no more: HOST's `disown`"))
+        message, at=Sending.GONE, why="it was meant for an earlier run: HOST has the row `disown`"))
 
 
-# What the parts leave to each other, they do here.
+# The parts leave these steps to each other.
 JOINED: Final = (
     _to_nobody("disown_meeting", introduce(d, h, p)),
     _to_nobody("disown_address", publish(d, h, p)),
     _to_nobody("disown_abort", abort(d, h, p)),
-    # Only whoever is gone is struck out.
-    ReplaceRow("renew", Reject(outdated(p, e, f), at=Run.UP, why="it gives signs of life")),
+    # The registry strikes out only runs that are gone.
+    ReplaceRow("renew", Reject(outdated(p, e, f), at=Run.UP, why="the run gives signs of life")),
     DropRow("come_back"),
     AddEffect("accept", begun(p, e, h).to(True)),
-    # Whoever is taken down on purpose ends its lives first.
+    # A server that stops on purpose ends its lives first.
     AddClause("leave", forall(k, ~begun(p, e, k))),
     # Rule 4.
     ReplaceRow("lose_connection", BOOTSTRAP.row(replace(_LOSE, when=tuple(

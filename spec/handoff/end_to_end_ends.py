@@ -1,4 +1,4 @@
-"""What the composed systems take of the transfer: its tables, less what is called from outside."""
+"""The tables of the transfer for the composed systems, without the calls from outside."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from pdproto.spec.language.symbols import Sent
 
 
 def without(table: Table, *names: str, triggers: tuple[str, ...] = ()) -> Table:
-    """The table without the rows of these names, and without what else answers these triggers."""
+    """The table without these rows, and without all other rows on these triggers."""
     answers = (row.name for row in table.rows
                if row.name not in names and _trigger(row) in triggers)
     return table.without(*names, *answers)
@@ -26,12 +26,12 @@ def _trigger(row: Row) -> str:
             return ""
 
 
-# Who opens them is the host, when the other part has come so far.
+# The host opens them, when the other part has come to that point.
 SENDER: Final = without(SOURCE, triggers=("open_sender",))
 RECEIVER: Final = without(SINK, triggers=("open_receiver",))
 
 _BEGIN: Final = SINK.row("begin_receive")
-# When a receiver may be opened; what that does, and what it says.
+# When a receiver may be opened, its updates, and its messages.
 UNOPENED: Final = all_of(receiving(d, h) == Receiving.UNKNOWN, *_BEGIN.conditions)
 OPENED: Final = (receiving(d, h).to(Receiving.BOOTSTRAPPING), *_BEGIN.do)
 INTRODUCED: Final = tuple(_BEGIN.send)

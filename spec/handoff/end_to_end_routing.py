@@ -1,21 +1,19 @@
 """The transfer of a room that was routed: one system made of the tables of both.
 
 The tables are those of the parts (dp_rank.py; source.py, sink.py and engine.py). In dp_rank.py a
-room that runs is met or fails, and what it is run for is not said; in transfer.py both servers have
-been given the same room, and know where it is. Here each server opens its end of the transfer when
-it knows so much, and the ends say what becomes of the room: the rows of HOST, and no other, read
-both parts.
+room that runs is met or fails, without a reason. In transfer.py both servers have the same room,
+and know where it is. Here each server opens its end of the transfer when it knows that, and the
+ends decide how the room ends. Only the rows of HOST read both parts.
 
-Rule 1: a source opens its sender for a room that its own group runs.
-Rule 2: a sink opens its receiver when it knows the group, and calls on no other.
-Rule 3: a sender that has failed fails the room where it runs, so that decode is turned away and the
-        registry is told, also if it comes later.
-Rule 4: a sink that is turned away fails, and gives everything back.
+Rule 1: A source opens its sender for a room that its own group runs.
+Rule 2: A sink opens its receiver when it knows the group, and introduces itself to no other.
+Rule 3: A sender that has failed fails the room where it runs. So decode is turned away, even if it
+        comes later, and the registry removes the entry.
+Rule 4: A sink that is turned away fails, and gives everything back.
 
-The sink addresses one group, whose ranks the sources are. That the other group may be told of the
-room by mistake is here; what a room that the other group runs comes to is the same as here. Nobody
-dies: a run that is gone is found by the registry and the sink's heartbeat
-(end_to_end_bootstrap.py).
+The sink addresses one group, and the sources are its ranks. The router may send the room to the
+other group by mistake. A room that the other group runs ends there in the same ways as here. No
+process dies: the registry and the sink's heartbeat find a dead run (end_to_end_bootstrap.py).
 """
 
 from typing import Final
@@ -104,11 +102,11 @@ HOST: Final = Table(host, rows=(
         do=OPENED, send=INTRODUCED),
     Row("end_room", choose=(x, p, h), when=[ours(x), runs(x, h) == Runs.WAITING, NO_MORE],
         do=[runs(x, h).to(Runs.FAILED)],
-        why="its transfer has ended before decode was met, and decode may be on its way"),
+        why="the transfer has ended before decode was met, and decode may still come"),
     Row("obey_refusal", choose=(d, h),
         when=[TURNED_AWAY, RECEIVING_NOW],
         do=[receiving(d, h).to(Receiving.FAILED), *DROP], send=[STOP_ALL],
-        why="nobody runs this room for it"),
+        why="no group runs this room for the sink"),
 ))
 
 TOGETHER: Final[tuple[Property, ...]] = (
@@ -117,7 +115,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
            why="a room that was put on the wrong group runs nowhere"),
     Always("S9_a_landed_write_comes_from_the_addressed_group",
            implies(ours(x) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, x)),
-           why="no KV comes from a group that decode did not mean, or that has not got the room"),
+           why="KV comes only from the group that decode addresses, and only if it has the room"),
     Sometimes("a_conflict_ends_an_open_receiver", all_of(
         conflict(x, h), receiving(d, h) == Receiving.FAILED)),
     Sometimes("a_room_ends_before_decode_comes", all_of(
@@ -130,9 +128,9 @@ IN_TIME: Final[tuple[Property, ...]] = (
             why="a sink that is turned away waits for no clock"),
     LeadsTo("a_failed_sender_ends_its_room", NO_MORE & (runs(x, h) == Runs.WAITING),
             ~(runs(x, h) == Runs.WAITING), under=(Fairness.NO_TIMERS,),
-            why="and so decode is turned away, if it comes after all"),
+            why="decode is then turned away, if it comes later"),
     LeadsTo("a_listed_room_is_struck_out", posted(x, h), ~posted(x, h), under=(Fairness.TIMERS,),
-            why="however the transfer has ended"),
+            why="after any end of the transfer"),
 )
 OVER: Final = all_of(
     transfer.FINAL,
@@ -160,14 +158,14 @@ _PARTS: Final = System(
 )
 SYSTEM: Final = edited(
     _PARTS, "end-to-end-routing",
-    # The sender has a clock of its own.
+    # The sender has its own clock.
     DropRow("stop_waiting"),
-    # A room that another group is to run has its transfer there, and is not followed here.
+    # The other group transfers a room that it runs; this system does not follow it.
     AddClause("route_named", modulo(h, y)),
     AddClause("serve_and_publish", modulo(h, x)),
     AddRow(ROUTING.machine(routing.sender), Ignore(
         ROUTING.symbol(routing.prompt)(h, x), at=Runs.ABSENT,
         when=[ROUTING.symbol(routing.publishes)(x), ~modulo(h, x), dp_rank.several],
         why="the other group runs it, with a source of its own")),
-    about="The transfer of a room that decode has to find, and that may be where it does not look.",
+    about="The transfer of a room that decode has to find, and that may run on another rank.",
 )

@@ -1,25 +1,25 @@
-"""The tables of a group of ranks that decide alike (agreement.py says what they achieve).
+"""The tables of a group of ranks that decide alike (agreement.py has their properties).
 
 The ranks of one server (pipeline stages x tensor ranks x context ranks) run the same batches, so
 they must take and drop the same requests in the same order. One of them is the *entry*: clients
-talk to it, and it has a part that the others lack. It asks every rank, decides, numbers what it
-decides, and answers the client. To its own rank it speaks as to any other. On a prefill server
-"running" is the forward pass and the transfers, and a release frees the source pages; on a decode
-server it is the transfers into its pages, and a release commits the first token.
+talk to it, and it has one table more than the others. It asks every rank, decides, numbers its
+decisions, and answers the client. It sends messages to its own rank as to any other. On a prefill
+server "running" is the forward pass and the transfers, and a release frees the source pages. On a
+decode server it is the transfers into its pages, and a release commits the first token.
 
-Rule 1: only a decision changes what a rank runs or ends. A rank never acts on its own poll, not
-        even to drain a request that has failed there.
-Rule 2: a rank says all it knows before the decision: it votes ready when everything local is
-        ready (grammar, prefetch, bootstrap), and it votes dead as soon as it cannot take part,
-        also after it has voted ready. After the decision nobody looks again.
-Rule 3: decisions are numbered. A rank applies each once, and only after all that come before it.
-Rule 4: a metadata slot is part of the decision, never found free by a rank.
-Rule 5: what an admitted request holds is freed when every rank has said that its part of the
-        transfer has ended (nothing is being read or written any more), and by decision.
-Rule 6: a rank that is told of a failed request before the request has reached it closes it all
-        the same, and turns the request away when it comes.
-Rule 7: the client is answered once, by the entry, when it decides.
-Rule 8: a rank does not outlive its group. Restarted ranks are another group, with lives of its own.
+Rule 1: Only a decision changes which requests a rank runs or ends. A rank never acts on its own
+        poll, not even to drain a request that has failed there.
+Rule 2: A rank reports all that it knows before the decision. It votes ready when every local
+        condition is ready (grammar, prefetch, bootstrap). It votes dead as soon as it cannot take
+        part, even after a ready vote. After the decision no rank checks its conditions again.
+Rule 3: Decisions are numbered. A rank applies each once, and only after all earlier ones.
+Rule 4: A decision names the metadata slot. A rank never looks for a free one.
+Rule 5: An admitted request keeps its memory until every rank has reported that its part of the
+        transfer has ended (no read or write is under way), and the entry has decided.
+Rule 6: A decision that a request has failed may reach a rank before the request does. The rank then
+        closes the request all the same, and turns it away when it comes.
+Rule 7: The entry answers the client once, when it decides.
+Rule 8: A rank does not outlive its group. Restarted ranks are another group, with their own lives.
 """
 
 from typing import Final
@@ -55,7 +55,7 @@ class Rank(Sort, prefix="k"):
 
 
 class Decision(Sort, ordered=True, prefix="n"):
-    """The first, second, ... decision of the group. A life needs two at most."""
+    """The first, second, ... decision of the group. A life needs at most two."""
 
 
 class Health(State):
@@ -64,21 +64,21 @@ class Health(State):
 
 
 class Stage(State):
-    """How far a request has come at one rank."""
+    """The state of a request at one rank."""
 
     ABSENT = auto()
     QUEUED = auto()
     PREPARED = auto()  # grammar and prefetch are ready
-    READY = auto()  # the bootstrap too: it has voted, and waits for the group
-    FAILED = auto()  # it cannot take part, and has said so
+    READY = auto()  # the bootstrap is ready too: the rank has voted, and waits for the group
+    FAILED = auto()  # the rank cannot take part, and has reported it
     RUNNING = auto()  # admitted
-    DONE = auto()  # its part of the transfer has ended well
-    BROKEN = auto()  # its part has ended, and not well
+    DONE = auto()  # this rank's part of the transfer has ended well
+    BROKEN = auto()  # this rank's part has ended badly
     CLOSED = auto()
 
 
 class Status(State):
-    """What the entry knows of a request. The last two are the answers that clients get."""
+    """The entry's knowledge of a request. Clients get the last two as their answer."""
 
     NEW = auto()
     OPEN = auto()
@@ -149,7 +149,7 @@ lost = Message("lost", r, sender=rank, receiver=entry, reliable=True)
 WAITING: Final = (Stage.QUEUED, Stage.PREPARED)
 VOTED: Final = (Stage.READY, Stage.FAILED)
 
-# A rank's turn to apply decision n has come: it has applied all earlier ones, and not yet this one.
+# A rank's turn to apply decision n: it has applied all earlier ones, and not yet this one.
 EARLIER: Final = forall(o, implies(o.before(n), applied(r, o)))
 FRESH: Final = ~applied(r, n)
 TURN: Final = (FRESH, EARLIER)
@@ -164,24 +164,25 @@ def at(*stages: Stage) -> Formula:
 
 
 def besides(decision: Sent, *stages: Stage) -> tuple[Row, ...]:
-    """What a rank does with a decision that it does not apply. stages: where it can apply it."""
+    """Rows for a decision that the rank does not apply. stages: where it can apply it."""
     return (
         Ignore(decision, at=Health.UP,
                when=any_of(all_of(FRESH, exists(o, all_of(o.before(n), ~applied(r, o)))),
                            all_of(applied(r, n), ~at(Stage.CLOSED))),
-               why="its turn has not come, or is over; the entry repeats it until it is confirmed"),
+               why="its turn has not come, or is over; the entry repeats it until the rank "
+                   "confirms"),
         Reject(decision, at=Health.UP, when=[*TURN, ~at(*stages)],
-               why="the entry decides once, and only on what this rank has voted itself"),
+               why="the entry decides once, and only after this rank's own vote"),
         Ignore(decision, at=Health.DOWN, why="the group has ended"),
     )
 
 
 def confirmation(decision: Sent) -> Row:
-    """The answer to a decision that has closed the request here, when it comes once more."""
+    """The rank confirms again a decision that has closed the request here."""
     return Row(
         f"confirm_{decision.symbol.name}", on=decision, at=Health.UP,
         when=[applied(r, n), at(Stage.CLOSED)], send=[closed(r, h)],
-        why="the entry repeats what it has not heard the end of: the confirmation was lost",
+        why="the entry repeats the decision because the confirmation was lost",
     )
 
 
@@ -189,20 +190,19 @@ RANK: Final = Table(rank, state=health, rows=(
     Row("arrive", on=request(r, h), at=Health.UP, when=at(Stage.ABSENT),
         do=[stage(r, h).to(Stage.QUEUED)]),
     Ignore(request(r, h), at=Health.UP, when=~at(Stage.ABSENT),
-           why="a repeat, or it has failed before it came (rule 6)"),
+           why="the request comes again, or has failed before it came (rule 6)"),
     Ignore(request(r, h), at=Health.DOWN, why="the group has ended"),
 
     Row("prepare", on=Call("prepared", h), at=Health.UP, when=at(Stage.QUEUED),
         do=[stage(r, h).to(Stage.PREPARED), prefetched(r, h).to(True)],
-        why="a prefetch may hang: nothing relies on it"),
+        why="a prefetch may hang: no property relies on it"),
     Row("vote_ready", on=Call("bootstrapped", h), at=Health.UP, when=at(Stage.PREPARED),
         do=[stage(r, h).to(Stage.READY)], send=[ready(r, h)],
-        why="the other side may never come; its bootstrap is looked at last, so that a vote has "
-            "every local condition in it"),
+        why="the other side may never come; the bootstrap is the last condition of a vote"),
     Row("vote_dead", on=Call("failed", h), at=Health.UP, when=at(*WAITING, Stage.READY),
         do=[stage(r, h).to(Stage.FAILED)], send=[dead(r, h)],
-        why="an abort that came this way, or a failed bootstrap; it may follow a ready vote, and "
-            "even so it only votes"),
+        why="an abort came to this rank, or its bootstrap failed, perhaps after a ready vote: it "
+            "only votes"),
     Row("give_up", on=Timer("bootstrap_timeout"), at=Health.UP, choose=(h,), when=at(*WAITING),
         do=[stage(r, h).to(Stage.FAILED)], send=[dead(r, h)],
         why="a bootstrap or a prefetch may never answer"),
@@ -216,22 +216,22 @@ RANK: Final = Table(rank, state=health, rows=(
     Row("start_dead", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
         do=[applied(r, n).to(True), stage(r, h).to(Stage.BROKEN), slot(r, h, m).to(True)],
         send=[broke(r, h)],
-        why="it failed after its ready vote: its forward is in the batch that all others run, and "
-            "its transfer has ended before it began"),
+        why="it failed after its ready vote: it computes with the others, and its transfer has "
+            "ended already"),
     *besides(admit(r, n, h, m), Stage.READY, Stage.FAILED),
     Row("ignore_old_admit", on=admit(r, n, h, m), at=Health.UP,
         when=[applied(r, n), at(Stage.CLOSED)], fair=False, kind="ignore",
-        why="a late repeat: what closed the request is confirmed, not what began it"),
+        why="a late repeat: the rank confirms the later decision, which closed the request"),
 
     Row("transferred", on=Call("transferred", h), at=Health.UP, when=at(Stage.RUNNING),
         do=[stage(r, h).to(Stage.DONE)], send=[done(r, h)],
         why="the other side may stop in the middle"),
     Row("break_off", on=Call("transfer_failed", h), at=Health.UP, when=at(Stage.RUNNING),
         do=[stage(r, h).to(Stage.BROKEN)], send=[broke(r, h)],
-        why="an error or an abort, and the engine has said that it touches nothing any more"),
+        why="an error or an abort, and the engine reports that no read or write is left"),
     Row("cut_off", on=Timer("transfer_timeout"), at=Health.UP, choose=(h,),
         when=at(Stage.RUNNING), do=[stage(r, h).to(Stage.BROKEN)], send=[broke(r, h)],
-        why="nobody answers; what was still in flight has been fenced"),
+        why="no answer came; the engine has fenced the writes that were under way"),
     Row("vote_done_again", on=Timer("no_release"), at=Health.UP, choose=(h,),
         when=at(Stage.DONE), send=[done(r, h)], why="the vote may have been lost"),
     Row("vote_broke_again", on=Timer("no_release"), at=Health.UP, choose=(h,),
@@ -242,7 +242,7 @@ RANK: Final = Table(rank, state=health, rows=(
         send=[closed(r, h)]),
     Row("turn_away", on=fail(r, n, h), at=Health.UP, when=[*TURN, at(Stage.ABSENT)],
         do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED)], send=[closed(r, h)],
-        why="the request has reached only some ranks; when it comes it is not taken up"),
+        why="the request has reached only some ranks; this rank will not take it"),
     confirmation(fail(r, n, h)),
     *besides(fail(r, n, h), Stage.ABSENT, *WAITING, *VOTED),
     Row("free", on=release(r, n, h), at=Health.UP, when=[*TURN, at(Stage.DONE)],
@@ -256,7 +256,7 @@ RANK: Final = Table(rank, state=health, rows=(
         do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), prefetched(r, h).to(False),
             slot(r, h, ANY).to(False)],
         send=[closed(r, h)],
-        why="a rank whose own part went well throws it away with the others"),
+        why="a rank whose own part went well drops it with the others"),
     confirmation(drop(r, n, h)),
     *besides(drop(r, n, h), Stage.DONE, Stage.BROKEN),
 
@@ -264,7 +264,7 @@ RANK: Final = Table(rank, state=health, rows=(
         do=[stage(r, ANY).to(Stage.CLOSED), prefetched(r, ANY).to(False),
             slot(r, ANY, ANY).to(False)],
         why="a rank without its group can do nothing, and may hold nothing (rule 8)"),
-    Ignore(gone(peer, r), at=Health.DOWN, why="it has ended already"),
+    Ignore(gone(peer, r), at=Health.DOWN, why="the group has ended already"),
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
@@ -277,7 +277,7 @@ ENTRY: Final = Table(entry, state=group, rows=(
         when=[status(h) == Status.OPEN, *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.FAIL), status(h).to(Status.REFUSED)],
         send=[each(r, fail(r, n, h))],
-        why="the client is gone, or its time is up, wherever the request may be by now"),
+        why="the client is gone, or its time is over, at any stage of the request"),
     Row("decide_admit", at=Health.UP, choose=(n, h, m),
         when=[status(h) == Status.OPEN, forall(r, ready(r, h)), ~taken(m), *NEXT],
         do=[numbered(n).to(True), log(n, h).to(Verdict.ADMIT), status(h).to(Status.ADMITTED),
@@ -303,7 +303,7 @@ ENTRY: Final = Table(entry, state=group, rows=(
 
     Row("confirm", on=closed(r, h), at=Health.UP, when=~confirmed(r, h),
         do=[confirmed(r, h).to(True)]),
-    Ignore(closed(r, h), at=Health.UP, when=confirmed(r, h), why="a repeat"),
+    Ignore(closed(r, h), at=Health.UP, when=confirmed(r, h), why="the confirmation comes again"),
     Row("admit_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h, m),
         when=[log(n, h) == Verdict.ADMIT, granted(h, m), ~confirmed(r, h)],
         send=[admit(r, n, h, m)], why="the decision may have been lost"),
@@ -318,10 +318,10 @@ ENTRY: Final = Table(entry, state=group, rows=(
         send=[drop(r, n, h)], why="the decision, or its confirmation, may have been lost"),
 
     Row("end", on=lost(r), at=Health.UP, to=Health.DOWN,
-        why="a group that lacks a rank can serve nobody (rule 8)"),
+        why="a group that lacks a rank cannot serve any client (rule 8)"),
     Row("answer_lost", at=Health.DOWN, choose=(h,),
         when=status(h).among(Status.OPEN, Status.ADMITTED), do=[status(h).to(Status.REFUSED)],
-        why="whoever still waits is told that the group has died"),
+        why="the entry tells waiting clients that the group has died"),
     Ignore(lost(r), at=Health.DOWN, why="the group has ended"),
     Ignore(closed(r, h), at=Health.DOWN, why="the group has ended"),
 ))
@@ -335,5 +335,5 @@ CRASH: Final = Table(world, rows=(
         do=[health(r).to(Health.DOWN), stage(r, ANY).to(Stage.CLOSED),
             prefetched(r, ANY).to(False), slot(r, ANY, ANY).to(False), lost(r).to(True),
             gone(r, ANY).to(True)],
-        fair=False, why="a process dies; whoever is connected to it sees the connection close"),
+        fair=False, why="a process dies; every connected peer sees the connection close"),
 ))

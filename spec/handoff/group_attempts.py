@@ -1,27 +1,26 @@
 """Attempts as decisions of a group: prefill before its bootstrap, on ranks that run alike.
 
-attempts.py takes the ranks of the source for one, and says who waits for whom. Here they are
-several, and the question is whether they run the same passes. The entry decides (group.py): to run
-a chunk, to finalize, to yield, to admit, to fail. It numbers its decisions, and every rank applies
-each once and in order. The entry knows of a rank only what it reports: that its bootstrap is there,
-that it cannot take part, and how far its pass has come.
+attempts.py takes all ranks of the source as one, and says which request waits for which. Here there
+are several ranks, and the question is whether they run the same passes. The entry decides
+(group.py): to run a chunk, to finalize, to yield, to admit, to fail. It numbers its decisions, and
+every rank applies each once and in order. The entry knows of a rank only what the rank reports: its
+bootstrap is there, it cannot take part, or its pass has reached some chunk.
 
-Rule 1: a rank computes a chunk when that is decided, and never by itself. What has been decided is
-        computed on every rank, also when the next decision ends the request: the other stages of
-        the pipeline compute that chunk too.
-Rule 2: a pass is finalized when the bootstraps of all ranks have been reported, and by decision. No
-        rank looks at its own again. A pass that is finalized runs to its end on every rank.
-Rule 3: a pass yields when every rank has reported that it has computed what was decided. It runs
-        again if an attempt is left. If none is, the request is admitted when every rank has its
-        bootstrap, as one that never ran.
-Rule 4: KV is dropped by decision, and on each rank when no launched chunk writes it.
-Rule 5: the sample that forces a retry is looked at by the entry, on the first pass only.
-Rule 6: a rank does not outlive its group.
+Rule 1: A rank computes a chunk only by decision. Every rank computes a chunk that is decided, even
+        if the next decision ends the request: the other stages of the pipeline compute it too.
+Rule 2: A pass is finalized by decision, when all ranks have reported their bootstraps. No rank
+        checks its own again. A finalized pass runs to its end on every rank.
+Rule 3: A pass yields when every rank has reported that it has computed the decided chunks. It runs
+        again if an attempt is left. Otherwise the request is admitted when every rank has its
+        bootstrap, like a request that never ran.
+Rule 4: KV is dropped by decision. Each rank drops it when no launched chunk writes it.
+Rule 5: The entry reads the sample that forces a retry, and only on the first pass.
+Rule 6: A rank does not outlive its group.
 
-Who needs whose place is left open: a pass may yield whenever rule 3 lets it (attempts.py says when
-it does). Slots and running slots are the entry's, as there. What follows when a request is handed
-over, and what makes up for lost messages, is as for any other request (agreement.py). Properties
-and system: optimistic_group.py.
+Which request needs whose place is left open: a pass may yield whenever rule 3 allows it
+(attempts.py says when it does). The entry owns slots and running slots, as there. After the
+hand-over of a request, and for lost messages, agreement.py applies as for any other request.
+Properties and system: optimistic_group.py.
 """
 
 from typing import Final
@@ -54,7 +53,7 @@ from pdproto.spec.language.symbols import Sent
 
 
 class Vote(State):
-    """What a rank has reported of its bootstrap."""
+    """A rank's report about its bootstrap."""
 
     NONE = auto()
     READY = auto()
@@ -62,21 +61,21 @@ class Vote(State):
 
 
 class Stage(State):
-    """Where a request stands at one rank."""
+    """The state of a request at one rank."""
 
     QUEUED = auto()
     RUNNING = auto()  # in a pass, or parked after it
-    SENDING = auto()  # handed over: what follows is agreement.py's
+    SENDING = auto()  # handed over: agreement.py continues from here
     CLOSED = auto()
 
 
 class Status(State):
-    """Where a request stands at the entry."""
+    """The state of a request at the entry."""
 
     NEW = auto()
     QUEUED = auto()
-    FIRST = auto()  # the first chunk of a pass has been decided
-    LAST = auto()  # and the last
+    FIRST = auto()  # the entry has decided the first chunk of a pass
+    LAST = auto()  # the entry has decided the last chunk too
     HANDED = auto()
     REFUSED = auto()
 
@@ -103,7 +102,7 @@ forward = rank.function("forward", Forward, Life, edges={
 })
 link = rank.function("link", Link, Life, edges={Link.PENDING: (Link.FINALIZED,)})
 kv = rank.relation("kv", Life)
-begun = rank.relation("begun", Life, Attempt)  # the passes that it has begun
+begun = rank.relation("begun", Life, Attempt)  # the passes that this rank has begun
 applied = rank.relation("applied", Decision)
 
 group = entry.function("group", Health, edges={Health.UP: (Health.DOWN,)})
@@ -140,7 +139,7 @@ COMPUTING: Final = forward(r, h).among(Forward.FIRST, Forward.LAST)
 FRESH: Final = ~applied(r, n)
 EARLIER: Final = forall(o, implies(o.before(n), applied(r, o)))
 TURN: Final = (FRESH, EARLIER)
-# The pass that this rank is in.
+# The current pass of this rank.
 CURRENT: Final = all_of(
     begun(r, h, a), forall(again, implies(a.before(again), ~begun(r, h, again))))
 
@@ -157,20 +156,21 @@ UNDECIDED: Final = (status(h).among(*OPEN), ~finalized(h))
 
 
 def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tuple[Row, ...]:
-    """What a rank does with a decision that it does not apply. wait: when it comes too early."""
+    """Rows for a decision that the rank does not apply. wait: it comes too early."""
     rows = (
         Ignore(decision, at=Health.UP,
                when=any_of(applied(r, n), exists(o, o.before(n) & ~applied(r, o))),
                why="its turn has not come, or is over"),
         Reject(decision, at=Health.UP, when=[*TURN, ~when],
-               why="the entry decides once, and of all ranks alike"),
+               why="the entry decides once, and for all ranks alike"),
         Ignore(decision, at=Health.DOWN, why="the group has ended"),
     )
     if wait is None:
         return rows
     return (*rows, Row(f"wait_before_{decision.symbol.name}", on=decision, at=Health.UP,
                        when=[*TURN, when, wait], fair=False, kind="ignore",
-                       why="what was decided before it is computed first (rules 1 and 4)"))
+                       why="the rank first computes the chunks of earlier decisions (rules 1 and "
+                           "4)"))
 
 
 RUNNING: Final = stage(r, h) == Stage.RUNNING
@@ -186,7 +186,7 @@ RANK: Final = Table(rank, state=health, rows=(
     Row("vote_dead", on=Call("failed", h), at=Health.UP,
         when=[stage(r, h).among(*ACTIVE), vote(r, h) != Vote.DEAD],
         do=[vote(r, h).to(Vote.DEAD)], send=[dead(r, h)],
-        why="a failed bootstrap, or an abort that came this way; even so it only votes"),
+        why="a failed bootstrap, or an abort at this rank; it only votes"),
     Row("start", on=run(r, n, h, a), at=Health.UP, when=[*TURN, EMPTY],
         do=[applied(r, n).to(True), stage(r, h).to(Stage.RUNNING), begun(r, h, a).to(True),
             forward(r, h).to(Forward.FIRST), kv(r, h).to(True)]),
@@ -203,7 +203,7 @@ RANK: Final = Table(rank, state=health, rows=(
         do=[forward(r, h).to(Forward.WHOLE)], send=[whole(r, h, a)]),
     Row("finalize", on=finalize(r, n, h), at=Health.UP, when=[*TURN, RUNNING],
         do=[applied(r, n).to(True), link(r, h).to(Link.FINALIZED)],
-        why="it does not look whether its bootstrap is still there: that has been decided"),
+        why="this rank does not check its bootstrap again: the entry has decided"),
     *_besides(finalize(r, n, h), RUNNING),
     Row("send", at=Health.UP, choose=(h,),
         when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Link.FINALIZED],
@@ -220,7 +220,7 @@ RANK: Final = Table(rank, state=health, rows=(
         do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), kv(r, h).to(False)]),
     *_besides(fail(r, n, h), stage(r, h).among(*ACTIVE), COMPUTING),
     *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(r, h) != computing,
-             why="a device reports what it was given, when that has ended")
+             why="a device reports the end of a chunk that it was given")
       for chunk, computing in CHUNKS),
     *(Reject(Completion(chunk, h), at=Health.UP,
              when=[forward(r, h) == computing, forall(a, ~begun(r, h, a))],
@@ -231,7 +231,7 @@ RANK: Final = Table(rank, state=health, rows=(
     Row("follow", on=gone(peer, r), at=Health.UP, to=Health.DOWN,
         do=[stage(r, ANY).to(Stage.CLOSED), kv(r, ANY).to(False)],
         why="a rank without its group can do nothing, and may hold nothing (rule 6)"),
-    Ignore(gone(peer, r), at=Health.DOWN, why="it has ended already"),
+    Ignore(gone(peer, r), at=Health.DOWN, why="the group has ended already"),
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
@@ -241,7 +241,7 @@ ENTRY: Final = Table(entry, state=group, rows=(
         when=[status(h) == Status.QUEUED, NEXT_ATTEMPT, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.FIRST), tried(h, a).to(True)],
         send=[each(r, run(r, n, h, a))],
-        why="the wait for the sink is spent computing"),
+        why="the source computes while it waits for the sink"),
     Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[status(h) == Status.FIRST, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.LAST)], send=[each(r, go_on(r, n, h))]),
     Row("decide_finalize", at=Health.UP, choose=(n, h),
@@ -256,11 +256,11 @@ ENTRY: Final = Table(entry, state=group, rows=(
         when=[ALL_WHOLE, LATEST, ~finalized(h), FORCED, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
         send=[each(r, give_way(r, n, h))],
-        why="a test wants to see a retry"),
+        why="a test forces a retry"),
     Row("decide_admit", at=Health.UP, choose=(n, h),
         when=[status(h) == Status.QUEUED, ALL_READY, ~FORCED, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.HANDED)], send=[each(r, admit(r, n, h))],
-        why="it need not run before its bootstrap, or may not any more"),
+        why="it need not run before its bootstrap, or has no attempt left"),
     Row("hand_over", at=Health.UP, choose=(h, a), when=[ALL_WHOLE, LATEST, finalized(h)],
         do=[status(h).to(Status.HANDED)]),
     Row("decide_fail", at=Health.UP, choose=(r, n, h), when=[*UNDECIDED, dead(r, h), *NEXT],
@@ -275,9 +275,10 @@ ENTRY: Final = Table(entry, state=group, rows=(
         do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(r, fail(r, n, h))],
         why="the client is gone"),
     Row("end", on=lost(r), at=Health.UP, to=Health.DOWN,
-        why="a group that lacks a rank can serve nobody (rule 6)"),
+        why="a group that lacks a rank cannot serve any client (rule 6)"),
     Row("answer_lost", at=Health.DOWN, choose=(h,), when=status(h).among(*OPEN),
-        do=[status(h).to(Status.REFUSED)], why="whoever waits is told that the group has died"),
+        do=[status(h).to(Status.REFUSED)],
+        why="the entry tells waiting clients that the group has died"),
     Ignore(lost(r), at=Health.DOWN, why="the group has ended"),
 ))
 
@@ -285,5 +286,5 @@ CRASH: Final = Table(world, rows=(
     Row("crash", choose=(r,), when=health(r) == Health.UP,
         do=[health(r).to(Health.DOWN), stage(r, ANY).to(Stage.CLOSED), kv(r, ANY).to(False),
             lost(r).to(True), gone(r, ANY).to(True)],
-        fair=False, why="a process dies; whoever is connected to it sees the connection close"),
+        fair=False, why="a process dies; every connected peer sees the connection close"),
 ))

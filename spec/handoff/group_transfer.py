@@ -1,19 +1,19 @@
 """The transfer under the group's decisions: one system made of the tables of both.
 
-The tables are those of the parts (group.py; source.py, sink.py and engine.py). In the parts, what
-one of them cannot see of the other comes as a call: that a rank has its bootstrap, that its
-transfer has ended, that prefill hands chunks over. Here these calls are gone. The process of a
-prefill rank holds both its running slot in the group and its sender, and does of itself, when the
-one side gets there, what the other was called to do: the rows of HOST, and no other, read both.
+The tables are those of the parts (group.py; source.py, sink.py and engine.py). In the parts, an
+event that one part cannot see in the other is a call: a rank has its bootstrap, its transfer has
+ended, prefill hands chunks over. Here these calls are gone. The process of a prefill rank holds
+both its part of the group and its sender. When the one side reaches the state, the process takes
+the step of the other side by itself. Only the rows of HOST read both parts.
 
-Rule 1: a rank opens its sender when the request has come, and votes ready when every sink has
+Rule 1: A rank opens its sender when the request has come, and votes ready when every sink has
         published.
-Rule 2: a sender begins only after the group has admitted the request.
-Rule 3: a rank reports that its part has ended well when its sender says Success, and badly when its
-        sender has failed and writes nothing any more.
-Rule 4: a sender that still waits when the group closes its request fails, and tells its sinks.
-Rule 5: source pages are free when the group has decided so.
-Rule 6: a rank that has died, or has followed one, takes its sender with it.
+Rule 2: A sender begins only after the group has admitted the request.
+Rule 3: A rank reports that its part has ended well when its sender answers Success, and badly when
+        its sender has failed and has no write under way.
+Rule 4: A sender that still waits when the group closes its request fails, and tells its sinks.
+Rule 5: Source pages are free when the group has decided it.
+Rule 6: The sender of a rank dies when the rank dies, or when it follows a dead rank.
 
 The decode server is one sink: a group of sinks decides by the same tables as a group of sources.
 """
@@ -108,7 +108,7 @@ HOST: Final = Table(host, rows=(
         when=[*OWN, stage(r, h) == Stage.PREPARED, sending(p, h) == Sending.BOOTSTRAPPING,
               ALL_PUBLISHED],
         do=[stage(r, h).to(Stage.READY), ready(r, h).to(True)],
-        why="its bootstrap is there, the last of what it votes on"),
+        why="the bootstrap is there, the last condition of the rank's vote"),
     Row("vote_dead", choose=(r, p, h),
         when=[*OWN, stage(r, h).among(*group.WAITING, Stage.READY),
               sending(p, h) == Sending.FAILED],
@@ -124,23 +124,23 @@ HOST: Final = Table(host, rows=(
     Row("report_broken", choose=(r, p, h),
         when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.FAILED, UNREAD],
         do=[stage(r, h).to(Stage.BROKEN), broke(r, h).to(True)],
-        why="failed is not enough: the engine may still read the pages"),
+        why="a failed sender is not enough: the engine may still read the pages"),
     Row("obey", choose=(r, p, h),
         when=[*OWN, stage(r, h) == Stage.CLOSED,
               sending(p, h).among(Sending.UNKNOWN, *source.RUNNING)],
         do=[sending(p, h).to(Sending.FAILED)],
-        why="the group has ended the request, and the sink must hear of it"),
+        why="the group has ended the request, and the sink must learn of it"),
     Row("free_pages", choose=(r, p, h),
         when=[*OWN, stage(r, h) == Stage.CLOSED, sending(p, h).among(*source.ENDED), kv(p, h)],
         do=[kv(p, h).to(False)],
-        why="the group has decided that nobody reads them any more"),
+        why="the group has decided that no write reads the pages any more"),
     Row("end_sender", choose=(r, p, h),
         when=[runs(r, p), health(r) == Health.DOWN, sending(p, h) != Sending.GONE],
         do=[sending(p, h).to(Sending.GONE), gone(p, h, ANY).to(True)],
-        why="one process: a sender dies with its rank, and its connections close"),
+        why="both run in one process: a sender dies with its rank, and its connections close"),
 ))
 
-# Called from outside in the parts, and done by HOST here. A transfer is cut off by its sender.
+# Calls from outside in the parts; HOST does them here. A sender cuts its own transfer off.
 _CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_off")
 _CALLED_SENDER: Final = ("begin_send", "send", "send_more", "abort_send", "release_kv")
 _SENDER_CALLS: Final = ("open_sender", "send")
@@ -160,16 +160,16 @@ TOGETHER: Final = (
     OnRow("M4_5_no_rank_still_sends", "free_pages",
           forall((peer, other), implies(runs(peer, other) & (health(peer) == Health.UP),
                                      sending(other, h) != Sending.TRANSFERRING)),
-          why="pages are freed when the transfer has ended on every rank that lives"),
+          why="pages are freed when the transfer has ended on every living rank"),
     Sometimes("M4_5_pages_wait_for_the_other_rank", all_of(
         p.differs(other), sending(p, h) == Sending.SUCCESS, kv(p, h),
         sending(other, h) == Sending.TRANSFERRING)),
     Always("S14_served_means_sent",
            implies(all_of(SERVED, ALL_UP, runs(r, p)), sending(p, h) == Sending.SUCCESS),
-           why="the prefill server answers Success if every rank's part is where it belongs"),
+           why="the prefill server answers Success only if every rank's part has landed"),
     Always("S14_the_servers_agree",
            implies(all_of(COMMITTED, ALL_UP, runs(r, p), feeds(p, d)), ~REFUSED),
-           why="while no rank dies decode never serves what prefill has refused"),
+           why="while no rank dies, decode never serves a request that prefill has refused"),
     Sometimes("S14_both_serve", SERVED & COMMITTED),
     Sometimes("S14_both_refuse", REFUSED & (receiving(d, h) == Receiving.FAILED)),
     Sometimes("S14_prefill_may_serve_alone", SERVED & (receiving(d, h) == Receiving.FAILED)),
@@ -177,13 +177,13 @@ TOGETHER: Final = (
 
 IN_TIME: Final = (
     LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
-            under=(Fairness.TIMERS,), why="each request comes to its one answer"),
+            under=(Fairness.TIMERS,), why="each request gets its one answer"),
     LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & RECEIVING_NOW & feeds(p, d),
             RECEIVING_ENDED,
-            why="what the group has refused ends on the decode server too, by messages alone"),
+            why="a request that the group has refused ends on decode too, by messages alone"),
     LeadsTo("L2_a_sinks_failure_is_decided",
             GIVEN_UP & (status(h) == Status.OPEN), status(h) != Status.OPEN,
-            why="what decode has given up the group decides, by messages alone"),
+            why="the group decides a request that decode has given up, by messages alone"),
     LeadsTo("M4_2_failure_drains_everywhere", sending(p, h) == Sending.FAILED,
             forall(peer, stage(peer, h).among(Stage.ABSENT, Stage.CLOSED)),
             under=(Fairness.TIMERS,),
@@ -216,7 +216,7 @@ _UNCALLED: Final = edited(_PARTS, "uncalled", *map(DropRow, (
 
 
 def _configuration(*, ranks: int, faults: tuple[str, ...] = ()) -> Configuration:
-    """One of everything else, and a life needs two decisions."""
+    """One of everything else, and two decisions, because a life needs two."""
     sizes: Sizes = {
         Rank: ranks, Source: ranks, Sink: 1, Life: 1, Decision: 2,
         Slot: 1, Landing: 1, Page: 1, Chunk: 1,
@@ -239,7 +239,7 @@ _OF_TWO: Final = ("two_ranks_send_at_once", "M4_5_pages_wait_for_the_other_rank"
 SYSTEM: Final = edited(
     PAIR, "group-transfer",
     ReplaceProperties(tuple(claim for claim in PAIR.properties if claim.name not in _OF_TWO)),
-    about="The transfer under the group's decisions: what the one's calls were, the other does.",
-    # One rank, and it may die: what two do to each other takes minutes, and is PAIR's.
+    about="The transfer under the group's decisions, which replace the calls from outside.",
+    # One rank, and it may die. Two ranks take minutes, so PAIR has them.
     configurations={"default": _configuration(ranks=1, faults=("crash",))},
 )

@@ -1,14 +1,14 @@
-"""Optimistic prefill whose servers die: what one side holds for the other comes back all the same.
+"""Optimistic prefill whose servers die: each side gets back the memory that it held for the other.
 
-The tables are those of attempts.py, with crashes, and with what the other side does about them. The
-rows end one request each: a server that dies does so for every request that it has, and what comes
-of that is among what they allow. The connection breaks, and both ends of it are told. Whoever asks
-later asks the server that came after: it knows no such request, and says so as of a failed one.
+The tables are those of attempts.py, with crashes, and with the reaction of the other side. The rows
+end one request each. A server that dies ends every request that it has, which is one of the runs
+that the rows allow. The connection breaks, and the transport reports it to both ends. A later
+message reaches the next server: it does not know the request, and answers that it has failed.
 
-What a dead source held is free when its device has come to rest, as after any failure.
+The memory of a dead source is free when its device has come to rest, as after any failure.
 
-A source that sends has no clock of its own. Where the sink may be dead nobody can count on it that
-the bytes land, so here it is the detector, or a sink that gives up, which ends that wait.
+A source that sends has no clock of its own. If the sink may be dead, the bytes may never land. So
+here the detector, or a sink that gives up, ends that wait.
 """
 
 from dataclasses import replace
@@ -60,10 +60,10 @@ sink_gone = Message("sink_gone", h, sender=decode, receiver=prefill, reliable=Tr
 CRASH: Final = Table(network, rows=(
     Row("crash_prefill", choose=(h,), when=stage(h).among(*ACTIVE),
         do=[*FAIL, source_gone(h).to(True)], fair=False,
-        why="the process dies, and says nothing"),
+        why="the process dies without a message"),
     Row("crash_decode", choose=(h,), when=receiving(h).among(*OPEN),
         do=[*GIVE_UP, sink_gone(h).to(True)], fair=False,
-        why="the process dies, and its memory with it"),
+        why="the process dies, and its memory goes with it"),
 ))
 
 _SUCCEED: Final = PREFILL.row("succeed")
@@ -73,10 +73,10 @@ _BY_CLOCK: Final = tuple(replace(claim, under=(Fairness.TIMERS,)) for claim in L
 NOTICED: Final = (
     LeadsTo("L7_a_sink_notices_a_crash", source_gone(h) & receiving(h).among(*OPEN),
             receiving(h).among(Receiving.SUCCESS, Receiving.FAILED), under=(Fairness.DETECTORS,),
-            why="a sink without memory has published nothing, so that nobody answers it"),
+            why="a sink without memory has published nothing, so it gets no answer"),
     LeadsTo("a_source_notices_a_crash", sink_gone(h) & stage(h).among(*ACTIVE),
             stage(h).among(*ENDED), under=(Fairness.DETECTORS,),
-            why="whatever it was doing for a sink that is no more"),
+            why="in any state of its work for a dead sink"),
     Sometimes("a_sink_dies_while_it_is_sent_to", sink_gone(h) & (stage(h) == Stage.SENDING)),
     Sometimes("a_source_dies_while_a_page_waits_for_it",
               all_of(source_gone(h), exists(g, page(h, g)))),
@@ -90,15 +90,15 @@ def _sizes(lives: int, attempts: int) -> Sizes:
 CRASHING: Final[System] = edited(
     replace(SYSTEM, faults={"crash": (CRASH,)}, like=SYSTEM), "optimistic-crash",
     ReplaceRow("succeed", replace(
-        _SUCCEED, fair=False, why="what is sent to a sink that has died may never land")),
+        _SUCCEED, fair=False, why="bytes for a dead sink may never land")),
     AddRow(prefill, Row(
         "lose_sink", on=Timer("heartbeat", detector=True), choose=(h,),
         when=[sink_gone(h), stage(h).among(*ACTIVE)], do=FAIL,
-        why="nobody is there to send to, and nobody to be told")),
+        why="there is no sink to send to, and none to tell")),
     AddRow(decode, Row(
         "lose_source", on=Timer("heartbeat", detector=True), choose=(h,),
         when=[source_gone(h), receiving(h).among(*OPEN)], do=GIVE_UP,
-        why="nobody will send")),
+        why="no source will send")),
     ReplaceProperties((*_NEVER, *FORCED_BACK, *_BY_CLOCK, *NOTICED, TOLD)),
     about="Optimistic prefill whose servers die at any point.",
     configurations={

@@ -1,10 +1,10 @@
-"""What the hand-over promises, sentence by sentence, and where each sentence is assured.
+"""The promises of the hand-over, one sentence each, and the checks that assure each of them.
 
-S1-S18 must never be broken, L1-L11 must come about, M1.1-M6.4 are what each change that pdproto
-takes in has to achieve. A sentence is a model claim where named properties of the systems say it:
-those are explored (`pdproto check`). What a table of states cannot say (clocks in seconds, threads,
-bytes, a GPU) is for a test of the runtime or for the simulator, and what they have to show stands
-here in words. The systems in which a property is checked are found by its name.
+S1-S18 must never be broken, L1-L11 must come about, and M1.1-M6.4 are the goals of the changes that
+pdproto takes in. A promise is a model claim if named properties of the systems state it: `pdproto
+check` explores those. A table of states cannot express clocks in seconds, threads, bytes or a GPU.
+For those the promise says in words which test of the runtime or of the simulator it needs. The
+systems that check a property are found by its name.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One sentence.
+    """One promise.
 
-    names: the properties that say it, also derived ones (`sending_edges`, `deadlock`). runtime,
-    simulator: what a test of the runtime, or a simulated cluster, has to show; empty if nothing.
-    assumes: of what is not in the tables.
+    names: the properties that state it, also derived ones (`sending_edges`, `deadlock`). runtime,
+    simulator: the result that a test of the runtime, or a simulated cluster, has to show; empty if
+    none. assumes: the assumptions about things outside the tables.
     """
 
     id: str
@@ -37,11 +37,11 @@ _SKIPS: Final = (
     "S11_only_a_failure_skips",
 )
 
-_FENCE: Final = "what an engine reports as fenced or ended writes no more"
+_FENCE: Final = "no write comes from a source that an engine reports as fenced or ended"
 _NAMES: Final = "no life, incarnation or decision number is used again"
-_FAIR: Final = "what stays due or enabled happens, what is sent again arrives, faults end"
-_CALM: Final = "what is sent arrives, faults end"
-_DETECTOR: Final = "a death is noticed in the end, and only a death is"
+_FAIR: Final = "due and enabled events happen, a message sent again arrives, faults end"
+_CALM: Final = "every message arrives, faults end"
+_DETECTOR: Final = "every death is noticed in the end, and only a death is"
 
 SAFETY: Final = (
     Promise("S1", "A write lands only in memory that is leased to its own life.", (
@@ -56,9 +56,9 @@ SAFETY: Final = (
         "S2_a_sink_commits", "S2_no_life_is_two_requests",
         "S2_no_success_has_parts_of_two_requests", "S2_a_success_is_of_the_named_request",
         "S2_a_life_has_all_its_parts", "S2_only_a_mixed_life_fails_as_mixed"),
-        runtime="the digest of what is stored refuses a chunk with one wrong byte",
-        assumes="equal digests are of equal bytes"),
-    Promise("S3", "Failed and Success are for good.", ("S3_failed_stays_failed", *_EDGES)),
+        runtime="the digest of the stored bytes refuses a chunk with one wrong byte",
+        assumes="bytes with equal digests are equal"),
+    Promise("S3", "Failed and Success are final.", ("S3_failed_stays_failed", *_EDGES)),
     Promise("S4", "Nothing of one life touches another life of the same room.", (
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S6_one_life_a_slot",
         "S2_complete_when_committed", "no_peer_is_at_fault",
@@ -88,19 +88,20 @@ SAFETY: Final = (
         "S9_decode_addresses_the_rank_of_the_room", "S9_a_met_room_runs_on_its_target",
         "S9_a_rank_that_met_was_asked", "one_rank_is_addressed",
         "S9_a_landed_write_comes_from_the_addressed_group")),
-    Promise("S10", "Who has said DRAINED writes nothing of this life any more.", (
+    Promise("S10", "A source that has said DRAINED writes nothing of this life any more.", (
         "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
-    Promise("S11", "Nothing is sent without a destination, before finalize, or after a failure.", (
+    Promise("S11", "A source sends nothing without a destination, before finalize, or after a "
+                   "failure.", (
         "S11_no_send_before_finalize", "S11_a_failed_source_posts_no_write",
         "S11_a_request_is_sent",
         *_SKIPS)),
-    Promise("S12", "Only addresses of the peer's current run are used.", (
+    Promise("S12", "A hand-over uses only addresses of the peer's current run.", (
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
         "S12_no_call_to_a_dead_run", "one_current_run_per_rank",
         "a_struck_out_run_was_silent_or_replaced", "a_number_given_up_never_counts")),
     Promise("S13", "Two writes never share bytes of a staging buffer.", (
         "S1_one_life_a_chunk", "S2_chunks_go_in_order"),
-        runtime="the parts of a chunk do not overlap: it is laid out once, by the plan"),
+        runtime="the plan lays a chunk out once, so its parts do not overlap"),
     Promise("S14", "Each server answers its client once, and Success contradicts no source.", (
         "S14_no_success_after_a_failure", "S14_success_is_of_all_ranks",
         "S14_only_a_conflict_fails_a_room", "S14_a_drop_needs_a_broken_part",
@@ -109,14 +110,14 @@ SAFETY: Final = (
         "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent",
         "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
         "S14_prefill_may_serve_alone", "the_client_is_served", "the_client_is_refused")),
-    Promise("S15", "KV is read by the transport only after the pass that computed it.",
-            runtime="packing waits for the event of the pass: a GPU's order is no table's"),
+    Promise("S15", "The transport reads KV only after the pass that computed it.",
+            runtime="packing waits for the event of the pass; a table has no order of a GPU"),
     Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
-            runtime="registration with another layout, version or dtype is refused with a reason"),
-    Promise("S17", "What is done to one request changes no other request.", (
+            runtime="registration refuses another layout, version or dtype, with a reason"),
+    Promise("S17", "A change to one request changes no other request.", (
         "S1_one_life_a_chunk", "S6_slot_has_one_owner", "S8_a_running_slot_has_one_owner"),
-        runtime="ids are compared whole, never by prefix"),
-    Promise("S18", "No poll ever answers with a state that its reader does not expect.", (
+        runtime="the runtime compares whole ids, never prefixes"),
+    Promise("S18", "No poll answers with a state that its reader does not expect.", (
         *_EDGES, "no_peer_is_at_fault", "deadlock")),
 )
 
@@ -129,8 +130,8 @@ LIVENESS: Final = (
         "L1_a_sink_with_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
         "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer",
         "L1_a_request_on_both_servers_is_bound", "L1_a_sink_learns_its_request"),
-        simulator="within the bound that the table of timers gives", assumes=_FAIR),
-    Promise("L2", "A failure on one side becomes known on the other, by a message and no clock.", (
+        simulator="within the time-outs of the table of timers", assumes=_FAIR),
+    Promise("L2", "Each side learns of a failure on the other by a message, without a clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
         "L2_a_conflict_reaches_decode", "L2_decode_is_turned_away", "L2_a_question_is_taken",
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
@@ -143,36 +144,37 @@ LIVENESS: Final = (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_a_published_room_is_listed",
         "L3_a_retired_room_is_struck_out", "L3_entries_are_cleaned_up", "L3_questions_are_closed"),
         runtime="every gauge returns to 0", assumes=_FAIR),
-    Promise("L4", "What an ended request holds comes back, or is in quarantine.", (
+    Promise("L4", "The memory of an ended request comes back, or is in quarantine.", (
         "L4_every_chunk_comes_back", "L4_every_page_comes_back", "L4_every_slot_comes_back",
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
         "L4_an_ended_source_gets_its_pages_back", "L4_a_landed_part_needs_no_other_answer",
         "L4_slots_come_back", "L4_the_entry_may_forget",
         "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
         assumes=_FAIR),
-    Promise("L5", "With room for one request on each side, some request always goes on.", (
+    Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
         "L5_a_request_gets_memory_or_ends", "deadlock"), assumes=_FAIR),
-    Promise("L6", "After a restart new requests succeed, and nobody has to help.", (
+    Promise("L6", "After a restart new requests succeed, without help from an operator.", (
         "L6_recovery", "L6_a_run_that_is_up_is_listed", "L6_a_run_told_to_exceed_comes_back",
         "L6_a_run_that_is_up_is_recorded", "L6_a_run_that_is_up_is_recorded_at_once",
         "L6_a_stale_address_is_refused_at_once", "L6_a_life_after_a_restart_succeeds",
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
-    Promise("L7", "A dead peer is noticed.", (
+    Promise("L7", "The other side notices a dead peer.", (
         "L7_a_sink_notices_a_crash", "L7_a_source_notices_a_crash", "a_source_notices_a_crash",
         "L7_registrations_expire",
         "L7_a_dead_address_is_forgotten", "L7_a_landed_source_is_not_missed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back"),
-        runtime="a timer that guards remote memory is renewed while the other side is heard",
+        runtime="a timer that guards remote memory is renewed while the other side sends messages",
         assumes=_FENCE),
     Promise("L9", "No message and no error ends a thread.", ("no_row_is_busy",),
-            runtime="any bytes are a message or a RemoteProtocolError, and the loop goes on"),
-    Promise("L10", "A message that is lost is made good, or the request fails.", (
+            runtime="any bytes decode to a message or raise RemoteProtocolError, and the loop goes "
+                    "on"),
+    Promise("L10", "A lost message is sent again, or the request fails.", (
         "L1_a_sink_ends", "L1_a_source_ends", "L1_every_request_is_answered", "L3_no_orphan"),
         assumes=_FAIR),
-    Promise("L11", "A server in which nothing can go on says that it is unhealthy.",
+    Promise("L11", "A server in which no request can make progress reports that it is unhealthy.",
             runtime="/health fails when the I/O thread stands still, or quarantine is full"),
 )
 
@@ -181,49 +183,51 @@ MISSION: Final = (
     Promise("M1.2", "After a failed look-up every attribute is defined.", (
         "M1_2_every_attribute_is_defined", "M1_2_a_failed_look_up_has_no_info",
         "M1_2_a_failed_look_up_has_a_reason"), runtime="the failure is raised with its reason"),
-    Promise("M1.3", "Every target rank is looked up; one that is missing fails the whole.", (
+    Promise("M1.3", "Every target rank is looked up; one missing rank fails the whole look-up.", (
         "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty",
         "M1_3_no_look_up_when_all_ranks_have_joined", "the_cache_is_whole", "a_rank_is_missing")),
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
         "M1_4_lost_connection", "M1_4_a_lost_connection_was_welcomed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
-    Promise("M2.1", "The rank is the request's own, the only one, the rule's, or asked for.", (
+    Promise("M2.1", "The group of a room is the request's own, the only one, the rule's, or the "
+                    "registry's answer.", (
         "one_rank_is_addressed", "a_named_room_is_met", "the_rule_serves",
         "the_rule_serves_a_room_of_its_own", "the_query_serves")),
-    Promise("M2.2", "The source detects that it was routed a room that the rule gives another.", (
+    Promise("M2.2", "A source notices a room for which the rule names another group.", (
         "a_conflict_is_found", "M2_2_a_conflict_is_noted", "the_ranks_of_a_serving_server_agree")),
-    Promise("M2.3", "Where queries are forced every room is found; else a conflict fails at once.",
+    Promise("M2.3", "With forced queries every room is found; otherwise a conflict fails at once.",
             ("M2_3_the_query_finds_the_room", "M2_3_no_routing_before_the_mode_is_known",
              "M2_3_no_routing_by_name_before_the_mode_is_known",
              "L2_a_conflict_reaches_decode", "all_ranks_share_the_mode", "the_mode_is_said_once",
              "M2_3_ranks_at_odds_are_refused", "M2_3_a_conflict_fails_the_room"),
             runtime="the error names both ranks and the switch"),
-    Promise("M2.4", "Without a conflict the rule costs neither a registration nor a query.", (
+    Promise("M2.4", "Without a conflict the rule needs no registration and no query.", (
         "M2_4_the_rule_costs_nothing", "M2_4_the_only_rank_costs_nothing"),
-        runtime="the cost of forced queries is measured"),
-    Promise("M2.5", "Other methods always register; entries and questions are cleaned up.", (
+        runtime="a benchmark measures the cost of forced queries"),
+    Promise("M2.5", "Other methods always register; all entries and questions end.", (
         "L3_entries_are_cleaned_up", "L3_questions_are_closed"), runtime="queries go in batches"),
-    Promise("M3.1", "A sink's failure, whatever its cause, is told to every source.", (
+    Promise("M3.1", "Every source learns of its sink's failure, whatever the cause.", (
         "L2_a_source_hears_of_a_failure", "a_failure_is_told_to_each_sink_once")),
-    Promise("M3.2", "A source that is told ends the request, acknowledges, and later drains.", (
+    Promise("M3.2", "The source then ends the request, acknowledges, and later drains.", (
         "L2_a_source_hears_of_a_failure", "M3_2_a_stopped_source_has_acknowledged",
         "S10_drained_means_quiescent", "L3_every_claim_is_settled", "sending_edges"),
         assumes=_FENCE),
-    Promise("M3.3", "The state is looked at again before each chunk and each destination.", (
+    Promise("M3.3", "The source reads the state again before each chunk and each destination.", (
         "S11_a_failed_source_posts_no_write", *_SKIPS)),
     Promise("M3.4", "No write lands in memory that has a new owner.", (
         "S1_writes_stay_in_own_memory", "S2_complete_when_committed",
         "S2_complete_while_the_memory_is_read"),
-        simulator="what holding costs, against light notification", assumes=_FENCE),
+        simulator="the cost of holding memory, compared with light notification", assumes=_FENCE),
     Promise("M3.5", "A malformed frame is dropped and counted.",
             runtime="any bytes are a message or a RemoteProtocolError that names the peer"),
-    Promise("M3.6", "What is remembered of acknowledgements is bounded.", (
+    Promise("M3.6", "The memory for acknowledgements is bounded.", (
         "L3_every_claim_is_settled", "L4_the_entry_may_forget"),
-        runtime="lives that are over are a floor and a bounded list"),
-    Promise("M4.1", "A request is admitted by all ranks, in the same order on all.", (
+        runtime="a floor and a bounded list stand for all lives that are over"),
+    Promise("M4.1", "All ranks admit a request, in the same order.", (
         "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree", "S7_in_order",
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
-    Promise("M4.2", "What failed on one rank is drained on every rank, and answered once.", (
+    Promise("M4.2", "A request that failed on one rank is drained on every rank, and answered "
+                    "once.", (
         "M4_2_failure_drains_everywhere", "M4_2_a_dead_vote_comes_from_a_failed_rank",
         "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "status_edges"),
         runtime="status 500 and the reason"),
@@ -231,14 +235,15 @@ MISSION: Final = (
         "L3_no_orphan", "a_failure_is_reported_once"),
             runtime="every gauge returns to 0; failures are counted once for each rank",
             assumes=_FAIR),
-    Promise("M4.4", "A failure releases what the request held.", (
+    Promise("M4.4", "A failure releases all that the request held.", (
         "M4_4_nothing_is_kept", "something_is_held")),
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
         "M4_5_freed_when_all_have_ended", "M4_5_no_rank_still_sends",
         "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
-    Promise("M5.1", "Prefill may begin before bootstrap ends, which is polled chunk by chunk.", (
+    Promise("M5.1", "Prefill may begin before bootstrap ends, and polls it chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
-    Promise("M5.2", "What is not ready runs again within a budget, then waits without a slot.", (
+    Promise("M5.2", "A request without its bootstrap runs again within a budget, then waits "
+                    "without a slot.", (
         "M5_2_attempts_in_order", "a_pass_is_an_attempt", "M5_2_a_request_runs_again",
         "M5_2_a_yielding_request_runs_again",
         "M5_2_fallen_back_after_the_last", "M5_2_forced_back_after_the_last",
@@ -256,9 +261,10 @@ MISSION: Final = (
     Promise("M5.3", "Nothing is sent before finalize, which happens once and cannot fail.", (
         "M5_3_finalized_once_and_surely", "M5_3_finalized_never_runs_again",
         "S11_no_send_before_finalize")),
-    Promise("M5.4", "Slots that run out block nobody, and no cycle across both sides does.", (
+    Promise("M5.4", "A lack of slots blocks no request for ever, and neither does a cycle across "
+                    "both sides.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed"), assumes=_FAIR),
-    Promise("M5.5", "A forced retry is a sample of the request alone, on its first pass only.", (
+    Promise("M5.5", "A sample of the request alone forces a retry, and only on its first pass.", (
         "M5_5_forced_on_the_first_pass_only", "M5_5_a_forced_request_is_not_finalized",
         "M5_5_a_forced_request_does_not_run_again", "M5_5_a_retried_request_is_not_forced",
         "M5_5_a_forced_request_does_not_fall_back", "M5_5_a_forced_request_runs_again",
@@ -267,9 +273,10 @@ MISSION: Final = (
         runtime="SHA-256 of the id, as all ranks compute"),
     Promise("M5.6", "A retry corrects the time statistics and the cache hit rate.",
             runtime="the numbers of a request that was run twice"),
-    Promise("M5.7", "Settings that do not go together are refused at start-up, with a reason.",
+    Promise("M5.7", "pdproto refuses contradictory settings at start-up, with a reason.",
             runtime="each pair of settings"),
-    Promise("M5.8", "Failures can be injected, with a probability that changes while running.",
+    Promise("M5.8", "An operator can inject failures, with a probability that changes while "
+                    "running.",
             simulator="ranks that fail at a rate"),
     Promise("M5.9", "Optimistic prefill gains time.",
             simulator="time to first token with and without, median and P99"),
@@ -279,8 +286,8 @@ MISSION: Final = (
             runtime="stateful tests drive endpoints against the tables"),
     Promise("M6.3", "The same tables drive sender and receiver.",
             runtime="two processes hand over through sockets"),
-    Promise("M6.4", "Kernels pack and unpack what is handed over.",
-            runtime="a hand-over goes through them, and every page arrives bit for bit"),
+    Promise("M6.4", "Kernels pack and unpack the pages of a hand-over.",
+            runtime="every page of a hand-over goes through them, and arrives bit for bit"),
 )
 
 PROMISES: Final[tuple[Promise, ...]] = (*SAFETY, *LIVENESS, *MISSION)

@@ -1,27 +1,27 @@
-"""Who is where: prefill ranks register, a sink looks all of them up, and notices who has died.
+"""Bootstrap: prefill ranks register, a sink looks all of them up, and notices ranks that have died.
 
-Rule 1: a rank registers under its incarnation, a number. What one run of a process said is never
-held for or against another, and a number that the registry has struck out stays struck out.
-Rule 2: the registry is ready when every rank is there. It counts ranks, not registrations.
-Rule 3: a hand-off needs the address of every rank. One that is missing fails it, with a reason,
-and what had been found by then is thrown away: nobody takes half a list of addresses for a whole.
-Rule 4: Failed is the end. A hand-off that failed is never seen to wait for input.
-Rule 5: an address names an incarnation, and another run behind the same address refuses it. The
-sink then forgets the address, asks the registry, and tries again, unless the run that died had
-welcomed the hand-off: then the hand-off has lost what it depends on, and fails at once.
+Rule 1: A rank registers under its incarnation, a number. A message about one run of a process says
+nothing about another run. A number that the registry has struck out stays struck out.
+Rule 2: The registry is ready when every rank is there. It counts ranks, not registrations.
+Rule 3: A hand-over needs the address of every rank. If one is missing, the hand-over fails with a
+reason, and the sink removes the addresses that it has found: it never uses half a list.
+Rule 4: Failed is final. A failed hand-over never shows WaitingForInput.
+Rule 5: An address names an incarnation, and another run at the same address refuses it. The sink
+then forgets the address, asks the registry, and tries again. If the run that died had welcomed the
+hand-over, the hand-over fails at once instead: what it depends on is lost.
 
-Rule 6: the registry may be wrong about who is silent, and a clock may give a later run the lower
-number. A run whose number does not count is told which number to exceed, takes a later one, and
-registers under that. It is not told so while another run of the rank is registered: a run that
-shows signs of life is displaced by a later number alone.
+Rule 6: The registry may wrongly take a rank for silent, and a clock may give a later run the lower
+number. The registry tells a run whose number does not count which number to exceed. The run takes a
+later number, and registers under it. The registry does not say so while another run of the rank is
+registered: only a later number displaces a run that shows signs of life.
 
-Several hand-offs share the cache of their sink. One of them fills it; those that come meanwhile
-wait for the outcome, and if the look-up fails, the next of them tries for itself.
+Hand-overs of one sink share its cache. One of them fills it. Those that come meanwhile wait for the
+result. If the look-up fails, the next of them tries for itself.
 
-Assumed: who is gone will be found silent (a heartbeat misses, a connection breaks), no sink misses
-a run that is there, and false alarms of the registry come to an end. A run under a later number
-answers for none before: what was begun under those is lost. Requests are finitely many, and each is
-made. What happens after a hand-off waits for input is the matter of the transfer.
+Assumptions: detectors find every run that is gone (a heartbeat misses, a connection breaks). No
+sink takes a living run for gone. False alarms of the registry come to an end. A run under a later
+number does not answer for earlier numbers: lives that began under those are lost. Requests are
+finitely many, and each is made. After WaitingForInput the transfer decides how a hand-over ends.
 """
 
 from dataclasses import replace
@@ -116,26 +116,27 @@ SOURCE: Final = Table(source, state=run, rows=(
         send=[register(p, e)], why="the registration or its answer may have been lost"),
     Row("be_recorded", on=recorded(p, e), at=Run.UP, when=~enrolled(p, e),
         do=[enrolled(p, e).to(True)]),
-    Ignore(recorded(p, e), at=Run.UP, when=enrolled(p, e), why="it registered more than once"),
-    Ignore(recorded(p, e), at=GONE, why="nobody is there to read it"),
-    Reject(recorded(p, e), at=Run.UNBORN, why="it has not registered"),
+    Ignore(recorded(p, e), at=Run.UP, when=enrolled(p, e),
+           why="the rank registered more than once"),
+    Ignore(recorded(p, e), at=GONE, why="no process is left to read it"),
+    Reject(recorded(p, e), at=Run.UNBORN, why="this run has not registered"),
     Row("show_sign_of_life", on=Timer("sign_of_life"), at=Run.UP, when=enrolled(p, e),
         send=[register(p, e)],
-        why="a rank that is taken for silent learns so from the answer"),
+        why="the answer tells a rank if the registry took it for silent"),
     Row("renew", on=outdated(p, e, f), at=Run.UP, to=Run.RENEWED,
         do=[to_exceed(p, e, f).to(True)],
         send=[suspected(p, e), missed(p, e)],
-        why="it lives, and its number counts no more: another does"),
-    Ignore(outdated(p, e, f), at=GONE, why="it has been said, or nobody is there to read it"),
-    Reject(outdated(p, e, f), at=Run.UNBORN, why="it has not registered"),
+        why="the process lives, and its number no longer counts: it takes another"),
+    Ignore(outdated(p, e, f), at=GONE, why="the run has this answer already, or is gone"),
+    Reject(outdated(p, e, f), at=Run.UNBORN, why="this run has not registered"),
     Row("leave", on=Call("stop"), at=Run.UP, to=Run.LEFT,
         send=[goodbye(p, e), suspected(p, e), missed(p, e)],
-        why="a server that is taken down on purpose spares everybody the wait for a detector"),
+        why="a server that stops on purpose says so: no peer has to wait for a detector"),
     Row("accept", on=introduce(d, h, p, f), at=Run.UP, when=f.same(e), send=[welcome(d, h, p, e)]),
     Row("decline", on=introduce(d, h, p, f), at=Run.UP, when=f.differs(e),
         send=[refuse(d, h, p, f, e)],
-        why="the sink means an earlier run at this address, whose memory is gone"),
-    Ignore(introduce(d, h, p, f), at=(Run.UNBORN, *GONE), why="nobody listens"),
+        why="the sink means an earlier run at this address, and its memory is gone"),
+    Ignore(introduce(d, h, p, f), at=(Run.UNBORN, *GONE), why="no process listens"),
 ))
 
 no_later_run = forall(z, implies(e.before(z), entry(p, z) == Entry.NEVER))
@@ -151,22 +152,23 @@ REGISTRY: Final = Table(registry, state=ready, rows=(
         when=[entry(p, e) == Entry.NEVER, entry(p, f) == Entry.CURRENT, f.before(e), f.differs(e),
               no_later_run],
         do=[entry(p, e).to(Entry.CURRENT), entry(p, f).to(Entry.OVER)], send=[recorded(p, e)],
-        why="a rank that registers anew has restarted: its earlier run is gone"),
+        why="a rank with a new number has restarted: its earlier run is gone"),
     Row("record_again", on=register(p, e), at=ALIVE, when=entry(p, e) == Entry.CURRENT,
-        send=[recorded(p, e)], why="what it was told may have been lost; it is one rank still"),
+        send=[recorded(p, e)], why="the answer may have been lost; it is still one rank"),
     Row("answer_outdated", on=register(p, e), at=ALIVE, choose=(f,),
         when=[is_out, nobody_is_current, entry(p, f) != Entry.NEVER, ~f.before(e)],
         send=[outdated(p, e, f)],
         why="it was struck out and lives, or its clock is behind: a greater number will count"),
     Ignore(register(p, e), at=ALIVE, when=[is_out, ~nobody_is_current],
-           why="another run is registered: its number is lower only if this one is gone"),
+           why="another run is registered: a lower number counts only when that one is gone"),
     Row("strike_out", on=goodbye(p, e), at=ALIVE, to=Ready.COLLECTING,
         when=entry(p, e) == Entry.CURRENT,
         do=[entry(p, e).to(Entry.OVER), present(p).to(False)]),
     Row("strike_out_early", on=goodbye(p, e), at=ALIVE, when=entry(p, e) == Entry.NEVER,
         do=[entry(p, e).to(Entry.OVER)],
         why="the goodbye overtook the registration, which must not count when it arrives"),
-    Ignore(goodbye(p, e), at=ALIVE, when=entry(p, e) == Entry.OVER, why="it is out already"),
+    Ignore(goodbye(p, e), at=ALIVE, when=entry(p, e) == Entry.OVER,
+           why="this number is struck out already"),
     Row("expire", on=Timer("no_sign_of_life", detector=True), at=ALIVE, to=Ready.COLLECTING,
         choose=(p, e), when=[suspected(p, e), entry(p, e) == Entry.CURRENT],
         do=[entry(p, e).to(Entry.OVER), present(p).to(False)],
@@ -175,22 +177,22 @@ REGISTRY: Final = Table(registry, state=ready, rows=(
     Row("locate", on=lookup(d, h, p), at=Ready.READY, choose=(e,),
         when=entry(p, e) == Entry.CURRENT, send=[located(d, h, p, e)]),
     Row("answer_not_found", on=lookup(d, h, p), at=Ready.COLLECTING, send=[unlocated(d, h, p)],
-        why="some rank is missing, and a part of the ranks is of no use"),
+        why="some rank is missing, and a sink cannot use a part of the ranks"),
     Reject(lookup(d, h, p), at=Ready.READY, when=forall(e, entry(p, e) != Entry.CURRENT),
-           why="when it is ready, every rank is there"),
+           why="a ready registry has an entry for every rank"),
     Ignore(register(p, e), at=Ready.DOWN, why="the registry is down"),
     Ignore(goodbye(p, e), at=Ready.DOWN, why="the registry is down"),
     Ignore(lookup(d, h, p), at=Ready.DOWN, why="the registry is down"),
 ))
 
-# What a sink does when its cache turns out to be wrong or cannot be filled.
+# A sink does this when its cache is wrong or cannot be filled.
 FORGET: Final = (
     cached(d, ANY, ANY).to(False), got(d, ANY).to(False), filler(d, ANY).to(False),
 )
 
 
 def failing(why: Reason) -> tuple[Update, ...]:
-    """The updates that fail hand-off h, with every attribute defined."""
+    """The updates that fail hand-over h, with every attribute defined."""
     return (phase(d, h).to(Phase.FAILED), reason(d, h).to(why), info(d, h).to(Info.NO_INFO))
 
 
@@ -209,26 +211,26 @@ LOOK_UP: Final = (
         do=[cached(d, p, e).to(True), got(d, p).to(True)]),
     Ignore(located(d, h, p, e), at=Cache.FILLING,
            when=any_of(~filler(d, h), got(d, p), dead(d, p, e)),
-           why="an answer to an earlier look-up, an answer twice, or the registry has not noticed "
-               "yet that this run is gone"),
+           why="it answers an earlier look-up, comes twice, or names a run that this sink knows to "
+               "be gone"),
     Ignore(located(d, h, p, e), at=(Cache.EMPTY, Cache.WHOLE),
-           why="an answer to an earlier look-up"),
+           why="it answers an earlier look-up"),
     Row("filled", at=Cache.FILLING, to=Cache.WHOLE, when=forall(p, got(d, p)),
         do=[filler(d, ANY).to(False)]),
     Row("miss", on=unlocated(d, h, p), at=Cache.FILLING, to=Cache.EMPTY,
         when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING],
         do=[*failing(Reason.NOT_FOUND), *FORGET],
-        why="one missing rank fails the whole, and half a list of addresses is worth nothing"),
+        why="one missing rank fails the whole look-up: a sink cannot use half a list"),
     Ignore(unlocated(d, h, p), at=Cache.FILLING,
            when=any_of(~filler(d, h), phase(d, h) != Phase.BOOTSTRAPPING),
-           why="an answer to an earlier look-up"),
+           why="it answers an earlier look-up"),
     Ignore(unlocated(d, h, p), at=(Cache.EMPTY, Cache.WHOLE),
-           why="an answer to an earlier look-up"),
+           why="it answers an earlier look-up"),
     Row("give_up", on=Timer("registry_unreachable", detector=True), at=Cache.FILLING,
         to=Cache.EMPTY, choose=(h,),
         when=[filler(d, h), phase(d, h) == Phase.BOOTSTRAPPING, registry_down()],
         do=[*failing(Reason.UNREACHABLE), *FORGET],
-        why="a registry that is down would be asked for ever"),
+        why="otherwise the sink would ask a registry that is down for ever"),
 )
 
 CONNECT: Final = (
@@ -248,9 +250,9 @@ CONNECT: Final = (
            when=[link(d, h, p, e) != Link.UNTOLD,
                  any_of(phase(d, h) != Phase.BOOTSTRAPPING, link(d, h, p, e) == Link.WELCOMED,
                         dead(d, p, e))],
-           why="a welcome twice, or one that comes too late to be of use"),
+           why="the welcome comes twice, or too late to be of use"),
     Reject(welcome(d, h, p, e), when=link(d, h, p, e) == Link.UNTOLD,
-           why="nobody has introduced this hand-off to this run"),
+           why="the sink has not introduced this hand-over to this run"),
     Row("connect", choose=(h,),
         when=[phase(d, h) == Phase.BOOTSTRAPPING, ~filler(d, h), forall(p, joined(d, h, p))],
         do=[phase(d, h).to(Phase.WAITING_FOR_INPUT), info(d, h).to(Info.FOUND)]),
@@ -258,21 +260,22 @@ CONNECT: Final = (
 
 LOSS: Final = (
     Row("be_refused", on=refuse(d, h, p, f, e), when=~dead(d, p, f),
-        do=[dead(d, p, f).to(True)], why="the address is of an earlier run of this rank"),
-    Ignore(refuse(d, h, p, f, e), when=dead(d, p, f), why="this run is known to be gone"),
+        do=[dead(d, p, f).to(True)], why="the address belongs to an earlier run of this rank"),
+    Ignore(refuse(d, h, p, f, e), when=dead(d, p, f), why="the sink knows that this run is gone"),
     Row("miss_heartbeat", on=Timer("heartbeat", detector=True), choose=(p, e),
         when=[missed(p, e), ~dead(d, p, e)], do=[dead(d, p, e).to(True)],
         why="the process is gone"),
     Row("forget", at=(Cache.FILLING, Cache.WHOLE), to=Cache.EMPTY, choose=(p, e),
         when=[cached(d, p, e), dead(d, p, e)], do=FORGET,
-        why="the address is of no use any more: whoever needs it asks the registry anew"),
+        why="the address is useless now: a hand-over that needs it asks the registry again"),
     Row("lose_connection", choose=(h, p, e),
         when=[phase(d, h).among(Phase.BOOTSTRAPPING, Phase.WAITING_FOR_INPUT),
               ~filler(d, h), link(d, h, p, e) == Link.WELCOMED, dead(d, p, e)],
         do=failing(Reason.LOST_CONNECTION),
-        why="the run that held this hand-off is gone, and no later run knows of it"),
+        why="the run that had welcomed this hand-over is gone, and no later run knows of it"),
     Row("clear", on=Call("clear", h), when=phase(d, h) == Phase.FAILED,
-        do=[phase(d, h).to(Phase.CLEARED)], fair=True, why="whoever polls a failure clears it"),
+        do=[phase(d, h).to(Phase.CLEARED)], fair=True,
+        why="a caller that polls a failure clears it"),
 )
 
 SINK: Final = Table(sink, state=cache, rows=(*LOOK_UP, *CONNECT, *LOSS))
@@ -288,11 +291,11 @@ OPERATOR: Final = Table(world, rows=(
         when=[run(p, e) == Run.RENEWED, to_exceed(p, e, f), ~back(p, e),
               run(p, z) == Run.UNBORN, f.before(z), nobody_is_up],
         do=[run(p, z).to(Run.UP), back(p, e).to(True)],
-        why="the process goes on, under a number above the one that it was told of"),
+        why="the process goes on, under a number above the one that the registry named"),
 ))
 ALARM: Final = Table(world, rows=(
     Row("find_silent", choose=(p, e), when=run(p, e) == Run.UP, send=[suspected(p, e)], fair=False,
-        why="its process stood still, or its network: the registry's detector is wrong"),
+        why="the process or its network stood still: the registry's detector is wrong"),
 ))
 CLOCKS: Final = Table(world, rows=(
     Row("start_out_of_order", choose=(p, e), when=[run(p, e) == Run.UNBORN, nobody_is_up],
@@ -301,11 +304,11 @@ CLOCKS: Final = Table(world, rows=(
 ))
 CRASH: Final = Table(world, rows=(
     Row("crash", choose=(p, e), when=run(p, e) == Run.UP, do=[run(p, e).to(Run.CRASHED)],
-        send=[suspected(p, e), missed(p, e)], fair=False, why="a process dies without a word"),
+        send=[suspected(p, e), missed(p, e)], fair=False, why="a process dies without a message"),
 ))
 OUTAGE: Final = Table(world, rows=(
     Row("go_down", when=ready() != Ready.DOWN, do=[ready().to(Ready.DOWN)], send=[registry_down()],
-        fair=False, why="the registry goes down, and does not come back"),
+        fair=False, why="the registry stops, and does not come back"),
 ))
 LOSSY: Final = Table(world, rows=tuple(
     lose(message) for message in (
@@ -317,19 +320,19 @@ OVER: Final = forall((d, h), phase(d, h).among(Phase.WAITING_FOR_INPUT, Phase.CL
 
 SYSTEM: Final = System(
     "registry",
-    "Prefill ranks register, a sink looks all of them up, and notices who has died.",
+    "Prefill ranks register, a sink looks all of them up, and notices ranks that have died.",
     tables=(OPERATOR, SOURCE, REGISTRY, SINK),
     properties=PROPERTIES,
     final=OVER,
     faults={"crash": (CRASH,), "outage": (OUTAGE,), "lossy": (LOSSY,), "alarm": (ALARM,),
             "clocks": (CLOCKS,)},
     configurations={
-        # Two ranks: one may be missing when the other is there.
+        # Two ranks: one may be missing while the other is there.
         "default": Configuration(
             {Source: 2, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "outage"),
             dead_bits=True,
         ),
-        # Two hand-offs: the second finds what the first has left in the cache.
+        # Two hand-overs: the second finds the cache as the first has left it.
         "restart": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 2}, dead_bits=True
         ),
@@ -337,16 +340,16 @@ SYSTEM: Final = System(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "lossy"),
             dead_bits=True,
         ),
-        # A living run is struck out, and comes back under the next number.
+        # The registry strikes a living run out, and it comes back under the next number.
         "alarm": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("alarm",), dead_bits=True,
         ),
-        # No registration is left on the network: the sign of life alone tells.
+        # The network loses every registration: only the sign of life shows the run.
         "alarm-lossy": Configuration(
             {Source: 1, Incarnation: 1, Sink: 1, Life: 1}, faults=("alarm", "lossy"),
             dead_bits=True,
         ),
-        # The greater number may come first: the run that follows is told to exceed it.
+        # The greater number may come first: the registry tells the next run to exceed it.
         "clocks": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "clocks"),
             dead_bits=True,
@@ -358,18 +361,18 @@ SYSTEM: Final = System(
     },
 )
 
-# A repeat hides that something was not said, or not answered, the first time: here there is none.
+# A repeated message hides that the first one was missing, or its answer: here nothing repeats.
 NO_RETRY: Final = edited(
     SYSTEM, "registry-no-retry",
     ReplaceProperties(AT_ONCE),
     DropRow("enroll_again"), DropRow("show_sign_of_life"), DropRow("look_again"),
     DropRow("call_again"),
-    about="Bootstrap where nothing is lost, and nothing is said a second time.",
+    about="Bootstrap where nothing is lost, and no message is repeated.",
     configurations={
         "default": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",), dead_bits=True,
         ),
-        # Two hand-offs: the second finds what the first has left when it gave up.
+        # Two hand-overs: the second finds the cache as the first has left it when it gave up.
         "outage": Configuration(
             {Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("crash", "outage"),
             dead_bits=True,
@@ -377,12 +380,13 @@ NO_RETRY: Final = edited(
     },
 )
 
-# Whoever gives up empties the cache, and so hides who would not have done it by itself.
+# A hand-over that gives up empties the cache. That hides a sink that would not empty it otherwise.
 NO_TIMEOUTS: Final = edited(
     replace(NO_RETRY, final=OVER | registry_down()), "registry-no-timeouts",
     ReplaceProperties((replace(FORGOTTEN, under=(Fairness.TIMERS,)),)),
-    DropRow("give_up"), AddRow(sink, Ignore(registry_down(), why="it is waited for")),
-    about="Bootstrap that waits for its registry for as long as it takes.",
+    DropRow("give_up"), AddRow(sink, Ignore(registry_down(),
+                                            why="the sink waits for the registry")),
+    about="Bootstrap that waits for its registry without a bound.",
     configurations={
         "default": Configuration(
             {Source: 2, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "outage"),

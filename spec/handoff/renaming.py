@@ -1,13 +1,13 @@
 """A part's tables under other names, so that they can stand beside the tables of another part.
 
-Each part of the hand-over is a system of its own and uses the plain words: two of them have a
-`source`, and two have a row `learn`. Where parts are composed every name may stand for one thing
-only. What is renamed is new to the last symbol, and shares with the part nothing but its sorts and
-the places of its rows, so that a row that is renamed is still known as the row that it is.
+Each part of the hand-over is a system of its own and uses plain names: two of them have a `source`,
+and two have a row `learn`. In a composed system every name must stand for one thing only. A renamed
+part has only new symbols: it shares only its sorts with the part, and the places of its rows in the
+source code. So a renamed row can still be traced to its original.
 
     BOOTSTRAP = Renamed((SOURCE, REGISTRY), machines={"source": "host"}, rows={"learn": "note"})
     phase = BOOTSTRAP.symbol(bootstrap.phase)
-    Sometimes("somebody_waits", phase(d, h) == Phase.WAITING_FOR_INPUT)
+    Sometimes("a_hand_over_waits", phase(d, h) == Phase.WAITING_FOR_INPUT)
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,8 +32,8 @@ Names: TypeAlias = Mapping[str, str]
 class Renamed:
     """Copies of tables. machines, symbols, rows: the new names of those that get one.
 
-    A message from or to a machine without a table here is left out, and no row may speak of it.
-    Raises SpecError where a name stands for nothing.
+    A message from or to a machine without a table here is left out, and no row may mention it.
+    Raises SpecError for a name that stands for nothing.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Renamed:
         }
         self._symbols: Final[dict[Symbol, Symbol]] = {}
         every = [symbol for machine in self._machines for symbol in machine.symbols]
-        # A message may carry relations, which must be there before it.
+        # A message may carry relations. They are copied before it.
         for symbol in sorted(every, key=lambda one: isinstance(one, Message)):
             self._add(symbol, names.get(symbol.name, symbol.name))
         _must_be_there(machines, {machine.name for machine in self._machines})
@@ -63,7 +63,7 @@ class Renamed:
         return cast("M", self._machines[machine])
 
     def symbol(self, symbol: S) -> S:
-        """The copy of a symbol of the part; a rigid relation that all may read is everybody's."""
+        """The copy of a symbol of the part. A rigid relation without an owner stays as it is."""
         if isinstance(symbol, Rigid):
             return cast("S", self._rigid(symbol))
         if symbol not in self._symbols:
@@ -71,7 +71,7 @@ class Renamed:
         return cast("S", self._symbols[symbol])
 
     def formula(self, formula: F) -> F:
-        """The same claim about the copies."""
+        """The same formula over the copies."""
         return cast("F", self._formula(formula))
 
     def update(self, update: Update) -> Update:
@@ -79,7 +79,7 @@ class Renamed:
         return replace(update, symbol=self.symbol(update.symbol))
 
     def row(self, row: Row) -> Row:
-        """The same row of the copies."""
+        """The same row over the copies."""
         return replace(
             row,
             name=self._rows.get(row.name, row.name),
@@ -90,7 +90,7 @@ class Renamed:
         )
 
     def claim(self, claim: Property) -> Property:
-        """The same claim about the copies, under the same name."""
+        """The same property over the copies, under the same name."""
         match claim:
             case LeadsTo():
                 return replace(claim, premise=self.formula(claim.premise),
@@ -153,10 +153,10 @@ class Renamed:
             case Atom():
                 return replace(formula, symbol=self.symbol(formula.symbol))
             case _:
-                return formula  # Same and Before speak of no symbol
+                return formula  # Same and Before have no symbol
 
 
 def _must_be_there(names: Names, known: set[str]) -> None:
     for name in names:
         if name not in known:
-            raise SpecError(here(), f"nothing is called {name!r} that could be renamed")
+            raise SpecError(here(), f"no machine, symbol or row is called {name!r}")

@@ -1,15 +1,15 @@
-"""What a decode scheduler of SGLang is told of a hand-over, from its request to its pages back.
+"""The answers to a decode scheduler of SGLang about a hand-over, until it has its pages back.
 
-SGLang knows a request before its hand-over can begin, and takes the pages back as soon as it hears
-of an end. So the answers to its polls have a table of their own, over what it asks (the calls) and
-over what the hand-over has come to (`status`, `reached`, `row`: written by the node).
+SGLang knows a request before its hand-over can begin, and takes the pages back as soon as a poll
+answers an end. So the answers to its polls have a table of their own. It reads the scheduler's
+calls, and the state of the hand-over (`status`, `reached`, `row`: the node writes them).
 
-Rule 1: a failure is told when nothing is copied into the pages any more.
-Rule 2: success is told when the metadata row is in its slot.
-Rule 3: SGLang gives memory to a request that says WaitingForInput, which means that the rank that
-        runs the room is known. It never goes back from there.
-Rule 4: the ranks of a group open their hand-overs in the order in which the requests came, so a
-        request that will open none passes its turn.
+Rule 1: A poll answers failure only when no copy into the pages is under way or will begin.
+Rule 2: A poll answers success only when the metadata row is in its slot.
+Rule 3: SGLang gives memory to a request that answers WaitingForInput. The answer means that the
+        rank that runs the room is known. A request never goes back from there.
+Rule 4: The ranks of a group open their hand-overs in the order of the requests. So a request
+        without a hand-over passes its turn.
 """
 
 from typing import Final
@@ -38,18 +38,18 @@ from pdproto.spec.language import (
 
 
 class View(State):
-    """What SGLang knows of a request."""
+    """SGLang's knowledge of a request."""
 
-    ASKED = auto()  # nobody knows yet which ranks run the room
-    FOUND = auto()  # they are known; its turn to open the hand-over has not come
+    ASKED = auto()  # the ranks that run the room are not known yet
+    FOUND = auto()  # the ranks are known; the turn to open the hand-over has not come
     OPEN = auto()
-    MOVING = auto()  # bytes have come
+    MOVING = auto()  # the first bytes have landed
     SUCCESS = auto()
     FAILED = auto()
 
 
 class Status(State):
-    """What the hand-over has come to, as its node says."""
+    """The state of the hand-over, as its node reports it."""
 
     NONE = auto()
     UNDER_WAY = auto()
@@ -59,11 +59,11 @@ class Status(State):
 
 
 class Slot(State):
-    """The metadata row of the request, which is put into its slot when all has landed."""
+    """The metadata row of the request. The node writes it when all parts have landed."""
 
     EMPTY = auto()
     WRITTEN = auto()
-    UNFIT = auto()  # it is not as long as the rows here
+    UNFIT = auto()  # its length differs from the rows here
 
 
 h = Life("h")
@@ -77,8 +77,8 @@ knows = view.function("knows", View, edges={
     View.OPEN: (View.MOVING, View.SUCCESS, View.FAILED),
     View.MOVING: (View.SUCCESS, View.FAILED),
 })
-passed = view.relation("passed")  # its turn: no hand-over is opened in it
-stopped = view.relation("stopped")  # the hand-over has been asked to end
+passed = view.relation("passed")  # the turn has passed without a hand-over
+stopped = view.relation("stopped")  # the scheduler has asked the hand-over to end
 closed = view.relation("closed")  # SGLang has its pages back
 status = view.function("status", Status, edges={
     Status.NONE: (Status.UNDER_WAY,),
@@ -86,7 +86,7 @@ status = view.function("status", Status, edges={
     Status.MOVING: (Status.LANDED, Status.BROKEN),
 })
 status.shared_with(node, writes=(Status.MOVING, Status.LANDED, Status.BROKEN))
-reached = view.relation("reached")  # something may still be written into the pages
+reached = view.relation("reached")  # a write into the pages may be under way
 reached.shared_with(node, writes=(True, False))
 row = view.function("row", Slot, edges={Slot.EMPTY: (Slot.WRITTEN, Slot.UNFIT)})
 row.shared_with(node, writes=(Slot.WRITTEN, Slot.UNFIT))
@@ -97,16 +97,17 @@ ENDED: Final = (View.SUCCESS, View.FAILED)
 
 VIEW: Final = Table(view, state=knows, rows=(
     Row("find", on=Call("find"), at=View.ASKED, to=View.FOUND),
-    Ignore(Call("find"), at=(View.FOUND, *OPENED, *ENDED), why="it has been found, or has ended"),
+    Ignore(Call("find"), at=(View.FOUND, *OPENED, *ENDED),
+           why="the ranks are known, or the request has ended"),
     Row("open", on=Call("open"), at=View.FOUND, to=View.OPEN,
         when=status(h) == Status.NONE, do=[status(h).to(Status.UNDER_WAY)]),
     Ignore(Call("open"), at=(View.ASKED, *OPENED, *ENDED),
-           why="nobody opens a hand-over for a request that has ended"),
+           why="a request that has ended opens no hand-over"),
     Row("refuse", on=Call("give_up"), at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
-        why="there is no hand-over, and will be none"),
+        why="there is no hand-over, and there will be none"),
     Row("stop", on=Call("give_up"), at=OPENED, do=[stopped(h).to(True)],
-        why="the hand-over ends, and says when nothing reaches the pages any more"),
-    Ignore(Call("give_up"), at=ENDED, why="it has ended already"),
+        why="the hand-over ends, and reports when no write can reach the pages any more"),
+    Ignore(Call("give_up"), at=ENDED, why="the request has ended already"),
     Row("move", at=View.OPEN, to=View.MOVING, when=status(h) == Status.MOVING),
     Row("succeed", at=OPENED, to=View.SUCCESS,
         when=[status(h) == Status.LANDED, row(h) == Slot.WRITTEN]),
@@ -117,20 +118,22 @@ VIEW: Final = Table(view, state=knows, rows=(
     Row("leave", on=Call("clear"), at=BEFORE, to=View.FAILED,
         do=[passed(h).to(True), closed(h).to(True)]),
     Row("give_back", on=Call("clear"), at=(*OPENED, *ENDED), when=~closed(h),
-        do=[closed(h).to(True)], why="a hand-over that has not ended is given up by that"),
-    Ignore(Call("clear"), at=(*OPENED, *ENDED), when=closed(h), why="it has its pages back"),
+        do=[closed(h).to(True)], why="this call gives up a hand-over that has not ended"),
+    Ignore(Call("clear"), at=(*OPENED, *ENDED), when=closed(h),
+           why="SGLang has its pages back already"),
 ))
 
 NODE: Final = Table(node, rows=(
     Row("reach", choose=(h,), when=[status(h).among(Status.UNDER_WAY, Status.MOVING), ~reached(h)],
-        do=[reached(h).to(True)], why="the pages have been published"),
+        do=[reached(h).to(True)], why="the node has published the pages"),
     Row("bring", choose=(h,), when=[status(h) == Status.UNDER_WAY, reached(h)],
         do=[status(h).to(Status.MOVING)]),
     Row("land", choose=(h,),
         when=[status(h).among(Status.UNDER_WAY, Status.MOVING), reached(h), ~stopped(h)],
         do=[status(h).to(Status.LANDED), reached(h).to(False)]),
     Row("break", choose=(h,), when=status(h).among(Status.UNDER_WAY, Status.MOVING),
-        do=[status(h).to(Status.BROKEN)], fair=True, why="or its time is over"),
+        do=[status(h).to(Status.BROKEN)], fair=True,
+        why="the hand-over fails, or its time is over"),
     Row("end_copies", choose=(h,), when=[status(h) == Status.BROKEN, reached(h)],
         do=[reached(h).to(False)], fair=True, why="copies and fenced writes end"),
     Row("write_row", choose=(h,), when=[status(h) == Status.LANDED, row(h) == Slot.EMPTY],
@@ -139,7 +142,7 @@ NODE: Final = Table(node, rows=(
         do=[row(h).to(Slot.UNFIT)]),
 ))
 
-# What a poll answers: the first whose formula holds.
+# The answer of a poll: the first line whose formula holds.
 VIEW_POLL: Final = (
     (knows(h) == View.FAILED, KVPoll.FAILED),
     (knows(h) == View.SUCCESS, KVPoll.SUCCESS),
@@ -153,18 +156,18 @@ PROPERTIES: Final = (
            why="SGLang gives them to another request at once"),
     Always("rule_1_no_hand_over_outlives_its_failure",
            implies(knows(h) == View.FAILED, ~status(h).among(Status.UNDER_WAY, Status.MOVING)),
-           why="it would write into pages that SGLang has given to another request"),
+           why="the hand-over would write into pages that SGLang has given to another request"),
     Always("rule_2_success_has_its_row", implies(knows(h) == View.SUCCESS,
                                                  row(h) == Slot.WRITTEN),
            why="SGLang reads the slot in the same step"),
     Always("rule_4_a_turn_is_taken_or_passed",
            implies(any_of(knows(h).among(*ENDED), closed(h)),
                    any_of(passed(h), status(h) != Status.NONE)),
-           why="the requests behind it wait for its turn"),
+           why="the requests behind this one wait for its turn"),
     Always("rule_4_a_turn_is_not_both", implies(passed(h), status(h) == Status.NONE)),
     Always("a_failure_after_landing_is_of_the_row",
            implies(all_of(knows(h) == View.FAILED, status(h) == Status.LANDED),
-                   row(h) == Slot.UNFIT), why="all the KV is there: nothing else can be wrong"),
+                   row(h) == Slot.UNFIT), why="all the KV is there, so only the row can be wrong"),
     OnRow("moving_is_said_when_bytes_have_come", "move", status(h) == Status.MOVING),
     Sometimes("a_request_is_refused", all_of(knows(h) == View.FAILED, passed(h), ~closed(h))),
     Sometimes("an_open_hand_over_is_stopped", all_of(knows(h) == View.OPEN, stopped(h))),
@@ -178,12 +181,12 @@ PROPERTIES: Final = (
     Sometimes("a_failure_waits_for_its_pages",
               all_of(status(h) == Status.BROKEN, reached(h))),
     LeadsTo("L1_an_open_hand_over_is_told", knows(h).among(*OPENED), knows(h).among(*ENDED),
-            why="the scheduler hears of every end"),
+            why="the scheduler gets an answer for every end"),
 )
 
 SYSTEM: Final = System(
     "decode-scheduler",
-    "What a decode scheduler of SGLang is told of a hand-over, and when it has its pages back.",
+    "How a decode scheduler of SGLang learns the end of a hand-over, and gets its pages back.",
     tables=(VIEW, NODE),
     properties=PROPERTIES,
     final=forall(h, ~knows(h).among(*OPENED)),

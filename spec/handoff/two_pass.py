@@ -1,19 +1,19 @@
 """Another algorithm, for comparison: a pipeline agrees by two passes of request lists. It fails.
 
-This is how a pipeline of prefill stages agreed before there was a stream of decisions: sglang
-#26912 is an orphan that it left behind, #27028 the fix as it was merged, #31869 a later one.
+A pipeline of prefill stages agreed in this way before there was a stream of decisions: sglang
+#26912 is an orphan that it left, #27028 the merged fix, #31869 a later one.
 
-Pass 1 (collect): down the pipeline, each stage takes a request out of the good list unless it is
-ready there too, and puts it into the bad list if it has failed there.
-Pass 2 (decide): round again with the lists. Each stage looks for itself once more: it admits what
-is ready, drains what has failed, leaves the rest, and hands on *what it removed itself*.
+Pass 1 (collect): The lists go down the pipeline. Each stage takes a request out of the good list
+unless it is ready there too, and puts it into the bad list if it has failed there.
+Pass 2 (decide): The lists go round again, and each stage checks its own requests again. It admits
+ready ones, drains failed ones, leaves the rest, and hands on *the requests that it has removed*.
 
-One machine plays all stages for one request, since the lists are in one place at a time and each
-stage acts on its own queue alone. The passes go on for ever. Three forms:
+One machine plays all stages for one request, because the lists are in one place at a time and each
+stage acts only on its own queue. The passes go on for ever. There are three forms:
 
-TWO_PASS       as it was: a stage leaves alone whatever is not in the list that it is handed.
-LOCAL_DRAIN    as merged: a request that has failed here is drained, in the list or not.
-NO_SECOND_LOOK as later: also, the lists are obeyed without another look.
+TWO_PASS       the first: a stage leaves a request alone if it is not in the lists.
+LOCAL_DRAIN    as merged: a stage drains a request that has failed there, in the lists or not.
+NO_SECOND_LOOK the later one: besides, a stage obeys the lists without a second check.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ class Pass(State):
 
 
 class Listed(State):
-    """In which list the request is, as the lists travel."""
+    """The list that the request is in, as the lists travel."""
 
     NOWHERE = auto()
     GOOD = auto()
@@ -98,7 +98,7 @@ COLLECT: Final = (
     Row("begin_empty", at=Pass.BETWEEN, to=Pass.COLLECT, choose=(here,),
         when=[~exists(there, there.before(here)), local(h, here).among(Local.QUEUED, *REMOVED)],
         do=[passed(h, here).to(True)],
-        why="other requests make the lists travel, whatever this one does"),
+        why="the lists travel because of other requests, whatever this one does"),
     Row("keep", at=Pass.COLLECT, choose=(here,), when=[*HERE, local(h, here) == Local.READY],
         do=[passed(h, here).to(True)]),
     Row("add_bad", at=Pass.COLLECT, choose=(here,), when=[*HERE, local(h, here) == Local.FAILED],
@@ -119,17 +119,19 @@ DECIDE: Final = (
     Row("admit",
         at=Pass.DECIDE, choose=(here,), when=[*HERE, IN_LIST, local(h, here) == Local.READY],
         do=[local(h, here).to(Local.ADMITTED), listed(h).to(Listed.GOOD), passed(h, here).to(True)],
-        why="what it sees now counts, even if the list says that it has failed elsewhere"),
+        why="the stage trusts its own check, even if the lists say that the request has failed "
+            "elsewhere"),
     Row("drain",
         at=Pass.DECIDE, choose=(here,), when=[*HERE, IN_LIST, local(h, here) == Local.FAILED],
         do=[local(h, here).to(Local.DRAINED), listed(h).to(Listed.BAD), passed(h, here).to(True)]),
     Row("leave", at=Pass.DECIDE, choose=(here,),
         when=[*HERE, IN_LIST, local(h, here).among(Local.QUEUED, *REMOVED)],
         do=[listed(h).to(Listed.NOWHERE), passed(h, here).to(True)],
-        why="it is not ready any more, or gone: this stage removes nothing, and says so"),
+        why="the request is not ready any more, or gone: this stage removes nothing, and reports "
+            "that"),
     Row("skip", at=Pass.DECIDE, choose=(here,), when=[*HERE, ~IN_LIST],
         do=[passed(h, here).to(True)],
-        why="a request in no list is none of this pass's business"),
+        why="this pass ignores a request in no list"),
     Row("finish", at=Pass.DECIDE, to=Pass.BETWEEN, when=forall(other, passed(h, other)),
         do=[passed(h, ANY).to(False), listed(h).to(Listed.NOWHERE)]),
 )
@@ -139,7 +141,7 @@ REQUEST: Final = (
         do=[local(h, here).to(Local.READY)]),
     Row("abort", on=Call("abort", here), when=local(h, here).among(Local.QUEUED, Local.READY),
         do=[local(h, here).to(Local.FAILED)],
-        why="the abort comes down the pipeline too: at each stage at another time"),
+        why="the abort comes down the pipeline too, and reaches each stage at another time"),
 )
 
 PROPERTIES: Final = (
@@ -150,14 +152,14 @@ PROPERTIES: Final = (
     Sometimes("all_admit", forall(here, local(h, here) == Local.ADMITTED)),
     Always("S7_same_outcome",
            implies(local(h, here) == Local.ADMITTED, local(h, there) != Local.DRAINED),
-           why="no stage runs what another has dropped"),
+           why="no stage runs a request that another has dropped"),
     Sometimes("all_drain", forall(here, local(h, here) == Local.DRAINED)),
     LeadsTo("L3_no_orphan",
             all_of(local(h, here) == Local.FAILED,
                    forall(there, any_of(here.same(there), local(h, there) == Local.DRAINED))),
             local(h, here) == Local.DRAINED,
             under=(Fairness.TIMERS,),
-            why="a failed request that every other stage has dropped is dropped here too"),
+            why="a failed request that all other stages have dropped is dropped here too"),
 )
 
 TWO_PASS: Final = System(
@@ -177,7 +179,7 @@ DRAIN_UNLISTED: Final = (
         "drain_unlisted", at=Pass.DECIDE, choose=(here,),
         when=[*HERE, ~IN_LIST, local(h, here) == Local.FAILED],
         do=[local(h, here).to(Local.DRAINED), listed(h).to(Listed.BAD), passed(h, here).to(True)],
-        why="the fix: nothing that has failed here stays here",
+        why="the fix: a request that has failed here does not stay here",
     )),
 )
 
@@ -201,7 +203,7 @@ NO_SECOND_LOOK: Final = edited(
     ReplaceRow("leave", Row(
         "leave", at=Pass.DECIDE, choose=(here,),
         when=[*HERE, IN_LIST, local(h, here).among(*REMOVED)], do=[passed(h, here).to(True)],
-        why="it has been removed here before",
+        why="this stage has removed it already",
     )),
-    about="Two passes whose lists are obeyed without another look, as in #31869, and #27028.",
+    about="Two passes whose lists are obeyed without a second check, as in #31869, and #27028.",
 )

@@ -1,6 +1,6 @@
-"""The vocabulary in which protocols are written: everything a spec module imports.
+"""The vocabulary of protocols: everything that a spec module imports.
 
-A spec builds values and runs nothing. Rules of the language: README.md, "The language".
+A spec builds values and runs nothing. The rules of the language: docs/reference/language.md.
 """
 
 from enum import auto

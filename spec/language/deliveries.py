@@ -1,7 +1,7 @@
 """The rule for a property that is judged where delivery takes messages off the network.
 
-Rule 1: no row there asks whether its own machine has sent a message. A process notes what it has
-sent, and a state whose delivered messages are gone does not.
+Rule 1: No row of such a system asks whether its own machine has sent a message. A real process
+remembers what it has sent, but a state loses its delivered messages.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def check_own_messages(
 ) -> None:
     """Raise SpecError for the first row that breaks rule 1.
 
-    fresh: the rows that the other system, which is checked, has not.
+    fresh: the rows that the other, checked system does not have.
     """
     if _takes_delivered(system):
         for table, row in fresh if like and _takes_delivered(like) else system.rows():

@@ -2,8 +2,8 @@
 
     broken = edited(SYSTEM, "grants-twice", DropEffect("grant", holder(s)))
 
-Rows and properties are found by name, clauses and effects by structure; what is not found is an
-error, so that an edit never silently does nothing.
+Rows and properties are found by name, clauses and effects by structure. An edit that finds nothing
+is an error, so an edit never silently does nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -135,7 +135,7 @@ _POSTPONING: Final[list[object]] = []  # one for each postponed_errors() that is
 
 
 class Postponed:
-    """Stands for an edited system that is malformed: whatever is asked of it raises its error."""
+    """Stands for an edited system that is malformed: any use of it raises its error."""
 
     def __init__(self, error: SpecError) -> None:
         self.error: Final = error
@@ -146,7 +146,7 @@ class Postponed:
 
 @contextmanager
 def postponed_errors() -> Iterator[None]:
-    """Within it an edited system that is malformed raises when it is used, and not at once.
+    """Inside this context a malformed edited system raises when it is used, and not at once.
 
     So one bad edit of a file does not keep the other systems of the file from being checked.
     """
@@ -192,8 +192,9 @@ def _edited(
     for claim in draft.properties:
         if isinstance(claim, OnRow) and claim.row in draft.dropped.keys() - rows:
             raise SpecError(
-                draft.dropped[claim.row], f"property {claim.name!r} speaks of row {claim.row!r}: "
-                f"drop it too, with DropProperty({claim.name!r})")
+                draft.dropped[claim.row],
+                f"property {claim.name!r} is about row {claim.row!r}: drop it too, with "
+                f"DropProperty({claim.name!r})")
     try:
         return replace(
             system,
@@ -211,7 +212,7 @@ def _edited(
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What edits change of a system: between two of them it need not be well formed.
+    """A system while it is edited: between two edits it need not be well formed.
 
     dropped: the rows that are gone, by name, each with the place of its edit. changed: by the place
     of a row, that of the last edit of it.

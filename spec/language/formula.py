@@ -128,7 +128,7 @@ class Exists(Formula):
 
 
 class NoFormula:
-    """What is no formula by itself, and says what to write where one is wanted."""
+    """A value that is not a formula, with advice on what to write instead."""
 
     __slots__ = ()
 
@@ -166,7 +166,7 @@ def exists(variables: "Sort | tuple[Sort, ...]", body: Formula) -> Formula:
 
 
 def implies(premise: Formula, conclusion: Formula) -> Formula:
-    """Where the premise holds, so does the conclusion."""
+    """If the premise holds, the conclusion holds too."""
     return Or((Not(premise), conclusion))
 
 
@@ -266,7 +266,9 @@ def bound_variables(formula: Formula) -> Iterator["Sort"]:
 
 
 def strangers(formula: object) -> Iterator[object]:
-    """What stands in a formula and is none: `x is y`, `a and b` and the like are plain truths."""
+    """The values in a formula that are not formulas: `x is y`, `a and b` and the like are plain
+    bools.
+    """
     match formula:
         case And(parts) | Or(parts):
             for part in parts:

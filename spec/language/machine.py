@@ -1,4 +1,4 @@
-"""Machines and their tables: who owns which variables, and the rows that alone may change them.
+"""Machines and their tables: the owners of variables, and the rows that alone may change them.
 
     manager = Machine("manager", p)              # one instance for each Participant; p is self
     rm = manager.function("rm", RM)              # rm(p): self comes first, by itself
@@ -8,7 +8,7 @@
     ))
 
 A row reads: in state `at`, on the trigger `on`, if `when` holds, go `to`, `do` the updates and
-`send` the messages, all at once. What it does not mention stays as it is.
+`send` the messages, all at once. All other variables stay as they are.
 """
 
 import enum
@@ -132,7 +132,7 @@ class Machine(Generic[*Ps]):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The application asks for it. Parameters are its arguments."""
+    """The application calls it. Parameters are its arguments."""
 
     name: str
     parameters: tuple[Sort, ...] = ()
@@ -147,10 +147,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A clock runs out. It may fire whenever its guard holds: a time enables, and proves nothing.
+    """A clock runs out. It may fire whenever its guard holds: a time-out enables, and proves
+    nothing.
 
-    detector: it tells that a peer is gone. Other timers are safety nets: liveness is also checked
-    without relying on them, since nothing should wait for one that a message could have spared.
+    detector: it reports that a peer is gone. Other timers are safety nets: liveness is also checked
+    without them, because no step should wait for a timer that a message could have spared.
     """
 
     name: str
@@ -162,7 +163,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The device reports that something it was given is done. Parameters are its arguments."""
+    """The device reports that an operation has ended. Parameters are its arguments."""
 
     name: str
     parameters: tuple[Sort, ...] = ()
@@ -187,12 +188,12 @@ RowKind: TypeAlias = Literal["row", "ignore", "reject"]
 class Row:
     """One line of a table.
 
-    on: the trigger; None is a step the instance takes by itself as soon as the guard holds.
+    on: the trigger; None is a step that the instance takes by itself as soon as the guard holds.
     at, to: values of the table's state variable, before and after. at=() is any state.
-    when: what else must hold. choose: parameters that the caller supplies (which page, which slot).
+    when: further conditions. choose: parameters that the caller supplies (which page, which slot).
     Every parameter is the machine's own, the trigger's, or chosen: there is no hidden choice.
     fair: whether it fires if it stays enabled. By default calls are not fair, everything else is.
-    kind: "ignore" tolerates the trigger (why says why); "reject" blames the peer.
+    kind: "ignore" tolerates the trigger (why gives the reason); "reject" blames the peer.
     """
 
     name: str
@@ -274,7 +275,7 @@ def _without_effect(
 ) -> Row:
     states = at if isinstance(at, tuple) else (at,)
     given: tuple[object, ...] = states
-    # What is no value of an enum is refused with the row.
+    # A value of no enum is refused with the row.
     values = (state.name.lower() for state in given if isinstance(state, enum.Enum))
     trigger = on.symbol.name if isinstance(on, Sent) else getattr(on, "name", "?")
     name = name or "_".join([kind, trigger, *values])
@@ -301,7 +302,7 @@ def lose(message: Message[*tuple[Any, ...]]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A machine's rows. state: the function that `at` and `to` speak of."""
+    """A machine's rows. state: the function that `at` and `to` refer to."""
 
     machine: "Machine[*tuple[Any, ...]]"
     state: Function[Any, *tuple[Any, ...]] | None = None
@@ -327,7 +328,7 @@ class Table:
                                 f"{', '.join(row.name for row in self.rows)}")
 
     def without(self, *names: str) -> "Table":
-        """The table without the rows of these names. Raises SpecError for a name of none."""
+        """The table without the rows of these names. Raises SpecError for a name without a row."""
         dropped = [self.row(name) for name in names]
         return Table(self.machine, self.state, tuple(r for r in self.rows if r not in dropped))
 
@@ -342,13 +343,13 @@ class Table:
         return And((*at, *row.conditions))
 
     def updates(self, row: Row) -> tuple[Update, ...]:
-        """The row's whole update of variables: `to` and `do`; messages are apart."""
+        """The row's whole update of variables: `to` and `do`, without the messages."""
         if row.to is None:
             return tuple(row.do)
         return (self._state(row).to(row.to), *row.do)
 
     def formulas(self, row: Row) -> Iterator[Formula]:
-        """The row's guard, and what each `each` of it ranges over."""
+        """The row's guard, and the `where` of each of its `each` effects."""
         yield self.guard(row)
         yield from (effect.where for effect in row.send if isinstance(effect, Each))
 

@@ -1,4 +1,4 @@
-"""Where a declaration stands in its file, and the one error that a malformed one raises."""
+"""The place of a declaration in its file, and the one error that a malformed one raises."""
 
 import functools
 import sys
@@ -30,7 +30,7 @@ def here() -> Place:
     return Place(_relative(frame.f_code.co_filename, Path.cwd()), frame.f_lineno)
 
 
-# Every update asks where it stands, and few files ask: without the caches, looking at paths takes
+# Every update asks for its place, and few files ask: without the caches, looking at paths takes
 # half of the time in which a spec is read.
 @cache
 def _is_outside(path: str) -> bool:
@@ -43,7 +43,7 @@ def _is_outside(path: str) -> bool:
 
 @cache
 def _relative(path: str, directory: Path) -> str:
-    """The path from the directory where it lies below it, and as it is elsewhere."""
+    """The path relative to the directory if it lies below it, and unchanged otherwise."""
     try:
         return str(Path(path).relative_to(directory))
     except ValueError:
@@ -51,7 +51,7 @@ def _relative(path: str, directory: Path) -> str:
 
 
 class SpecError(Exception):
-    """A spec says something that no process could do, or that the form cannot hold."""
+    """A spec has a rule that no process could follow, or that the language cannot hold."""
 
     def __init__(self, place: Place, problem: str) -> None:
         super().__init__(f"{place}: {problem}")

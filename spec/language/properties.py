@@ -1,6 +1,6 @@
-"""What must be true. Free variables stand for all elements in `always` and `leads_to`, and for
-some elements in `sometimes`. Give each `always` a `sometimes` beside it, so that nothing passes
-because nothing happens.
+"""Properties. Free variables stand for all elements in `always` and `leads_to`, and for some
+elements in `sometimes`. Give each `always` a `sometimes` beside it, so that no property passes
+only because nothing happens.
 """
 
 from dataclasses import dataclass, field
@@ -12,16 +12,17 @@ from .place import Place, here
 
 
 class Fairness(StrEnum):
-    """Under which of the environment's promises a liveness property is claimed.
+    """The assumptions about the environment under which a liveness property is claimed.
 
     Rows are weakly fair: one that stays enabled fires. Faults are never fair and happen finitely
     often, calls are not fair unless a row says so.
     """
 
-    TIMERS = "every timer fires"  # nothing waits for ever
-    DETECTORS = "safety nets never fire"  # nothing waits for a time-out that a message could spare
-    NO_TIMERS = "there are no timers"  # what messages do by themselves
-    CONSUMED = "delivery takes the message off the network"  # a set message is resent for ever
+    TIMERS = "every timer fires"  # no state waits for ever
+    DETECTORS = "safety nets never fire"  # no state waits for a time-out that a message could spare
+    NO_TIMERS = "there are no timers"  # messages alone are enough
+    # otherwise a message in the set is resent for ever
+    CONSUMED = "delivery takes the message off the network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Sometimes:
 class OnRow:
     """Whenever the row can fire, the claim holds. It may use the row's parameters.
 
-    Say what may be done through the row that does it: a state formula that mentions a fence
-    assumes that the fence works, and misses one that does nothing.
+    State a permission through the row that uses it. A state formula that mentions a fence assumes
+    that the fence works, and misses a fence that does nothing.
     """
 
     name: str

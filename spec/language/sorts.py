@@ -62,7 +62,7 @@ class Sort(NoFormula):
 
     @property
     def advice(self) -> str:
-        return f"a variable is no formula: say something of it, such as heard({self.name})"
+        return f"a variable is no formula: use a symbol, such as heard({self.name})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sort) and type(self) is type(other) and self.name == other.name

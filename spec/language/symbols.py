@@ -1,4 +1,4 @@
-"""What a state is made of: functions into enums, relations, messages; and what never changes.
+"""The parts of a state: functions into enums, relations, messages; and rigid symbols.
 
 Every symbol is called with variables of its sorts: `rm(p) == RM.WORKING`, `heard(p)`,
 `prepared(p)`. Functions and relations belong to a machine and are declared through it
@@ -25,7 +25,7 @@ Tuples: TypeAlias = Collection[tuple[int, ...]]
 
 
 class State(enum.Enum):
-    """Base of the enums that functions take values in. The first member is the initial value.
+    """Base of the enums in which functions take values. The first member is the initial value.
 
     Members written with `auto()` read as their names in lower case.
     """
@@ -36,7 +36,7 @@ class State(enum.Enum):
     ) -> str:
         return name.lower()
 
-    # A member is the only one of its name, so its identity will do, and costs no call.
+    # A name has only one member, so its identity is enough, and costs no call.
     __hash__ = object.__hash__
 
     def __str__(self) -> str:
@@ -211,12 +211,12 @@ class Message(Symbol, Generic[*Ss]):
     Once sent it may be delivered any number of times, in any order, or never; a fault row may take
     it off the network. The formal arguments are variables; those that are the receiver's (or the
     sender's) own variables name the instance, so `Message("vote", p, sender=rank, receiver=chief)`
-    comes from rank p. With other names, say so: `receiver=rank.at(q)`. A message that does not
+    comes from rank p. With other names, write `receiver=rank.at(q)`. A message that does not
     name its receiving instance is a broadcast to all of them.
 
     carries: relations of the sender that travel with the message (a destination list): rows on
-    this message may read them, and nobody may write them once it has been sent.
-    reliable: the transport delivers it or fails loudly, so that it needs no resend.
+    this message may read them, and no row may write them once it has been sent.
+    reliable: the transport delivers it or reports an error, so it needs no resend.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class Sent(Atom):
 class Each:
     """One effect that sends to many: the message for every element that satisfies `where`.
 
-    `where` may speak of rigid symbols and of the variables' identity, nothing that changes.
+    `where` may use rigid symbols and the identity of variables, and nothing that changes.
     """
 
     variable: Sort

@@ -13,12 +13,12 @@ from .sorts import Sort
 from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system, symbols_of_edit
 
-DEFAULT: Final = "default"  # the configuration that a command takes if none is named
+DEFAULT: Final = "default"  # the configuration of a command without `--configuration`
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Sizes to explore, and how. given: interpretations in place of the rigid symbols' own."""
+    """Sizes to explore, with settings. given: replaces the interpretations of rigid symbols."""
 
     sizes: Sizes
     faults: tuple[str, ...] = ()
@@ -34,10 +34,10 @@ class System:
     final: the states in which it is right for nothing more to happen; any other state that only
     faults could change is a deadlock. faults: layers of fault tables, by name. axioms: universal
     formulas over the rigid symbols. configurations: by name; "default" is what `check` explores.
-    like: a system of which this is an edit. The rows they share are not checked again, and this
-    one's state is made of the other's variables and of those that its own rows speak of: not of
-    what some module has declared on the same machines since. It is kept as `base`.
-    Raises SpecError for a malformed spec (wellformed.py).
+    like: a system of which this is an edit, kept as `base`. The rows that they share are not
+    checked again. The state has the variables of the base and those of its own rows, and none that
+    a module has declared on the same machines since. Raises SpecError for a malformed spec
+    (wellformed.py).
     """
 
     name: str
@@ -81,7 +81,7 @@ class System:
 
     @cached_property
     def variables(self) -> tuple[Symbol, ...]:
-        """What a state is made of: the machines' variables and messages, in declaration order."""
+        """The parts of a state: the machines' variables and messages, in declaration order."""
         return tuple(symbol for machine in self.machines for symbol in machine.symbols)
 
     @cached_property
@@ -113,7 +113,7 @@ class System:
         return next(((table, row) for table, row in self.rows() if row.name == name), None)
 
     def formulas(self) -> Iterator[Formula]:
-        """Every formula of the system: guards, properties, axioms, what `each` ranges over."""
+        """Every formula of the system: guards, properties, axioms, the `where` of each `each`."""
         for table, row in self.rows():
             yield from table.formulas(row)
         for claim in self.properties:

@@ -1,7 +1,8 @@
-"""Only the vocabulary stands in a declaration: what a type checker refuses is refused here too.
+"""A declaration uses only the vocabulary: mistakes that a type checker refuses are refused here
+too.
 
-Python lets anything be written: `x is y`, `a and b`, a relation without its arguments. Most of it
-would make a row that silently means something else.
+Python accepts anything: `x is y`, `a and b`, a relation without its arguments. Most of it would
+make a row that silently means something else.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> None:
-    """Raise SpecError for the first thing in these rows of the system, or around them, that is
-    none of the language's.
+    """Raise SpecError for the first value in these rows of the system, or around them, that does
+    not belong to the language.
     """
     for table, row in rows:
         problem = next(chain(_no_states(table, row), _strange(row)), None)
@@ -40,7 +41,7 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
 
 
 def check_parts(system: "System") -> None:
-    """Raise SpecError where `tables=` or `properties=` is no tuple, as where there is only one."""
+    """Raise SpecError where `tables=` or `properties=` is no tuple, for instance a single one."""
     for name, kind, given in (
         ("tables", Table, system.tables), ("properties", PROPERTY_KINDS, system.properties),
     ):
@@ -54,7 +55,7 @@ def check_parts(system: "System") -> None:
 
 
 def _no_states(table: Table, row: Row) -> Iterator[str]:
-    """What is wrong with the kinds of things that `at` and `to` are."""
+    """The mistake in the types of `at` and `to`; None if there is none."""
     values = table.state.values if table.state is not None else ()
     members = {text.lower(): value for value in values if isinstance(value, Enum)
                for text in (value.name, str(value))}
@@ -80,7 +81,7 @@ def _shown(value: object) -> str:
 
 
 def _strange(row: Row) -> Iterator[str]:
-    """What is wrong with the kinds of things that the row is made of."""
+    """The mistake in the types of the row's parts; None if there is none."""
     trigger: object = row.on
     if not isinstance(trigger, Sent | Call | Timer | Completion | None):
         yield (

@@ -1,7 +1,7 @@
-"""The rules that a declaration must keep, so that every row is something a process could do.
+"""The rules that a declaration must keep, so that a process could take every row.
 
-Each function checks one rule and raises SpecError with the file and line of the row it is about.
-What needs sizes or search (totality, overlap, reachability) is the checker's lint, not here.
+Each function checks one rule and raises SpecError with the file and line of the row.
+The checker's lint checks all that needs sizes or search (totality, overlap, reachability).
 """
 
 from collections import Counter
@@ -33,13 +33,13 @@ from .vocabulary import check_parts, check_vocabulary
 if TYPE_CHECKING:
     from .system import System
 
-UNNAMED: Final = ("ignore_", "reject_")  # how rows begin that are named after their trigger
+UNNAMED: Final = ("ignore_", "reject_")  # rows that are named after their trigger begin like this
 
 
 def check_system(system: "System", like: "System | None" = None) -> None:
     """Raise SpecError for the first rule that the system breaks.
 
-    like: a system that is checked; the rows that this one shares with it break none.
+    like: a checked system; the rows that this one shares with it break no rule.
     """
     check_parts(system)
     fresh = _fresh(system, like)
@@ -69,7 +69,7 @@ def check_system(system: "System", like: "System | None" = None) -> None:
                 raise SpecError(place, f"{name}: {atom.symbol} belongs to no machine of the system")
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
-            raise SpecError(system.place, f"axiom {name}: it may speak of rigid symbols only")
+            raise SpecError(system.place, f"axiom {name}: it may use rigid symbols only")
 
 
 def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:
@@ -82,7 +82,7 @@ def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:
 
 
 def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
-    """What the properties speak of, and the rows that the other system has not."""
+    """The symbols of the properties, and of the rows that the other system does not have."""
     for table, row in _fresh(system, like):
         with suppress(SpecError):  # a malformed row is refused where it is checked
             yield from _spoken_of(table, row)
@@ -92,7 +92,7 @@ def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
 
 
 def _fresh(system: "System", like: "System | None") -> list[tuple[Table, Row]]:
-    """The rows that the other has not, or has in another place. Rows are told apart as objects."""
+    """The rows that the other system does not have, or not in this place; compared as objects."""
     old: set[tuple[int, int, int]] = set()
     if like is not None and like.machines == system.machines:
         old = {_identity(table, row) for table, row in like.rows()}
@@ -221,7 +221,7 @@ def _check_parameters(table: Table, row: Row) -> None:
             case Sent():
                 used += effect.arguments
     for variable in used:
-        # ANY has rules of its own: _no_bulk says them.
+        # ANY has rules of its own: see _no_bulk.
         if variable is not ANY and variable not in parameters:
             raise SpecError(
                 row.place,
@@ -259,7 +259,7 @@ def _no_bulk(arguments: tuple[Sort, ...], place: Place, where: str) -> None:
 def _names_self(
     sent: Sent, variables: tuple[Sort, ...], machine: Machine[*tuple[Any, ...]]
 ) -> bool:
-    """Does the message instance name this very instance, where it names one at all?"""
+    """Whether the message instance, if it names an instance, names this one."""
     given = dict(zip(sent.message.formals, sent.arguments, strict=True))
     return all(
         given[variable] == own
@@ -376,20 +376,20 @@ def _check_conflicts(table: Table, row: Row, guard: Formula) -> None:
 
 
 def _how_to_part(one: Update, two: Update) -> str:
-    """What keeps two updates apart; nothing does where one is for all cells of the other."""
+    """Advice that keeps two updates apart; none helps where one is for all cells of the other."""
     pairs = [(a, b) for a, b in zip(one.arguments, two.arguments, strict=True)
              if ANY not in (a, b) and a != b]
     if pairs:
         a, b = pairs[0]
         ordered = f", {a!r}.before({b!r})" if a.ordered else ""
-        return f"say {a!r}.differs({b!r}){ordered} in `when`, or split the row"
+        return f"write {a!r}.differs({b!r}){ordered} in `when`, or split the row"
     if ANY in (*one.arguments, *two.arguments):
         return "ANY is every element, also the other's: split it into two rows, one after the other"
     return "they are the same cell: leave one of them out"
 
 
 def _kept_apart(guard: Formula) -> Iterator[frozenset[Sort]]:
-    """The pairs of variables that the guard says are two elements."""
+    """The pairs of variables that the guard requires to be two elements."""
     match guard:
         case And(parts):
             for part in parts:

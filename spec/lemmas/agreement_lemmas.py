@@ -1,7 +1,7 @@
-"""Why a group of ranks agrees, however many ranks, requests, slots and decisions.
+"""Why a group of ranks agrees, for any number of ranks, requests, slots and decisions.
 
-The log of the entry is what everything rests on: what it says of a request it says once, in an
-order, and every message and every rank's stage follows from it.
+The proof is based on the entry's log. The log has each decision about a request once, in an order,
+and every message and every rank's stage follows from it.
 """
 
 from typing import Final
@@ -49,14 +49,14 @@ _LOG: Final = (
     Always("logged_is_numbered", implies(log(n, h) != Verdict.NONE, numbered(n)),
            why="a decision gets its number as it is made"),
     Always("numbers_have_no_gaps", implies(all_of(numbered(n), o.before(n)), numbered(o)),
-           why="the next number is taken when all before it are"),
+           why="the entry takes a number when all earlier ones are taken"),
     Always("decided_is_not_open", implies(log(n, h) != Verdict.NONE, ~status(h).among(*FRESH)),
-           why="a request leaves its open status with its first decision, and for good"),
+           why="a request leaves its open status with its first decision, for ever"),
     Always("an_end_is_answered",
            implies(log(n, h).among(*ENDS), status(h).among(Status.SERVED, Status.REFUSED)),
-           why="the client is answered by the decision that ends its request"),
+           why="the decision that ends a request answers its client"),
     Always("one_end", implies(all_of(log(n, h).among(*ENDS), log(o, h).among(*ENDS)), n.same(o)),
-           why="a request that was answered is decided on no more"),
+           why="the entry makes no decision about an answered request"),
     Always("failed_is_all",
            implies(all_of(log(n, h) == Verdict.FAIL, log(o, h) != Verdict.NONE), n.same(o)),
            why="only an open request fails, and then nothing follows"),
@@ -64,7 +64,7 @@ _LOG: Final = (
            implies(all_of(log(n, h) == Verdict.ADMIT, log(o, h).among(*FREES)), n.before(o)),
            why="only an admitted request is released or dropped"),
     Always("applied_is_numbered", implies(applied(r, n), numbered(n)),
-           why="ranks apply what has been decided"),
+           why="ranks apply only decisions that have been made"),
 )
 
 _SLOTS: Final = (
@@ -94,26 +94,26 @@ _SLOTS: Final = (
 _MESSAGES: Final = (
     Always("admissions_are_logged",
            implies(admit(r, n, h, m), all_of(log(n, h) == Verdict.ADMIT, granted(h, m))),
-           why="the entry sends what it has decided, and a decision stays"),
+           why="the entry sends only decisions in its log, and the log never changes"),
     Always("failures_are_logged", implies(fail(r, n, h), log(n, h) == Verdict.FAIL),
-           why="the entry sends what it has decided, and a decision stays"),
+           why="the entry sends only decisions in its log, and the log never changes"),
     Always("releases_are_logged", implies(release(r, n, h), log(n, h) == Verdict.RELEASE),
-           why="the entry sends what it has decided, and a decision stays"),
+           why="the entry sends only decisions in its log, and the log never changes"),
     Always("drops_are_logged", implies(drop(r, n, h), log(n, h) == Verdict.DROP),
-           why="the entry sends what it has decided, and a decision stays"),
+           why="the entry sends only decisions in its log, and the log never changes"),
     Always("ready_has_left_waiting",
            implies(ready(r, h), ~stage(r, h).among(Stage.ABSENT, *WAITING)),
            why="a rank votes as it becomes ready, and does not turn back"),
     Always("done_is_done", implies(done(r, h), stage(r, h).among(Stage.DONE, Stage.CLOSED)),
-           why="a rank says so as it ends its part"),
+           why="a rank reports when it ends its part"),
     Always("broke_is_broken", implies(broke(r, h), stage(r, h).among(Stage.BROKEN, Stage.CLOSED)),
-           why="a rank says so as it ends its part"),
+           why="a rank reports when it ends its part"),
 )
 
 _RANKS: Final = (
     Always("admitted_by_all",
            implies(log(n, h) == Verdict.ADMIT, ~stage(r, h).among(Stage.ABSENT, *WAITING)),
-           why="every rank has voted ready, and only then the request is admitted"),
+           why="a request is admitted only when every rank has voted ready"),
     Always("begun_is_decided", implies(stage(r, h).among(*BEGUN), ~status(h).among(*FRESH)),
            why="only an admission lets a rank begin"),
     Always("failed_never_began",
@@ -121,11 +121,11 @@ _RANKS: Final = (
            why="a request that failed was not admitted"),
     Always("released_when_all_are_done",
            implies(log(n, h) == Verdict.RELEASE, stage(r, h).among(Stage.DONE, Stage.CLOSED)),
-           why="every rank has said that its part went well"),
+           why="every rank has reported that its part went well"),
     Always("dropped_when_all_have_ended",
            implies(log(n, h) == Verdict.DROP,
                    stage(r, h).among(Stage.DONE, Stage.BROKEN, Stage.CLOSED)),
-           why="every rank has said that its part has ended"),
+           why="every rank has reported that its part has ended"),
     Always("served_when_all_are_done",
            implies(status(h) == Status.SERVED, stage(r, h).among(Stage.DONE, Stage.CLOSED)),
            why="the answer is given with the release"),
@@ -147,10 +147,10 @@ _RANKS: Final = (
     Always("slots_are_held_by_begun_requests", implies(slot(r, h, m), stage(r, h).among(*BEGUN)),
            why="a slot is taken at the beginning and given back at the end"),
     Always("slots_are_granted", implies(slot(r, h, m), granted(h, m)),
-           why="a rank takes the slot that was decided"),
+           why="a rank takes the slot that the decision names"),
     Always("prefetched_is_prepared",
            implies(prefetched(r, h), ~stage(r, h).among(Stage.ABSENT, Stage.QUEUED, Stage.CLOSED)),
-           why="what was prefetched is freed as the request is closed"),
+           why="a rank frees its prefetch when it closes the request"),
 )
 
 LEMMAS: Final = (*_LOG, *_SLOTS, *_MESSAGES, *_RANKS)

@@ -1,8 +1,8 @@
-"""Why every request of a group is answered and given back, however many ranks, requests and slots.
+"""Why a group answers and releases every request, for any number of ranks, requests and slots.
 
-Whoever waits is helped by the request that is furthest behind: a rank that lags applies the first
-decision that it lacks, a request that is admitted ends by its time-out, and so gives its slot to
-one that waits for it. A group that lacks a rank ends, and answers whoever still waits.
+The request that is furthest behind makes progress for every waiting one: a rank that lags applies
+the first decision that it lacks; an admitted request ends by its time-out, and gives its slot to a
+waiting request. A group that lacks a rank ends, and answers all waiting clients.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.language import Always, Formula, Sort, all_of, exists, forall, implies
 from pdproto.spec.language.ranking import FaultFree, Help, Monotone, Ranking, Use, Witness
 
-# A rank that lags, the first decision that it lacks, its request, and the slot that it grants.
+# A rank that lags, the first decision that it lacks, its request, and the slot in it.
 behind, missing, decided, given = (
     Rank("behind"), Decision("missing"), Life("decided"), Slot("given"))
 # A request that is admitted, and its slot; a rank that has not ended its part, one that broke it.
@@ -58,7 +58,7 @@ unended, broken = Rank("unended"), Rank("broken")
 opening, silent, spare = Life("opening"), Rank("silent"), Slot("spare")
 # A slot that is taken; a rank that holds one for a request, and that request.
 occupied, keeper, kept, grip = Slot("occupied"), Rank("keeper"), Life("kept"), Slot("grip")
-# The next number, a rank that is gone, one that is not, and the decision that ended a request.
+# The next number, a rank that is gone, one that is up, and the decision that ended a request.
 following, departed, remaining, ending = (
     Decision("following"), Rank("departed"), Rank("remaining"), Decision("ending"))
 
@@ -68,22 +68,22 @@ ANSWERED: Final = (Status.SERVED, Status.REFUSED)
 
 LEMMAS: Final = (
     Always("a_lost_rank_leaves_all", implies(lost(peer), gone(peer, r)),
-           why="all its connections close with it"),
+           why="when a rank dies, all its connections close"),
     Always("a_rank_that_left_is_lost", implies(gone(peer, r), lost(peer)),
-           why="all its connections close with it"),
+           why="when a rank dies, all its connections close"),
     Always("an_ended_rank_lost_one",
            implies(health(r) == Health.DOWN, exists(peer, lost(peer))),
-           why="it has died itself, or follows one that has"),
+           why="the rank has died itself, or follows one that has"),
     Always("an_ended_rank_has_closed_all",
            implies(health(r) == Health.DOWN, stage(r, h) == Stage.CLOSED),
-           why="nothing is kept by a rank without its group"),
+           why="a rank without its group keeps nothing"),
     Always("an_ended_group_lost_one", implies(group() == Health.DOWN, exists(peer, lost(peer))),
-           why="the entry goes by a connection that closes"),
+           why="the entry acts on a closed connection"),
     Always("requests_are_open", implies(request(r, h), status(h) != Status.NEW),
-           why="the entry asks the ranks as it opens a request"),
+           why="the entry sends the request to the ranks when it opens it"),
     Always("a_new_request_is_on_no_rank",
            implies(status(h) == Status.NEW, stage(r, h).among(Stage.ABSENT, Stage.CLOSED)),
-           why="a request comes through the entry"),
+           why="a request reaches the ranks only through the entry"),
     Always("taken_is_admitted",
            implies(taken(m) & (group() == Health.UP),
                    exists(h, granted(h, m) & (status(h) == Status.ADMITTED))),
@@ -93,7 +93,7 @@ LEMMAS: Final = (
            why="a slot is granted with the admission"),
     Always("admitted_is_logged",
            implies(status(h) == Status.ADMITTED, exists(n, log(n, h) == Verdict.ADMIT)),
-           why="a decision admits it"),
+           why="only a decision admits it"),
     Always("logged_admission_is_granted",
            implies(log(n, h) == Verdict.ADMIT, exists(m, granted(h, m))),
            why="a slot is granted with the admission"),
@@ -106,7 +106,7 @@ LEMMAS: Final = (
     Always("closed_is_answered",
            implies(all_of(health(r) == Health.UP, stage(r, h) == Stage.CLOSED),
                    status(h).among(*ANSWERED)),
-           why="while it lives, a rank closes what the entry has answered"),
+           why="a living rank closes only requests that the entry has answered"),
     Always("closed_has_applied_all",
            implies(all_of(health(r) == Health.UP, stage(r, h) == Stage.CLOSED,
                           log(n, h) != Verdict.NONE), applied(r, n)),
@@ -115,9 +115,9 @@ LEMMAS: Final = (
            implies(all_of(stage(r, h).among(*BEGUN), log(n, h) == Verdict.ADMIT), applied(r, n)),
            why="a rank begins with the admission that it applies"),
     Always("closing_is_closed", implies(closed(r, h), stage(r, h) == Stage.CLOSED),
-           why="a rank says so as it closes a request"),
+           why="a rank confirms when it closes a request"),
     Always("confirmed_is_closed", implies(confirmed(r, h), stage(r, h) == Stage.CLOSED),
-           why="the entry believes the rank"),
+           why="the entry records a rank's confirmation"),
 )
 
 MONOTONE: Final[tuple[Monotone, ...]] = ()
@@ -160,13 +160,13 @@ _HELPERS: Final = (
     Help("drain", at=_OF_DECIDED), Help("turn_away", at=_OF_DECIDED),
     Help("release_again", ~release(r, n, h), _OF_DECIDED), Help("free", at=_OF_DECIDED),
     Help("drop_again", ~drop(r, n, h), _OF_DECIDED), Help("free_broken", at=_OF_DECIDED),
-    # What was admitted ends.
+    # An admitted request ends.
     Help("cut_off", at=_OF_SERVING), Help("vote_done_again", ~done(r, h), _OF_SERVING),
     Help("vote_broke_again", ~broke(r, h), _OF_SERVING),
     Help("decide_release", at={n: following, h: serving, m: held}),
     Help("decide_drop", at={r: broken, n: following, h: serving, m: held}),
 )
-# The entry hears of an end that it has decided.
+# The entry learns of an end that it has decided.
 _CONFIRMED: Final = (
     Help("confirm"),
     Help("fail_again", ~fail(r, n, h), {n: ending}),
@@ -190,7 +190,7 @@ def _ranking(
     leads_to: str, why: str, *, pending: Formula | None = None,
     answered: Life = h, witnesses: tuple[Witness, ...] = (), helpers: tuple[Help, ...] = (),
 ) -> Ranking:
-    """The helpers are the same: whoever waits, waits for the whole group.
+    """The helpers are the same, because a waiting request waits for the whole group.
 
     answered: the request that has its answer already. witnesses, helpers: further ones.
     """
@@ -204,10 +204,10 @@ def _ranking(
 
 RANKINGS: Final = (
     _ranking("L1_every_request_is_answered", "every rank votes, or the group ends"),
-    _ranking("M4_2_failure_drains_everywhere", "what is answered is closed on every rank",
+    _ranking("M4_2_failure_drains_everywhere", "every rank closes an answered request",
              pending=status(h) != Status.NEW),
-    _ranking("L3_no_orphan", "what is answered is closed on every rank"),
-    _ranking("L4_slots_come_back", "what is admitted ends, and gives its slot back",
+    _ranking("L3_no_orphan", "every rank closes an answered request"),
+    _ranking("L4_slots_come_back", "every admitted request ends, and gives its slot back",
              answered=kept, witnesses=(Witness(keeper, slot(keeper, kept, grip)),)),
     _ranking("L4_the_entry_may_forget", "a decision is repeated until its end is confirmed",
              witnesses=(Witness(ending, log(ending, h).among(*ENDS)),), helpers=_CONFIRMED),
@@ -228,33 +228,33 @@ _REACHES: Final = (
 
 def _sent(name: str, verdict: Verdict, message: Formula) -> Always:
     return Always(name, implies(log(n, h) == verdict, message),
-                  why="a decision is sent to every rank as it is made")
+                  why="the entry sends a decision to every rank when it makes it")
 
 
-# What follows from messages alone, so that one that is lost is made good by nothing.
+# These follow from messages alone: nothing replaces a lost message.
 FAULT_FREE: Final = FaultFree(
     ("lossy",),
     lemmas=(
         Always("an_opened_request_is_asked_of_every_rank",
                implies(status(h) != Status.NEW, request(r, h)),
-               why="the entry asks every rank as it opens a request"),
+               why="the entry sends the request to every rank when it opens it"),
         Always("a_failure_is_said", implies(stage(r, h) == Stage.FAILED, dead(r, h)),
-               why="a rank votes as it fails"),
+               why="a rank votes when it fails"),
         Always("a_ready_rank_says_so", implies(stage(r, h) == Stage.READY, ready(r, h)),
                why="a rank votes when it is ready"),
         Always("a_done_rank_says_so", implies(stage(r, h) == Stage.DONE, done(r, h)),
-               why="a rank votes as its part ends"),
+               why="a rank votes when its part ends"),
         Always("a_broken_rank_says_so", implies(stage(r, h) == Stage.BROKEN, broke(r, h)),
-               why="a rank votes as its part ends"),
+               why="a rank votes when its part ends"),
         Always("a_closed_rank_says_so",
                implies(all_of(health(r) == Health.UP, stage(r, h) == Stage.CLOSED), closed(r, h)),
-               why="a rank confirms as it closes a request, or ends with its group"),
+               why="a rank confirms when it closes a request, or ends with its group"),
         Always("an_ended_part_was_admitted",
                implies(done(r, h) | broke(r, h), ~status(h).among(Status.NEW, Status.OPEN)),
-               why="a rank takes part in what the entry has admitted"),
+               why="a rank takes part only in admitted requests"),
         Always("an_admission_is_sent",
                implies(all_of(log(n, h) == Verdict.ADMIT, granted(h, m)), admit(r, n, h, m)),
-               why="a decision is sent to every rank as it is made"),
+               why="the entry sends a decision to every rank when it makes it"),
         _sent("a_failure_is_sent", Verdict.FAIL, fail(r, n, h)),
         _sent("a_release_is_sent", Verdict.RELEASE, release(r, n, h)),
         _sent("a_drop_is_sent", Verdict.DROP, drop(r, n, h)),
@@ -262,14 +262,14 @@ FAULT_FREE: Final = FaultFree(
     rankings=(
         Ranking("a_request_reaches_every_rank", (Help("arrive", at={r: unreached}),),
                 witnesses=(Witness(unreached, stage(unreached, h) == Stage.ABSENT),),
-                why="it is sent to every rank"),
+                why="the request is under way to every rank"),
         Ranking("L2_a_failure_is_decided",
                 (Help("decide_fail", at=_DECIDES), Help("answer_lost")), pending=dead(r, h),
-                witnesses=(_FOLLOWING,), assumed=_NUMBERS, why="its vote is on its way"),
+                witnesses=(_FOLLOWING,), assumed=_NUMBERS, why="the rank's vote is under way"),
         Ranking("L2_readiness_is_decided",
                 (Help("decide_admit", at=_DECIDES), Help("answer_lost")),
                 pending=forall(r, ready(r, h)), witnesses=(_FOLLOWING,), assumed=_NUMBERS,
-                why="all votes are on their way"),
+                why="all votes are under way"),
         Ranking("L2_an_end_is_decided",
                 (Help("decide_release", at={**_DECIDES, m: own}),
                  Help("decide_drop", at={**_DECIDES, r: broken, m: own}), Help("answer_lost")),
@@ -277,10 +277,11 @@ FAULT_FREE: Final = FaultFree(
                 witnesses=(_FOLLOWING, Witness(own, granted(h, own)),
                            Witness(broken, broke(broken, h))),
                 using=(Use("admitted_is_granted", {h: h}),),
-                assumed=_NUMBERS, why="all votes are on their way"),
+                assumed=_NUMBERS, why="all votes are under way"),
         Ranking("L2_a_decision_reaches_all", _REACHES,
                 witnesses=(*_WITNESSES, Witness(unconfirmed, ~confirmed(unconfirmed, h))),
                 using=(*_USING, Use("answered_is_logged", {h: h})),
-                why="each rank applies what it lacks in turn, and confirms the last"),
+                why=
+                "each rank applies the decisions that it lacks, in turn, and confirms the last"),
     ),
 )

@@ -1,4 +1,4 @@
-"""What holds of the binding also where a rank decides for itself."""
+"""Lemmas of the binding that hold even where a rank decides for itself."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Why a life is one request on every rank, however many ranks, lives, requests and sinks there are.
+"""Why a life is one request on every rank, for any number of ranks, lives, requests and sinks.
 
-What a sink knows, and what another rank is told, is what the leader has bound: so the others bind
-the same. A rank binds a request once, and the leader binds each life once.
+A sink knows only the request that the leader has bound, and tells the other ranks only that one. So
+they bind the same. A rank binds a request once, and the leader binds each life once.
 """
 
 from typing import Final
@@ -37,45 +37,45 @@ from pdproto.spec.language import Always, all_of, any_of, exists, implies
 
 LED: Final = exists(q, all_of(leads(h, q), binds(q, h, u)))
 
-# Also where a rank decides for itself.
+# These hold even where a rank decides for itself.
 GUARDED: Final = (
     Always("a_sink_knows_one_request", implies(knows(d, h, u) & knows(d, h, v), u.same(v)),
-           why="it takes the leader's first word"),
+           why="a sink keeps the leader's first answer"),
     Always("a_bound_life_has_its_request", implies(binds(p, h, u), opening(p, u) == Opening.BOUND),
-           why="both are bound at once"),
+           why="the same row binds both"),
     Always("a_life_with_a_request_is_bound",
            implies(binds(p, h, u), ~meeting(p, h).among(Meeting.UNMET, Meeting.UNBOUND)),
-           why="both are bound at once"),
+           why="the same row binds both"),
     Always("a_running_life_has_a_request",
            implies(meeting(p, h).among(Meeting.BOUND, Meeting.SENT), exists(u, binds(p, h, u))),
-           why="both are bound at once"),
+           why="the same row binds both"),
     Always("a_speaking_sink_has_begun",
            implies(any_of(introduce(d, h, p), ask(d, h, p), abort(d, h, p), name(d, h, p, u),
                           met(p, h, d)), status(d, h) != Status.NONE),
-           why="a sink says nothing of a life before it has begun it"),
+           why="a sink sends nothing about a life before it begins"),
     Always("an_answered_sink_has_begun",
            implies(any_of(bound(p, h, d, u), done(p, h, d, u), failed(p, h, d)),
                    status(d, h) != Status.NONE),
-           why="a rank speaks to the sinks that it has met"),
+           why="a rank answers only sinks that it has met"),
     Always("a_rank_binds_a_life_to_one_request",
            implies(binds(p, h, u) & binds(p, h, v), u.same(v)),
-           why="who is bound is not bound again"),
+           why="a bound life is not bound again"),
     Always("the_leader_speaks_of_its_own_request",
            implies(bound(p, h, d, u), leads(h, p) & binds(p, h, u)),
-           why="it tells the use of a life when it has bound it"),
+           why="the leader names the use of a life only when it has bound it"),
     Always("a_done_rank_speaks_of_its_own_request", implies(done(p, h, d, u), binds(p, h, u)),
-           why="what is sent is sent of a request"),
+           why="a part that is sent belongs to a request"),
     Always("a_taken_request_is_bound", implies(took(d, h, p, u), binds(p, h, u)),
-           why="a sink notes what its sources say"),
+           why="a sink records the use that a source names"),
     Always("a_known_request_is_bound_by_the_leader", implies(knows(d, h, u), LED),
-           why="it has heard it from the leader"),
+           why="the sink has it from the leader"),
     Always("a_passed_on_request_is_bound_by_the_leader", implies(name(d, h, p, u), LED),
-           why="a sink passes on what it knows"),
+           why="a sink passes on only the use that it knows"),
     Always("a_told_request_is_bound_by_the_leader", implies(named(p, h, u), LED),
-           why="it is told by a sink"),
+           why="the rank has it from a sink"),
     Always("the_leader_is_told_nothing",
            all_of(implies(leads(h, p), ~name(d, h, p, u)), implies(leads(h, p), ~named(p, h, u))),
-           why="it knows"),
+           why="sinks tell the use only to the other ranks"),
 )
 
 LEMMAS: Final = (

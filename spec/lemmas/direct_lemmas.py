@@ -1,7 +1,7 @@
-"""Why a write straight into pages meets only pages of its own life, for any number of everything.
+"""Why a write straight into pages reaches only pages of its own life, for any number of each sort.
 
-To what holds of every transfer comes what ties pages to leases: a life that leases memory has
-pages, and one that has committed leases none.
+The lemmas of every transfer hold. These tie pages to leases: a life that leases memory has pages,
+and one that has committed leases none.
 """
 
 from typing import Final
@@ -28,14 +28,14 @@ from pdproto.spec.language import Always, all_of, exists, implies
 from pdproto.spec.lemmas import transfer_lemmas
 from pdproto.spec.lemmas.transfer_lemmas import spot
 
-# Of every transfer straight into pages, with digests or without.
+# These hold for every transfer straight into pages, with digests or without.
 LEASES: Final = (
     Always("memory_is_asked_for_while_bootstrapping",
            implies(memory(d, h) == Memory.ASKED, receiving(d, h) == Receiving.BOOTSTRAPPING),
-           why="memory is asked for once, and a failure withdraws that"),
+           why="a life asks for memory once, and a failure withdraws the request"),
     Always("no_memory_before_the_life",
            implies(lease(d, h, b), receiving(d, h) != Receiving.UNKNOWN),
-           why="it is asked for by what has begun"),
+           why="only a life that has begun asks for memory"),
     Always("one_lease", implies(lease(d, h, b) & lease(d, h, spot), b.same(spot)),
            why="memory is granted once, and a piece at a time"),
 )
@@ -43,17 +43,17 @@ LEASES: Final = (
 _PAGES: Final = (
     Always("a_published_address_was_granted",
            implies(address(d, h, b), memory(d, h) != Memory.ASKED),
-           why="it publishes what it leases"),
+           why="a sink publishes the memory that it leases"),
     Always("a_lease_is_of_the_published_address",
            implies(lease(d, h, b) & address(d, h, spot), b.same(spot)),
-           why="it publishes the piece that it leases"),
+           why="a sink publishes the memory that it leases"),
     Always("a_lease_has_pages", implies(lease(d, h, b), exists(g, page(d, h, g))),
-           why="they come together, and go together"),
+           why="pool and sink take and free both together"),
     Always("a_committed_sink_leases_nothing", implies(COMMITTED, ~lease(d, h, b)),
            why="the lease ends with the commit"),
     Always("committed_memory_stays",
            implies(all_of(COMMITTED, address(d, h, b), feeds(p, d)), content(d, h, b, p, c)),
-           why="nobody has the memory leased while the answer is generated"),
+           why="no life leases the memory while the answer is generated"),
 )
 
 LEMMAS: Final = (*transfer_lemmas.LEMMAS, *LEASES, *_PAGES)

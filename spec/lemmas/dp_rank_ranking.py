@@ -1,9 +1,9 @@
-"""Why decode finds the rank that runs a room, and both halves of a request end, however many.
+"""Why decode finds the rank that runs a room, and both halves of a request end, for any number.
 
-A server opens when every rank has said how its rooms are found. From then on a room that decode
-looks for goes one way: by the rule; by a query, which the registry answers as soon as it has heard
-of the room; or to the rank that is named. Whoever is asked answers. What never gets that far, for
-the other half of the request is lost, has a clock.
+A server opens when every rank has enrolled with its way to find rooms. From then on decode finds a
+room in one of three ways: by the rule; by a query, which the registry answers as soon as the room
+is published; or at the rank that the request names. That rank answers. If the other half of the
+request is lost, a clock ends the room.
 """
 
 from typing import Final
@@ -48,7 +48,7 @@ from pdproto.spec.handoff.routing import (
 from pdproto.spec.language import Always, all_of, any_of, exists, implies
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
-# Another rank; room modulo ranks; whom decode asks; whose room the registry knows; its answer.
+# Another rank; room modulo ranks; the rank that decode asks; the listed rank; the answered rank.
 j, home, asked, listed, told = (
     Group("j"), Group("home"), Group("asked"), Group("listed"), Group("told"))
 
@@ -57,49 +57,49 @@ PLAIN: Final = any_of(wanted(h), phase(h) == Phase.PENDING)
 LEMMAS: Final = (
     Always("an_enrolled_rank_has_said_so",
            implies(enrolled(x), enroll_rule(x) | enroll_published(x)),
-           why="a rank says how its rooms are found as it enrolls"),
+           why="a rank states its way to find rooms when it enrolls"),
     Always("rooms_are_routed_to_a_serving_server",
            implies(routing(h) == Routing.ROUTED, serves()),
            why="the router waits until the server is open"),
     Always("a_queried_room_has_a_question", implies(queried(h), query(h)),
-           why="decode notes that it has asked as it does"),
+           why="decode notes that it has asked when it asks"),
     Always("a_target_has_a_knock", implies(target(h, x), meet(h, x)),
-           why="decode turns to a rank as it settles on it"),
+           why="decode asks a rank when it makes it its target"),
     Always("a_resolved_room_has_a_target",
            implies(phase(h) == Phase.RESOLVED, exists(x, target(h, x))),
            why="a room is resolved by its target"),
     Always("a_withdrawn_room_has_failed", implies(withdraw(h), phase(h) == Phase.FAILED),
-           why="decode withdraws its question as its clock runs out"),
+           why="decode withdraws its question when its clock runs out"),
     Always("a_closed_question_has_its_answer",
            implies(question(h) == Question.CLOSED,
                    any_of(withdraw(h), gone(h), exists(x, answer(h, x)))),
-           why="it is closed with the answer, or because nobody waits for one"),
+           why="an answer closes it, or the registry closes it because decode has withdrawn"),
     Always("a_kept_question_is_about_the_unknown",
            implies(question(h) == Question.PENDING, entry(h, x) == Entry.NEVER),
-           why="what the registry knows or comes to know of the room answers it"),
+           why="the registry answers a question when it knows the room"),
     Always("a_failed_room_has_withdrawn",
            implies(all_of(query(h), phase(h) == Phase.FAILED),
                    any_of(withdraw(h), question(h) == Question.CLOSED)),
-           why="its clock has run out, or its question was answered"),
+           why="its clock has run out, or its question has an answer"),
     Always("a_room_to_be_found_is_published",
            implies(all_of(runs(x, h) == Runs.WAITING, PLAIN, publishes(x)),
                    x.same(j) | publish(h, x)),
            why="a rank that publishes does so with every room whose request names no rank"),
     Always("a_published_room_is_posted_or_retired",
            implies(publish(h, x), posted(x, h) | retire(h, x)),
-           why="what was published is posted until it is retired"),
+           why="a published room is posted until it is retired"),
     Always("a_conflicting_rank_does_not_publish",
            implies(all_of(conflict(x, h), PLAIN), ~publishes(x)),
-           why="where every room is published there is no elsewhere for decode to look"),
+           why="where every room is published, decode looks at no other rank"),
     Always("a_conflict_is_said_where_the_rule_leads",
            implies(all_of(conflict(x, h), PLAIN, modulo(h, y)), disown(x, h, y)),
-           why="a rank that fails a room says so to the one that decode will ask"),
+           why="a rank that fails a room tells the one that decode will ask"),
     Always("a_conflict_is_said_where_the_request_leads",
            implies(all_of(conflict(x, h), wanted_named(h, y)), disown(x, h, y)),
-           why="a rank that fails a room says so to the one that decode will ask"),
+           why="a rank that fails a room tells the one that decode will ask"),
     Always("a_conflict_is_said_to_the_target",
            implies(all_of(conflict(x, h), target(h, y)), x.same(y) | disown(x, h, y)),
-           why="decode asks where the rule or the request leads it"),
+           why="decode asks only the rank of the rule or of the request"),
 )
 
 MONOTONE: Final[tuple[Monotone, ...]] = ()
@@ -110,12 +110,12 @@ _LISTED: Final = Witness(listed, entry(h, listed) != Entry.NEVER)
 _TOLD: Final = Witness(told, answer(h, told))
 _ANSWERED: Final = Use("a_closed_question_has_its_answer")
 
-# Decode comes to know the rank.
+# Decode learns the rank.
 _BY_RULE: Final = Help("resolve_by_rule", at={x: home})
 _WHILE_IT_RUNS: Final = (Help("answer_query", at={x: listed}), Help("keep_question"))
 _TAKEN: Final = (*_WHILE_IT_RUNS, Help("answer_gone", at={x: listed}))
 _ANSWER: Final = (Help("resolve_by_query", at={x: told}), Help("fail_gone"))
-# The registry hears of every rank.
+# The registry accepts every rank.
 _HEARD: Final = (
     Help("hear_rule_first"), Help("hear_list_first"), Help("hear_rule"), Help("hear_list"),
     Help("refuse_rule", ~differs(x)), Help("refuse_list", ~differs(x)), Help("be_at_odds"),
@@ -127,43 +127,45 @@ RANKINGS: Final = (
             (Help("resolve_alone"), _BY_RULE, Help("ask", at={x: home}), *_WHILE_IT_RUNS,
              Help("list_room_and_answer"), *_ANSWER),
             witnesses=(_HOME, _LISTED, _TOLD), using=(_ANSWERED,), assumed=_REMAINDER,
-            why="a room that is neither alone nor by the rule is published, and that answers"),
+            why=
+            "a room that is neither alone nor under the rule is published, which answers it"),
     Ranking("L2_a_conflict_reaches_decode",
             (_BY_RULE, Help("hear_knock", at={x: asked}),
              Help("be_disowned", at={y: x, x: asked}), Help("turn_away", at={x: asked}),
              Help("be_turned_away", at={x: asked})),
             witnesses=(_HOME, Witness(asked, target(h, asked))),
             using=(Use("a_resolved_room_has_a_target"),), assumed=_REMAINDER,
-            why="whom decode asks has been told of the conflict"),
+            why="the rank that decode asks has been told of the conflict"),
     Ranking("L2_decode_is_turned_away",
             (Help("hear_knock"), Help("turn_away"), Help("be_turned_away")),
-            why="a rank that has failed a room answers whoever asks"),
+            why="a rank that has failed a room answers every request for it"),
     Ranking("L2_a_question_is_taken", _TAKEN, witnesses=(_LISTED,),
-            why="the registry answers from its list, or keeps what is not listed"),
+            why="the registry answers from its list, or keeps the question"),
     Ranking("L2_decode_hears_that_a_room_is_gone",
             (*_TAKEN, Help("strike_room_and_tell"), *_ANSWER),
             witnesses=(_LISTED, _TOLD), using=(_ANSWERED,),
             why="a room that is struck out answers the question about it"),
     Ranking("both_meet_without_a_clock", (Help("hear_knock"), Help("greet")),
             why="a rank that waits for decode greets it"),
-    Ranking("L1_prefill_ends", (Help("stop_waiting"),), why="it has a clock"),
-    Ranking("L1_decode_ends", (Help("give_up"),), why="it has a clock"),
+    Ranking("L1_prefill_ends", (Help("stop_waiting"),), why="prefill has a clock"),
+    Ranking("L1_decode_ends", (Help("give_up"),), why="decode has a clock"),
     Ranking("L1_every_rank_enrolls", (Help("enroll_for_rule"), Help("enroll_for_list")),
-            why="enrolling needs nobody else"),
-    Ranking("L1_an_enrolled_rank_is_heard", _HEARD, why="the registry hears each rank once"),
+            why="a rank enrolls by itself"),
+    Ranking("L1_an_enrolled_rank_is_heard", _HEARD,
+            why="the registry accepts or refuses each rank once"),
     Ranking("M2_3_ranks_at_odds_are_refused",
             (Help("hear_rule_first"), Help("refuse_list", ~differs(x), at={x: y}),
              Help("refuse_rule", ~differs(x)),
              Help("be_at_odds"), Help("be_at_odds", at={x: y})),
-            why="whichever is heard first, the other is at odds with it"),
-    Ranking("L3_a_published_room_is_listed", _LIST, why="listing needs nobody else"),
-    Ranking("a_posted_room_is_listed", _LIST, why="what is posted is published"),
+            why="the one that comes second is at odds with the first"),
+    Ranking("L3_a_published_room_is_listed", _LIST, why="the registry lists by itself"),
+    Ranking("a_posted_room_is_listed", _LIST, why="a posted room is published"),
     Ranking("L3_a_retired_room_is_struck_out",
             (Help("strike_room"), Help("strike_room_and_tell")),
-            why="striking out needs nobody else"),
+            why="the registry strikes out by itself"),
     Ranking("L3_entries_are_cleaned_up",
             (Help("stop_waiting"), Help("tidy_up"), Help("strike_room")),
-            why="a rank waits for decode until its clock runs out, and retires what has ended"),
+            why="a rank waits for decode until its clock runs out, and retires ended rooms"),
     Ranking("L3_questions_are_closed", (Help("give_up"), Help("drop_question")),
-            why="decode waits until its clock runs out, and withdraws what it has asked"),
+            why="decode waits until its clock runs out, and withdraws its question"),
 )

@@ -1,9 +1,9 @@
-"""Why a transfer is begun with the run of a rank that was looked up, for any number of ranks, runs,
+"""Why a transfer begins with the run of a rank that was looked up, for any number of ranks, runs,
 sinks and chunks, of one life.
 
-The lemmas of the transfer and of the bootstrap hold here too. What is added says that runs of a
-rank come one after the other, that the registry and the sink speak only of runs that have been
-there, and that a life which has begun has its run alive, or is gone with it.
+The lemmas of the transfer and of the bootstrap hold here too. The lemmas below say: runs of a rank
+come one after the other; the registry and the sink know only runs that have existed; and the run of
+a life that has begun is alive, or the life is gone with it.
 
 One life: `crash` ends the life that the process holds (end_to_end_bootstrap.py), and it holds one.
 """
@@ -60,37 +60,37 @@ OVER: Final = run(p, e).among(*GONE)
 
 _RUNS: Final = (
     Always("an_earlier_run_is_over", implies(e.before(f) & (run(p, f) != Run.UNBORN), OVER),
-           why="a run of a rank is started when those before it have ended"),
+           why="a run of a rank starts when the earlier ones have ended"),
     Always("a_registering_run_was_there", implies(register(p, e), WAS_THERE),
            why="a run registers itself"),
     Always("an_entered_run_was_there", implies(entry(p, e) == Entry.CURRENT, WAS_THERE),
-           why="the registry records who has registered"),
+           why="the registry records only ranks that have registered"),
     Always("a_located_run_was_there", implies(located(d, h, p, e), WAS_THERE),
-           why="the registry answers with what it has recorded"),
+           why="the registry answers only with its entries"),
     Always("a_cached_run_was_there", implies(cached(d, p, e), WAS_THERE),
-           why="a sink keeps what it was answered"),
+           why="a sink keeps the registry's answer"),
     Always("a_told_run_was_there", implies(link(d, h, p, e) != Link.UNTOLD, WAS_THERE),
-           why="a sink calls on whom it has the address of"),
+           why="a sink introduces itself only to runs in its cache"),
     Always("a_called_run_was_there", implies(hello(d, h, p, e), WAS_THERE),
-           why="a sink calls on whom it has the address of"),
+           why="a sink introduces itself only to runs in its cache"),
     Always("a_silent_run_is_gone", implies(suspected(p, e) | goodbye(p, e), OVER),
            why="the registry's detector is never wrong here"),
     Always("a_struck_out_run_is_gone", implies(entry(p, e) == Entry.OVER, OVER),
-           why="it said goodbye, gives no sign of life, or a later run has registered"),
+           why="the run said goodbye, fell silent, or a later run has registered"),
     Always("an_outdated_run_is_gone", implies(outdated(p, e, f), OVER),
-           why="only such a number is struck out or exceeded"),
+           why="only a number that no longer counts gets this answer"),
     Always("a_missed_run_is_gone", implies(missed(p, e), OVER),
            why="a connection closes with its process"),
     Always("a_refused_run_is_gone", implies(refuse(d, h, p, e, f), OVER),
            why="a later run answers in its place, and runs do not overlap"),
     Always("a_dead_run_is_gone", implies(dead(d, p, e), OVER),
-           why="a sink believes a closed connection, and a later run"),
+           why="a sink trusts a closed connection, and a later run"),
 )
 
 _LIVES: Final = (
     Always("a_begun_life_runs", implies(begun(p, e, h) & (sending(p, h) != Sending.GONE),
                                         run(p, e) == Run.UP),
-           why="a life goes with the process that it was begun with"),
+           why="a life ends with the process with which it began"),
     Always("a_welcoming_run_has_begun", implies(welcome(d, h, p, e), begun(p, e, h)),
            why="a run that welcomes a life begins it"),
     Always("a_bound_life_has_begun", implies(link(d, h, p, e) == Link.WELCOMED, begun(p, e, h)),
@@ -102,11 +102,11 @@ _LIVES: Final = (
     Always("an_unopened_receiver_holds_nothing",
            implies(receiving(d, h) == Receiving.UNKNOWN,
                    all_of(memory(d, h) == Memory.UNASKED, ~lease(d, h, b), ~page(d, h, g))),
-           why="memory is asked for by what has been opened"),
+           why="only an opened receiver asks for memory"),
 )
 
-BRIDGE: Final = (*_RUNS, *_LIVES)  # between the parts
-# What the bootstrap promises, but for what the composition promises itself.
+BRIDGE: Final = (*_RUNS, *_LIVES)  # lemmas between the parts
+# The bootstrap's promises, without those that the composition states itself.
 _PROMISED: Final = tuple(
     BOOTSTRAP.claim(one) for one in PROPERTIES
     if isinstance(one, Always) and one.name not in {claim.name for claim in OF_BOOTSTRAP})

@@ -1,9 +1,9 @@
-"""Why a room that was routed is transferred by the group that runs it, for any number of groups,
-ranks, rooms, sinks and chunks.
+"""Why a routed room is transferred by the group that runs it, for any number of groups, ranks,
+rooms, sinks and chunks.
 
-The lemmas of the transfer and of the resolution of the rank hold here too. What is added says that
-a source has opened its sender for a room of its own group, and a sink its receiver for the group
-that it addresses.
+The lemmas of the transfer and of the resolution of the rank hold here too. The lemmas below say: a
+source has opened its sender for a room of its own group, and a sink its receiver for the group that
+it addresses.
 """
 
 from typing import Final
@@ -35,9 +35,9 @@ BRIDGE: Final = (
            why="a source opens its sender for a room that its own group runs"),
     Always("an_opened_receiver_is_addressed",
            implies(ours(x) & (receiving(d, h) != Receiving.UNKNOWN), addressed(h, x)),
-           why="a sink opens its receiver for the group that it calls on"),
+           why="a sink opens its receiver for the group that it addresses"),
     Always("no_source_dies", sending(p, h) != Sending.GONE,
-           why="no process ends here"),
+           why="no process dies here"),
 )
 _PROMISED: Final = tuple(
     ROUTING.claim(one) for one in dp_rank.PROPERTIES if isinstance(one, Always))

@@ -1,9 +1,9 @@
-"""Why what a group decides and what its transfers do agree, for any number of ranks, sinks, lives,
+"""Why the decisions of a group agree with its transfers, for any number of ranks, sinks, lives,
 decisions, pages and chunks.
 
-The lemmas of both parts hold here too, and what the agreement promises is one more of them. What is
-added ties a rank's place in the group to its sender: bytes move only between an admission and the
-rank's own word that its part has ended, and who says that it broke never sent everything.
+The lemmas of both parts hold here too, and so do the promises of the agreement. The lemmas below
+tie a rank's stage in the group to its sender: bytes move only between an admission and the rank's
+report that its part has ended, and a rank that reports a broken part never sent everything.
 """
 
 from typing import Final
@@ -63,19 +63,19 @@ _RANKS: Final = (
     Always("a_rank_being_read_runs",
            implies(all_of(OWN, UP, write(p, h, d, c) == Write.POSTED),
                    stage(r, h) == Stage.RUNNING),
-           why="a rank says that its part is over when its engine reads nothing of it any more"),
+           why="a rank reports the end of its part when its engine reads none of its pages"),
     Always("a_rank_that_sent_has_run",
            implies(all_of(OWN, UP, sending(p, h) == Sending.SUCCESS),
                    stage(r, h).among(Stage.RUNNING, Stage.DONE, Stage.CLOSED)),
-           why="it ran when it sent, and does not call well what went well broken"),
+           why="the rank ran when it sent, and reports a part that went well as done"),
     Always("a_gone_sender_has_a_dead_rank", implies(OWN & (sending(p, h) == Sending.GONE), ~UP),
-           why="one process: a sender goes with its rank"),
+           why="both run in one process: a sender dies with its rank"),
     Always("a_done_rank_has_sent", implies(OWN & (stage(r, h) == Stage.DONE), WON),
            why="a rank is done when its sender has succeeded"),
     Always("a_rank_that_said_done_has_sent", implies(OWN & group.done(r, h), WON),
-           why="it says so as it is done"),
+           why="a rank reports when it is done"),
     Always("a_broken_rank_has_not_sent", implies(OWN & broke(r, h), ~SENT),
-           why="it says so when its sender has failed, or has never begun"),
+           why="a rank reports it when its sender has failed, or has never begun"),
     Always("a_lost_rank_is_dead", implies(lost(r), ~UP),
            why="a connection closes with its process"),
 )
@@ -87,20 +87,20 @@ _ANSWERS: Final = (
            why="a request fails instead of being admitted"),
     BELIEVES_ALL,
     Always("a_broken_request_is_not_committed", implies(UP & broke(r, h), ~COMMITTED),
-           why="the sender of that rank has not succeeded, and the sink has not heard it say so"),
+           why="that rank's sender has not succeeded, so it has sent no DONE to the sink"),
     Always("a_group_ends_with_a_rank", implies(group.group() == Health.DOWN, exists(r, ~UP)),
-           why="it ends when a rank is lost"),
+           why="a group ends when a rank is lost"),
     Always("a_refusal_has_a_reason",
            implies(REFUSED, any_of(group.group() == Health.DOWN,
                                    exists(n, log(n, h) == Verdict.FAIL),
                                    exists((r, p), OWN & broke(r, h)))),
-           why="the group has died, has decided that it fails, or a rank's part broke"),
+           why="the group has died, has decided a failure, or a rank's part broke"),
 )
 
 _OF_THE_GROUP: Final = tuple(
     one for one in agreement.SYSTEM.properties if isinstance(one, Always))
 
-BRIDGE: Final = (*_RANKS, *_ANSWERS)  # between the parts
+BRIDGE: Final = (*_RANKS, *_ANSWERS)  # lemmas between the parts
 LEMMAS: Final = (
     *transfer_lemmas.LEMMAS, *agreement_lemmas.LEMMAS, *_OF_THE_GROUP, *BRIDGE,
 )

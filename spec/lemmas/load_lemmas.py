@@ -1,4 +1,4 @@
-"""Why a decode scheduler of vLLM hears of a load as it may, however many requests there are."""
+"""Why a decode scheduler of vLLM gets its answers by the rules, for any number of requests."""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""Why the lock is held once, however many clients and rounds: how far the two sides can differ."""
+"""Why one client at most holds the lock, for any number of clients and rounds: the states of both
+sides of a lease.
+"""
 
 from typing import Final
 
@@ -21,17 +23,17 @@ from pdproto.spec.language import Always, all_of, exists, implies
 LEMMAS: Final = (
     Always("a_busy_client_has_a_lease",
            implies(phase(c) != Phase.IDLE, exists(r, lease(c, r) == Lease.CURRENT)),
-           why="a lease begins as a client leaves idle, and ends as it returns"),
+           why="a lease begins when a client leaves idle, and ends when it returns"),
     Always("an_idle_client_has_no_lease",
            implies(phase(c) == Phase.IDLE, lease(c, r) != Lease.CURRENT),
-           why="a lease begins as a client leaves idle, and ends as it returns"),
+           why="a lease begins when a client leaves idle, and ends when it returns"),
     Always("rounds_are_in_order",
            implies(all_of(s.before(r), lease(c, r) != Lease.UNUSED), lease(c, s) == Lease.SPENT),
-           why="a round begins when all before it are over"),
+           why="a round begins when all earlier ones are over"),
     Always("a_holder_is_booked",
            implies(all_of(phase(c) == Phase.HOLDING, lease(c, r) == Lease.CURRENT),
                    book(c, r) == Lease.CURRENT),
-           why="it has been granted, and the server waits for its release"),
+           why="the lease was granted, and the server waits for its release"),
     Always("one_lease_is_booked",
            implies(all_of(book(c, r) == Lease.CURRENT, book(d, s) == Lease.CURRENT),
                    all_of(c.same(d), r.same(s))),
@@ -40,12 +42,12 @@ LEMMAS: Final = (
            why="a client asks as its lease begins"),
     Always("booked_when_asked_for",
            implies(book(c, r) != Lease.UNUSED, lease(c, r) != Lease.UNUSED),
-           why="the server books what has been requested"),
+           why="the server books only requested leases"),
     Always("grants_are_booked", implies(grant(c, r), book(c, r) != Lease.UNUSED),
-           why="the server books as it grants"),
+           why="the server books a lease when it grants it"),
     Always("releases_are_over",
            implies(release(c, r), all_of(lease(c, r) == Lease.SPENT, book(c, r) != Lease.UNUSED)),
-           why="a client releases as its lease ends, and only what was granted"),
+           why="a client releases a lease when it ends, and only a granted one"),
     Always("over_at_the_server_is_over",
            implies(book(c, r) == Lease.SPENT, lease(c, r) == Lease.SPENT),
            why="the server ends a lease on its release"),

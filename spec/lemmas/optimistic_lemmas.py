@@ -1,5 +1,4 @@
-"""Why optimistic prefill is safe, however many requests, slots, running slots, pages and attempts.
-"""
+"""Why optimistic prefill is safe, for any number of requests, slots, pages and attempts."""
 
 from typing import Final
 
@@ -37,14 +36,15 @@ LEMMAS: Final = (
            why="a request leaves the bootstrap queue with a slot, and gives it back at the end"),
     Always("a_pass_has_a_running_slot",
            implies(stage(h).among(*SEATED), exists(s, running_slot(h, s))),
-           why="a pass begins by taking a running slot, and whatever ends it gives that back"),
+           why=
+           "a pass takes a running slot when it begins, and every end of it gives the slot back"),
     Always("the_device_writes_to_a_running_slot",
            implies(forward(h).among(Forward.FIRST, Forward.LAST), exists(s, running_slot(h, s))),
            why="a running slot is not given back while a launched batch writes the KV"),
     Always("finalized_when_ready", implies(FINALIZED, ready(h)),
            why="a pass is finalized by the bootstrap that it finds"),
     Always("sent_when_whole", implies(stage(h) == Stage.SENDING, forward(h) == Forward.WHOLE),
-           why="a pass is sent when all of it has been computed"),
+           why="a pass is sent when the source has computed all of it"),
     Always("nothing_tried_in_the_queue",
            implies(stage(h).among(Stage.NEW, Stage.QUEUED), ~tried(h, a)),
            why="the first attempt begins as the request leaves the queue"),
@@ -58,7 +58,7 @@ LEMMAS: Final = (
     Always("done_is_success",
            implies(done(h), all_of(stage(h) == Stage.SUCCESS,
                                    ~receiving(h).among(*UNPUBLISHED))),
-           why="a source answers so when all has landed, and success is the end"),
+           why="a source answers done when all parts have landed, and success is final"),
     Always("failed_is_failure", implies(failed(h), stage(h) == Stage.FAILED),
-           why="a source answers so when it has failed, and failure is the end"),
+           why="a source answers failed when it has failed, and failure is final"),
 )

@@ -1,7 +1,7 @@
-"""Why optimistic prefill ends every request whatever is lost, although its sinks never give up.
+"""Why optimistic prefill ends every request under any loss, although its sinks never give up.
 
-A source that does not hear of its bootstrap fails in time, and so makes room for all others. A sink
-that has published repeats its address until it is known, and then until it is answered.
+A source without its bootstrap fails by its time-out, and so makes room for all others. A sink that
+has published repeats its address until the source knows it, and then until the source answers.
 """
 
 from typing import Final
@@ -33,14 +33,14 @@ _BOTH: Final = (*WITNESSES, *SINKS)
 
 SOURCE: Final = (
     Ranking("L5_no_capacity_deadlock", (*_ENDS, RESERVE), witnesses=WITNESSES,
-            why="who has a running slot goes on, or fails for want of its bootstrap"),
+            why="a request with a running slot goes on, or fails because its bootstrap is missing"),
     Ranking("L4_slots_and_running_slots_come_back", _ENDS, witnesses=WITNESSES,
-            why="who has one ends, and who has ended gives it back"),
+            why="a request with a slot ends, and an ended request gives it back"),
 )
 RANKINGS: Final = (
     *SOURCE,
     Ranking("L1_a_sink_ends", (*_ENDS, *_ANSWERED, GRANT), witnesses=_BOTH,
-            why="an address is repeated until it is answered"),
+            why="a sink repeats an address until it gets an answer"),
     Ranking("L4_pages_come_back", (*_ENDS, *_ANSWERED), witnesses=_BOTH,
-            why="every sink ends, and no answer is generated for ever"),
+            why="every sink ends, and every answer ends"),
 )

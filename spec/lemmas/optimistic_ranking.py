@@ -1,13 +1,13 @@
 """Why optimistic prefill ends every request, although each side may wait for the other's memory.
 
-Who waits for a running slot or a slot is helped by whoever is furthest. A request that has a
-running slot computes, sends, or is parked; then it yields to one that has its bootstrap, so that a
-running slot comes free; if nobody has a running slot, who has a slot may take one; and if nobody
-has that either, who is next may. A sink waits for a page of one that has published, whose source
-has its bootstrap, or ends.
+A request that waits for a running slot or a slot is helped by the one that is furthest. A request
+with a running slot computes, sends, or is parked; then it yields to one that has its bootstrap, and
+a running slot comes free. If no request has a running slot, one that has a slot may take one. If
+none has a slot either, the next may take one. A sink waits for a page of a sink that has published:
+its source has its bootstrap, or ends.
 
-Nobody goes round for ever. A request runs again once for each attempt, and once for the sample; it
-falls back once while its bootstrap is missing, and runs after that when it is there.
+No request runs for ever. A request runs again once for each attempt, and once for the sample. It
+falls back once while its bootstrap is missing, and after that runs when it is there.
 """
 
 from collections.abc import Mapping
@@ -49,23 +49,24 @@ from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
 from pdproto.spec.language import Always, Formula, Sort, all_of, any_of, exists, forall, implies
 from pdproto.spec.language.ranking import FaultFree, Help, Monotone, Ranking, Witness
 
-# Who lacks its bootstrap; who waits for a running slot, first and after that; who has its
-# bootstrap, and waits for a running slot or a slot.
+# A request without its bootstrap; one that waits for a running slot again, and one for the first
+# time; one that has its bootstrap, and waits for a running slot or a slot.
 unready, returning, starting, entitled = (
     Life("unready"), Life("returning"), Life("starting"), Life("entitled"))
-# Who can go on by itself, and its next attempt; who is parked without its bootstrap, and its next.
+# A request that can go on by itself, and its next attempt; one parked without its bootstrap, and
+# its next.
 moving, untried = Life("moving"), Attempt("untried")
 parked, upcoming = Life("parked"), Attempt("upcoming")
 # A running slot and a slot, free ones if there are any.
 place, spot = RunningSlot("place"), Slot("spot")
-# A sink that has published; a page that is taken if one is, and by whom.
+# A sink that has published; a page that is taken if one is, and its owner.
 published, tenant, room = Life("published"), Life("tenant"), Page("room")
 
 AT_WORK: Final = (Stage.RUNNING, Stage.PARKED, Stage.SENDING)
 
 
 def waits_parked(life: Life) -> Formula:
-    """Its pass has ended, it has no bootstrap, and nothing makes it run again."""
+    """The pass has ended, the request has no bootstrap, and nothing makes it run again."""
     return all_of(stage(life) == Stage.PARKED, ~ready(life), any_of(~sampled(life), retried(life)))
 
 
@@ -73,42 +74,46 @@ LEMMAS: Final = (
     Always("a_waiting_request_has_computed_nothing",
            implies(~stage(h).among(*AT_WORK, Stage.SUCCESS, Stage.FAILED),
                    forward(h) == Forward.NONE),
-           why="a pass begins as it takes a running slot, and giving that back drops the KV"),
+           why=
+           "a pass begins when it takes a running slot, and drops its KV when it gives the slot "
+           "back"),
     Always("a_working_request_has_begun",
            implies(stage(h).among(*AT_WORK), forward(h) != Forward.NONE),
-           why="a running slot is taken as the first chunk is launched"),
+           why="a request takes a running slot when the first chunk is launched"),
     Always("a_parked_request_has_computed_all",
            implies(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE),
            why="a pass is parked when it has ended"),
     Always("a_running_slot_is_for_a_working_request",
            implies(running_slot(h, s), stage(h).among(*AT_WORK, Stage.FAILED)),
-           why="the end of a pass gives it back, but for a failure while it is computed"),
+           why="the end of a pass gives the slot back, except for a failure during a computation"),
     Always("a_page_is_for_a_published_sink",
            implies(page(h, g), receiving(h).among(Receiving.PUBLISHED, Receiving.SUCCESS)),
-           why="a page is taken as its address is published, and a failure gives it back"),
+           why=
+           "a sink takes a page when it publishes the address, and a failure gives the page back"),
 )
 
 _DROPS_KV: Final = "KV is dropped for an attempt, for the sample, or to fall back"
 
-# In this order: what is above is taken back by nobody, or only as something above it moves.
+# The order counts: only a step that makes an earlier predicate true may make a later one false.
 MONOTONE: Final = (
-    Monotone("source_over", stage(h).among(*ENDED), why="an end is for good"),
+    Monotone("source_over", stage(h).among(*ENDED), why="an end is final"),
     Monotone("runs_no_more_in_vain", any_of(stage(h).among(Stage.DEFERRED, *ENDED), ready(h)),
-            why="who has fallen back is taken up when its bootstrap is there"),
+            why="a request that has fallen back is queued again when its bootstrap is there"),
     Monotone("submitted", stage(h) != Stage.NEW, why="the router sends a request once"),
     Monotone("taken_up", ~stage(h).among(Stage.NEW, *QUEUED),
-            why="a request falls back for want of its bootstrap, or for the sample"),
+            why="a request falls back because its bootstrap is missing, or for the sample"),
     Monotone("first_chunk_begun", forward(h) != Forward.NONE, why=_DROPS_KV),
     Monotone("first_chunk_computed", ~forward(h).among(Forward.NONE, Forward.FIRST),
             why=_DROPS_KV),
     Monotone("last_chunk_begun", forward(h).among(Forward.LAST, Forward.WHOLE), why=_DROPS_KV),
     Monotone("last_chunk_computed", forward(h) == Forward.WHOLE, why=_DROPS_KV),
     Monotone("parked", stage(h).among(Stage.PARKED, Stage.SENDING, *ENDED), why=_DROPS_KV),
-    Monotone("sent", stage(h).among(Stage.SENDING, *ENDED), why="what is sent runs to its end"),
+    Monotone("sent", stage(h).among(Stage.SENDING, *ENDED),
+             why="a request that is sent runs to its end"),
     Monotone("slot_given_back", (stage(h) == Stage.FAILED) & ~slot(h, m),
-            why="who has failed takes no slot"),
+            why="a failed request takes no slot"),
     Monotone("running_slot_given_back", (stage(h) == Stage.FAILED) & ~running_slot(h, s),
-            why="who has failed takes no running slot"),
+            why="a failed request takes no running slot"),
     Monotone("page_given_back",
             receiving(h).among(Receiving.SUCCESS, Receiving.FAILED) & ~page(h, g),
             why="a sink takes a page once"),
@@ -129,7 +134,7 @@ WITNESSES: Final = (
     Witness(place, forall(other, ~running_slot(other, place))),
     Witness(spot, forall(other, ~slot(other, spot))),
 )
-# A pass goes on to its end, and what is over gives back what it has.
+# A pass goes on to its end, and an ended request gives everything back.
 GOES_ON: Final = (
     *(Help(row, at=_MOVING) for row in (
         "finish_first", "finalize", "launch_last", "finish_last", "park", "send", "succeed",
@@ -140,7 +145,7 @@ GOES_ON: Final = (
     Help("start", at={h: starting, s: place}),
 )
 RESERVE: Final = Help("reserve", at={h: entitled, m: spot})
-# Without a clock, who has no bootstrap makes room for who has.
+# Without a clock, a request without its bootstrap makes room for one that has it.
 _YIELDS: Final = (
     Help("run_again", at={h: parked, k: entitled, a: upcoming}),
     Help("fall_back", at={h: parked, k: entitled}),
@@ -150,12 +155,12 @@ TENANT: Final = Witness(tenant, page(tenant, room))
 SINKS: Final = (Witness(published, receiving(published) == Receiving.PUBLISHED), TENANT)
 FINISH: Final = Help("finish", at={h: tenant, g: room})
 GRANT: Final = Help("grant", at={g: room})
-# Each side hears of the other's end, and a source of its bootstrap.
+# Each side learns of the other's end, and a source of its bootstrap.
 _HEARS: Final = (
     FINISH, Help("submit", at=PUBLISHED), Help("learn", at=PUBLISHED),
     Help("take", at=PUBLISHED), Help("hear_failure", at=PUBLISHED),
 )
-# Who has no bootstrap gets one, or hears that there will be none.
+# A request without its bootstrap gets it, or learns that it will not come.
 _BOOTSTRAPS: Final = (
     Help("open", at={h: unready}), replace(GRANT, at={h: unready, g: room}),
     Help("stop", at={h: unready}),
@@ -173,7 +178,7 @@ def _prompt(leads_to: str, why: str, *helpers: Help) -> Ranking:
 
 
 RANKINGS: Final[tuple[Ranking, ...]] = ()
-# These hold by no clock, so that a message that is lost is made good by nothing.
+# These hold without a clock: nothing replaces a lost message.
 FAULT_FREE: Final = FaultFree(
     ("lossy",),
     lemmas=(
@@ -184,21 +189,22 @@ FAULT_FREE: Final = FaultFree(
         Always("a_source_that_fails_is_heard",
                implies(stage(h) == Stage.FAILED,
                        any_of(failed(h), receiving(h) == Receiving.FAILED)),
-               why="a source tells its sink, or has been told by it"),
+               why="a source tells its sink, or the sink has told it"),
         Always("a_sink_that_fails_is_heard",
                implies(receiving(h) == Receiving.FAILED,
                        any_of(abort(h), stage(h) == Stage.FAILED)),
-               why="a sink tells its source, or has been told by it"),
+               why="a sink tells its source, or the source has told it"),
         Always("an_abort_is_of_a_failed_sink",
                implies(abort(h), receiving(h) == Receiving.FAILED),
-               why="a sink says so as it gives up"),
+               why="a sink sends an abort when it gives up"),
     ),
     rankings=(
         _prompt("L5_no_capacity_deadlock",
-                "who has a bootstrap goes on, and who has none makes room for it", *_BOOTSTRAPS),
-        _prompt("L1_a_sink_ends", "it gets a page, and its source ends", GRANT),
+                "a request with its bootstrap goes on, and one without makes room for it",
+                *_BOOTSTRAPS),
+        _prompt("L1_a_sink_ends", "the sink gets a page, and its source ends", GRANT),
         _prompt("L4_slots_and_running_slots_come_back",
-                "every request ends, and who has ended gives back what it has", *_BOOTSTRAPS),
-        _prompt("L4_pages_come_back", "every sink ends, and no answer is generated for ever"),
+                "every request ends, and gives back all that it has", *_BOOTSTRAPS),
+        _prompt("L4_pages_come_back", "every sink ends, and every answer ends"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Why bootstrap is safe, however many ranks, runs, sinks and hand-offs."""
+"""Why bootstrap is safe, for any number of ranks, runs, sinks and hand-overs."""
 
 from typing import Final
 
@@ -34,18 +34,18 @@ LEMMAS: Final = (
     Always("only_failures_have_a_reason",
            implies(~phase(d, h).among(Phase.FAILED, Phase.CLEARED),
                    reason(d, h) == Reason.NONE),
-           why="the reason is written as the hand-off fails"),
+           why="the sink writes the reason when the hand-over fails"),
     Always("joined_by_a_welcome",
            implies(joined(d, h, p), exists(e, link(d, h, p, e) == Link.WELCOMED)),
-           why="a rank is joined as one of its runs welcomes the hand-off"),
+           why="a rank joins when one of its runs welcomes the hand-over"),
     Always("present_by_an_entry", implies(present(p), exists(e, entry(p, e) == Entry.CURRENT)),
            why="a rank is present for as long as one of its runs is registered"),
     Always("a_registering_run_is_born", implies(asked(p, e), run(p, e) != Run.UNBORN),
            why="only a process that is up registers"),
     Always("an_enrolled_run_has_registered", implies(enrolled(p, e), asked(p, e)),
-           why="it was recorded because it had registered"),
+           why="the registry records only runs that have registered"),
     Always("registrations_are_asked_for", implies(register(p, e), asked(p, e)),
-           why="a run notes that it has registered as it does"),
+           why="a run notes its registration when it registers"),
     Always("answers_are_asked_for", implies(recorded(p, e), asked(p, e)),
            why="the registry answers a registration"),
     Always("an_outdated_run_has_registered", implies(outdated(p, e, f), asked(p, e)),
@@ -53,10 +53,10 @@ LEMMAS: Final = (
     Always("an_outdated_number_never_counts",
            implies(outdated(p, e, f), all_of(entry(p, e) != Entry.CURRENT, ~f.before(e),
                                              entry(p, f) != Entry.NEVER)),
-           why="it was struck out, or a later one has counted, and both stay so"),
+           why="it was struck out, or a later one has counted, and neither ever changes"),
     Always("introductions_are_noted",
            implies(introduce(d, h, p, e), link(d, h, p, e) != Link.UNTOLD),
-           why="a sink notes whom it has told"),
+           why="a sink notes every run to which it has introduced itself"),
     Always("welcomes_are_answers", implies(welcome(d, h, p, e), link(d, h, p, e) != Link.UNTOLD),
-           why="a source welcomes who has introduced itself"),
+           why="a source welcomes only sinks that have introduced themselves"),
 )

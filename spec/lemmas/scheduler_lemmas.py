@@ -1,4 +1,4 @@
-"""Why a decode scheduler hears of an end only when its pages are free, however many requests."""
+"""Why a decode scheduler gets an end only when its pages are free, for any number of requests."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ from pdproto.spec.language import Always, all_of, implies
 LEMMAS: Final = (
     Always("no_hand_over_before_its_turn",
            implies(knows(h).among(*BEFORE), status(h) == Status.NONE),
-           why="it is opened in its turn"),
+           why="a hand-over is opened in its turn"),
     Always("an_open_request_has_a_status",
            implies(knows(h).among(*OPENED, View.SUCCESS), status(h) != Status.NONE)),
     Always("pages_are_reached_while_it_lasts",

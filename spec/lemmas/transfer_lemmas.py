@@ -1,7 +1,8 @@
-"""Why a transfer writes only where it may, however many sources, sinks, lives, chunks and pages.
+"""Why a transfer writes only into its own memory, for any number of sources, sinks, lives, chunks
+and pages.
 
-The sink's claim on a source says what that source may still do to its memory. It is never more
-hopeful than the truth: whoever has a write under way is counted as writing, or is fenced.
+The sink's claim on a source is its view of the source's writes to its memory. The claim is never
+more hopeful than the truth: a source with a write under way counts as writing, or is fenced.
 """
 
 from typing import Final
@@ -66,11 +67,11 @@ _ADDRESSES: Final = (
     Always("a_publishing_sink_has_an_address",
            implies(receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING),
                    exists(b, address(d, h, b))),
-           why="the address is what is published"),
+           why="a waiting sink has published its address"),
     Always("publications_are_addressed",
            implies(publish(d, h, p),
                    all_of(feeds(p, d), exists(b, address(d, h, b)))),
-           why="a sink publishes to its sources, and an address stays"),
+           why="a sink publishes to its sources, and its address never changes"),
 )
 
 _WRITES: Final = (
@@ -83,74 +84,75 @@ _WRITES: Final = (
            implies(UNDER_WAY, all_of(feeds(p, d), THREATENS | (claim(d, h, p) == Claim.FENCED))),
            why="no source counts as quiet while a write of it is under way"),
     Always("a_write_reads_held_pages", implies(write(p, h, d, c) == Write.POSTED, kv(p, h)),
-           why="the pages are given back when the engine reads them no more"),
+           why="a source gives the pages back only when the engine no longer reads them"),
     Always("a_running_source_holds_its_pages",
            implies(sending(p, h).among(Sending.BOOTSTRAPPING, Sending.TRANSFERRING), kv(p, h)),
            why="the pages are taken as the hand-over begins"),
     Always("claims_keep_the_lease",
            implies(all_of(THREATENS, feeds(p, d), address(d, h, b),
                           receiving(d, h) != Receiving.GONE), lease(d, h, b)),
-           why="a lease ends when nobody can write any more"),
+           why="a lease ends only when no source can write any more"),
 )
 
 _CLAIMS: Final = (
     Always("unknown_is_unclaimed",
            all_of(implies(receiving(d, h) == Receiving.UNKNOWN, claim(d, h, p) == Claim.NONE),
                   implies(receiving(d, h) != Receiving.UNKNOWN, claim(d, h, p) != Claim.NONE)),
-           why="all sources are told as the life begins"),
+           why="the sink introduces itself to all sources when the life begins"),
     Always("bootstrapping_is_told",
            implies(receiving(d, h) == Receiving.BOOTSTRAPPING, claim(d, h, p) == Claim.TOLD),
-           why="nobody has an address yet, and nobody has been asked to stop"),
+           why="no source has an address yet, and none has been asked to stop"),
     Always("published_is_out",
            implies(receiving(d, h).among(Receiving.WAITING, Receiving.TRANSFERRING),
                    claim(d, h, p).among(Claim.OUT, Claim.LANDED)),
-           why="until it fails a life hears only of parts that have landed"),
+           why="until it fails a life changes its claims only for landed parts"),
     Always("landed_is_landed", implies(claim(d, h, p) == Claim.LANDED, LANDED & WON),
-           why="the sink believes the source, who has seen it land"),
+           why="the source reports its part only when it has seen it land"),
     Always("drained_claims_are_over",
            implies(claim(d, h, p) == Claim.DRAINED, ~UNDER_WAY & OVER),
-           why="the sink believes the source, which begins nothing after its end"),
+           why="the source reports a drain only after its end, and begins nothing after that"),
 )
 
 _WORDS: Final = (
     Always("success_has_landed",
            implies((sending(p, h) == Sending.SUCCESS) & feeds(p, d), LANDED),
-           why="a source succeeds when all its parts are there"),
+           why="a source succeeds when all its parts have landed"),
     Always("done_has_landed",
            implies(done(p, h, d),
                    all_of(LANDED, WON, feeds(p, d), ~BEFORE_ADDRESS, ~WITHOUT_ADDRESS)),
-           why="a source says so when all its parts are there"),
+           why="a source reports done when all its parts have landed"),
     Always("drained_is_over",
            implies(drained(p, h, d), all_of(~UNDER_WAY, OVER, GIVEN_UP, feeds(p, d))),
-           why="a source says so after its end, when nothing is under way"),
+           why="a source reports a drain after its end, when no write is under way"),
     Always("drains_are_asked_for",
            implies(drain(p, h, d) != Drain.UNASKED, all_of(OVER, GIVEN_UP, feeds(p, d))),
            why="the abort that asks for it ends the life"),
     Always("said_is_quiet", implies(drain(p, h, d) == Drain.SAID, ~UNDER_WAY),
            why="an ended life begins no write"),
     Always("aborts_are_failures", implies(abort(d, h, p), GIVEN_UP & feeds(p, d)),
-           why="a sink aborts as it fails"),
+           why="a sink aborts when it fails"),
     Always("acknowledged_is_over", implies(abort_ack(p, h, d), all_of(OVER, GIVEN_UP, feeds(p, d))),
            why="an abort ends the life at its source"),
     Always("an_acknowledgement_was_asked_for",
            implies(abort_ack(p, h, d), drain(p, h, d) != Drain.UNASKED),
-           why="it notes the abort that it answers"),
+           why="the source notes the abort that it acknowledges"),
     Always("introductions_are_begun",
            implies(introduce(d, h, p), BEGUN_AND_FED),
-           why="a sink introduces itself to its sources as it begins"),
+           why="a sink introduces itself to its sources when it begins"),
     Always("a_known_sink_has_begun",
            implies(known(p, h, d), BEGUN_AND_FED),
-           why="a source knows who has introduced itself"),
+           why="a source knows only sinks that have introduced themselves"),
     Always("only_an_ended_sink_is_said_to_be_over",
            implies(sink_over(d, h, p),
                    (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED)),
-           why="its process has ended, or it has kept the source out"),
+           why="the sink's process has ended, or the sink has fenced the source"),
     Always("an_expected_sink_has_begun",
            implies(expecting(p, h, d), BEGUN_AND_FED & (sending(p, h) != Sending.UNKNOWN)),
-           why="a source that has the request says so to a sink that has introduced itself"),
+           why=
+           "a source with the request confirms it only to sinks that have introduced themselves"),
     Always("failures_are_told_to_begun_sinks",
            implies(failed(p, h, d), receiving(d, h) != Receiving.UNKNOWN),
-           why="a source tells who has introduced itself"),
+           why="a source tells only sinks that have introduced themselves"),
 )
 
 LEMMAS: Final = (*_ADDRESSES, *_WRITES, *_CLAIMS, *_WORDS)

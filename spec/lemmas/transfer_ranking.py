@@ -1,9 +1,10 @@
-"""Why every hand-over drains on both sides, however many sources, sinks, lives, chunks and pages.
+"""Why every hand-over drains on both sides, for any number of sources, sinks, lives, chunks and
+pages.
 
-Every end of a life goes forward only, from UNKNOWN to Success, Failed or gone, and so does what a
-sink knows of its sources. What pends has a time-out behind it: the sink's own ends it, and from
-then on each source is asked, fenced, or gone. A queue for memory counts as bounded here, as every
-timer fires; that it needs no bound is explored (transfer-queued).
+Each end of a life only goes forward, from UNKNOWN to Success, Failed or gone, and so does a sink's
+claim on its sources. Every pending state has a time-out: the sink's own ends it, and then each
+source is aborted, fenced, or gone. A queue for memory counts as bounded here, because every timer
+fires. The explorer shows that it needs no bound (transfer-queued).
 """
 
 from typing import Final
@@ -58,7 +59,7 @@ WITH_PAGE: Final = receiving(d, h).among(
 LEMMAS: Final = (
     Always("memory_is_asked_for_at_first",
            implies(memory(d, h) == Memory.ASKED, receiving(d, h) == Receiving.BOOTSTRAPPING),
-           why="a life asks as it begins, and withdraws the request as it fails"),
+           why="a life asks for memory when it begins, and withdraws the request when it fails"),
     Always("a_lease_was_asked_for", implies(lease(d, h, b), UNASKED & WITH_LEASE),
            why="a grant answers the request, and a commit or the end of the process ends it"),
     Always("one_lease_a_life", implies(lease(d, h, b) & lease(d, h, spot), b.same(spot)),
@@ -66,7 +67,7 @@ LEMMAS: Final = (
     Always("published_is_leased",
            implies(all_of(lease(d, h, b), receiving(d, h).among(
                Receiving.WAITING, Receiving.TRANSFERRING)), address(d, h, b)),
-           why="what is published is what was leased"),
+           why="a sink publishes the memory that it leases"),
     Always("a_page_was_asked_for", implies(page(d, h, g), UNASKED & WITH_PAGE),
            why="a grant answers the request, and a failure gives it back"),
     Always("a_slot_was_asked_for", implies(slot(d, h, m), UNASKED & WITH_PAGE),
@@ -78,59 +79,60 @@ LEMMAS: Final = (
            implies(slot(d, h, m) & slot(d, h, other_slot), m.same(other_slot)),
            why="a life asks for memory once"),
     Always("a_page_has_a_slot", implies(page(d, h, g), exists(m, slot(d, h, m))),
-           why="both are granted and given back at once"),
+           why="pool and sink take and free both together"),
     Always("a_slot_has_a_page", implies(slot(d, h, m), exists(g, page(d, h, g))),
-           why="both are granted and given back at once"),
+           why="pool and sink take and free both together"),
     Always("a_committed_sink_has_all_parts",
            implies(all_of(receiving(d, h) == Receiving.SUCCESS, feeds(p, d)),
                    claim(d, h, p) == Claim.LANDED),
-           why="a sink commits when every source says that its part has landed"),
+           why="a sink commits when every source has reported that its part has landed"),
     Always("a_sending_source_has_addresses",
            implies(all_of(sending(p, h) == Sending.TRANSFERRING, feeds(p, d)),
                    exists(b, target(p, h, d, b))),
-           why="the first chunk is taken when every sink has published"),
+           why="a source takes the first chunk when every sink has published"),
     Always("a_source_before_sending_has_no_write",
            implies(sending(p, h).among(Sending.UNKNOWN, Sending.BOOTSTRAPPING),
                    write(p, h, d, c) == Write.NONE),
            why="the first chunk begins the transfer"),
     Always("a_dead_sink_is_over",
            implies(receiving(d, h) == Receiving.GONE, sink_over(d, h, p)),
-           why="its sources learn of its end"),
+           why="the sources of a dead sink learn of its end"),
     Always("a_fenced_source_is_told",
            implies(claim(d, h, p) == Claim.FENCED, sink_over(d, h, p)),
-           why="a fence ends what the sink waits for"),
+           why="a fence ends the sink's wait for the source"),
     Always("held_pages_are_of_a_begun_source",
            implies(kv(p, h), sending(p, h) != Sending.UNKNOWN),
-           why="the pages are taken as the hand-over begins"),
+           why="a hand-over takes the pages when it begins"),
 )
 
 MONOTONE: Final = (
     Monotone("lease_ended", all_of(BEGUN, UNASKED, ~lease(d, h, b)),
-            why="a life asks for memory once, as it begins"),
+            why="a life asks for memory once, when it begins"),
     Monotone("page_given_back", all_of(BEGUN, UNASKED, ~page(d, h, g)),
-            why="a life asks for memory once, as it begins"),
+            why="a life asks for memory once, when it begins"),
     Monotone("slot_given_back", all_of(BEGUN, UNASKED, ~slot(d, h, m)),
-            why="a life asks for memory once, as it begins"),
+            why="a life asks for memory once, when it begins"),
     Monotone("pages_released", (sending(p, h) != Sending.UNKNOWN) & ~kv(p, h),
-            why="a hand-over takes them as it begins"),
+            why="a hand-over takes the pages when it begins"),
     Monotone("met_or_ended",
             any_of(known(p, h, d),
                    sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)),
-            why="a source forgets whom it has met when it tells them of its failure"),
+            why=
+             "a source forgets the sinks that it has met only when it tells them of its failure"),
     Monotone("told_or_unknown",
             sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE) & ~known(p, h, d),
-            why="who has ended meets nobody"),
+            why="an ended source meets no sink"),
 )
 
 # The sink's own time-outs.
 _SINK_GIVES_UP: Final = (
     Help("give_up_bootstrap"), Help("give_up_queue"), Help("give_up_transfer"),
 )
-# A failed sink has every source fenced that may still write.
+# A failed sink asks for a fence for every source that may still write.
 _FENCED: Final = (Help("fence_silent"), Help("finish_fence"))
-# A failed sink repeats its abort, which ends whoever still sends.
+# A failed sink repeats its abort, which ends every source that still sends.
 _STOPPED: Final = (Help("abort_again", ~abort(d, h, p)), Help("stop"))
-# A source writes what it has, and gives up what it lacks.
+# A source writes the chunks that it has, and gives up the missing ones.
 _SOURCE_ENDS: Final = (
     Help("give_up_waiting"), Help("give_up_sending"),
     Help("post", at={d: somewhere, c: waiting}), Help("succeed"),
@@ -141,7 +143,7 @@ _NEXT_CHUNK: Final = Witness(waiting, all_of(
 ))
 
 RANKINGS: Final = (
-    Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has its time-out"),
+    Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has a time-out"),
     Ranking("L1_a_sink_with_all_parts_ends",
             (Help("commit", at={b: b}), Help("find_spoilt", at={b: b})),
             witnesses=(Witness(b, address(d, h, b)),),
@@ -151,23 +153,24 @@ RANKINGS: Final = (
             (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED),
             witnesses=(_NEXT_CHUNK,),
             using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
-            why="it writes what it was given, and a write that does not end fails its sink"),
+            why="a source writes its chunks, and a write that does not end fails its sink"),
     Ranking("a_failure_is_told_to_each_sink_once", (Help("tell_failure"),),
-            why="telling needs nobody else"),
+            why="the source tells its sinks by itself"),
     Ranking("L3_every_claim_is_settled",
             (*_FENCED, *_STOPPED, Help("stop_late"), Help("say_drained"),
              Help("say_drained_again", ~drained(p, h, d)),
              Help("note_drained"), Help("disown_abort", ~gone(p, h, d)), Help("fence_lost")),
-            why="the abort is repeated until it is answered, and who is silent is fenced"),
+            why=
+            "the sink repeats the abort until the source answers, and a silent source is fenced"),
     Ranking("L4_every_chunk_comes_back",
             (*_SINK_GIVES_UP, *_FENCED, Help("end_lease")),
-            why="every life ends, and every source of a failed one is quiet or fenced"),
+            why="every life ends, and every source of a failed one is drained or fenced"),
     Ranking("L4_every_page_comes_back", (*_SINK_GIVES_UP, Help("finish")),
             using=(Use("a_page_has_a_slot"),),
-            why="a failure gives it back at once"),
+            why="a failure gives the page back at once"),
     Ranking("L4_every_slot_comes_back", (*_SINK_GIVES_UP, Help("finish")),
             using=(Use("a_slot_has_a_page"),),
-            why="a failure gives it back at once"),
+            why="a failure gives the slot back at once"),
     Ranking("L4_source_pages_come_back",
             (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED, *_FENCED, Help("release_kv")),
             witnesses=(_NEXT_CHUNK,),

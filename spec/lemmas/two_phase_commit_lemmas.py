@@ -1,4 +1,4 @@
-"""Why two-phase commit agrees, however many participants: what its messages promise."""
+"""Why two-phase commit agrees, for any number of participants: the guarantees of its messages."""
 
 from typing import Final
 
@@ -17,18 +17,18 @@ from pdproto.spec.language import Always, implies
 
 LEMMAS: Final = (
     Always("commit_is_decided", implies(commit(), decision() == Decision.COMMIT),
-           why="only the decision sends it, and it is made once"),
+           why="only the decision sends it, and there is one decision"),
     Always("abort_is_decided", implies(abort(), decision() == Decision.ABORT),
-           why="only the decision sends it, and it is made once"),
+           why="only the decision sends it, and there is one decision"),
     Always("commit_has_heard_all", implies(commit(), heard(p)),
-           why="the coordinator commits only when it has heard every vote, and forgets none"),
+           why="the coordinator commits only when it has every vote, and forgets none"),
     Always("heard_has_been_said", implies(heard(p), prepared(p)),
-           why="a vote is heard from its message, and messages stay"),
+           why="the coordinator counts a vote only from its message, and messages stay"),
     Always("a_vote_ends_the_work", implies(prepared(p), vote(p) != Vote.WORKING),
-           why="a participant votes as it leaves its work, and never returns to it"),
+           why="a participant votes when it leaves its work, and never returns to it"),
     Always("a_voter_aborts_on_word_only",
            implies(prepared(p) & (vote(p) == Vote.ABORTED), abort()),
-           why="after a yes only the coordinator's word aborts"),
+           why="after a yes only the coordinator's decision aborts"),
     Always("commits_on_word_only", implies(vote(p) == Vote.COMMITTED, commit()),
-           why="nobody commits on its own"),
+           why="no participant commits on its own"),
 )

@@ -1,11 +1,11 @@
 """The defects of SGLang 0.5.23's hand-over that its own classes have shown (examples/peer_defects).
 
-Each is a property that the description breaks, at sizes at which it does, and perhaps a repair: an
-edit under which it holds there. A run that shows the defect conforms to the description, and the
-repaired tables reject it at the line that is wrong, where a trace can tell.
+Each is a property that the description breaks at named sizes, and perhaps a repair: an edit under
+which the property holds there. A run that shows the defect conforms to the description. The
+repaired tables reject it at the wrong line, if a trace can show it.
 
-Left out is what the tables do not speak of: threads that die (R16, R18), a status that two threads
-write (R21), the text of an address (R14), a restart (B29), and room 0.
+The tables leave out: threads that die (R16, R18), a status that two threads write (R21), the text
+of an address (R14), a restart (B29), and room 0.
 """
 
 from dataclasses import dataclass
@@ -45,9 +45,9 @@ from pdproto.spec.peers.sglang_source import part
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """race: its name in docs/peer.md. script: what shows it, in examples/peer_defects.
+    """race: its name in docs/peer.md. script: the script that shows it, in examples/peer_defects.
 
-    system: the description, but for other defects of the same property that show sooner. It breaks
+    system: the description, without other defects that break the same property sooner. It breaks
     `violates` in the configuration, and `repaired`, if there is one, does not. rejected: the
     repaired tables reject the trace of the script.
     """
@@ -70,25 +70,25 @@ def _defect(
                   rejected and repaired is not None)
 
 
-# An abort is remembered, whatever there is of the room.
+# An abort is remembered for every room, known or not.
 REMEMBER: Final = (
     Retarget("hear_abort_late", at=Status.ABSENT, to=Status.FAILED),
     Retarget("hear_early_abort", at=(*ACTIVE, Status.ABSENT)),
     DropRow("ignore_early_abort_absent_success"),
 )
-IDLE: Final = forall(part, ~owes(p, r, part))  # no worker is about a chunk of this room
+IDLE: Final = forall(part, ~owes(p, r, part))  # no worker has a chunk of this room
 
-# Where prefill does not use a number twice, only the status can be mistaken.
+# Prefill uses no number twice here, so only the status can be mistaken.
 AGAIN_ON_DECODE: Final = edited(
     sglang.SYSTEM, "sglang-again-on-decode", DropRow("reopen_sender"),
     DropRow("reopen_sender_late"))
 TWO_ABORTS: Final = edited(
     AGAIN_ON_DECODE, "sglang-two-aborts",
     *map(DropRow, (*sglang.CLOCKS, "meet_error", "meet_error_late", "poison")))
-# Where decode does not, only prefill can lose count.
+# Decode uses no number twice here, so only prefill can lose count.
 AGAIN_ON_PREFILL: Final = edited(
     sglang.SYSTEM, "sglang-again-on-prefill", DropRow("reopen_receiver"), *sglang.LEARNT_ONCE)
-# Where pages are given back when all have answered, and at no other time.
+# Pages are given back when all ranks have answered, and at no other time.
 NO_CLOCK: Final = edited(
     sglang.ONCE, "sglang-no-clock", ReplaceProperties(sglang.SAFETY[:2]))
 KEEPING: Final = edited(NO_CLOCK, "sglang-keeping", DropRow("look_cleared"))

@@ -1,9 +1,9 @@
-"""Dynamo's request plane: a refusal that is taken for the acknowledgement.
+"""Dynamo's request plane: the frontend takes a refusal for the acknowledgement.
 
-A description after #13088 and #14271. Discovery lists an instance whose endpoint has no handler: it
-is not there yet, or it was removed. The instance answers that it knows no such endpoint. The
-frontend knows two texts as refusals and takes every other reply for the acknowledgement: it waits
-for a stream that nobody opens. The instance stays listed, so nothing else ends the wait.
+A description after #13088 and #14271. Discovery lists an instance whose endpoint has no handler,
+because it is not there yet, or was removed. The instance answers that it knows no such endpoint.
+The frontend knows two texts as refusals and takes every other reply for the acknowledgement: it
+waits for a stream that no instance opens. The instance stays listed, so nothing else ends the wait.
 """
 
 from typing import Final
@@ -69,22 +69,22 @@ FRONTEND: Final = Table(frontend, state=asking, rows=(
     Row("ask", on=Call("generate"), at=Asking.NEW, to=Asking.SENT, send=[work(r)]),
     Row("hear_accepted", on=accepted(r), at=Asking.SENT, to=Asking.WAITING),
     Row("hear_refused", on=refused(r), at=Asking.SENT, to=Asking.WAITING,
-        why="its text is none of those that are known as refusals"),
+        why="the frontend knows other texts as refusals"),
     Row("take_stream", on=stream(r), at=(Asking.SENT, Asking.WAITING), to=Asking.DONE),
     *(row for reply in (accepted(r), refused(r)) for row in (
-        Ignore(reply, at=(Asking.WAITING, *ENDED), why="one reply counts"),
-        Reject(reply, at=Asking.NEW, why="nothing was sent"))),
-    Ignore(stream(r), at=ENDED, why="it has ended"),
-    Reject(stream(r), at=Asking.NEW, why="nothing was sent"),
+        Ignore(reply, at=(Asking.WAITING, *ENDED), why="only the first reply counts"),
+        Reject(reply, at=Asking.NEW, why="the frontend has sent nothing"))),
+    Ignore(stream(r), at=ENDED, why="the request has ended"),
+    Reject(stream(r), at=Asking.NEW, why="the frontend has sent nothing"),
 ))
 
 INSTANCE: Final = Table(instance, state=serving, rows=(
     Row("register", on=Call("register_handler"), at=Serving.LISTED, to=Serving.SERVING),
     Row("unregister", on=Call("unregister_handler"), at=Serving.SERVING, to=Serving.REMOVED,
-        why="the end of another endpoint of that name took it along (#14271)"),
+        why="the end of another endpoint with the same name removed this one too (#14271)"),
     Row("work", on=work(r), at=Serving.SERVING, send=[accepted(r), stream(r)]),
     Row("refuse", on=work(r), at=(Serving.LISTED, Serving.REMOVED), send=[refused(r)],
-        why="No handler found"),
+        why="the reply says `No handler found`"),
 ))
 
 SYSTEM: Final = System(
@@ -93,7 +93,8 @@ SYSTEM: Final = System(
     tables=(FRONTEND, INSTANCE),
     properties=(
         LeadsTo("L1_a_request_ends", asking(r) == Asking.SENT, asking(r).among(*ENDED),
-                under=(Fairness.CONSUMED,), why="with an answer or with an error"),
+                under=(Fairness.CONSUMED,),
+                why="every request ends with an answer or with an error"),
         Sometimes("a_request_succeeds", asking(r) == Asking.DONE),
     ),
     final=forall(r, asking(r).among(Asking.NEW, *ENDED)),
@@ -103,5 +104,5 @@ SYSTEM: Final = System(
 REFUSED: Final = edited(
     SYSTEM, "dynamo-requests-refused",
     Retarget("hear_refused", to=Asking.FAILED),
-    about="Dynamo's request plane where every reply that is no acceptance ends the request.",
+    about="Dynamo's request plane where every reply except an acceptance ends the request.",
 )

@@ -1,8 +1,8 @@
-"""NIXL's release of a transfer that is running: it returns while the device still moves bytes.
+"""NIXL's release of a running transfer: it returns while the device still moves bytes.
 
 A description of `releaseXferReq` (#2044, #2067, #1955). The UCX plug-in cancels its request and
-returns; the transfer goes on. The POSIX plug-in deletes the handle that its queue still points to.
-The caller takes a release for the end of the transfer, and gives the memory to somebody else.
+returns; the transfer goes on. The POSIX plug-in deletes the handle to which its queue still points.
+The caller takes the release for the end of the transfer, and uses the memory for something else.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ class Transfer(Sort, prefix="t"):
 
 
 class Handle(State):
-    """What the caller knows of it."""
+    """The caller's view of a transfer."""
 
     NONE = auto()
     POSTED = auto()
@@ -43,7 +43,7 @@ class Handle(State):
 
 
 class Bytes(State):
-    """What the device does."""
+    """The device's view of a transfer."""
 
     NONE = auto()
     MOVING = auto()
@@ -55,8 +55,8 @@ t = Transfer("t")
 agent = Machine("agent", t)
 device = Machine("device", world=True)
 handle = agent.function("handle", Handle)
-memory = agent.relation("memory")  # it is this transfer's
-request = agent.relation("request")  # the record that the completion is written to
+memory = agent.relation("memory")  # the memory belongs to this transfer
+request = agent.relation("request")  # the record to which the completion is written
 bytes_ = agent.function("bytes", Bytes)
 bytes_.shared_with(device, writes=(Bytes.MOVED,))
 
@@ -76,7 +76,7 @@ AGENT: Final = Table(agent, state=handle, rows=(
 
 DEVICE: Final = Table(device, rows=(
     Row("land", choose=(t,), when=bytes_(t) == Bytes.MOVING, do=[bytes_(t).to(Bytes.MOVED)],
-        fair=False, why="late, or never"),
+        fair=False, why="a write may land late, or never"),
 ))
 
 SYSTEM: Final = System(
@@ -105,11 +105,11 @@ DRAINED: Final = edited(
     about="NIXL's release where it waits for the device, for ten seconds at most (#2044).",
 )
 
-# #2077 (closed): the request is freed when the device has done with it, and the caller goes on.
+# 2077 (closed): the request is freed when the device has finished with it; the caller goes on.
 DEFERRED: Final = edited(
     SYSTEM, "nixl-release-deferred", DropEffect("release", FREE),
     AddRow(agent, Row("free_late", at=Handle.RELEASED, when=[ENDED, request(t)], do=[FREE])),
-    about="NIXL's release where the request is freed when the device has done with it (#2077).",
+    about="NIXL's release where the request is freed when the device has finished with it (#2077).",
 )
 
 # #2209 (closed): a cancellation frees nothing; the caller polls until the transfer has ended.

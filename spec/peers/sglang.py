@@ -1,9 +1,8 @@
 """SGLang 0.5.23's hand-over as its code does it, so that a run of it can be replayed.
 
-A description, not a proposal: it is what `pdproto trace` holds a run of SGLang's own managers
-against (docs/peer.md), and it is wrong where SGLang is. The properties are the transfer's, as far
-as they can be said of a room; those that it breaks are named in defects.py, each with what would
-repair it.
+This is a description, not a proposal: `pdproto trace` compares a run of SGLang's own managers with
+it (docs/peer.md), and it is wrong where SGLang is. The properties are those of the transfer that
+make sense for a room. defects.py names those that it breaks, each with a repair if there is one.
 
 Left out: staging, dummy ranks, the allocation policy prefill_complete, and groups of ranks. An
 aux row goes with its last chunk. Messages are sets: for SGLang that means late, never twice.
@@ -68,7 +67,7 @@ from pdproto.spec.peers.sglang_source import SOURCE
 ENGINE: Final = Table(engine, rows=(
     Row("land", choose=(p, r, d, c), when=write(p, r, d, c) == Write.POSTED,
         do=[write(p, r, d, c).to(Write.LANDED), content(d, r, p, c).to(True)], fair=False,
-        why="late, or never"),
+        why="a write may land late, or never"),
 ))
 LOSSY: Final = Table(engine, rows=tuple(
     lose(message) for message in (metadata, abort, early_abort, success, failed, abort_ack)
@@ -82,41 +81,41 @@ SAFETY: Final = (
           why="a write lands only in pages that belong to its room"),
     Sometimes("S1_a_source_writes", write(p, r, d, c) == Write.LANDED),
     OnRow("S2_complete_when_success", "keep_pages", forall((p, c), content(d, r, p, c)),
-          why="what a decode rank takes for its KV is all there, and of this use of the room"),
+          why="the KV that a decode rank takes is complete, and of this use of the room"),
     Sometimes("S2_a_sink_succeeds", receiving(d, r) == Status.SUCCESS),
     OnRow("S10_an_ack_means_quiescent", "say_ack",
           forall(c, write(p, r, d, c) != Write.POSTED),
-          why="whoever acknowledges an abort writes nothing to that decode rank"),
+          why="a rank that acknowledges an abort has no write to that decode rank"),
     OnRow("S3_success_is_for_good", "hear_failure", receiving(d, r) != Status.SUCCESS,
-          why="who has polled Success has told its client"),
+          why="a caller that has polled Success has answered its client"),
     OnRow("S14_no_success_after_a_failure", "succeed_anyway", sending(p, r) != Status.FAILED,
           why="decode does not succeed where prefill has failed"),
     Always("R5_no_room_without_an_owner", ~all_of(
         came(p, r), ~owner(p, r), sending(p, r) == Status.WAITING),
-        why="what comes for a room that is over does not open it again"),
+        why="a late message for a room that is over does not open it again"),
     Always("S4_no_chunk_of_an_earlier_use", ~all_of(
         sending(p, r) == Status.BOOTSTRAPPING, queued(p, r, c)),
-        why="what was queued for one use of a room is not there when the next begins"),
+        why="no chunk of an earlier use is queued when the next use begins"),
     OnRow("R8c_answers_are_kept_for_each_abort", "abort_published_again",
-          ~armed(d, r, other), why="an abort's answers count until its pages are released"),
+          ~armed(d, r, other), why="a rank counts an abort's answers until its pages are released"),
     OnRow("B09_no_room_begins_failed", "reopen_sender_abandoned", ~owner(p, r),
-          why="what one use of a room has left behind does not fail the next"),
+          why="the remains of one use of a room do not fail the next"),
 )
 LIVENESS: Final = (
     LeadsTo("L2_a_sink_hears_of_a_failure", WAITS & SENDING_FAILED, ~WAITS,
-            under=(Fairness.CONSUMED,), why="a message tells it, and no clock"),
+            under=(Fairness.CONSUMED,), why="a message reports the failure, and no clock"),
     LeadsTo("L2_a_source_hears_of_an_abort",
             all_of(sending(p, r).among(*OPEN), receiving(d, r) == Status.FAILED, found(d, r)),
             ~sending(p, r).among(*OPEN), under=(Fairness.CONSUMED,),
-            why="a message tells it, and no clock"),
+            why="a message reports the abort, and no clock"),
     LeadsTo("L2_a_request_hears_of_an_earlier_abort",
             all_of(sending(p, r) == Status.BOOTSTRAPPING, receiving(d, r) == Status.FAILED,
                    found(d, r)),
             sending(p, r) != Status.BOOTSTRAPPING, under=(Fairness.CONSUMED,),
-            why="a message tells it, and no clock"),
+            why="a message reports the abort, and no clock"),
     LeadsTo("L1_a_sink_with_all_parts_succeeds",
             all_of(WAITS, sending(p, r) == Status.SUCCESS), ~WAITS, under=(Fairness.CONSUMED,),
-            why="what is lost is said again"),
+            why="a lost message is sent again"),
 )
 
 
@@ -152,7 +151,7 @@ ONCE: Final = edited(
     *map(DropRow, USED_AGAIN),
     *map(DropRow, CLOCKS),
     *LEARNT_ONCE,
-    about="SGLang 0.5.23's hand-over where no number is used twice, and no clock strikes.",
+    about="SGLang 0.5.23's hand-over where no number is used twice, and no clock runs out.",
     configurations={
         "default": Configuration(_sizes(), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),

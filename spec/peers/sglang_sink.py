@@ -1,4 +1,4 @@
-"""A decode rank of SGLang 0.5.23: the receiver, the thread that hears, and the release of pages."""
+"""A decode rank of SGLang 0.5.23: the receiver, its message thread, and the release of pages."""
 
 from typing import Final
 
@@ -66,7 +66,7 @@ RECEIVER: Final = (
     Row("reopen_receiver", on=Call("reopen_receiver"), at=Status.ABSENT,
         to=Status.BOOTSTRAPPING, when=invited(d, r), do=AFRESH, why="the number is used again"),
     Row("reopen_receiver_abandoned", on=Call("reopen_receiver"), at=Status.FAILED,
-        why="the one before has failed and was never cleared"),
+        why="the earlier receiver has failed and was never cleared"),
     Row("find_ranks", on=Call("init"), at=Status.BOOTSTRAPPING, to=Status.WAITING,
         do=[found(d, r).to(True)], fair=True),
     Row("miss_ranks", on=Call("init_in_vain"), at=Status.BOOTSTRAPPING, to=Status.FAILED,
@@ -75,7 +75,8 @@ RECEIVER: Final = (
         do=PUBLISHED, send=[each(q, metadata(d, r, q))]),
     Ignore(Call("send_metadata"), at=Status.FAILED, why="the receiver has concluded"),
     Row("abort_unfound", on=Call("abort_receiver"), at=OPEN, to=Status.FAILED,
-        when=[~found(d, r), ~published(d, r)], why="no prefill rank is known that could be told"),
+        when=[~found(d, r), ~published(d, r)],
+        why="no prefill rank is known, so none gets the abort"),
     Row("abort_unpublished", on=Call("abort_receiver"), at=READY, to=Status.FAILED,
         when=[found(d, r), ~published(d, r)], send=[each(q, early_abort(d, r, q))]),
     Row("abort_published", on=Call("abort_receiver"), at=(*READY, Status.SUCCESS),
@@ -83,21 +84,21 @@ RECEIVER: Final = (
     Row("abort_published_again", on=Call("abort_receiver"), at=(*READY, Status.SUCCESS),
         to=Status.FAILED, choose=(k, other), when=[published(d, r), *ARMED_ALREADY],
         do=[*ARM, armed(d, r, other).to(False)], send=[ABORT_ALL],
-        why="the pages of the use before are held: whose answers count is forgotten"),
+        why="the pages of the earlier use are held, but the set of its answers is lost"),
     Row("give_up", on=Timer("waiting_timeout"), at=Status.WAITING, to=Status.FAILED, choose=(k,),
-        when=[published(d, r), *FRESH], do=ARM, send=[ABORT_ALL], why="300 s"),
+        when=[published(d, r), *FRESH], do=ARM, send=[ABORT_ALL], why="after 300 s"),
     Row("notify", on=Call("ensure_abort_notified"), at=Status.FAILED, choose=(k,),
         when=[found(d, r), page(d, r), *FRESH], do=ARM, send=[ABORT_ALL], fair=True,
-        why="a failure of somebody else: its siblings may be writing"),
+        why="another rank has failed: its siblings may be writing"),
     Row("notify_again", on=Call("ensure_abort_notified"), at=Status.FAILED, choose=(k, other),
         when=[found(d, r), page(d, r), *ARMED_ALREADY], do=[*ARM, armed(d, r, other).to(False)],
         send=[ABORT_ALL], why="as in abort_published_again"),
     Row("lose_prefill", on=Timer("heartbeat", detector=True), at=OPEN, to=Status.FAILED,
-        fair=False, why="/health has not answered twice; here it always does"),
+        fair=False, why="/health has failed twice; here the prefill rank always lives"),
     Row("clear_receiver", on=Call("clear"), at=ENDED, to=Status.ABSENT,
         do=[arrived(d, r, ANY).to(False)], fair=True),
     Row("keep_pages", on=Call("commit"), at=Status.SUCCESS, when=page(d, r),
-        do=[page(d, r).to(False)], why="the pages are the running request's"),
+        do=[page(d, r).to(False)], why="the pages now belong to the running request"),
 )
 
 HEARING: Final = (
@@ -106,13 +107,14 @@ HEARING: Final = (
     Row("take_last_part", on=success(p, r, d), at=(*OPEN, Status.SUCCESS), to=Status.SUCCESS,
         when=OTHERS_ARRIVED, do=[arrived(d, r, p).to(True)]),
     Row("take_part_late", on=success(p, r, d), at=Status.FAILED, do=[arrived(d, r, p).to(True)]),
-    Ignore(success(p, r, d), at=Status.ABSENT, why="there is no such room"),
+    Ignore(success(p, r, d), at=Status.ABSENT, why="the rank does not know this room"),
     Row("hear_failure", on=failed(p, r, d), at=(*OPEN, Status.SUCCESS), to=Status.FAILED,
-        why="Failed replaces whatever there is"),
-    Ignore(failed(p, r, d), at=(Status.ABSENT, Status.FAILED), why="it is over here too"),
+        why="Failed replaces any status"),
+    Ignore(failed(p, r, d), at=(Status.ABSENT, Status.FAILED), why="the room is over here too"),
     Row("note_ack", on=abort_ack(p, r, d, k), when=armed(d, r, k),
         do=[acked(d, r, k, p).to(True)]),
-    Ignore(abort_ack(p, r, d, k), when=~armed(d, r, k), why="it answers an earlier abort"),
+    Ignore(abort_ack(p, r, d, k), when=~armed(d, r, k),
+           why="the answer belongs to an earlier abort"),
 )
 
 HELD: Final = (Status.ABSENT, Status.FAILED)
@@ -122,7 +124,7 @@ HOLDING: Final = (
     Row("release_drained", on=Call("release"), at=HELD, choose=(k,),
         when=[armed(d, r, k), ALL_ACKED], do=RELEASE, fair=True),
     Row("release_by_clock", on=Timer("deferred_release"), at=HELD, choose=(k,),
-        when=[armed(d, r, k), page(d, r)], do=RELEASE, fair=True, why="30 s"),
+        when=[armed(d, r, k), page(d, r)], do=RELEASE, fair=True, why="after 30 s"),
 )
 
 SINK: Final = Table(sink, state=receiving, rows=(*RECEIVER, *HEARING, *HOLDING))

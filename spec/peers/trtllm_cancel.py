@@ -1,4 +1,4 @@
-"""TensorRT-LLM's cancellation of a running KV transfer: an echo that releases the asking receiver.
+"""TensorRT-LLM's cancellation of a running KV transfer: an early answer frees the buffer.
 
 A description of the session protocol of its Python transceiver, as the review of #18517 describes
 it (September 2026). The generation server has advertised a buffer. It cancels, the context server
@@ -68,7 +68,7 @@ context = Machine("context", a)
 engine = Machine("engine", world=True)
 
 receiving = generation.function("receiving", Receiving, Attempt)
-buffer = generation.relation("buffer", Attempt)  # the one receive buffer is this attempt's
+buffer = generation.relation("buffer", Attempt)  # the one receive buffer belongs to this attempt
 sending = context.function("sending", Sending)
 write = context.function("write", Write)
 write.shared_with(engine, writes=(Write.LANDED,))
@@ -93,11 +93,12 @@ GENERATION: Final = Table(generation, rows=(
         do=[receiving(a).to(Receiving.FAILED), FREE]),
     Row("hear_cancelled", on=cancelled(a), when=receiving(a) == Receiving.CANCELLING,
         do=[receiving(a).to(Receiving.FAILED), FREE]),
-    Ignore(sent(a), when=receiving(a).among(*ENDED), why="it has ended"),
-    Ignore(cancelled(a), when=receiving(a).among(*ENDED), why="it has ended"),
-    Reject(sent(a), when=receiving(a) == Receiving.NEW, why="nothing was asked for"),
+    Ignore(sent(a), when=receiving(a).among(*ENDED), why="the attempt has ended"),
+    Ignore(cancelled(a), when=receiving(a).among(*ENDED), why="the attempt has ended"),
+    Reject(sent(a), when=receiving(a) == Receiving.NEW,
+           why="the generation server has asked for nothing"),
     Reject(cancelled(a), when=receiving(a).among(Receiving.NEW, Receiving.OPEN),
-           why="nobody has cancelled"),
+           why="the generation server has not cancelled"),
 ))
 
 CONTEXT: Final = Table(context, state=sending, rows=(
@@ -108,8 +109,9 @@ CONTEXT: Final = Table(context, state=sending, rows=(
     Row("stop_early", on=cancel(a), at=Sending.IDLE, to=Sending.CANCELLED, send=[cancelled(a)]),
     Row("stop", on=cancel(a), at=Sending.WRITING, to=Sending.CANCELLED, send=[cancelled(a)],
         why="the session is cancelled, and the write goes on"),
-    Ignore(cancel(a), at=(Sending.CANCELLED, Sending.SENT), why="it is over"),
-    Ignore(advertise(a), at=(Sending.WRITING, Sending.CANCELLED, Sending.SENT), why="it is known"),
+    Ignore(cancel(a), at=(Sending.CANCELLED, Sending.SENT), why="the session is over"),
+    Ignore(advertise(a), at=(Sending.WRITING, Sending.CANCELLED, Sending.SENT),
+           why="the context server has this buffer already"),
 ))
 
 ENGINE: Final = Table(engine, rows=(
@@ -124,7 +126,7 @@ SYSTEM: Final = System(
     properties=(
         OnRow("S1_writes_stay_in_own_memory", "land",
               forall(other, other.same(a) | ~buffer(other)),
-              why="a write lands in the buffer of its own attempt, or of none"),
+              why="a write lands only in the buffer of its own attempt, or in a free one"),
         Sometimes("an_attempt_succeeds", receiving(a) == Receiving.DONE),
         Sometimes("an_attempt_is_cancelled", receiving(a) == Receiving.FAILED),
     ),
@@ -132,19 +134,19 @@ SYSTEM: Final = System(
     configurations={"default": Configuration({Attempt: 2})},
 )
 
-# #18517 (open): nothing is answered during a write; its own end is the answer.
+# 18517 (open): no answer during a write; its own end is the answer.
 SILENT: Final = edited(
     SYSTEM, "trtllm-cancel-silent",
     ReplaceRow("stop", Ignore(cancel(a), at=Sending.WRITING, why="the write reports its own end")),
-    about="TensorRT-LLM's cancelled session where a running write is not answered for (#18517).",
+    about="TensorRT-LLM's cancelled session where a running write gets no early answer (#18517).",
 )
 
 poisoned = generation.relation("poisoned")
 
-# #15238 (merged, off by default): a buffer that a peer may still write to is never used again.
+# 15238 (merged, off by default): a buffer that a peer may still write to is never used again.
 POISONED: Final = edited(
     SYSTEM, "trtllm-cancel-poisoned",
     AddEffect("hear_cancelled", poisoned().to(True)),
     AddClause("open", ~poisoned()),
-    about="TensorRT-LLM's cancelled session where the pool is poisoned (#15238): a restart heals.",
+    about="TensorRT-LLM's cancelled session where the pool is poisoned (#15238) until a restart.",
 )

@@ -1,10 +1,10 @@
 """vLLM 0.32.0's NixlConnector: prefill keeps blocks under a lease, and decode reads them.
 
-A description, not a proposal. Prefill keeps the blocks of a request that has ended until decode's
-notification says that it has read them, or until a clock (`kv_lease_duration`, 30 s) runs out.
-Heartbeats of decode set the clock anew. Decode reads one-sidedly, when its scheduler gets to the
-request. Nobody tells decode that the lease has ended, and its read cannot fail for that reason: the
-memory is still registered. A notification that comes later is logged, and that is all.
+A description, not a proposal. Prefill keeps the blocks of an ended request until decode notifies
+that it has read them, or until a clock (`kv_lease_duration`, 30 s) runs out. Heartbeats of decode
+restart the clock. Decode reads one-sidedly, when its scheduler reaches the request. No message
+tells decode that the lease has ended, and its read cannot fail for that reason, because the memory
+is still registered. A later notification is only logged.
 
 Left out: ranks, pages that decode has already, and reads that the network fails. A read is one
 step: it shows the contents of one moment.
@@ -40,7 +40,7 @@ from pdproto.spec.language import (
 
 
 class Request(Sort, prefix="r", ordered=True):
-    """A request. The order is that in which prefill computes them."""
+    """A request. The order is the one in which prefill computes them."""
 
 
 class Block(Sort, prefix="b"):
@@ -48,7 +48,7 @@ class Block(Sort, prefix="b"):
 
 
 class Lease(State):
-    """What prefill knows of the blocks of a request."""
+    """Prefill's view of the blocks of a request."""
 
     NONE = auto()
     RUNNING = auto()
@@ -68,7 +68,7 @@ class Load(State):
 
 
 class Fetched(State):
-    """What a read has brought."""
+    """The result of a read."""
 
     NOTHING = auto()
     OWN = auto()
@@ -83,7 +83,7 @@ nixl = Machine("nixl", world=True)
 
 lease = prefill.function("lease", Lease, Request)
 owner = prefill.relation("owner", Block, Request)
-wrote = prefill.relation("wrote", Block, Request)  # the last of them is in the block
+wrote = prefill.relation("wrote", Block, Request)  # the last request to write is in the block
 
 load = decode.function("load", Load)
 block = decode.relation("block", Block)
@@ -108,13 +108,14 @@ PREFILL: Final = Table(prefill, rows=(
         do=[lease(r).to(Lease.DUE)]),
     Row("renew", on=heartbeat(r), when=lease(r).among(*KEPT), do=[lease(r).to(Lease.RUNNING)]),
     Row("reap", choose=(r,), when=lease(r) == Lease.DUE, do=[lease(r).to(Lease.EXPIRED), FREE],
-        why="in the next step of the engine; decode is not told"),
+        why="in the next step of the engine; decode gets no message"),
     Row("hear_done", on=done(r), when=lease(r).among(*KEPT), do=[lease(r).to(Lease.READ), FREE]),
-    Ignore(done(r), when=lease(r) == Lease.READ, name="ignore_done_again", why="it is over"),
+    Ignore(done(r), when=lease(r) == Lease.READ, name="ignore_done_again", why="the lease is over"),
     Ignore(done(r), when=lease(r) == Lease.EXPIRED, name="log_late_read",
-           why='"Potentially invalid KV blocks" is written to the log of prefill'),
-    Ignore(heartbeat(r), when=lease(r).among(Lease.READ, Lease.EXPIRED), why="it is over"),
-    *(Reject(message(r), when=lease(r) == Lease.NONE, why="decode knows no request before prefill")
+           why="prefill logs \"Potentially invalid KV blocks\""),
+    Ignore(heartbeat(r), when=lease(r).among(Lease.READ, Lease.EXPIRED), why="the lease is over"),
+    *(Reject(message(r), when=lease(r) == Lease.NONE,
+             why="decode does not know a request before prefill")
       for message in (done, heartbeat)),
 ))
 
@@ -129,7 +130,7 @@ DECODE: Final = Table(decode, state=load, rows=(
         when=fetched(r) != Fetched.NOTHING, send=[done(r)]),
     Row("leave", on=Call("abort"), at=Load.WAITING, to=Load.FAILED, send=[done(r)]),
     Ignore(computed(r, b), at=(Load.WAITING, Load.READING, Load.SUCCESS, Load.FAILED),
-           name="ignore_computed_again", why="it is known"),
+           name="ignore_computed_again", why="decode knows the blocks already"),
 ))
 
 NIXL: Final = Table(nixl, rows=(

@@ -1,10 +1,10 @@
 """vLLM's scheduler and the ends of KV transfers: the first one that ends frees the request.
 
-A description of `_update_from_kv_xfer_finished` of 0.32.0, at a connector that loads a request's KV
-and stores it too (MultiConnector). A request that is aborted while transfers run keeps its blocks:
-one flag says so. The first transfer that ends takes the request off the scheduler's map, whatever
-else is running. The end of the second finds no request: an assertion fails, and the engine dies
-with all its requests.
+A description of `_update_from_kv_xfer_finished` of 0.32.0, with a connector that both loads and
+stores a request's KV (MultiConnector). A request that is aborted while transfers run keeps its
+blocks: one flag marks it. The first transfer that ends removes the request from the scheduler's
+map, even if another still runs. The end of the second finds no request: an assertion fails, and the
+engine dies with all its requests.
 """
 
 from typing import Final
@@ -45,7 +45,7 @@ class Status(State):
     NEW = auto()
     LOADING = auto()  # WAITING_FOR_REMOTE_KVS
     RUNNING = auto()
-    HELD = auto()  # it has ended, and keeps its blocks
+    HELD = auto()  # the request has ended, and keeps its blocks
     GONE = auto()
 
 
@@ -128,7 +128,7 @@ SYSTEM: Final = System(
     configurations={"default": Configuration({Request: 1})},
 )
 
-# #56089 (a draft): what is pending is kept for each direction, and the last that ends frees.
+# 56089 (a draft): the scheduler keeps the pending transfers of each direction; the last one frees.
 LAST_FREES: Final = edited(
     SYSTEM, "vllm-reports-last-frees",
     AddClause("free_after_load", ~storing(r).among(*PENDING)),

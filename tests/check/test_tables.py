@@ -130,7 +130,7 @@ def test_states_go_down_and_triggers_across() -> None:
         "| **commit** | - (1) |  |  |\n"
         "| **abort** | - (1) |  |  |\n"
         "\n"
-        "1. the decision has been made\n"
+        "1. the coordinator has decided\n"
     ) in text
 
 

@@ -75,9 +75,9 @@ def test_a_message_to_nobody_may_not_be_spoken_of() -> None:
 
 
 @pytest.mark.parametrize("kind", ["machines", "symbols", "rows"])
-def test_a_name_that_stands_for_nothing_is_refused(kind: str) -> None:
+def test_an_unknown_name_is_refused(kind: str) -> None:
     names: dict[str, dict[str, str]] = {"machines": {}, kind: {"nobody": "somebody"}}
-    with pytest.raises(SpecError, match="nothing is called 'nobody'"):
+    with pytest.raises(SpecError, match="no machine, symbol or row is called 'nobody'"):
         Renamed(TABLES, **names)
 
 

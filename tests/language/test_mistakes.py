@@ -111,7 +111,7 @@ def negated_symbol_without_arguments(a: Any) -> object:
     return Row("work", when=~a.mood)  #!
 
 
-@mistake("~w: a variable is no formula: say something of it, such as heard(w)")
+@mistake("~w: a variable is no formula: use a symbol, such as heard(w)")
 def negated_variable(a: Any) -> object:
     return Row("work", when=wrong(~w), do=a.has(w, i).to(True))  #!
 
@@ -164,7 +164,7 @@ def test_an_order_keeps_two_cells_apart() -> None:
     moves = [at(w, t).to(False), at(w, u).to(True)]
     apart = Row("move", on=Call("move", t, u), when=t.before(u), do=moves)
     assert parts.system(worker=(apart,)).row("move") is not None
-    with pytest.raises(SpecError, match=r"say t\.differs\(u\), t\.before\(u\) in `when`"):
+    with pytest.raises(SpecError, match=r"write t\.differs\(u\), t\.before\(u\) in `when`"):
         parts.system(worker=(Row("move", on=Call("move", t, u), do=moves),))
 
 

@@ -275,7 +275,7 @@ def final_with_a_free_variable(a: Any) -> object:
     return System("tiny", "A tiny system.", tables, final=a.phase(w) == Phase.DONE)  # <- here
 
 
-@malformed("axiom calm: it may speak of rigid symbols only")
+@malformed("axiom calm: it may use rigid symbols only")
 def axiom_about_what_changes(a: Any) -> object:
     tables = (Table(a.worker), Table(a.boss))
     calm = {"calm": a.mood() == Mood.CALM}
@@ -563,7 +563,7 @@ def each_where_something_hidden(a: Any) -> object:
 
 
 @malformed("row 'swap' of worker: two updates can hit one cell of has: "
-           "(w, i) := True and (w, j) := False; say i.differs(j) in `when`, or split the row")
+           "(w, i) := True and (w, j) := False; write i.differs(j) in `when`, or split the row")
 def updates_that_can_meet(a: Any) -> object:
     return a.system(worker=[
         Row("swap", choose=(i, j), do=[a.has(w, i).to(True), a.has(w, j).to(False)]),  # <- here
@@ -723,13 +723,13 @@ def last_edit_of_a_row_that_two_edits_change(a: Any) -> object:
     return edited(system, "broken", first, Retarget("work", to=Phase.BUSY))  # <- here
 
 
-@malformed("property 'calm' speaks of row 'work': drop it too, with DropProperty('calm')")
+@malformed("property 'calm' is about row 'work': drop it too, with DropProperty('calm')")
 def drop_of_a_row_of_which_a_property_speaks(a: Any) -> object:
     system = a.system(worker=[Row("work")], properties=[OnRow("calm", "work", TRUE)])
     return edited(system, "broken", DropRow("work"))  # <- here
 
 
-@malformed("property 'calm' speaks of row 'work': drop it too, with DropProperty('calm')")
+@malformed("property 'calm' is about row 'work': drop it too, with DropProperty('calm')")
 def replacement_that_takes_a_row_from_a_property(a: Any) -> object:
     system = a.system(worker=[Row("work")], properties=[OnRow("calm", "work", TRUE)])
     return edited(system, "broken", ReplaceRow("work", Row("labour")))  # <- here
