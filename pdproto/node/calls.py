@@ -1,14 +1,15 @@
-"""The peers that a node calls: the connections to them, the frames for them, and their losses.
+"""The peers of a node: the connections to them, the frames for them, and their losses.
 
-A node calls each peer by a connection of its own. The frames for a peer in one turn go out as one
+A node has a connection of its own to each peer. The frames for a peer in one turn go out as one
 batch.
 
-Rule 1: a connection that leads nowhere is made again, whichever end notices. The peer says that it
-        hears nothing of a node that should speak (`Batch.unheard_ms`). The node then calls it by a
-        new connection: a firewall may have forgotten the old one, or another node may own it now.
-Rule 2: queues are bounded: a peer that does not read loses frames, and the tables repeat them.
-Rule 3: a node that does not listen cannot tell which peer is silent. The time for which a loop
-        stood still counts for no peer's silence.
+Rule 1: a broken connection is opened again, whichever end notices. The peer reports that it
+        receives nothing from a node whose sign of life is due (`Batch.unheard_ms`). The node then
+        opens a new connection: a firewall may have dropped the old one without a word, or another
+        node may have its address now.
+Rule 2: queues are bounded. A peer that does not read loses frames, and the tables repeat them.
+Rule 3: a node that does not read cannot know which peer is silent. So the time for which its loop
+        stood still is not counted as silence of any peer.
 """
 
 import logging
@@ -22,12 +23,12 @@ from pdproto.runtime.wire import AnyFrame, encode, encode_some
 
 log = logging.getLogger("pdproto.node")
 
-LOOK_S: Final = 0.001  # between two looks at all peers
-WAITING_FRAMES_MAX: Final = 1 << 17  # kept for a peer that does not read
+LOOK_S: Final = 0.001  # between two checks of all peers
+WAITING_FRAMES_MAX: Final = 1 << 17  # frames kept for a peer that does not read
 
 
 class Say(NamedTuple):
-    """A batch that is to be sent. left: the peer's frames that it has no room for."""
+    """A batch to send. left: frames for the peer that do not fit into this batch."""
 
     peer: Peer
     connection: Connection
@@ -36,39 +37,41 @@ class Say(NamedTuple):
 
 
 class Listener(Protocol):
-    """Whom `Calls` tells about its peers."""
+    """The node that `Calls` informs about its peers; see Core."""
 
     def floor(self) -> int:
-        """Every life of this node below this generation is over."""
+        """The generation below which every life of this node is over."""
 
     def on_lost(self, peer: Peer, why: str) -> None:
-        """The peer counts as gone."""
+        """React to a peer that counts as gone from now on."""
 
     def on_ended(self, peer: Peer) -> None:
-        """The process of a lost peer is known to have ended."""
+        """React to the news that the process of a lost peer has ended."""
 
     def on_returned(self, peer: Peer) -> None:
-        """The peer can be reached again. Frames that were under way may be lost."""
+        """React to a peer that can be reached again. Frames that were under way may be lost."""
 
 
 class Calls:
-    """The peers of one node, by name. Only the node's turn calls anything here, unless said."""
+    """The peers of one node, by name. Only the node's turn calls these methods, unless they say
+    that any thread may.
+    """
 
     def __init__(self, name: str, incarnation: int, link: Link, listener: Listener) -> None:
         self.peers: Final[dict[str, Peer]] = {}
-        self.dropped_frames = 0  # for peers that do not read
-        self.redials = 0  # of connections that led nowhere
-        self.look_at = 0.0  # when to look after all peers again
+        self.dropped_frames = 0  # not kept for peers that do not read
+        self.redials = 0  # broken connections that were opened again
+        self.look_at = 0.0  # the time of the next check of all peers
         self._name: Final = name
         self._incarnation: Final = incarnation
         self._link: Final = link
         self._listener: Final = listener
         self._transport: Transport
-        self.dirty: Final[dict[str, Peer]] = {}  # peers with something to be said
+        self.dirty: Final[dict[str, Peer]] = {}  # peers to which a batch must go
         self._turned = self._steady = 0.0
 
     def begin(self, transport: Transport) -> None:
-        """Call by this transport, from now on."""
+        """Connect by this transport from now on."""
         self._transport = transport
         self._turned = self._steady = transport.clock()
 
@@ -79,20 +82,21 @@ class Calls:
     # For the node
 
     def connect(self, name: str, endpoint: str, now: float) -> Peer:
-        """The peer of that name, at that endpoint. A process elsewhere under that name is gone.
+        """The peer of that name, at that endpoint. A peer of the same name at another endpoint
+        counts as gone.
 
-        Raises RemoteProtocolError where there can be no connection.
+        Raises RemoteProtocolError if no connection can be opened.
         """
         peer = self.peers.get(name)
         if peer is not None and not peer.lost:
             if peer.endpoint == endpoint:
                 return peer
-            self.lose(peer, f"another has come in its place, at {endpoint}")
+            self.lose(peer, f"another process has its name now, at {endpoint}")
         ours = self._transport.address_for(endpoint)
         before = peer
         peer = Peer(name, endpoint, self._transport.connect(endpoint), [], 0.0, now, ours, now)
         if before is not None and not before.ended:
-            peer.mute = before.mute  # it is unheard until it speaks
+            peer.mute = before.mute  # it stays silent until its next batch
         self.peers[name] = peer
         self.look_at = 0.0
         return peer
@@ -117,7 +121,7 @@ class Calls:
         self._listener.on_lost(peer, why)
 
     def end(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
-        """The peer's process is known to have ended."""
+        """Note that the peer's process has ended, and count the peer as gone."""
         if peer.ended:
             return
         peer.ended = True
@@ -129,8 +133,8 @@ class Calls:
     # Parts of a turn
 
     def forgive_silence(self, now: float) -> None:
-        """Compensate for the time for which the loop stood still (rule 3)."""
-        still_s = now - self._turned - self._link.sign_of_life_s  # a loop never waits longer
+        """Do not count the time for which the loop stood still as silence (rule 3)."""
+        still_s = now - self._turned - self._link.sign_of_life_s  # the longest wait of a loop
         if still_s > 0.0:
             self._steady = now if still_s > self._link.sign_of_life_s else self._steady
             for peer in self.peers.values():
@@ -138,7 +142,8 @@ class Calls:
         self._turned = now
 
     def note_heard(self, peer: Peer, unheard_ms: int, now: float) -> None:
-        """The peer has spoken. unheard_ms: for how long it has heard nothing of this node."""
+        """Note a batch of the peer. unheard_ms: how long the peer has received nothing from here.
+        """
         peer.heard = now
         if peer.mute is not None:
             peer.mute = None
@@ -151,12 +156,12 @@ class Calls:
             self._call_again(peer, now)
 
     def _call_again(self, peer: Peer, now: float) -> None:
-        """Replace a connection that leads nowhere, and that nobody has ended.
+        """Replace a broken connection that has not been closed.
 
-        One that has ended is made again by the transport, and counts as lost after a while.
+        The transport itself opens a closed connection again.
         """
         self.redials += 1
-        log.warning("node %s: %s: calling it again", self._name, peer.trouble(now),
+        log.warning("node %s: %s: opening a new connection", self._name, peer.trouble(now),
                     extra={"rank": self._name, "peer": peer.name})
         connection = self._transport.connect(peer.endpoint)
         peer.connection.close()
@@ -165,7 +170,7 @@ class Calls:
         self._listener.on_returned(peer)
 
     def note_changes(self, changes: Iterable[ConnectionChange], now: float) -> None:
-        """Connections have ended, or are there again."""
+        """Note connections that have ended or were opened again."""
         for connection, up in changes:
             peer = next((peer for peer in self.peers.values()
                          if peer.connection is connection and not peer.lost), None)
@@ -175,12 +180,12 @@ class Calls:
                 peer.broken = peer.broken or now + self._link.grace_s
                 self.look_at = 0.0
             elif peer.broken is not None:
-                # The same process, or its successor: a successor tells as soon as it speaks.
+                # The same process, or its successor: its first batch gives its incarnation.
                 peer.broken = None
                 self._listener.on_returned(peer)
 
     def flush(self, now: float, pace: Pace) -> list[Say]:
-        """A batch for each peer with something to be said, as long as there is time."""
+        """A batch for each peer that needs one, as long as there is time."""
         says = []
         for peer in self.dirty.values():
             says.append(self._say(peer, now))
@@ -189,8 +194,8 @@ class Calls:
         return says
 
     def said(self, say: Say, *, taken: bool) -> None:
-        """The connection has taken the batch, or was full: then all of it is said once more with
-        the next sign of life.
+        """Note whether the connection took the batch. If not, its queue was full, and all frames
+        are sent again with the next sign of life.
         """
         peer = say.peer
         if taken:
@@ -199,8 +204,8 @@ class Calls:
             self.dirty.pop(peer.name, None)
 
     def look_after(self, now: float) -> None:
-        """Lose peers that are gone, and give signs of life. Then note when to look again: there may
-        be thousands of peers, and a turn is short.
+        """Lose peers that are gone, and give signs of life. Then compute when the next check is
+        due, because there may be thousands of peers and a turn is short.
         """
         if now < self.look_at:
             return
@@ -227,8 +232,8 @@ class Calls:
         self.look_at = max(look_at, now + LOOK_S)
 
     def farewells(self, now: float) -> Iterator[Say]:
-        """The last batches for each peer. The very last one says that nothing more will come, so
-        that the peer need not wait to find out.
+        """The last batches for each peer. The very last one says that this node is gone, so that
+        the peer need not wait for a timeout.
         """
         for peer in list(self.peers.values()):
             if peer.lost:

@@ -1,12 +1,12 @@
-"""The one turn of every node, without I/O: values and the time go in, effects come out.
+"""The turn of every node, without I/O: values and the time go in, effects come out.
 
-`Core.turn` fixes the order in which everything happens: requests of the application, compensation
-for a loop that stood still, messages, connections that changed, waits and devices, a look after the
-peers, and the batches to send. The event loop (transport/event_loop.py) and the simulator
-(sim/host.py) both run it by `run_turn`, and there is no other.
+`Core.turn` fixes the order of the parts: requests of the application, compensation for a loop that
+stood still, messages, changed connections, waits and devices, checks of the peers, and the batches
+to send. The event loop (transport/event_loop.py) and the simulator (sim/host.py) both call it by
+`run_turn`. There is no other loop.
 
 Rule 1: a node has no thread, no socket and no clock. One thread at a time takes its turns.
-Rule 2: a malformed batch is dropped and counted, and its sender is named.
+Rule 2: a malformed batch is dropped and counted, and the log names its sender.
 """
 
 import logging
@@ -23,13 +23,14 @@ from pdproto.runtime.wire import NAME_MAX, AnyFrame, Batch, decode
 log = logging.getLogger("pdproto.node")
 
 NAMES_MAX: Final = 1_024  # senders whose malformed batches are counted one by one
-PEERS_MAX: Final = 4_096  # known at a time; a stranger cannot make a node open more connections
+PEERS_MAX: Final = 4_096  # known at a time, so that strangers cannot open more connections
 
 
 class Effects(NamedTuple):
-    """What a turn asks of the driver. says: batches to send, in this order.
+    """The effects of a turn, for the driver to carry out.
 
-    due: when to take the next turn at the latest, if nothing comes before.
+    says: batches to send, in this order. due: the latest time of the next turn, in seconds of the
+    transport's clock.
     """
 
     says: Sequence[Say]
@@ -37,7 +38,10 @@ class Effects(NamedTuple):
 
 
 class Core:
-    """A node speaks to peers. Subclasses say what a batch, a lost peer and a turn mean to it."""
+    """A node with peers. Subclasses define the reactions to a batch, a lost peer and a turn.
+
+    Raises ValueError for an empty name, or one that is too long.
+    """
 
     def __init__(self, name: str, link: Link, incarnation: int) -> None:
         if not 0 < len(name) <= NAME_MAX:
@@ -45,20 +49,20 @@ class Core:
         self.name: Final = name
         self.link: Final = link
         self.incarnation: Final = incarnation
-        self.malformed: Final[dict[str, int]] = {}  # batches, by the name of the sender
+        self.malformed: Final[dict[str, int]] = {}  # malformed batches, by the sender's name
         self.mistakes = 0  # calls of the application that the tables do not allow
         self.calls: Final = Calls(name, incarnation, link, self)
         self.peers: Final = self.calls.peers
         self.again = False  # the node itself wants another turn at once
         self.transport: Transport
-        # Of the transport, bound once: a hand-over calls them often. For any thread.
+        # Methods of the transport, bound once because they are called often. For any thread.
         self.ask: Callable[[Callable[[], None]], None]
         self.clock: Callable[[], float]
         self.pace: Pace
         self._now = 0.0
 
     def begin(self, transport: Transport) -> None:
-        """Run on this transport, from now on."""
+        """Run on this transport from now on."""
         self.transport, self.pace = transport, transport.pace
         self.ask, self.clock = transport.ask, transport.clock
         self._now = transport.clock()
@@ -67,14 +71,16 @@ class Core:
     # For any thread
 
     def problem(self) -> str | None:
-        """Why no hand-over can go on here, as far as the node knows; None while some can (L11)."""
+        """Why no hand-over can make progress here; None while some can (property L11)."""
         apart = cut_off(list(self.peers.values()), self.clock())
         return None if apart is None else f"node {self.name}: {apart}"
 
     # The turn
 
     def turn(self, arrived: Arrived, now: float) -> Effects:
-        """Take one turn. now: in seconds of the transport's clock."""
+        """Take one turn. arrived: the input since the last turn. now: in seconds of the transport's
+        clock. Returns the effects, which the caller must carry out.
+        """
         pace, calls = self.pace, self.calls
         self._now, self.again = now, False
         pace.begin("requests of the application")
@@ -90,18 +96,18 @@ class Core:
         return Effects(says, calls.look_at if due is None else min(due, calls.look_at))
 
     def farewells(self, arrived: Arrived, now: float) -> Iterator[Say]:
-        """The node closes: the last batches. Open hand-overs are given up, and peers told."""
+        """Close the node: abort open hand-overs. Yields the last batches, which tell the peers."""
         self._now = now
         try:
             self._serve(arrived.requests, to_the_end=True)
             self.on_end()
         except Exception:
-            log.exception("node %s: its loop ends, and not all is said", self.name)
+            log.exception("node %s: its last turn failed; some peers hear nothing of it", self.name)
         yield from self.calls.farewells(now)
 
     @property
     def wants_turn(self) -> bool:
-        """Whether another turn is to follow at once."""
+        """Whether the driver must take another turn at once."""
         return self.again or bool(self.calls.dirty)
 
     def _serve(self, requests: Iterable[Callable[[], None]], *, to_the_end: bool = False) -> None:
@@ -150,10 +156,10 @@ class Core:
             self.calls.end(peer, batch.gone or "it has ended", level=logging.INFO)
 
     def _greeted(self, batch: Batch) -> Peer:
-        """A peer that speaks first says, in its first frame, where it can be answered."""
+        """Connect to a new peer. Its first batch must give its endpoint."""
         endpoint = endpoint_of(batch)
         if endpoint is None:
-            raise RemoteProtocolError("a peer that speaks first introduces itself")
+            raise RemoteProtocolError("the first batch of a new peer must give its endpoint")
         if len(self.peers) >= PEERS_MAX:
             for name in self.calls.lost():
                 del self.peers[name]
@@ -161,7 +167,7 @@ class Core:
             raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
         return self.connect(batch.node, endpoint)
 
-    # For subclasses
+    # For subclasses, which override some of these
 
     def connect(self, name: str, endpoint: str) -> Peer:
         """See Calls.connect."""
@@ -172,44 +178,45 @@ class Core:
         self.calls.say(peer, frame)
 
     def floor(self) -> int:
-        """Every life of this node below this generation is over."""
+        """The generation below which every life of this node is over."""
         return 0
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
+        """React to a batch of the peer."""
         raise NotImplementedError
 
     def on_malformed(self, _who: str) -> None:
-        """A sender of that name has sent something that is no batch."""
+        """React to a message that is no batch. _who: the name of its sender."""
 
     def on_lost(self, peer: Peer, _why: str) -> None:
-        """The peer counts as gone."""
+        """React to a peer that counts as gone from now on."""
         raise NotImplementedError
 
     def on_ended(self, peer: Peer) -> None:
-        """The process of a lost peer is known to have ended."""
+        """React to the news that the process of a lost peer has ended."""
 
     def on_returned(self, peer: Peer) -> None:
-        """The peer can be reached again. Frames that were under way may be lost."""
+        """React to a peer that can be reached again. Frames that were under way may be lost."""
 
     def on_turn(self, now: float) -> float | None:
-        """Waits and devices. Returns when at the latest to do it again."""
+        """Serve waits and devices. Returns the latest time of the next call; None for any time."""
         raise NotImplementedError
 
     def on_end(self) -> None:
-        """The node closes: peers hear frames that are said now, and nothing after them."""
+        """React to the end of the node. Frames that are said now are the last ones."""
 
     def on_close(self) -> None:
-        """Close the devices of the node. No turn is taken any more."""
+        """Close the devices of the node. No turn follows."""
 
 
 def run_turn(core: Core, arrived: Arrived, now: float) -> float:
-    """Take one turn, and carry out its effects. Returns when to take the next at the latest."""
+    """Take one turn, and carry out its effects. Returns the latest time of the next turn."""
     effects = core.turn(arrived, now)
     carry_out(core, effects.says)
     return now if core.wants_turn else effects.due
 
 
 def carry_out(core: Core, says: Iterable[Say]) -> None:
-    """Send batches, and tell the node which of them were taken."""
+    """Send the batches, and tell the node which of them its connections took."""
     for say in says:
         core.calls.said(say, taken=say.connection.send(say.data))

@@ -1,10 +1,10 @@
 """A decode rank's node: it opens receivers, leases memory to their sources, and commits the pages.
 
-Rule 1: the tables of the sink and of its pool decide (spec/handoff/sink.py). Here their events are
-        made, and what their steps ask for is done.
-Rule 2: that a source says *done* becomes an event only after what it wrote has been copied into
-        the pages and its digest compared, so that the table finds the content it asks about.
-Rule 3: pages and staging memory go back when no copy from the one into the other is under way.
+Rule 1: the tables of the sink and of its pool decide (spec/handoff/sink.py). This module makes
+        their events, and carries out the effects of their steps.
+Rule 2: the *done* of a source becomes an event only after its chunks have been copied into the
+        pages and their digests compared. So the table can rely on the content of the pages.
+Rule 3: pages and staging memory are freed when no copy from the memory into the pages is under way.
 """
 
 import logging
@@ -51,7 +51,7 @@ OF_SOURCES: Final = Expecting, Done, Failed, AbortAck, Drained  # the frames tha
 
 
 class Decode(Node):
-    """See the rules above. incarnation: one for all ranks of a group."""
+    """See the rules above. incarnation: the same for all ranks of a group."""
 
     def __init__(
         self,
@@ -69,21 +69,21 @@ class Decode(Node):
                          waits=waits, trace=trace)
         self.role: SinkRole = role
         self.data_path: Final = data_path
-        self._generation = 0  # of the life that is opened next
+        self._generation = 0  # of the next life
         self._open: Final[set[int]] = set()  # generations
-        self._begun: Final[deque[int]] = deque()  # generations, from the oldest that is open on
-        self._floor = 0  # below it all are over
+        self._begun: Final[deque[int]] = deque()  # generations, beginning with the oldest open one
+        self._floor = 0  # all lives of lower generations are over
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
         self._wanting: Final = MemoryQueue(
             self.metrics, lambda: self.clock())  # noqa: PLW0108 - it has no clock yet
-        self._starved = False  # somebody wants memory, and nobody has any to give back
-        self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that has not spoken yet
+        self._starved = False  # hand-overs wait for memory, and no lease will be given back
+        self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that is still silent
         self._pool: Final = pool or Pool()
         self._granted: Final[set[Life]] = set()
         self._leased: Final[dict[Life, float]] = {}
         self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
         self._settling: Final[dict[Life, Receiver]] = {}
-        self.metrics.gauge("num_decode_leases", "Lives that staging memory is leased to",
+        self.metrics.gauge("num_decode_leases", "Lives with a lease of staging memory",
                            lambda: len(self._leased))
         self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
                            lambda: len(self._pool.pages))
@@ -112,8 +112,8 @@ class Decode(Node):
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None,
     ) -> Receiver:
-        """A receiver for a room; see DecodeNode.open. One thread at a time: lives begin in the
-        order of their numbers.
+        """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
+        begin in the order of their numbers.
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
@@ -129,13 +129,13 @@ class Decode(Node):
         return receiver
 
     def problem(self) -> str | None:
-        """As of any node; and a decode node needs staging memory, leased or to be had."""
+        """See Core.problem. A decode node also needs staging memory."""
         if self._starved:
-            return (f"node {self.name}: hand-overs want staging memory, none holds any, and there "
-                    f"is none to be had: fenced writers may still reach it")
+            return (f"node {self.name}: hand-overs wait for staging memory, none holds any, and "
+                    f"none is free: fenced writers may still reach it")
         return super().problem()
 
-    # In the loop: what the application asks
+    # In the loop: requests of the application
 
     def _begin(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
         self.metrics.add("handoffs_opened")
@@ -146,7 +146,7 @@ class Decode(Node):
         self.register(receiver)
         nowhere, why_not = dict[str, str](), ""
         for name, where in sources.items():
-            try:  # first: whoever had this name elsewhere is lost by that
+            try:  # first, because an older peer of this name elsewhere is lost by that
                 why_not = self.connect(name, where).barred or why_not
             except RemoteProtocolError as error:
                 nowhere[name] = str(error)
@@ -160,10 +160,10 @@ class Decode(Node):
             self.want_memory(receiver)
 
     def want_memory(self, receiver: Receiver) -> None:
-        """Queue for staging memory; the request has pages now.
+        """Queue the request for staging memory; it has its pages now.
 
-        Every source says first in which incarnation it runs. Of one that has not, a restart would
-        pass unnoticed, and its successor's DRAINED would be taken for the end of its writes.
+        Each source must first tell its incarnation. Otherwise its restart would go unnoticed, and
+        the DRAINED of its successor would count as the end of its writes.
         """
         for name in receiver.endpoint.peers:
             if not self._has_spoken(name):
@@ -175,32 +175,36 @@ class Decode(Node):
         return bool(source in self.peers and self.peers[source].incarnation)
 
     def give_up(self, receiver: Receiver, reason: str) -> None:
+        """See Node.give_up."""
         receiver.blame = reason
         self.take(receiver.endpoint, receiver.endpoint.automaton.call("abort_receiver"))
 
     def finish(self, receiver: Receiver) -> None:
+        """See Node.finish."""
         self.take(receiver.endpoint, receiver.endpoint.automaton.call("finish"))
 
-    # In the loop: what sources say
+    # In the loop: messages of sources
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
+        """See Core.on_batch. Receivers that waited for the peer's first batch get in line now."""
         for receiver in self._unmet.pop(peer.name, ()):
             self.want_memory(receiver)
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        """See Node.on_frame."""
         if not isinstance(frame, OF_SOURCES):
-            raise RemoteProtocolError(f"{frame.message} is no message of a source")
+            raise RemoteProtocolError(f"{frame.message}: a source must not send this message")
         life = frame.life
         endpoint = self.lives.get(life)
         if endpoint is None:
             self.metrics.add("stale_frames")
             return
         if peer.name not in endpoint.peers:
-            raise RemoteProtocolError(f"{peer.name} is no source of it")
+            raise RemoteProtocolError(f"{peer.name} is no source of this life")
         if endpoint.value(ends.gone, (endpoint.peers.index(peer.name), 0, 0)):
-            # Another process than the life was begun with: what that one's adapter may still write
-            # it cannot know, so its DRAINED must not end a lease.
+            # The peer has restarted since the life began. It does not know about late writes of
+            # the old process, so its DRAINED must not end a lease.
             self.metrics.add("stale_frames")
             return
         receiver: Receiver = endpoint.owner
@@ -222,7 +226,8 @@ class Decode(Node):
                 and receiver.poll() in (KVPoll.WAITING_FOR_INPUT, KVPoll.TRANSFERRING))
 
     def _verify(self, receiver: Receiver, source: str, done: Done) -> None:
-        """Have what the source wrote copied and compared; then its *done* is heard (rule 2)."""
+        """Have the source's chunks copied and compared; its *done* becomes an event later (rule 2).
+        """
         if source in receiver.unverified:
             return
         receiver.unverified[source] = done
@@ -237,6 +242,7 @@ class Decode(Node):
         self._hear(receiver.endpoint, done, source)
 
     def on_device(self) -> None:
+        """See Node.on_device."""
         for report in self.data_path.reports():
             if isinstance(report, Idle):
                 self._free_pages(self._settling.pop(report.life))
@@ -257,56 +263,59 @@ class Decode(Node):
             index = endpoint.peers.index(source)
             self.take(endpoint, endpoint.automaton.device(
                 (ends.content, (0, 0, 0, index, 0), True)))
-        elif report.life not in self._settling:  # else it has failed, and nothing was compared
+        elif report.life not in self._settling:  # else it has failed, and no digest was compared
             self.metrics.add("spoilt_chunks")
-            receiver.blame = report.reason or f"the digest of what {source} wrote does not agree"
+            receiver.blame = report.reason or f"the digests of the bytes of {source} do not agree"
         self._hear(endpoint, done, source)
 
     def _fenced(self, endpoint: Endpoint | None, source: str) -> None:
         self.metrics.add("fences_done")
         if endpoint is None:
-            return  # its source has answered while the fence was being put up, and all was over
+            return  # the source answered before the fence was complete, and the life is over
         place = 0, 0, endpoint.peers.index(source)
         if endpoint.value(ends.claim, place) is Claim.FENCING:
             self.take(endpoint, endpoint.automaton.device((ends.claim, place, Claim.FENCED)))
         self._conclude(endpoint)
 
     def on_lost(self, peer: Peer, why: str) -> None:
-        """The detector: what depends on this peer hears of it at once."""
+        """See Core.on_lost. All lives of this peer are told at once."""
         self.metrics.add("lost_peers")
-        self._unmet.pop(peer.name, None)  # they fail
+        self._unmet.pop(peer.name, None)  # these receivers fail below
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
             self._on_peer_lost(endpoint, peer.name, why)
 
     def _on_peer_lost(self, endpoint: Endpoint, source: str, why: str) -> None:
-        """Have a life know that one of its sources is gone."""
+        """Give a life the event that one of its sources is gone."""
         endpoint.owner.blame = f"lost connection to {source}: {why}"
         index = endpoint.peers.index(source)
         self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
 
     def on_returned(self, peer: Peer) -> None:
-        """What was under way to it may be lost, and so may what it said: ask again at once."""
+        """See Core.on_returned. Messages in both directions may be lost, so repeat ours at once."""
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
             for name in self._timers.fire_now(endpoint):
                 self.take(endpoint, endpoint.automaton.timer(name))
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        """See Node.on_timer. The reason also names sources that have sent nothing yet."""
         if name != "heartbeat":
             silent = [peer for peer in endpoint.peers if not self._has_spoken(peer)]
             of = f"; nothing was heard of {', '.join(silent)}" if silent else ""
             endpoint.owner.blame = self.blame(name) + of
 
-    # In the loop: what the steps ask for
+    # In the loop: effects of steps
 
     def on_room(self) -> None:
+        """See Node.on_room."""
         is_waiting = self._wanting.serve(self._grant, lambda: self.pace.has_time)
         self._starved = is_waiting and not self._leased
 
     def wants_room(self) -> bool:
+        """See Node.wants_room."""
         return self._wanting.was_cut
 
     def _grant(self, receiver: Receiver) -> bool:
-        """Have the pool grant memory to the request at hand. Returns whether it is settled."""
+        """Grant memory to the request, if there is enough. Returns whether its wait is over."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
         try:
             addresses = self.data_path.lease(life, receiver.pages or {})
@@ -338,7 +347,7 @@ class Decode(Node):
 
     def _fence(self, endpoint: Endpoint, indices: Indices) -> None:
         self.metrics.add("fences_started")
-        log.info("node %s: %s is kept out of the memory of %s", self.name,
+        log.info("node %s: fencing %s out of the memory of %s", self.name,
                  endpoint.peers[indices[2]], endpoint.life, extra=self.fields(endpoint.life))
         self.data_path.fence(self.life(endpoint), endpoint.peers[indices[2]])
 
@@ -364,7 +373,7 @@ class Decode(Node):
             self.release(receiver.endpoint)
 
     def _conclude(self, endpoint: Endpoint) -> None:
-        """Drop a life that the table is done with; the floor rises when the oldest is dropped."""
+        """Drop a life that is over for the table; raise the floor if it was the oldest."""
         life = self.life(endpoint)
         if (endpoint.owner.unverified or life in self._settling or life not in self.lives
                 or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
@@ -378,11 +387,14 @@ class Decode(Node):
             del self._of_peer[source][life]
 
     def floor(self) -> int:
+        """See Core.floor."""
         return self._floor
 
     def on_failed(self, endpoint: Endpoint, _: State) -> None:
+        """See Node.on_failed. Without a grant, no copy can reach the pages: free them now."""
         if endpoint.owner.life not in self._granted:
             self._free_pages(endpoint.owner)
 
     def open_ends(self) -> Iterable[Receiver]:
+        """See Node.open_ends."""
         return handles_of(self.lives)

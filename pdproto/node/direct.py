@@ -12,5 +12,5 @@ DIRECT_ROLE: Final = SinkRole(_TABLES[sink])
 
 
 def direct_pool() -> Pool:
-    """A pool of pages for one such node."""
+    """A new pool for a decode node whose sources write straight into its pages."""
     return Pool(_TABLES[pool])

@@ -1,4 +1,4 @@
-"""Compares the data paths of two nodes: can bytes come from there, and do pages lie alike."""
+"""Compares the data paths of two nodes: whether bytes can move between them, and page layouts."""
 
 from pdproto.node.data_path import HasLayout, HasReach
 from pdproto.node.link import host_of
@@ -6,8 +6,7 @@ from pdproto.runtime.wire import Layout
 
 
 def barred(data_path: object, endpoint: str) -> str:
-    """Why no bytes can come from the peer at this endpoint; empty if they can, for all one knows.
-    """
+    """Why the peer at this endpoint cannot write here. Empty if it can, or if that is unknown."""
     host = host_of(endpoint)
     if host is None or not isinstance(data_path, HasReach):
         return ""
@@ -15,13 +14,15 @@ def barred(data_path: object, endpoint: str) -> str:
 
 
 def layout_for(data_path: object, peer: str) -> Layout | None:
-    """How the pages lie that this peer writes, or is written from; None where nobody says."""
+    """The layout of the pages that this peer writes or reads; None if the data path has none."""
     return data_path.layout_for(peer) if isinstance(data_path, HasLayout) else None
 
 
 def misfit(data_path: object, source: str, sink: str, theirs: Layout | None) -> str:
-    """Why the pages of a source cannot end in those of a sink, with what both have; empty if they
-    can, or if one of them does not say how they lie. data_path: of the source.
+    """Why the pages of a source do not fit those of a sink, with the layouts of both.
+
+    Empty if they fit, or if one layout is unknown. data_path: the source's own. source, sink: the
+    names of the two nodes. theirs: the layout that the sink has sent.
     """
     ours = layout_for(data_path, sink)
     if ours is None or theirs is None or ours.digest == theirs.digest:

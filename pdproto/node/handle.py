@@ -1,4 +1,4 @@
-"""The handle of a hand-over: what a scheduler calls, at either end."""
+"""The handle of a hand-over: the object that a scheduler calls, at either end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 class HandoffMetrics:
     """The numbers of one end of one hand-over.
 
-    seconds: since it was opened, until now or until its end. bytes, chunks: of a sender, landed at
-    sinks, once for each sink; of a receiver, brought by sources, with digests that agree. Bytes
-    include digests; they are 0 for a data path that does not report them. repeats: waits without an
-    answer, after which a message was repeated.
+    seconds: from its opening until its end, or until now. bytes, chunks: for a sender, landed at
+    sinks, counted once for each sink; for a receiver, written by sources and verified. Bytes
+    include digests; they are 0 for a data path that does not report them. repeats: how often a
+    message was sent again because no answer came in time.
     """
 
     seconds: float
@@ -43,11 +43,14 @@ def room_number(room: object) -> int:
 class Opener(Protocol):
     """The node that a handle belongs to."""
 
-    def clock(self) -> float: ...
+    def clock(self) -> float:
+        """Seconds of the node's clock. For any thread."""
 
-    def ask(self, request: Callable[[], None]) -> None: ...
+    def ask(self, request: Callable[[], None]) -> None:
+        """Run the request in the loop. For any thread."""
 
-    def give_up(self, owner: Any, reason: str) -> None: ...
+    def give_up(self, owner: Any, reason: str) -> None:
+        """In the loop: abort the hand-over, for this reason."""
 
 
 class Handle:
@@ -68,7 +71,8 @@ class Handle:
         self.released = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
-        self.opened = self.entered = node.clock()  # the latter: its stage
+        self.opened = node.clock()
+        self.entered = self.opened  # when its present stage began
         self.began = self.ended = 0.0
         self.landed_bytes = self.landed_chunks = self.repeats = 0
         self.stage = stage
@@ -78,9 +82,10 @@ class Handle:
     def watch(
         self, on_released: Callable[[], None] | None, watcher: Callable[[Self], None] | None
     ) -> None:
-        """Have these called in the loop.
+        """Set functions that the node calls in its loop.
 
-        on_released: when its pages are free again. watcher: after each step.
+        on_released: called when the pages are free again. watcher: called with this handle after
+        each step of the hand-over.
         """
         self.on_released = on_released
         self.watchers = () if watcher is None else (partial(watcher, self),)
@@ -91,7 +96,7 @@ class Handle:
 
     @property
     def failure(self) -> str | None:
-        """The reason of the failure, from whichever side; None if the hand-over has not failed."""
+        """The reason of the failure, at this side or the other; None if it has not failed."""
         return (self.reason or self.blame or "failed") if self.poll() is KVPoll.FAILED else None
 
     @property
@@ -102,7 +107,7 @@ class Handle:
                               self.repeats)
 
     def tell_released(self) -> None:
-        """In the loop: the pages are free again."""
+        """In the loop: note that the pages are free, and tell the application."""
         self.released = True
         if self.on_released is not None:
             self.on_released()
@@ -112,8 +117,8 @@ class Handle:
 
 
 def handles_of(lives: Mapping[Life, Endpoint]) -> list[Any]:
-    """The senders or receivers of these lives. For any thread: a life that the loop forgets
-    meanwhile is left out.
+    """The senders or receivers of these lives. For any thread: a life that the loop forgets at the
+    same time may be missing.
     """
     owners = [endpoint.owner for endpoint in list(lives.values())]
     return [owner for owner in owners if isinstance(owner, Handle)]

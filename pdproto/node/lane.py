@@ -1,19 +1,19 @@
-"""What a sender has on its way to one sink.
+"""The chunks of one sender that are on their way to one sink.
 
-It is bounded, so that a failure finds little that has begun to move: what was not posted when a
-hand-over fails is never posted. Two large chunks are enough to keep an engine busy: one is packed
-while the other moves.
+Their bytes are bounded. So when a hand-over fails, few chunks have begun to move; the others are
+never posted. Two large chunks are enough to keep an engine busy: one is packed while the other
+moves.
 """
 
 from typing import Final
 
 from pdproto.node.data_path import Posted
 
-BYTES_MAX: Final = 8 << 20  # of one hand-over to one sink; the last chunk may pass it
+BYTES_MAX: Final = 8 << 20  # of one hand-over to one sink; the last chunk may exceed it
 
 
 class Lane:
-    """posted: so many chunks. offset: where the next goes (data_path.py)."""
+    """posted: the number of chunks posted so far. offset: of the next chunk in the sink's lease."""
 
     __slots__ = ("_bytes", "offset", "posted")
 
@@ -26,11 +26,11 @@ class Lane:
         return self._bytes < BYTES_MAX
 
     def begin(self, posted: Posted) -> None:
-        """A chunk has been posted."""
+        """Count a chunk that has been posted."""
         self.posted += 1
         self.offset = posted.behind
         self._bytes += posted.bytes
 
     def end(self, length: int) -> None:
-        """A write of so many bytes has ended."""
+        """Count the end of a write of `length` bytes."""
         self._bytes -= length

@@ -1,17 +1,20 @@
-"""How a node talks: where it listens, how often it speaks, and whom it trusts."""
+"""How a node communicates: where it listens, how often it sends, and which keys it accepts."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from pdproto.engine.hosts import joined, split
 
-SIGNS_MISSED: Final = 2.5  # of life, before something is wrong with the connection
+SIGNS_MISSED: Final = 2.5  # signs of life missed before the connection counts as broken
 TCP: Final = "tcp://"
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Keys of the CURVE handshake (zmq.curve_keypair). server: the public key of those we call."""
+    """Keys of the CURVE handshake (zmq.curve_keypair).
+
+    public, secret: the node's own pair. server: the public key of the peers that the node calls.
+    """
 
     public: bytes
     secret: bytes
@@ -20,18 +23,18 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How a node talks.
+    """How a node communicates.
 
-    bind: a ZeroMQ endpoint; port 0 takes a free one. The default is for peers on this host only.
-    `tcp_at` writes the endpoint of an address. A wildcard (tcp://0.0.0.0:0 or tcp://*:0 for IPv4,
-    tcp://[::]:0 for both) takes calls at every address of this host.
-    sign_of_life_s: how often a node speaks that has nothing to say.
-    silent_s: how long a peer may be silent before it counts as gone.
-    grace_s: how long a connection that has ended may take to come back before the peer counts as
-    gone; in the default time ZeroMQ tries three times.
-    advertise: the endpoint that peers are told to call, where that is not the bound one: of a
-    container's host, or of a proxy. Without it, a node that is bound to a wildcard tells each peer
-    the address from which the route to that peer leaves.
+    bind: the ZeroMQ endpoint on which it listens; port 0 takes a free port. Only peers on this host
+    can reach the default. `tcp_at` writes the endpoint of an address. A wildcard (tcp://0.0.0.0:0
+    or tcp://*:0 for IPv4, tcp://[::]:0 for both) listens on every address of this host. high_water:
+    how many batches ZeroMQ keeps for one peer, in each direction. sign_of_life_s: seconds after
+    which an idle node sends an empty batch. silent_s: seconds of silence after which a peer counts
+    as gone. grace_s: seconds in which an ended connection may come back before the peer counts as
+    gone. In the default time ZeroMQ tries three times. curve: keys for encryption; None for none.
+    advertise: the endpoint that peers are told to call, if it is not the bound one: of the host of
+    a container, or of a proxy. Without it, a node that is bound to a wildcard gives each peer the
+    local address of the route to that peer.
     """
 
     bind: str = "tcp://127.0.0.1:0"
@@ -44,7 +47,9 @@ class Link:
 
     @property
     def unheard_s(self) -> float:
-        """Silence after which a peer is told that it is unheard, and calls again."""
+        """Seconds of silence after which this node tells the peer that it hears nothing. The peer
+        then opens a new connection.
+        """
         return SIGNS_MISSED * self.sign_of_life_s
 
 
@@ -59,7 +64,7 @@ def place_of(endpoint: str) -> tuple[str, int]:
 
 
 def host_of(endpoint: str) -> str | None:
-    """The host of a ZeroMQ endpoint; None where it has none (ipc, inproc), or is malformed."""
+    """The host of a ZeroMQ endpoint; None if it has none (ipc, inproc), or is malformed."""
     try:
         return place_of(endpoint)[0] if endpoint.startswith(TCP) else None
     except ValueError:

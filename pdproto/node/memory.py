@@ -1,9 +1,10 @@
-"""What a source remembers of lives that are over, and when it may forget.
+"""The lives that a source still remembers, and when it may forget them.
 
-A life is remembered for as long as one of its sinks may still speak of it. Each batch of a sink
-says below which generation it is done with all lives, and a connection delivers in order, so what
-lies below the floors of all its sinks is never heard of again. The ranks of a sink's group die as
-one incarnation: when it is gone, so are all its lives, as soon as the source itself is done.
+A source remembers a life as long as one of the life's sinks may still send a message about it. Each
+batch of a sink carries its floor: the sink is done with all lives of lower generations. A
+connection delivers in order. So no message comes about a life below the floors of all its sinks.
+The ranks of a sink's group end together, as one incarnation. When an incarnation is gone, its lives
+are forgotten as soon as the source is done with them.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,7 @@ NEVER: Final = 1 << 63
 
 
 class Memory:
-    """The lives of a node, and the floors below which they may be dropped. forget: how the node
-    drops one.
-    """
+    """The lives of a node, and the floors of its sinks. forget: called to drop an endpoint."""
 
     def __init__(
         self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None]
@@ -28,9 +27,10 @@ class Memory:
         self._forget: Final = forget
         self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
         self._floors: Final[dict[int, dict[str, int]]] = {}
-        self._ended: Final[dict[Life, None]] = {}  # of incarnations that are gone
+        self._ended: Final[dict[Life, None]] = {}  # lives of incarnations that are gone
 
     def add(self, life: Life, endpoint: Endpoint) -> None:
+        """Remember a new life."""
         self._lives[life] = endpoint
         generations = self._generations.setdefault(life.incarnation, {})
         generations.setdefault(life.generation, []).append(life)
@@ -40,8 +40,8 @@ class Memory:
         return life.generation < self._floors.get(life.incarnation, {}).get(sink, 0)
 
     def raise_floor(self, sink: str, incarnation: int, floor: int) -> list[Life]:
-        """The sink is done with all lives of its incarnation below this generation. Returns those
-        that the source itself is not done with.
+        """Note that the sink is done with all lives of its incarnation below this generation.
+        Returns the lives among them that the source itself is not done with.
         """
         floors = self._floors.setdefault(incarnation, {})
         before = floors.get(sink, 0)
@@ -65,8 +65,8 @@ class Memory:
         return self._passed(life, self._floors.get(life.incarnation, {}))
 
     def end(self, incarnation: int) -> list[Life]:
-        """The sinks of this incarnation are gone, and say nothing more. Returns the lives that the
-        source itself is not done with.
+        """Note that the sinks of this incarnation are gone, and send nothing more. Returns its
+        lives that the source itself is not done with.
         """
         generations = self._generations.pop(incarnation, {})
         self._floors.pop(incarnation, None)
@@ -75,9 +75,8 @@ class Memory:
         return [life for life in lives if not self.settle(life)]
 
     def settle(self, life: Life | None) -> bool:
-        """Drop the life if its sinks are gone, and the source is done with it.
-
-        A floor may have passed it while a write of it was under way: then it is dropped here too.
+        """Drop the life if its sinks are gone or done with it, and the source is done with it too.
+        Returns whether it was dropped.
         """
         if life is None:
             return False
@@ -90,14 +89,13 @@ class Memory:
         return True
 
     def drop(self, life: Life) -> None:
-        """Forget a life that no sink speaks of any more."""
+        """Forget a life about which no sink sends a message any more."""
         self._ended.pop(life, None)
         self._forget(self._lives[life])
         self._unlist(life)
 
     def _settle_passed(self, life: Life) -> bool:
-        """Drop a life that lies below the floors of all its sinks, if the source is done with it.
-        """
+        """Drop a life that is below the floors of all its sinks, if the source is done with it."""
         if life not in self._lives or not self._drop(
             life, self._floors.get(life.incarnation, {})
         ):

@@ -1,7 +1,7 @@
-"""The queue of a decode rank's hand-overs that wait for staging memory, in their order.
+"""The queue of a decode rank's hand-overs that wait for staging memory, first come first served.
 
-No clock ends their wait by default (`queue_timeout`, spec/handoff/timers.py), so that an operator
-has to see it: how many wait, and for how long the first of them has.
+By default no timer ends their wait (`queue_timeout`, spec/handoff/timers.py). So metrics show an
+operator how many wait, and how long the first has waited.
 """
 
 from collections import deque
@@ -13,13 +13,13 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.receiver import Receiver
 from pdproto.spec.handoff.ends import Receiving
 
-LOOK_AHEAD: Final = 64  # requests that are tried for memory in one turn, and find none
+LOOK_AHEAD: Final = 64  # requests that may find no memory in one turn before it stops trying
 
 
 class MemoryQueue:
-    """Receivers that have asked. One that ends meanwhile is passed over.
+    """Receivers that have asked for memory. A receiver that has ended meanwhile is skipped.
 
-    was_cut: the last look at them ended early, for the turn was over.
+    was_cut: the last `serve` ended early, because the turn had no time left.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
@@ -28,17 +28,20 @@ class MemoryQueue:
         self._asked: Final[deque[Receiver]] = deque()
         metrics.gauge("num_decode_memory_queue_reqs", "Hand-overs that wait for staging memory",
                       lambda: len(self._waiting()))
-        metrics.gauge("decode_memory_queue_seconds", "For how long the first of them has waited",
+        metrics.gauge("decode_memory_queue_seconds", "How long the first of them has waited",
                       self._longest_s)
 
     def add(self, receiver: Receiver, now: float) -> None:
+        """Put the receiver at the end of the queue. now: in seconds of the node's clock."""
         receiver.queued = now
         self._asked.append(receiver)
 
     def serve(self, grant: Callable[[Receiver], bool], has_time: Callable[[], bool]) -> bool:
-        """Try the first ones. grant: returns whether the request is settled. has_time: asked after
-        each that was settled; without it the rest is left to the next turn. Returns whether one of
-        those tried goes on waiting.
+        """Try to grant memory to the first receivers.
+
+        grant: tries one receiver, and returns whether its request is settled. has_time: called
+        after each settled receiver; if it returns False, the others wait for the next turn. Returns
+        whether a receiver was tried and still waits.
         """
         self.was_cut = False
         passed: list[Receiver] = []
@@ -52,7 +55,7 @@ class MemoryQueue:
                 elif not has_time():
                     self.was_cut = True
                     break
-        finally:  # a defect in granting to one takes nobody else out of the queue
+        finally:  # an exception for one receiver leaves the others in the queue
             self._asked.extendleft(reversed(passed))
         return bool(passed)
 
@@ -60,12 +63,12 @@ class MemoryQueue:
     def _is_settled(receiver: Receiver, grant: Callable[[Receiver], bool]) -> bool:
         try:
             return grant(receiver)
-        except EngineError as error:  # the system refuses memory, or the files that it needs
+        except EngineError as error:  # the system refuses memory, or the files it needs for it
             receiver.abort(str(error))
             return True
 
     def _waiting(self) -> list[Receiver]:
-        """For any thread: the copy is made at once."""
+        """For any thread: the queue is copied in one step."""
         return [one for one in tuple(self._asked) if one.stage is Receiving.BOOTSTRAPPING]
 
     def _longest_s(self) -> float:

@@ -1,7 +1,8 @@
 """Counters and gauges of a node, in Prometheus' names and format.
 
-They are plain numbers that the loop adds to, and become Prometheus' objects when somebody asks: a
-hand-over adds to a dozen of them. What somebody else counts (an engine) is read when it is asked.
+The event loop adds to plain numbers, because one hand-over changes a dozen of them. They become
+Prometheus' objects only when metrics are read. Numbers that another part counts, such as an engine,
+are read at that time.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +21,13 @@ COUNTERS: Final[Mapping[str, str]] = {
     "aborts_sent": "Aborts that this rank has sent, repeats included",
     "fences_started": "Fences asked of the engine",
     "fences_done": "Fences that the engine has put up",
-    "refused_writes": "Writes that came too late and were refused",
+    "refused_writes": "Writes that came too late, so that the sink refused them",
     "skipped_chunks": "Chunks, once for each sink, that were not moved after a failure",
-    "spoilt_chunks": "Parts whose digest did not agree",
+    "spoilt_chunks": "Chunks whose digest did not agree",
     "transfer_seconds": "Seconds from the first chunk (prefill) or the address (decode) to Success",
     "held_chunk_seconds": "Seconds for which staging memory was leased, summed",
     "malformed_frames": "Batches dropped because they are no message of the protocol",
-    "refused_frames": "Messages that a peer may not send in the state it is in",
+    "refused_frames": "Messages that a peer may not send in its state",
     "stale_frames": "Messages about lives that are over and forgotten",
     "lost_peers": "Peers that have gone: closed, silent, restarted, or their connection has ended",
 }
@@ -36,7 +37,7 @@ Read = Callable[[], float]
 
 @dataclass(slots=True)
 class Family:
-    """What is read when somebody asks. samples: with the labels that tell them apart."""
+    """A metric that is read on demand. samples: labels, and the function that reads the number."""
 
     about: str
     counter: bool
@@ -44,7 +45,7 @@ class Family:
 
 
 class Metrics:
-    """One node's numbers. registry: for an HTTP server of the caller's."""
+    """The metrics of one node. labels: of every sample. registry: of prometheus_client."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels: Final = dict(labels)
@@ -54,19 +55,20 @@ class Metrics:
         self.registry.register(self)
 
     def add(self, name: str, amount: float = 1) -> None:
+        """Add to a counter of COUNTERS."""
         self._counts[name] += amount
 
     def gauge(self, name: str, about: str, read: Read, **labels: str) -> None:
-        """Have a gauge read when somebody asks. It must be safe to read from any thread."""
+        """Add a gauge. read: called when metrics are read, by any thread."""
         self._families.setdefault(name, Family(about, counter=False)).samples.append((labels, read))
 
     def counter(self, name: str, about: str, read: Read) -> None:
-        """Have a count that somebody else keeps, and that never falls, read in the same way."""
+        """Add a counter that another part keeps. read: as of a gauge; its value never falls."""
         self._families[name] = Family(about, counter=True, samples=[({}, read)])
 
     def read(self) -> dict[str, float]:
-        """Every counter and gauge by name; a counter's name is without `_total`. Labels, where a
-        gauge has them, follow in Prometheus' way: `num_handoffs{state="waiting"}`.
+        """Every counter and gauge by name; a counter's name is without `_total`. The labels of a
+        gauge follow its name, as in Prometheus: `num_handoffs{state="waiting"}`.
         """
         numbers = dict(self._counts)
         for name, family in self._families.items():
@@ -76,10 +78,11 @@ class Metrics:
         return numbers
 
     def text(self) -> str:
-        """What `GET /metrics` answers."""
+        """The answer to `GET /metrics`: Prometheus' text format."""
         return generate_latest(self.registry).decode()
 
     def collect(self) -> Iterator[Metric]:
+        """See prometheus_client.registry.Collector."""
         names, values = list(self._labels), list(self._labels.values())
         for name, count in self._counts.items():
             counter = CounterMetricFamily(name, COUNTERS[name], labels=names)

@@ -1,4 +1,4 @@
-"""A node with endpoints: they take events, and the node carries out what their steps ask for."""
+"""A node with endpoints: they take events, and the node carries out the effects of their steps."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,17 +33,18 @@ log = logging.getLogger("pdproto.node")
 Reaction: TypeAlias = Callable[[Endpoint, Indices], None]
 Writer: TypeAlias = Callable[[Endpoint, int], AnyFrame]
 
-PLANS_MAX: Final = 1 << 16  # kept; then they are made anew
+PLANS_MAX: Final = 1 << 16  # cached plans; a full cache is cleared
 CLOSED: Final = "the node has been closed"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The difference between the two kinds of node. stage: the state of an endpoint, of `stages`.
+    """The differences between the two kinds of node.
 
-    under_way: stages in which bytes may be on their way, so that a failure is one of the transfer.
-    polls, settled: the answers of `Handle.poll` and `Handle.settled`, by state.
-    queues: gauges: the name, its description, and the stages that it counts.
+    stage: the variable of the table that holds the stage of an endpoint. stages: its type.
+    under_way: stages in which bytes may move, so that a failure counts as one of the transfer.
+    polls, settled: the formulas for `Handle.poll` and `Handle.settled`. queues: gauges, each with
+    its name, its description and the stages that it counts.
     """
 
     name: str
@@ -59,8 +60,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The consequences of a step, looked up once: reactions, with frames to peers before all
-    others; then the new `Handle.status` and `Handle.settled`, and the timers that run.
+    """The consequences of a step, computed once.
+
+    reactions: in order; those that send frames come first. status, settled: the new values of the
+    handle. armed: the timers that run.
     """
 
     reactions: tuple[tuple[Reaction, Indices], ...]
@@ -70,7 +73,7 @@ class Plan:
 
 
 class _NoOwner:
-    """Stands in for the owner of an endpoint that is over. Nobody reads its status."""
+    """Replaces the owner of an endpoint that is over. Its status is not used."""
 
     status = settled = KVPoll.BOOTSTRAPPING
     watchers: Final = ()
@@ -79,8 +82,8 @@ class _NoOwner:
 class Node(Core):
     """A core with endpoints. It acts on each step: on messages, variables and timers, by name.
 
-    `writers` makes the frame of a message to the i-th peer. `reactions` holds the action for a
-    variable that gets a value.
+    writers: by message, the function that makes its frame for the i-th peer. reactions: by variable
+    and value, the action when the variable gets that value. lives: the endpoint of each life.
     """
 
     role: Role
@@ -118,12 +121,13 @@ class Node(Core):
         self._describe()
 
     def begin(self, transport: Transport) -> None:
+        """See Core.begin. It prepares the tables, and attaches the data path."""
         super().begin(transport)
         self.role.prepare()
         self._data_path.attach(transport.wake)
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
-        """Let the event happen to the endpoint, and do what follows from it."""
+        """Give the event to the endpoint, and carry out the effects of its step."""
         step = endpoint.take(event)
         if self._write is not None:
             self._write(endpoint, event, step)
@@ -140,9 +144,11 @@ class Node(Core):
         return step
 
     def on_malformed(self, _who: str) -> None:
+        """See Core.on_malformed."""
         self.metrics.add("malformed_frames")
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
+        """See Core.on_batch. A frame that the peer may not send is dropped and counted."""
         for frame in batch.frames:
             try:
                 self.on_frame(peer, frame)
@@ -154,16 +160,17 @@ class Node(Core):
         self.on_floor(peer, batch.floor)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        """A peer's message. Raises RemoteProtocolError for one that it may not send."""
+        """React to a peer's message. Raises RemoteProtocolError if the peer may not send it."""
         raise NotImplementedError
 
     def on_floor(self, peer: Peer, floor: int) -> None:
-        """The peer is done with every life of its incarnation below this generation."""
+        """React to the peer's floor: it is done with all lives of lower generations."""
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
-        """Before a wait ends that fails the hand-over: note what to blame."""
+        """Note the reason for the failure that the end of this wait will cause."""
 
     def on_turn(self, now: float) -> float | None:
+        """See Core.on_turn."""
         pace = self.pace
         pace.part("reports of devices")
         self.on_device()
@@ -179,7 +186,7 @@ class Node(Core):
         pace.part("hand-overs that waited for room")
         self.on_room()
         pace.part("reports of devices")
-        self.again = False  # reports that have come until now are collected at once
+        self.again = False  # all reports until now are collected below
         self.on_device()
         self.again = self.again or self.wants_room()
         if self._forgotten:
@@ -187,73 +194,74 @@ class Node(Core):
         return self._timers.next()
 
     def on_end(self) -> None:
-        """Hand-overs that are still open fail, at the other side too."""
+        """See Core.on_end. Open hand-overs fail, and the peers are told."""
         for owner in self.open_ends():
             if owner.poll() not in ENDED:
                 self.give_up(owner, CLOSED)
 
     def open_ends(self) -> Iterable[Any]:
-        """The handles of the application that may not have ended. For any thread."""
+        """The handles that may not have ended. For any thread."""
         raise NotImplementedError
 
     def give_up(self, owner: Any, reason: str) -> None:
-        """Have the table end this hand-over, as the application asks."""
+        """Abort the hand-over, for this reason."""
         raise NotImplementedError
 
-    def part_with(self, owner: Any, reason: str) -> None:
-        """The application is done with a hand-over, which may have ended or not."""
+    def close_handoff(self, owner: Any, reason: str) -> None:
+        """Finish a hand-over that has ended; abort one that has not, for this reason."""
         if owner.poll() in ENDED:
             self.finish(owner)
         else:
             self.give_up(owner, reason)
 
     def finish(self, owner: Any) -> None:
-        """The application is done with a hand-over that has ended."""
+        """Note that the application no longer uses a hand-over that has ended."""
 
     def besides(
         self, _automaton: Automaton, _state: int
     ) -> Sequence[tuple[Reaction, Indices]]:
-        """Reactions to every step to this state, besides those to its changes."""
+        """Further reactions to every step into this state."""
         return ()
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
-        """A hand-over has failed. before: its stage before that."""
+        """React to the failure of a hand-over. before: its stage before the failure."""
 
     def on_device(self) -> None:
         """Collect the reports of the data path."""
 
     def is_late(self) -> bool:
-        """Whether to leave the rest to another turn, which comes at once."""
+        """Whether the time of this part is up. If so, another turn follows at once."""
         late = not self.pace.has_time
         self.again = self.again or late
         return late
 
     def wants_room(self) -> bool:
-        """Whether something that waited for room may begin now."""
+        """Whether a hand-over that waited for room in the data path may begin now."""
         return False
 
     def on_room(self) -> None:
         """Begin hand-overs that have waited for room in the data path."""
 
     def declare_gone(self, name: str) -> None:
-        """The application knows that the process of this peer has ended.
+        """Note that the process of this peer has ended, as the application says.
 
-        Raises LocalProtocolError, in the turn, for a name that was never known here.
+        Raises LocalProtocolError for a name that was never known here. That ends only the request
+        of this turn: it is logged and counted.
         """
         peer = self.peers.get(name)
         if peer is None:
-            raise LocalProtocolError(f"{name} has been declared gone, and was never known here")
+            raise LocalProtocolError(f"{name} was declared gone, but no peer had this name")
         self.calls.end(peer, "it has been declared gone")
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Drop a life that no peer speaks of any more."""
+        """Drop a life about which no peer sends a message any more."""
         del self.lives[self.life(endpoint)]
         if endpoint.owner.released:
             self.release(endpoint)
 
     def release(self, endpoint: Endpoint) -> None:
-        """Keep nothing of this endpoint after this turn: no peer speaks of it any more, and its
-        application has its pages back. By the tables, a late call or message changes nothing.
+        """Drop the endpoint at the end of this turn: no peer sends a message about it any more, and
+        its pages are free. By the tables, a late call or message changes nothing.
         """
         self._forgotten.append(endpoint)
 
@@ -272,7 +280,7 @@ class Node(Core):
         self._stages[owner.stage] += 1
 
     def unregister(self, owner: Any) -> None:
-        """Count the endpoint no longer: it is forgotten before it has ended."""
+        """Stop counting the endpoint, which is forgotten before it has ended."""
         self._stages[owner.stage] -= 1
 
     def _enter(self, stage: State, endpoint: Endpoint, _: Indices) -> None:
@@ -316,15 +324,15 @@ class Node(Core):
             if stage.name not in ("SUCCESS", "FAILED", "GONE"):
                 metrics.gauge("num_handoffs", "Hand-overs that have not ended, by state",
                               partial(self._count, (stage,)), state=stage.name.lower())
-        metrics.gauge("num_remembered_lives", "Lives that a peer may still speak of",
+        metrics.gauge("num_remembered_lives", "Lives about which a peer may still send a message",
                       lambda: len(self.lives))
         metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
                         lambda: self.calls.dropped_frames)
         metrics.counter("refused_calls", "Calls of the application that the tables do not allow",
                         lambda: self.mistakes)
-        metrics.counter("redials", "Connections made again since nothing came through to the peer",
+        metrics.counter("redials", "Broken connections that were opened again",
                         lambda: self.calls.redials)
-        metrics.gauge("unheard_peers", "Peers to or from which nothing comes through",
+        metrics.gauge("unheard_peers", "Peers with a broken connection in one direction or both",
                       lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
                                   if not peer.lost))
         if isinstance(self._data_path, HasMetrics):
@@ -334,10 +342,11 @@ class Node(Core):
         return sum(self._stages[stage] for stage in stages)
 
     def on_close(self) -> None:
+        """See Core.on_close."""
         self._data_path.close()
 
     def blame(self, timer: str) -> str:
-        """The reason of a failure by this timer."""
+        """The reason of a failure that this timer causes."""
         return f"{timer} after {self._timers.seconds[timer]:g} s"
 
     @staticmethod
@@ -362,20 +371,20 @@ class Node(Core):
         return plan
 
     def _send(self, writer: Writer, endpoint: Endpoint, indices: Indices) -> None:
-        index = indices[2]  # a life names its other end in the last place of what it sends
+        index = indices[2]  # the last index of a life's message is its other end
         peer = self.peers.get(endpoint.peers[index])
         if peer is not None and not peer.lost:
             self.say(peer, writer(endpoint, index))
 
     def of(self, endpoint: Endpoint, index: int) -> tuple[str, Layout | None]:
-        """Where the i-th peer of an endpoint is told to call this node, and the layout of the
-        pages here that it reads or writes.
+        """The endpoint that the i-th peer of an endpoint is told to call, and the layout of the
+        pages of this node that the peer reads or writes.
         """
         peer = self.peers[endpoint.peers[index]]
         return peer.ours, layout_for(self._data_path, peer.name)
 
     def connect(self, name: str, endpoint: str) -> Peer:
-        """See Core.connect; the data path may be unable to reach a new peer."""
+        """See Core.connect. For a new peer, note whether the data paths can reach each other."""
         known = self.peers.get(name)
         peer = super().connect(name, endpoint)
         if peer is not known:
@@ -383,6 +392,7 @@ class Node(Core):
         return peer
 
     def life(self, endpoint: Endpoint) -> Life:
+        """The life of the endpoint. Raises LocalProtocolError if it is not connected to a peer."""
         if endpoint.life is None:
-            raise LocalProtocolError(f"{endpoint!r} has no life: no peer is connected to it")
+            raise LocalProtocolError(f"{endpoint!r} has no life, because no peer has met it")
         return endpoint.life

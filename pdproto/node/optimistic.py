@@ -1,4 +1,4 @@
-"""Prefill that begins before its bootstrap, as a scheduler of a prefill server drives it.
+"""Optimistic prefill: a request's forward pass begins before its bootstrap.
 
     prefill = OptimisticPrefill(Settings(slots=64, running_slots=32, retries=3))
     request = prefill.create_sender("r1", [node.open(room)], chunks=4, now=now)
@@ -8,16 +8,18 @@
         for order in prefill.orders(): ...     # COMPUTE, SEND, DROP, END
         prefill.chunk_done(request, now)       # when the device has computed what was launched
 
-Rule 1: the table of the source decides (spec/handoff/attempts.py, PREFILL). Here rows are
-        proposed, with a slot, a running slot or a request that wants one; the row's guard disposes.
-Rule 2: nothing about a request is proposed while the device computes a chunk of it. The table
-        counts two chunks: the last, and all before it as one.
-Rule 3: a request ends when its KV is neither written nor read any more: when its last launched
-        chunk has been computed, and every sender that was given something has released it.
-Rule 4: it is the group that is decided for. A request has a sender on each rank, and stands where
-        the least of them stands; the orders are carried out on all ranks.
+Rule 1: the table of the source decides (spec/handoff/attempts.py, PREFILL). This module proposes
+        rows, with a slot, a running slot or a request that wants one; the guard of the row accepts
+        or rejects the proposal.
+Rule 2: no row of a request is proposed while the device computes a chunk of it. The table knows
+        two chunks: the last one, and all earlier ones together.
+Rule 3: a request ends when its KV is neither written nor read any more: its last launched chunk
+        has been computed, and every sender that got chunks has released them.
+Rule 4: decisions are made for the whole group. A request has a sender on each rank, and its status
+        is that of the rank that is least far. The orders are carried out on all ranks.
 
-One thread at a time; no clock and no I/O: `now` comes from the caller, in seconds.
+One thread at a time may call it. It has no clock and no I/O: `now` comes from the caller, in
+seconds.
 """
 
 from collections import deque
@@ -34,6 +36,7 @@ from pdproto.node.optimistic_record import (
     Ordered,
     Request,
     Settings,
+    Stages,
     Times,
 )
 from pdproto.runtime.errors import LocalProtocolError
@@ -63,7 +66,7 @@ _GAUGES: Final = (
 
 
 class OptimisticPrefill:
-    """See the rules above. faults: bootstraps that are to fail, by rank."""
+    """See the rules above. faults: bootstraps that must fail, for tests. trace: for its steps."""
 
     def __init__(self, settings: Settings, *, faults: Faults | None = None,
                  trace: SharedTrace | None = None) -> None:
@@ -78,8 +81,7 @@ class OptimisticPrefill:
              roles.Attempt: range(settings.attempts)},
             {tables.sampled: self._sampled}, trace=trace)
         self._number = 0
-        self._at: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
-        self._ready: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
+        self._stages: Final = Stages()
         self._slots: Final = deque(range(settings.slots))
         self._running_slots: Final = deque(range(settings.running_slots))
         self._failing: Final[dict[Request, None]] = {}
@@ -94,10 +96,11 @@ class OptimisticPrefill:
         self, request_id: str, senders: Sequence[Bootstrap], *, chunks: int, now: float,
         retracted: bool = False,
     ) -> Request:
-        """Take a request up. senders: one of each prefill rank. chunks: of its forward pass.
+        """Accept a request.
 
-        retracted: it has run before, and was taken back for lack of memory; such a request is not
-        run before its bootstrap. Raises ValueError without senders or chunks.
+        senders: one of each prefill rank. chunks: the number of chunks of its forward pass. now:
+        seconds. retracted: the request has run before, and was taken back for lack of memory; such
+        a request is not run before its bootstrap. Raises ValueError without senders or chunks.
         """
         if not senders or chunks < 1:
             raise ValueError(f"{request_id}: want a sender at least, and a chunk; got "
@@ -111,7 +114,7 @@ class OptimisticPrefill:
         return request
 
     def ensure_metadata_buffer(self, request: Request) -> bool:
-        """Reserve a slot for the request, if it has none and may have one. Whether it has one."""
+        """Reserve a slot for the request, if it may have one. Returns whether it has one now."""
         if request.slot is not None or not self._slots:
             return request.slot is not None
         slot = self._slots[0]
@@ -120,29 +123,33 @@ class OptimisticPrefill:
         return request.slot is not None
 
     def finalize_bootstrap(self, request: Request) -> bool:
-        """Bind the pass to its destination, if that is there. Whether it is bound."""
+        """Bind the pass to its destination, if that is known. Returns whether it is bound."""
         if not request.finalized and not request.computing:
             self._fire("finalize", request)
         return request.finalized
 
-    # What the scheduler says
+    # Calls of the scheduler
 
     def turn(self, now: float) -> None:
-        """Poll every request, give up what is overdue, and decide what can be decided."""
+        """Poll every request, fail those whose bootstrap is overdue, and propose rows. now:
+        seconds.
+        """
         self._now = now
         for stage in ACTIVE:
-            for request in list(self._at[stage]):
+            for request in list(self._stages.at[stage]):
                 self._poll(request)
         while self._waiting and self._is_over(self._waiting[0]):
             self._waiting.popleft()
         self._settle()
 
     def start(self, now: float) -> Request | None:
-        """Give the next request a running slot, and order its first chunk. None if none can start.
+        """Give the next request a running slot, and order its first chunk. now: seconds.
+
+        Returns the request; None if none can start.
         """
         self._now = now
         for stage, row in ((Stage.HEAD, "start_again"), (Stage.WAITING, "start")):
-            request = next(iter(self._at[stage]), None)
+            request = next(iter(self._stages.at[stage]), None)
             if request is None or not self._running_slots:
                 continue
             if self._fire(row, request, s=self._running_slots[0]):
@@ -153,9 +160,9 @@ class OptimisticPrefill:
         return None
 
     def chunk_done(self, request: Request, now: float) -> None:
-        """The device has computed the chunk that was ordered.
+        """Note that the device has computed the ordered chunk. now: seconds.
 
-        Raises LocalProtocolError if none was.
+        Raises LocalProtocolError if no chunk of the request was ordered.
         """
         if not request.computing:
             raise LocalProtocolError(f"{request.id}: no chunk of it is being computed")
@@ -172,44 +179,48 @@ class OptimisticPrefill:
         self._settle()
 
     def abort(self, request: Request, reason: str = "aborted by prefill") -> None:
-        """Give the request up. It ends with FAILED, unless it has ended already."""
+        """Abort the request. It ends with FAILED, unless it has ended already."""
         if request.stage not in ENDED:
             request.reason = request.reason or reason
             self._follow(request, self._machine.call("abort_prefill", request.key))
             self._settle()
 
     def count_tokens(self, request: Request, *, input_tokens: int, hit_tokens: int) -> None:
-        """Of the pass that has just started: its tokens, and those found in the prefix cache."""
+        """Count the tokens of the pass that has just started.
+
+        hit_tokens: those that were found in the prefix cache. Raises ValueError if there are more
+        hits than tokens.
+        """
         self.hit_rate.add(request, input_tokens, hit_tokens)
 
     def orders(self) -> list[Ordered]:
-        """What is to be done now, in this order; each once."""
+        """The orders since the last call, to be carried out in this order."""
         ordered = list(self._orders)
         self._orders.clear()
         return ordered
 
-    # How it goes on
+    # Proposals
 
     def _poll(self, request: Request) -> None:
-        """Let the table know what the senders say."""
+        """Give the table the status of the senders."""
         if request.stage in ENDED:
             return
-        word = request.poll()
-        if word is KVPoll.FAILED:
+        status = request.poll()
+        if status is KVPoll.FAILED:
             told = (sender.failure for sender in request.senders)
             request.reason = request.reason or next((why for why in told if why), "failed")
             self._follow(request, self._machine.receive(tables.abort, request.key))
-        elif word is KVPoll.SUCCESS and request.stage is Stage.SENDING:
+        elif status is KVPoll.SUCCESS and request.stage is Stage.SENDING:
             self._complete(request, "landed")
-        elif word > KVPoll.BOOTSTRAPPING and not request.ready:
-            struck = [rank for rank in range(len(request.senders)) if self.faults.strikes(rank)]
-            if struck:
-                self.abort(request, f"rank {struck[0]}: a fault injected for a test")
+        elif status > KVPoll.BOOTSTRAPPING and not request.ready:
+            faulty = [rank for rank in range(len(request.senders)) if self.faults.fails(rank)]
+            if faulty:
+                self.abort(request, f"rank {faulty[0]}: a fault injected for a test")
                 return
             self._follow(request, self._machine.receive(tables.publish, request.key))
 
     def _begin(self, request: Request) -> None:
-        """Order the first chunk. Where it is the last as well, all before it are computed."""
+        """Order the first chunk. If it is also the last, all earlier chunks count as computed."""
         if request.chunks == 1:
             self._complete(request, "first_chunk")
             self._poll(request)
@@ -218,7 +229,7 @@ class OptimisticPrefill:
             self._compute(request)
 
     def _go_on(self, request: Request) -> None:
-        """After a chunk: send, if there is somebody to send to; then the next chunk, or its end."""
+        """After a chunk: send, if the destination is known; then order the next chunk, or end."""
         if request.stage is not Stage.RUNNING:
             return
         self.finalize_bootstrap(request)
@@ -231,7 +242,7 @@ class OptimisticPrefill:
             self._launch(request)
 
     def _launch(self, request: Request) -> None:
-        """The next chunk. What lets the last one go speaks for those before it as well."""
+        """Order the next chunk. The guard of the last chunk applies to the earlier ones too."""
         if request.chunk == request.chunks - 1:
             if self._fire("launch_last", request):
                 self._compute(request)
@@ -245,24 +256,24 @@ class OptimisticPrefill:
         return False
 
     def _settle(self) -> None:
-        """Propose whatever may have become possible, until nothing is."""
+        """Propose rows until no proposal is accepted."""
         while any([self._release(), self._reserve(), self._attach(), self._make_room()]):
             pass
 
     def _release(self) -> bool:
-        """Take back what failed requests hold."""
+        """Take back the slots of requests that have ended. Returns whether there were any."""
         ended = [request for request in self._failing if self._end(request)]
         for request in ended:
             del self._failing[request]
         return bool(ended)
 
     def _reserve(self) -> bool:
-        """Slots: first for requests that could go on, then for those that begin early."""
+        """Reserve slots, first for requests that have their bootstrap. Returns whether it did."""
         if not self._slots:
             return False
-        queues = [self._ready[stage] for stage in QUEUED]
+        queues = [self._stages.ready[stage] for stage in QUEUED]
         if self.settings.attempts:
-            queues.append(self._at[Stage.QUEUED])
+            queues.append(self._stages.at[Stage.QUEUED])
         reserved = False
         for request in [request for queue in queues for request in queue]:
             if not self._slots:
@@ -271,25 +282,25 @@ class OptimisticPrefill:
         return reserved
 
     def _attach(self) -> bool:
-        """Send what is parked and has its destination now."""
-        parked = list(self._ready[Stage.PARKED])
+        """Send parked requests whose destination is known now. Returns whether any was sent."""
+        parked = list(self._stages.ready[Stage.PARKED])
         sent = [request for request in parked
                 if self.finalize_bootstrap(request) and self._send(request)]
         return bool(sent)
 
     def _make_room(self) -> bool:
-        """Have one that is parked yield its place to one that could go on."""
-        return any(self._yield(request) for request in list(self._at[Stage.PARKED]))
+        """Let a parked request yield its place to one that can go on. Returns whether one did."""
+        return any(self._yield(request) for request in list(self._stages.at[Stage.PARKED]))
 
     def _yield(self, request: Request) -> bool:
-        """Propose that the request yields to one that has its bootstrap, if there is one."""
+        """Propose that the request yields to one that has its bootstrap. Returns whether it did."""
         stages = (*FOR_A_RUNNING_SLOT, *QUEUED)
-        wanting = [next(iter(ready)).key for s in stages if (ready := self._ready[s])]
+        wanting = [next(iter(ready)).key for s in stages if (ready := self._stages.ready[s])]
         return bool(wanting) and (self._fire("run_again", request, k=wanting)
                                   or self._fire("fall_back", request, k=wanting))
 
     def _is_over(self, request: Request) -> bool:
-        """Whether the wait for the request's bootstrap has ended, one way or the other."""
+        """Whether the wait for the request's bootstrap has ended, by success or by timeout."""
         if request.ready or request.stage in ENDED:
             return True
         limit = self.settings.bootstrap_timeout_s
@@ -298,7 +309,7 @@ class OptimisticPrefill:
         request.reason = request.reason or f"bootstrap_timeout after {limit:g} s"
         return self._fire("give_up_waiting", request)
 
-    # What follows
+    # Steps
 
     def _fire(self, row: str, request: Request, **parameters: object) -> bool:
         step = self._machine.fire(row, h=request.key, **parameters)
@@ -322,8 +333,7 @@ class OptimisticPrefill:
             elif symbol is tables.link:
                 request.finalized = True
             elif symbol is tables.ready:
-                request.ready = True
-                self._ready[request.stage][request] = None
+                self._stages.mark_ready(request)
             elif isinstance(value, Stage):
                 self._enter(request, value)
         for _ in step.sent:
@@ -331,12 +341,7 @@ class OptimisticPrefill:
                 sender.abort(request.reason)
 
     def _enter(self, request: Request, stage: Stage) -> None:
-        self._at[request.stage].pop(request, None)
-        self._ready[request.stage].pop(request, None)
-        request.stage = stage
-        self._at[stage][request] = None
-        if request.ready:
-            self._ready[stage][request] = None
+        self._stages.enter(request, stage)
         if stage in (Stage.HEAD, Stage.DEFERRED):
             self._drop(request)
         elif stage in ENDED:
@@ -347,7 +352,7 @@ class OptimisticPrefill:
             self._failing[request] = None
 
     def _drop(self, request: Request) -> None:
-        """The pass is forgotten: the request begins anew, at its first chunk."""
+        """Drop the pass: the request begins again, at its first chunk."""
         request.chunk = 0
         request.prefill_retry_count += 1
         request.times.started = request.times.computed = None
@@ -364,34 +369,31 @@ class OptimisticPrefill:
         self._orders.append(Ordered(Order.SEND, request, chunks=chunks, last=last))
 
     def _end(self, request: Request) -> bool:
-        """Whether the request has ended, and holds nothing any more (rule 3)."""
+        """End the request, if rule 3 allows it. Returns whether it has ended."""
         if request.computing or (request.sent and not all(s.released for s in request.senders)):
             return False
         self._fire("release", request)
         if request.slot is not None or request.running_slot is not None:
             return False
-        del self._at[request.stage][request], self._requests[request.key]
-        self._ready[request.stage].pop(request, None)
+        del self._requests[request.key]
+        self._stages.remove(request)
         self._machine.forget(roles.Life, request.key)
         self._orders.append(Ordered(Order.END, request))
         return True
 
     def _sampled(self, key: int) -> bool:
-        """Whether a test sees the request run again. All ranks find the same (M5.5)."""
+        """Whether a test forces the request to run again. All ranks find the same (M5.5)."""
         request = self._requests[key]
         return (not request.retracted and self.settings.attempts > 0
                 and retry_is_forced(request.id, self.settings.force_retry_probability))
 
     def _describe(self) -> None:
         for name, about, stages in _GAUGES:
-            self.metrics.gauge(name, about, partial(self._count, stages))
+            self.metrics.gauge(name, about, partial(self._stages.count, stages))
         self.metrics.gauge("num_optimistic_slots_taken", "Metadata slots that requests hold",
                            lambda: self.settings.slots - len(self._slots))
         self.metrics.gauge("num_optimistic_running_slots_taken", "Running slots that requests hold",
                            lambda: self.settings.running_slots - len(self._running_slots))
-
-    def _count(self, stages: tuple[Stage, ...]) -> int:
-        return sum(len(self._at[stage]) for stage in stages)
 
     def __repr__(self) -> str:
         return f"<OptimisticPrefill {self._machine!r}>"

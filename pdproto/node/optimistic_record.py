@@ -1,10 +1,10 @@
-"""What a scheduler that prefills optimistically keeps of a request, sets, counts and is told."""
+"""The settings, requests, orders and counts of optimistic prefill (optimistic.py)."""
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.functions import passes
@@ -13,26 +13,34 @@ from pdproto.spec.handoff.timers import WAITS
 
 
 class Bootstrap(Protocol):
-    """What is used here of a hand-over's sender (sender.py); each prefill rank has one."""
+    """The part of a hand-over's sender (sender.py) that is used here. Each prefill rank has one."""
 
     @property
-    def released(self) -> bool: ...
+    def released(self) -> bool:
+        """Whether its pages are free again."""
 
     @property
-    def failure(self) -> str | None: ...
+    def failure(self) -> str | None:
+        """Why the hand-over has failed; None if it has not."""
 
-    def poll(self) -> KVPoll: ...
+    def poll(self) -> KVPoll:
+        """The status of the hand-over."""
 
-    def abort(self, reason: str) -> None: ...
+    def abort(self, reason: str) -> None:
+        """Abort the hand-over, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """slots: of metadata. running slots: rows of the request table, with room for the KV of one
-    request. retries: how often a request may be run again before its bootstrap; 0: none is run
-    before it.
+    """The settings of optimistic prefill.
 
-    Raises ValueError for what does not go together, and says why.
+    slots: metadata slots. running_slots: rows of the request table, each with room for the KV of
+    one request. retries: how often a request may be run again before its bootstrap; with 0, no
+    request is run before its bootstrap. force_retry_probability: from 0 to 1, for tests.
+    bootstrap_timeout_s: seconds. hierarchical_cache, mamba_radix_cache: whether the server uses
+    these caches; both need retries=0.
+
+    Raises ValueError for settings that do not go together.
     """
 
     slots: int
@@ -62,27 +70,28 @@ class Settings:
 
     @property
     def attempts(self) -> int:
-        """How often a request may be run before its bootstrap, at most."""
+        """How often at most a request may be run before its bootstrap."""
         return passes(self.retries)
 
 
 @dataclass(slots=True)
 class Times:
-    """When things happened, in the seconds of the caller's clock. Those of a pass are its own."""
+    """When the steps of a request happened, in seconds of the caller's clock."""
 
     submitted: float
-    started: float | None = None  # the pass got its running slot
-    computed: float | None = None  # its last chunk
+    started: float | None = None  # the present pass got its running slot
+    computed: float | None = None  # the last chunk of the present pass
     ended: float | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request, for reading; `OptimisticPrefill` alone writes it.
+    """A request, for reading; only `OptimisticPrefill` writes it.
 
-    chunks: of its forward pass. chunk: the next to be computed, or that is computed. sent: chunks
-    handed over. passes: how often it was started. prefill_retry_count: how often its KV was
-    dropped, to be computed again. reason: why it has failed.
+    chunks: the number of chunks of its forward pass. chunk: the chunk that is computed now, or the
+    next. sent: how many chunks were handed over. passes: how often its forward pass was started.
+    prefill_retry_count: how often its KV was dropped, to be computed again. reason: why it has
+    failed.
     """
 
     id: str
@@ -104,22 +113,55 @@ class Request:
     reason: str = ""
 
     def poll(self) -> KVPoll:
-        """Where its bootstrap and its transfer stand, at the rank that is least far."""
+        """The status of its hand-over at the rank that is least far."""
         return min(sender.poll() for sender in self.senders)
 
 
-class Order(Enum):
-    """What the scheduler is to do next about a request."""
+class Stages:
+    """The requests that have not ended, by stage, in the order in which they entered it.
 
-    COMPUTE = auto()  # launch `chunk`; then say `chunk_done`
-    SEND = auto()  # hand over `chunks`, the last of which is the request's last if `last`
-    DROP = auto()  # the KV goes, and with it the tokens: its running slot is somebody else's now
-    END = auto()  # it has succeeded or failed, and holds nothing any more
+    ready: those of them that have their bootstrap.
+    """
+
+    def __init__(self) -> None:
+        self.at: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
+        self.ready: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
+
+    def enter(self, request: Request, stage: Stage) -> None:
+        """Move the request to this stage."""
+        self.remove(request)
+        request.stage = stage
+        self.at[stage][request] = None
+        if request.ready:
+            self.ready[stage][request] = None
+
+    def mark_ready(self, request: Request) -> None:
+        """Note that the request has its bootstrap."""
+        request.ready = True
+        self.ready[request.stage][request] = None
+
+    def remove(self, request: Request) -> None:
+        """Remove the request from its stage, if it is there."""
+        self.at[request.stage].pop(request, None)
+        self.ready[request.stage].pop(request, None)
+
+    def count(self, stages: tuple[Stage, ...]) -> int:
+        """The number of requests in these stages. For any thread."""
+        return sum(len(self.at[stage]) for stage in stages)
+
+
+class Order(Enum):
+    """The next action of the scheduler for a request."""
+
+    COMPUTE = auto()  # launch `chunk`, and call `chunk_done` when it is computed
+    SEND = auto()  # hand over `chunks`; with `last`, they end with the request's last chunk
+    DROP = auto()  # drop the KV and the tokens: another request gets the running slot
+    END = auto()  # the request has succeeded or failed, and holds no slot and no page
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An order. chunk, chunks: of the forward pass, from 0 on."""
+    """An order. chunk, chunks: numbers of chunks of the forward pass, from 0 on."""
 
     order: Order
     request: Request
@@ -130,10 +172,10 @@ class Ordered:
 
 @dataclass(slots=True)
 class HitRate:
-    """How much of the input was found in the prefix cache, as if nothing were ever run again.
+    """How much of the input was found in the prefix cache, without passes that are run again.
 
-    A pass that is run again finds in the cache what the pass before has left there: both the tokens
-    that it reads and those that it finds are taken out.
+    A repeated pass finds the tokens that the pass before has left in the cache. So its input tokens
+    and its hits are both subtracted.
     """
 
     input_tokens: int = 0
@@ -142,7 +184,9 @@ class HitRate:
     reprocessed_hit_tokens: int = 0
 
     def add(self, request: Request, input_tokens: int, hit_tokens: int) -> None:
-        """A pass has begun. Raises ValueError for more hits than tokens, or fewer than none."""
+        """Count a pass that has begun. Raises ValueError for more hits than tokens, or for fewer
+        than 0 hits.
+        """
         if not 0 <= hit_tokens <= input_tokens:
             raise ValueError(f"{request.id}: {hit_tokens} hits of {input_tokens} tokens")
         self.input_tokens += input_tokens
@@ -153,28 +197,29 @@ class HitRate:
 
     @property
     def rate(self) -> float:
-        """Between 0 and 1; 0 where there was no input."""
+        """The hit rate, from 0 to 1; 0 without input."""
         tokens = self.input_tokens - self.reprocessed_input_tokens
         return (self.hit_tokens - self.reprocessed_hit_tokens) / tokens if tokens else 0.0
 
 
 @dataclass(slots=True)
 class Faults:
-    """Bootstraps that fail on purpose, for tests. chance: between 0 and 1, as `random.random`.
+    """Bootstraps that fail on purpose, for tests.
 
-    probabilities: by rank; `set` changes them while all goes on.
+    chance: returns a number from 0 to 1, as `random.random`. probabilities: of a failure, by rank;
+    `set` may change them at any time.
     """
 
     chance: Callable[[], float] = random.random
     probabilities: dict[int, float] = field(default_factory=dict)
 
     def set(self, rank: int, probability: float) -> None:
-        """Raises ValueError for a probability outside 0 to 1."""
+        """Set the probability of a failure at this rank. Raises ValueError outside 0 to 1."""
         if not 0.0 <= probability <= 1.0:
             raise ValueError(f"rank {rank}: probability {probability}: want 0 to 1")
         self.probabilities[rank] = probability
 
-    def strikes(self, rank: int) -> bool:
-        """Whether the bootstrap at hand fails at this rank."""
+    def fails(self, rank: int) -> bool:
+        """Whether the present bootstrap fails at this rank."""
         probability = self.probabilities.get(rank, 0.0)
         return probability > 0.0 and self.chance() < probability

@@ -1,4 +1,4 @@
-"""A peer: another node, as this node knows it."""
+"""The state that a node keeps about another node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,23 +7,24 @@ from typing import Final
 from pdproto.node.ports import Connection
 from pdproto.runtime.wire import AnyFrame, Batch
 
-GIVEN_UP_S: Final = 60.0  # after that, a lost peer no longer counts as a trouble of the network
-NAMED_MAX: Final = 3  # peers that one line names
+GIVEN_UP_S: Final = 60.0  # after so long, a lost peer no longer counts as a network problem
+NAMED_MAX: Final = 3  # peers that one message names
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """Another node. All times are in seconds of the node's clock.
+    """Another node. All times are in seconds of this node's clock.
 
-    out: frames that are to be sent. spoken, heard: the last batch to it, and from it. ours: where
-    it is told to call this node. called: when `connection` was opened. incarnation: 0 until it has
-    spoken. broken: until when a connection that has ended may come back. lost: it counts as gone.
-    ended: its process is known to be no more: it has said so, or its successor has spoken.
-    barred: why the data path can take no bytes from it; empty if it can.
+    endpoint: where the peer listens. out: frames to send. spoken, heard: times of the last batch to
+    the peer and of the last batch from it. ours: the endpoint that the peer is told to call.
+    called: when `connection` was opened. incarnation: of the peer; 0 until its first batch. broken:
+    until when an ended connection may come back. lost: the peer counts as gone. ended: its process
+    is known to have ended, because it said so or its successor has sent a batch. barred: why the
+    peer cannot write to this node's data path; empty if it can.
 
-    The two directions are two connections, and one may lead nowhere while the other works. mute:
-    since when the peer is unheard though it should have spoken. deaf: since when it has heard
-    nothing of this node, as it says itself.
+    Each direction has a connection of its own, so one may be broken while the other works. mute:
+    since when nothing has come from the peer though a sign of life was due. deaf: since when the
+    peer has received nothing from this node, as it reports itself.
     """
 
     name: str
@@ -43,27 +44,30 @@ class Peer:
     barred: str = ""
 
     def unheard_ms(self, now: float) -> int:
-        """For how long the peer is unheard though it should have spoken; 0 if it is not."""
+        """Milliseconds since `mute`; 0 if batches come from the peer in time."""
         return 0 if self.mute is None else max(1, round((now - self.mute) * 1e3))
 
     def trouble(self, now: float) -> str:
-        """In which direction nothing comes through, and for how long; empty if all does."""
+        """Which direction of the connection is broken, and for how long; empty if both work."""
         if self.mute is not None:
             return f"nothing has come from {self.name} for {now - self.mute:.0f} s"
         if self.deaf is not None:
-            return f"nothing comes through to {self.name}, as it says, for {now - self.deaf:.0f} s"
+            return f"{self.name} reports that it has received nothing for {now - self.deaf:.0f} s"
         return ""
 
 
 def endpoint_of(batch: Batch) -> str | None:
-    """Where the peer listens, if one of its frames says so."""
+    """The endpoint on which the peer listens, if one of its frames gives it; else None."""
     endpoints = (getattr(frame, "endpoint", None) for frame in batch.frames)
     return next((endpoint for endpoint in endpoints if endpoint is not None), None)
 
 
 def cut_off(peers: Iterable[Peer], now: float) -> str | None:
-    """Why nothing comes through between a node and any of its peers; None if something does, or
-    there are none. A peer whose process has ended, or whose connection was closed, does not count.
+    """Why the network connects a node to none of its peers. None if one peer is connected, or if
+    there are no peers.
+
+    A peer whose process has ended, or whose connection was closed, does not count. now: in seconds
+    of the node's clock.
     """
     troubles = []
     for peer in peers:

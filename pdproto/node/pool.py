@@ -1,7 +1,8 @@
-"""A decode rank's pages and metadata slots: who has which.
+"""The owners of a decode rank's pages and metadata slots.
 
-The table of the pool decides who is given memory (spec/handoff/sink.py). It is asked about one
-request at a time: there are two lives then, the one that asks and all others together.
+The table of the pool decides which life gets memory (spec/handoff/sink.py). It is run for one
+request at a time. For that it needs only two lives: the life that asks, and one that stands for all
+others.
 """
 
 from collections.abc import Collection
@@ -21,8 +22,8 @@ _AUTOMATON: Final = Automaton(POOL, _SIZES, paced=(_PACED,))
 
 
 class Pool:
-    """See above. table: the pool's, where another variant is run. pages, slots: by number, the life
-    that has it.
+    """See above. table: of the pool, for another variant of the protocol. pages, slots: the life
+    that owns each page and slot, by number.
     """
 
     def __init__(self, table: Table = POOL) -> None:
@@ -38,11 +39,13 @@ class Pool:
     def grant(
         self, life: Life, pages: Collection[int], slot: int | None
     ) -> tuple[Assignment, ...]:
-        """Give the life its pages and its slot, beside staging memory that has been found for it.
-        slot: None where the application keeps no metadata rows: then the life has one of its own,
-        as in the table, and it has no number.
+        """Give the life its pages and its slot; its staging memory has already been leased.
 
-        Returns what the table writes into the life's variables; nothing if it does not allow it.
+        slot: None if the application keeps no metadata rows. In the table the life then has a slot
+        of its own, without a number.
+
+        Returns the values that the table writes into the life's variables; empty if the table does
+        not allow the grant.
         """
         state = self._asked
         if not self.pages.keys().isdisjoint(pages):
@@ -57,18 +60,18 @@ class Pool:
         return granted
 
     def blame(self, pages: Collection[int], slot: int | None) -> str:
-        """Why these cannot be granted: what somebody else has."""
+        """Why these cannot be granted: the page or slot that another life owns."""
         for page in pages:
             if page in self.pages:
                 return f"page {page} belongs to {self.pages[page]}"
         return f"metadata slot {slot} belongs to {self.slots.get(slot or 0)}"
 
     def free_slot(self, slot: int | None) -> None:
-        """Nobody has this slot any more, if it was one."""
+        """Make the slot free. None: the life had no numbered slot."""
         if slot is not None:
             del self.slots[slot]
 
     def free_pages(self, pages: Collection[int]) -> None:
-        """Nobody has these pages any more, and nothing is copied into them."""
+        """Make the pages free. No copy into them may be under way."""
         for page in pages:
             del self.pages[page]

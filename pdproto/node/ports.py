@@ -1,8 +1,8 @@
 """The port between a node and its driver: the event loop (transport/) or the simulator (sim/).
 
-A node takes values and the time, and returns effects (core.py). Only a few calls go the other way:
-they open a connection, whose refusal fails a hand-over in the same step, and they serve threads of
-the application.
+A node takes values and the time, and returns effects (core.py). The node calls its driver for few
+things: to open a connection, because a refusal fails a hand-over in the same step, and to serve
+threads of the application.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,65 +13,67 @@ class Connection(Protocol):
     """A connection to one peer."""
 
     def send(self, data: bytes) -> bool:
-        """Queue a batch for the peer. False: the queue is full, and the batch is not taken."""
+        """Queue a batch for the peer. Returns False if the queue is full: the batch is not sent."""
 
     def close(self) -> None:
         """End the connection, and drop what it has not sent."""
 
 
 class Pace(Protocol):
-    """Bounds one turn, and measures its parts."""
+    """Bounds the time of one turn, and measures its parts."""
 
     def begin(self, part: str) -> None:
-        """A turn begins with this part."""
+        """Begin a turn. part: the name of its first part."""
 
     def part(self, name: str) -> None:
-        """The next part of the turn begins."""
+        """Begin the next part of the turn."""
 
     @property
     def has_time(self) -> bool:
-        """Whether the part may go on. If not, the rest of it is left to the next turn."""
+        """Whether the part may go on. If not, its other work waits for the next turn."""
 
 
 class Transport(Protocol):
-    """What a driver provides for its node."""
+    """The calls that a driver provides for its node."""
 
     @property
-    def pace(self) -> Pace: ...
+    def pace(self) -> Pace:
+        """The time limits of the node's turns."""
 
     def clock(self) -> float:
         """Seconds of a clock that never goes back. For any thread."""
 
     def ask(self, request: Callable[[], None]) -> None:
-        """Have the next turn run a request. For any thread.
+        """Run a request in the next turn. For any thread.
 
         Raises LocalProtocolError when the node is closed.
         """
 
     def wake(self) -> None:
-        """Have a turn soon. For any thread."""
+        """Take a turn soon. For any thread."""
 
     def address_for(self, endpoint: str) -> str:
         """The endpoint at which the peer at `endpoint` can call this node. For any thread.
 
-        Raises RemoteProtocolError, with the way out, where one of the two cannot call the other.
+        Raises RemoteProtocolError if one of the two cannot call the other; it says what to change.
         """
 
     def connect(self, endpoint: str) -> Connection:
-        """Open a connection. Raises RemoteProtocolError if there can be none."""
+        """Open a connection to the peer at `endpoint`. Raises RemoteProtocolError if it fails."""
 
 
 class ConnectionChange(NamedTuple):
-    """up: the connection has been made, and greeted at the other end. Otherwise it has ended."""
+    """A connection was made (up), with a complete handshake, or it has ended (not up)."""
 
     connection: Connection
     up: bool
 
 
 class Arrived(NamedTuple):
-    """All that has come since the last turn. A turn takes from each as long as it has time.
+    """The input of a turn: everything since the last turn. A turn stops taking when its time is up.
 
-    requests: of the application. batches: the name of each sender, and the parts of its message.
+    requests: calls of the application. batches: the name of each sender, and the parts of its
+    message. changes: of connections.
     """
 
     requests: Iterable[Callable[[], None]] = ()

@@ -1,10 +1,10 @@
-"""A prefill rank's node: it opens senders, and writes their pages where sinks want them.
+"""A prefill rank's node: it opens senders, and writes their pages into the memory of sinks.
 
-Rule 1: the table of the source decides (spec/handoff/source.py). Here its events are made, and what
-        its steps ask for is done.
-Rule 2: a sender belongs to a room, and is bound to the first life of that room that introduces
-        itself and has no sender yet. A life that comes before its sender waits for it.
-Rule 3: a life that has ended is remembered until all its sinks say that nothing more will come.
+Rule 1: the table of the source decides (spec/handoff/source.py). This module makes its events, and
+        carries out the effects of its steps.
+Rule 2: a sender belongs to a room. It is bound to the first life of that room that a sink
+        introduces and that has no sender yet. A life without a sender waits for one.
+Rule 3: a life that has ended is remembered until all its sinks are done with it (memory.py).
 """
 
 import logging
@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.node.data_path import Outcome, SourceDataPath
+from pdproto.node.data_path import SourceDataPath
 from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
-from pdproto.node.in_doubt import InDoubtAtSink, InDoubtWrites
+from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
 from pdproto.node.memory import NEVER, Memory
 from pdproto.node.node import Node, Reaction
 from pdproto.node.peer import Peer
-from pdproto.node.sender import ByRoom, Sender, Written, gave_up, refusal
+from pdproto.node.sender import ByRoom, Sender
 from pdproto.node.sides import PREFILL
+from pdproto.node.source_writes import SourceWrites
 from pdproto.node.uses import Uses
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
@@ -46,21 +47,21 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Sending, Write
-from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
 
-EARLY_MAX: Final = 1 << 17  # lives whose request has not come; a sink introduces itself again
+EARLY_MAX: Final = 1 << 17  # lives without a sender; a refused sink introduces itself again
 OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 
 
 class Prefill(Node):
-    """See the rules above. data_path: how bytes move. waits: seconds by name of timer.
+    """See the rules above.
 
-    refuses: asked in the loop about a room that a sink comes for and that nobody has opened: why
-    nobody will, or None if somebody may. A sink that is refused fails at once, for that reason.
-    role: the tables to run, if not those of the hand-over.
+    data_path: moves the bytes. waits: seconds by name of timer. refuses: called in the loop for a
+    room that a sink introduces and that no sender has opened. It returns why no sender will open
+    it, or None if one may. A refused sink fails at once, with that reason. role: the tables to run,
+    if not those of the hand-over.
     """
 
     def __init__(
@@ -84,18 +85,8 @@ class Prefill(Node):
         self._unbound: Final = ByRoom()
         self._early: Final = ByRoom()
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
-        self._posting: Final[deque[Endpoint]] = deque()
-        self._queued: Final[set[int]] = set()
-        self._writes: Final[dict[int, Written]] = {}
-        self._in_doubt: Final = InDoubtWrites()
-        self._number = 0
         self._memory: Final = Memory(self.lives, self.forget)
-        self.metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
-                           lambda: len(self._writes))
-        self.metrics.gauge("num_prefill_in_doubt_writes", "Writes that the engine has given up on, "
-                           "and that may still land", self._in_doubt.count)
-        self.metrics.gauge("prefill_in_doubt_seconds", "For how long the first of them has been so",
-                           lambda: self._in_doubt.longest_s(self.clock()))
+        self._writes: Final = SourceWrites(self, data_path, self._memory.settle)
         self.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
             ends.done: lambda e, _: e.owner.done(self.life(e)),
@@ -104,7 +95,7 @@ class Prefill(Node):
             ends.drained: lambda e, _: Drained(self.life(e)),
         })
         self.reactions.update({
-            (ends.write, Write.POSTED): self._post,
+            (ends.write, Write.POSTED): self._writes.post,
             (ends.kv, False): self._release,
         })
 
@@ -114,24 +105,27 @@ class Prefill(Node):
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None,
     ) -> Sender:
-        """A sender for a room; see PrefillNode.open. For any thread."""
+        """Open a sender for a room; see PrefillNode.open. For any thread."""
         sender = Sender(self, room_number(room))
         sender.watch(on_released, watcher)
         self.ask(lambda: self._open(sender))
         return sender
 
     def disown(self, room: int, reason: str, name: str, endpoint: str) -> None:
-        """In the loop: tell another prefill rank that this room has failed here."""
+        """In the loop: tell another prefill rank that this room has failed here.
+
+        name, endpoint: of that rank. Raises RemoteProtocolError if it cannot be called.
+        """
         peer = self.connect(name, endpoint)
-        # A life of this node's own: decode's life of the room is not known here.
+        # A life of this node itself, because decode's life of the room is unknown here.
         life = Life(room, self.incarnation, 0)
         self.say(peer, Disown(life, reason[:REASON_MAX], peer.ours))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
-        """See PrefillNode.in doubt. For any thread."""
-        return self._in_doubt.all()
+        """See PrefillNode.in_doubt. For any thread."""
+        return self._writes.in_doubt.all()
 
-    # In the loop: what the application asks
+    # In the loop: requests of the application
 
     def _open(self, sender: Sender) -> None:
         self.metrics.add("handoffs_opened")
@@ -144,14 +138,14 @@ class Prefill(Node):
             self.register(sender)
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
-            self._release(sender.endpoint, ())  # the sink gave up first: nothing was read of them
+            self._release(sender.endpoint, ())  # the sink aborted first: no page was read
         elif sender.misfit:
             self.give_up(sender, sender.misfit)
 
     def hand_over(
         self, sender: Sender, pages: tuple[int, ...], last: bool, metadata: bytes
     ) -> None:
-        """Have the table take one more chunk."""
+        """Give the table one more chunk. See Sender.send."""
         endpoint = sender.endpoint
         self.take(endpoint, endpoint.hand_over(last=last))
         endpoint.handed_over()
@@ -160,27 +154,31 @@ class Prefill(Node):
         sender.began = sender.began or self._now
 
     def give_up(self, sender: Sender, reason: str) -> None:
+        """See Node.give_up."""
         sender.blame = reason
         self.take(sender.endpoint, sender.endpoint.automaton.call("abort_sender"))
 
-    # In the loop: what sinks say
+    # In the loop: messages of sinks
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
-        if self._in_doubt:
-            for incarnation in self._in_doubt.incarnations(peer.name) - {peer.incarnation}:
-                self._cannot_land(peer.name, incarnation, NEVER)  # its successor speaks
+        """See Core.on_batch. A batch of a new incarnation proves that the older ones have ended."""
+        in_doubt = self._writes.in_doubt
+        if in_doubt:
+            for incarnation in in_doubt.incarnations(peer.name) - {peer.incarnation}:
+                self._writes.cannot_land(peer.name, incarnation, NEVER)
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
+        """See Node.on_frame."""
         if isinstance(frame, Disown):
-            # Decode is told, now or when it comes, that nobody runs the room for it.
+            # Decode is told, now or when it introduces itself, that no rank will run the room.
             self.open(frame.life.room).abort(f"{peer.name}: {frame.reason}")
             return
         if not isinstance(frame, OF_SINKS):
-            raise RemoteProtocolError(f"{frame.message} is no message of a sink")
+            raise RemoteProtocolError(f"{frame.message}: a sink must not send this message")
         life = frame.life
         if life.incarnation != peer.incarnation:
-            raise RemoteProtocolError("the life is not of its own incarnation")
+            raise RemoteProtocolError("the life belongs to another incarnation")
         endpoint = self.lives.get(life)
         if endpoint is None:
             if self._memory.forgotten(peer.name, life):
@@ -204,54 +202,56 @@ class Prefill(Node):
             self._compare(endpoint.owner, peer.name, frame.layout)
 
     def _compare(self, sender: Sender, sink: str, layout: Layout | None) -> None:
-        """Where pages do not lie alike at both ends, the request fails as soon as it is here."""
+        """Fail the hand-over if the page layouts of both ends differ, once its sender is open."""
         sender.misfit = misfit(self._data_path, self.name, sink, layout) or sender.misfit
         if sender.misfit and sender.stage is not Sending.UNKNOWN:
             self.give_up(sender, sender.misfit)
 
     def _meet(self, life: Life) -> Endpoint:
-        """The endpoint of a new life: of a sender that waits for its room, or of none yet."""
+        """The endpoint of a new life: of a sender that waits for its room, or a new one."""
         sender = self._unbound.take(life.room)
         if sender is None:
             if len(self._early) >= EARLY_MAX:
-                raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their request already")
+                raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their sender already")
             sender = Sender(self, life.room)
             self._early.add(sender)
             self.register(sender)
             why = self._refuses(life.room)
             if why is not None:
-                self.open(life.room).abort(why)  # decode is told, and need not wait for a clock
+                self.open(life.room).abort(why)  # so that decode need not wait for a timeout
         sender.endpoint.life = life
         self._memory.add(life, sender.endpoint)
         return sender.endpoint
 
     def on_lost(self, peer: Peer, why: str) -> None:
-        """The detector. The ranks of a group end as one: so do all their hand-overs."""
+        """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""
         self.metrics.add("lost_peers")
         for life in self._memory.end(peer.incarnation):
             if not self._forget_early(life):
                 self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
-        if peer.ended:  # silence is no proof: the sink may live, and lease the memory anew
+        if peer.ended:  # a silent sink may still run, and use the memory for another life
             self.on_ended(peer)
 
     def on_ended(self, peer: Peer) -> None:
-        self._cannot_land(peer.name, peer.incarnation, NEVER)
+        """See Core.on_ended."""
+        self._writes.cannot_land(peer.name, peer.incarnation, NEVER)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
-        self._cannot_land(peer.name, peer.incarnation, floor)
+        """See Node.on_floor."""
+        self._writes.cannot_land(peer.name, peer.incarnation, floor)
         for life in self._memory.raise_floor(peer.name, peer.incarnation, floor):
             if not (self._memory.passed(life) and self._forget_early(life)):
                 self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
 
     def _on_peer_lost(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
-        """Have a life know that this sink of it, or all of them, wait for nothing more."""
+        """Give a life the event that this sink, or every sink (None), is done with it."""
         endpoint.owner.blame = endpoint.owner.blame or why
         for index, name in enumerate(endpoint.peers):
             if sink in (None, name):
                 self.take(endpoint, endpoint.automaton.marked(ends.sink_over, (index, 0, 0)))
 
     def _forget_early(self, life: Life) -> bool:
-        """Forget a life that has no request. Returns whether it was one."""
+        """Forget the life if it has no sender. Returns whether it had none."""
         sender: Sender = self.lives[life].owner
         early = sender.stage is Sending.UNKNOWN
         if early:
@@ -260,113 +260,24 @@ class Prefill(Node):
             self._early.drop(sender)
         return early
 
-    def _cannot_land(self, name: str, incarnation: int, floor: int) -> None:
-        """Writes that the engine has given up on end with a sink that is gone, or that is done with
-        the life, and so has fenced us: that is when the tables' engine refuses them (engine.py).
-        """
-        for number in self._in_doubt.take(name, incarnation, floor):
-            self._end_write(number, Write.REFUSED)
-
-    # In the loop: what the steps ask for
+    # In the loop: effects of steps
 
     def besides(self, automaton: Automaton, state: int) -> Sequence[tuple[Reaction, Indices]]:
-        return ((self._want_room, ()),) if automaton.may(state, "post") else ()
-
-    def _want_room(self, endpoint: Endpoint, _: Indices) -> None:
-        if id(endpoint) not in self._queued:
-            self._queued.add(id(endpoint))
-            self._posting.append(endpoint)
+        """See Node.besides."""
+        return ((self._writes.want_room, ()),) if automaton.may(state, "post") else ()
 
     def wants_room(self) -> bool:
-        return bool(self._posting) and self.data_path.has_room
+        """See Node.wants_room."""
+        return self._writes.may_post
 
     def on_room(self) -> None:
+        """See Node.on_room."""
         self._unbind()
-        self._post_in_turn()
-
-    def _post_in_turn(self) -> None:
-        """Let writes be posted, one a hand-over in turn, while the engine has room."""
-        while self._posting and self.data_path.has_room and self.pace.has_time:
-            endpoint = self._posting.popleft()
-            if self._post_next(endpoint):
-                self._posting.append(endpoint)
-            else:
-                self._queued.discard(id(endpoint))
-
-    def _post_next(self, endpoint: Endpoint) -> bool:
-        """Let one chunk be posted, to the sink that has been sent least. Whether one was."""
-        if not endpoint.automaton.may(endpoint.state, "post"):
-            return False  # it has ended while it waited, and may be forgotten
-        sender: Sender = endpoint.owner
-        lanes = sorted((sender.lane(sink).posted, sink) for sink in range(len(endpoint.peers)))
-        return any(
-            sender.lane(sink).has_room
-            and self.take(endpoint, sender.endpoint.post_to(sink)).rows for _, sink in lanes)
-
-    def _post(self, endpoint: Endpoint, indices: Indices) -> None:
-        _, _, sink, place = indices
-        sender: Sender = endpoint.owner
-        chunk, lane = endpoint.number(Chunk, place), sender.lane(sink)
-        self._number += 1
-        posted = self.data_path.post(self._number, self.life(endpoint), sender.addresses[sink],
-                                 lane.offset, sender.chunks[chunk], sender.is_wanted)
-        self._writes[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
-        lane.begin(posted)
+        self._writes.post_in_turn()
 
     def on_device(self) -> None:
-        for number, outcome, reason in self.data_path.outcomes():
-            if number not in self._writes:
-                continue  # the engine had given up on it, and it has been counted as refused
-            if outcome is Outcome.ERROR:
-                self._give_up_write(number, reason)
-            elif outcome is Outcome.SKIPPED:
-                self._skip(number)
-            else:
-                self._end_write(
-                    number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED, reason)
-            if self.is_late():
-                return
-
-    def _give_up_write(self, number: int, reason: str) -> None:
-        """The hand-over fails at once, and gets its pages back: only the sink's memory waits."""
-        endpoint, sink, chunk, _ = self._writes[number]
-        name, life = endpoint.peers[sink], self.life(endpoint)
-        endpoint.owner.blame = gave_up(name, reason)
-        self._in_doubt.add(name, life, number, self._now)
-        self.take(endpoint, endpoint.automaton.completion("error", (sink, endpoint.place(chunk))))
-        peer = self.peers.get(name)
-        if peer is not None and peer.ended:
-            self._cannot_land(name, life.incarnation, NEVER)
-        else:
-            log.warning("node %s: %s: what it has begun of %s may still land", self.name,
-                        gave_up(name, reason), life, extra={**self.fields(life), "peer": name})
-
-    def _end_write(self, number: int, value: Write, reason: str = "") -> None:
-        endpoint, sink, chunk, length = self._writes.pop(number)
-        sender: Sender = endpoint.owner
-        sender.lane(sink).end(length)
-        if self._in_doubt:
-            self._in_doubt.drop(endpoint.peers[sink], self.life(endpoint), number)
-        if value is Write.REFUSED:
-            sender.blame = refusal(endpoint.peers[sink], reason)
-            self.metrics.add("refused_writes")
-        else:
-            sender.landed_chunks += 1
-            sender.landed_bytes += length
-        in_doubt = sender.released
-        place = endpoint.place(chunk)
-        self.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, place), value)))
-        endpoint.landed()
-        if in_doubt:  # nothing but the end of the write has kept the life in mind
-            self._memory.settle(endpoint.life)
-
-    def _skip(self, number: int) -> None:
-        """What had not begun when the hand-over failed is not moved."""
-        endpoint, sink, chunk, length = self._writes.pop(number)
-        endpoint.owner.lane(sink).end(length)
-        self.metrics.add("skipped_chunks")
-        self.take(endpoint, endpoint.automaton.completion(
-            "skipped", (sink, endpoint.place(chunk))))
+        """See Node.on_device."""
+        self._writes.collect(self._now)
 
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
@@ -374,6 +285,7 @@ class Prefill(Node):
         self._memory.settle(endpoint.life)
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
+        """See Node.on_failed."""
         sender: Sender = endpoint.owner
         self.metrics.add("skipped_chunks", sum(
             len(sender.chunks) - sender.lane(sink).posted for sink in range(len(endpoint.peers))))
@@ -383,13 +295,14 @@ class Prefill(Node):
         self._memory.settle(endpoint.life)
 
     def open_ends(self) -> Iterable[Sender]:
+        """See Node.open_ends."""
         return [sender for sender in (*handles_of(self.lives), *self._unbound)
                 if sender.stage is not Sending.UNKNOWN]
 
     def _unbind(self) -> None:
-        """Drop what failed before the other side had come, when nobody can still come.
+        """Drop senders that failed before a sink introduced itself, when none can still do so.
 
-        Until then whoever comes for the room is told of the failure, and need not wait for it.
+        Until then, a sink that introduces itself for the room is told of the failure at once.
         """
         while self._alone and self._alone[0][0] < self._now:
             _, sender = self._alone.popleft()
@@ -397,4 +310,5 @@ class Prefill(Node):
             self._early.drop(sender)
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
+        """See Node.on_timer."""
         endpoint.owner.blame = self.blame(name)

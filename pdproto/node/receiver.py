@@ -15,11 +15,14 @@ class ReceiverNode(Opener, Protocol):
     """The node that a receiver belongs to."""
 
     @property
-    def role(self) -> SinkRole: ...
+    def role(self) -> SinkRole:
+        """The tables of the sink, ready to run."""
 
-    def want_memory(self, receiver: "Receiver") -> None: ...
+    def want_memory(self, receiver: "Receiver") -> None:
+        """In the loop: queue the receiver for staging memory."""
 
-    def part_with(self, owner: Any, reason: str) -> None: ...
+    def close_handoff(self, owner: Any, reason: str) -> None:
+        """In the loop: the application has closed the hand-over."""
 
 
 class Receiver(Handle):
@@ -40,31 +43,35 @@ class Receiver(Handle):
         self.sinks: Final = sinks
         self.life: Final = life
         self.pages: dict[str, tuple[int, ...]] | None = None
-        self.every_page: frozenset[int] = frozenset()  # for whichever source
+        self.every_page: frozenset[int] = frozenset()  # of all sources
         self.slot: int | None = None
         self.queued = 0.0  # since when it waits for staging memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
-        self.uses: dict[str, int] = {}  # by source, of the room
+        self.uses: dict[str, int] = {}  # of the room, by source (uses.py)
 
     @property
     def room(self) -> int:
+        """The number of the room."""
         return self.life.room
 
     def pages_of(self, source: str) -> tuple[int, ...]:
-        """Those that this source fills, in its order; none before they have been published."""
+        """The pages that this source fills, in its order; empty before they are published."""
         return (self.pages or {}).get(source, ())
 
     def publish(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None = None
     ) -> None:
-        """Give the hand-over its memory: pages of the pool, and a slot for the metadata row, where
-        the application keeps rows in slots: no two hand-overs have one at a time.
+        """Give the hand-over its pages, and a slot for the metadata row if the application keeps
+        rows in slots.
 
-        pages: for each source those that it fills, in its order; or one list for all. They belong
-        to the hand-over until `released`: after a failure as soon as nothing is copied into them,
-        after Success when it is closed. Raises LocalProtocolError for a second call. Where the
-        pages are known from the first, `DecodeNode.open` takes them, which saves a message.
+        pages: the pages that each source fills, in its order, by source; or one list for every
+        source. They belong to the hand-over until `released` is true: after a failure, when no copy
+        into them is under way; after Success, when the receiver is closed. slot: no two hand-overs
+        may have the same slot at a time.
+
+        Raises LocalProtocolError for a second call, and for pages that do not match the sources. If
+        the pages are known at the start, give them to `DecodeNode.open`: that saves a message.
         """
         self.hold(pages, slot)
         self._node.ask(lambda: self._node.want_memory(self))
@@ -72,9 +79,9 @@ class Receiver(Handle):
     def hold(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None
     ) -> None:
-        """Note its memory, and tell nobody. Raises as `publish` does."""
+        """Note the pages and the slot, without a message. Raises as `publish` does."""
         if self.pages is not None:
-            raise LocalProtocolError(f"{self.life} has its pages")
+            raise LocalProtocolError(f"{self.life} has its pages already")
         sources = self.endpoint.peers
         of = pages if isinstance(pages, Mapping) else dict.fromkeys(sources, pages)
         if of.keys() != set(sources):
@@ -91,15 +98,16 @@ class Receiver(Handle):
         self.slot = slot
 
     def abort(self, reason: str = "aborted by decode") -> None:
-        """Give the hand-over up. It ends with FAILED, unless it has ended already."""
+        """Abort the hand-over. It ends with FAILED, unless it has ended already."""
         self._give_up(reason)
 
     def close(self, reason: str = "closed by decode") -> None:
-        """The scheduler is done with it: the answer has been generated, and the pages of a
-        hand-over that succeeded are free. What has not ended is given up, for this reason. A second
-        call does nothing.
+        """End the use of this hand-over, when the answer has been generated.
+
+        If it succeeded, its pages become free. If it has not ended, it is aborted with this reason.
+        A second call does nothing.
         """
-        self._node.ask(lambda: self._node.part_with(self, reason[:REASON_MAX]))
+        self._node.ask(lambda: self._node.close_handoff(self, reason[:REASON_MAX]))
 
     def __repr__(self) -> str:
         return f"<Receiver of {self.life}: {self.endpoint!r}>"

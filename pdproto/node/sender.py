@@ -1,4 +1,4 @@
-"""What a prefill rank's scheduler holds of a hand-over."""
+"""The handle of a hand-over at a prefill rank."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,13 @@ class SenderNode(Opener, Protocol):
     """The node that a sender belongs to."""
 
     @property
-    def role(self) -> SourceRole: ...
+    def role(self) -> SourceRole:
+        """The tables of the source, ready to run."""
 
     def hand_over(
         self, sender: "Sender", pages: tuple[int, ...], last: bool, metadata: bytes
-    ) -> None: ...
+    ) -> None:
+        """In the loop: take one more chunk of the sender."""
 
 
 class Sender(Handle):
@@ -36,34 +38,35 @@ class Sender(Handle):
 
     def __init__(self, node: SenderNode, room: int) -> None:
         super().__init__(node, SendingEndpoint(node.role, self), Sending.UNKNOWN)
-        self._handed = 0  # of any thread that sends
+        self._handed = 0  # chunks, counted by the application's thread
         self._last = False
         self._lanes: Final[dict[int, Lane]] = {}
         self.room: Final = room
-        self.use = 0  # of the room
+        self.use = 0  # of the room (uses.py)
         self.addresses: dict[int, bytes] = {}
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
-        self.misfit = ""  # why its pages do not go with those of a sink, if so
+        self.misfit = ""  # why its pages do not fit those of a sink; empty if they do
 
     def adopt(self, early: "Sender") -> None:
-        """Take over what has come for this room before it was opened."""
+        """Take over the state of an endpoint that a sink has met before the room was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
         self.stage, self.status, self.ended = early.stage, early.status, early.ended
         self.settled, self.misfit, self.entered = early.settled, early.misfit, early.entered
 
     def done(self, life: Life) -> Done:
-        """What tells a sink that all has been written."""
+        """The message to a sink that every chunk has been written."""
         return Done(life, tuple(map(len, self.chunks)), self.metadata,
                     row_digest(life, self.metadata), self.use)
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.
 
-        last: nothing follows. metadata: the request's metadata row, with the last pages (at most
-        1 MiB). The pages belong to the hand-over until `released`. Raises LocalProtocolError before
-        the poll says WAITING_FOR_INPUT, and after the last pages.
+        last: no more pages follow. metadata: the request's metadata row, with the last pages (at
+        most 1 MiB). The pages belong to the hand-over until `released` is true. Raises
+        LocalProtocolError before `poll` returns WAITING_FOR_INPUT, after the last pages, and for
+        too many chunks or bytes of metadata.
         """
         if self._last:
             raise LocalProtocolError(f"room {self.room}: the last pages have been sent")
@@ -79,25 +82,25 @@ class Sender(Handle):
         self._node.ask(lambda: self._node.hand_over(self, tuple(pages), last, metadata))
 
     def lane(self, sink: int) -> Lane:
-        """In the loop: what is on its way to the sink of this index."""
+        """In the loop: the lane to the sink of this index."""
         if sink not in self._lanes:
             self._lanes[sink] = Lane()
         return self._lanes[sink]
 
     def is_wanted(self) -> bool:
-        """Whether the hand-over has not failed: else nothing of it begins to move. For any thread.
+        """Whether the hand-over has not failed. Chunks of a failed one are skipped. For any thread.
         """
         return self.stage is not Sending.FAILED
 
     def abort(self, reason: str = "aborted by prefill") -> None:
-        """Give the hand-over up. It ends with FAILED, unless it has ended already."""
+        """Abort the hand-over. It ends with FAILED, unless it has ended already."""
         self._give_up(reason)
 
     def close(self, reason: str = "closed by prefill") -> None:
-        """The scheduler is done with it: what has not ended is given up, for this reason.
+        """End the use of this hand-over. If it has not ended, it is aborted with this reason.
 
-        Of one that has ended nothing is left to give back, so a second call does nothing. The pages
-        are free when `released` says so, as after an abort.
+        If it has ended, or for a second call, this does nothing. The pages are free when `released`
+        is true, as after an abort.
         """
         if self.poll() not in ENDED:
             self._give_up(reason)
@@ -119,7 +122,7 @@ class Written(NamedTuple):
 
 
 class ByRoom:
-    """Senders that wait for something of their room, first come first served."""
+    """Senders that wait, by room, first come first served."""
 
     def __init__(self) -> None:
         self._senders: Final[dict[int, deque[Sender]]] = {}
@@ -129,11 +132,12 @@ class ByRoom:
         return self._count
 
     def add(self, sender: Sender) -> None:
+        """Have the sender wait behind others of its room."""
         self._count += 1
         self._senders.setdefault(sender.room, deque()).append(sender)
 
     def take(self, room: int) -> Sender | None:
-        """The first that waits for this room, and waits no longer."""
+        """Remove and return the first sender of this room; None if none waits."""
         waiting = self._senders.get(room)
         sender = waiting.popleft() if waiting else None
         self._count -= sender is not None
@@ -142,12 +146,13 @@ class ByRoom:
         return sender
 
     def __iter__(self) -> Iterator[Sender]:
-        """All that wait now, room by room. For any thread, whatever comes or goes meanwhile."""
+        """All senders that wait now, room by room. For any thread, while the loop adds and removes.
+        """
         return iter([sender for waiting in list(self._senders.values())
                      for sender in list(waiting)])
 
     def drop(self, sender: Sender) -> None:
-        """It waits no longer, if it does."""
+        """Remove the sender, if it waits."""
         waiting = self._senders.get(sender.room)
         if waiting and sender in waiting:
             waiting.remove(sender)
@@ -156,11 +161,11 @@ class ByRoom:
                 del self._senders[sender.room]
 
 
-def gave_up(sink: str, reason: str) -> str:
-    """Why a write nobody knows the end of fails its hand-over. reason: as the engine says."""
+def in_doubt_reason(sink: str, reason: str) -> str:
+    """Why a write in doubt fails its hand-over. reason: the engine's; may be empty."""
     return f"the engine gave up writing to {sink}" + (f": {reason}" if reason else "")
 
 
-def refusal(sink: str, reason: str) -> str:
-    """Why a write that did not land fails its hand-over. reason: as the engine says, if it does."""
+def refusal_reason(sink: str, reason: str) -> str:
+    """Why a write that did not land fails its hand-over. reason: the engine's; may be empty."""
     return f"a write to {sink} was refused: {reason or 'it has fenced this hand-over'}"

@@ -1,8 +1,9 @@
-"""Deadlines without a heap: all waits of one name last equally long, so each name is a queue.
+"""Deadlines without a heap: all waits of one name have the same length, so each name has a queue.
 
-A repeat is an exception: each time that it is in vain the next wait is twice as long, in a queue of
-its own, so that a hundred thousand hand-overs that wait do not keep their nodes busy with repeats.
-How long a wait lasts is policy: the tables ask only that what may have been lost is said again.
+A wait that repeats a message is an exception. Each time that no answer comes, the next wait is
+twice as long, and it is in another queue. So a hundred thousand waiting hand-overs do not keep
+their nodes busy with repeats. The length of a wait is policy: the tables demand only that a message
+that may have been lost is sent again.
 """
 
 from collections import deque
@@ -14,16 +15,18 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.timers import WAITS
 
 REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
-CANCELLED_MIN: Final = 1_024  # entries that it does not pay to clear away
-DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s, and a lost frame costs no more than that
+CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth clearing
+DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s at most, which is the cost of a lost frame
 
 
 class Timers:
-    """Which endpoint waits for what. Cancelled entries stay until they would have been due, or are
-    more than those that count: so what is over is not kept for the sake of its clocks.
+    """The waits of all endpoints.
 
-    seconds: by name; what is given is in place of the defaults in spec/handoff/timers.py. Those of
-    a repeat are of its first wait.
+    Cancelled entries stay in the queue until their deadline, or until there are more of them than
+    of the others. So endpoints that are over are not kept in memory for long.
+
+    seconds: the lengths of waits by name; others have the defaults of spec/handoff/timers.py. For a
+    repeat it is the length of the first wait. Raises ValueError for an unknown name.
     """
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
@@ -32,13 +35,13 @@ class Timers:
         if unknown:
             raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
         self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
-        # Of the waits ever started, by how often they have been doubled.
+        # By name and by the number of doublings.
         self._queues: Final[dict[str, dict[int, deque[tuple[float, Endpoint]]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
-        self._quiet_until = 0.0  # no wait ends before; 0 where that is to be found out
+        self._quiet_until = 0.0  # no wait ends before this time; 0 if it is not known yet
 
     def follow(self, endpoint: Endpoint, names: tuple[str, ...], now: float) -> None:
-        """Start the timers that the endpoint has come to wait for, and stop the others."""
+        """Start those of the named timers that do not run for the endpoint, and stop all others."""
         armed, cancelled = endpoint.armed, self._cancelled
         for name in tuple(armed):
             if name not in names:
@@ -46,14 +49,14 @@ class Timers:
                 cancelled[name] += 1
                 if cancelled[name] > CANCELLED_MIN:
                     self._clear(name)
-                endpoint.repeats = 0  # it waits for something else now
+                endpoint.repeats = 0  # the endpoint waits for another event now
         for name in names:
             if name not in armed:
                 self._arm(endpoint, name, now)
         endpoint.timers = names
 
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
-        """The waits that have ended. One that goes on (a repeat) starts again."""
+        """The waits that have ended: name and endpoint. The next `follow` starts a repeat again."""
         if now < self._quiet_until:
             return
         self._quiet_until = 0.0
@@ -72,7 +75,7 @@ class Timers:
                     yield name, endpoint
 
     def fire_now(self, endpoint: Endpoint) -> list[str]:
-        """End the repeats that the endpoint waits for, as if none had been in vain."""
+        """End the repeat timers of the endpoint, and reset their doubling. Returns their names."""
         repeats = [name for name in endpoint.armed if name in REPEATS]
         for name in repeats:
             del endpoint.armed[name]
@@ -81,12 +84,12 @@ class Timers:
         return repeats
 
     def next(self) -> float | None:
-        """When to look again: no wait ends before, and perhaps none does then."""
+        """The time of the next `due`: no wait ends before it. None if no wait runs."""
         quiet_until = self._quiet_until or self._first()
         return None if quiet_until == inf else quiet_until
 
     def _first(self) -> float:
-        """When the first wait ends."""
+        """The deadline of the first wait."""
         first = inf
         for name, queues in self._queues.items():
             for queue in queues.values():
@@ -99,7 +102,7 @@ class Timers:
         return first
 
     def _clear(self, name: str) -> None:
-        """Clear away the entries that stand for nothing, where they are more than the others."""
+        """Remove cancelled entries, if they are more than the others."""
         queues = self._queues[name]
         if self._cancelled[name] > CANCELLED_MIN + sum(map(len, queues.values())) // 2:
             for queue in queues.values():
@@ -111,7 +114,7 @@ class Timers:
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
         doublings, seconds = 0, self.seconds[name]
         if seconds == inf:
-            return  # that wait has no bound
+            return  # this wait never ends
         if endpoint.repeats and name in REPEATS:
             doublings = min(endpoint.repeats, DOUBLINGS_MAX)
             seconds *= 1 << doublings

@@ -1,27 +1,28 @@
-"""Which request of a room a sender is of, in a name that all ranks of a prefill server share.
+"""The use of a room: a number that names one request of it on all ranks of a prefill server.
 
-A room may come again, for a retry or another sample of a prompt, and each rank binds the lives of a
-room to its senders by itself. All ranks of a server open the same requests in the same order, so
-the number of an opening names one request on all of them: the *use* of the room. A source says it
-with what it has sent, and a sink whose sources name different uses fails the request: it would be
-made of two. The tables are those of `binding-guarded` (spec/handoff/binding.py).
+The same room may be opened again, for a retry or for another sample of a prompt. Each rank binds
+the lives of a room to its senders by itself. All ranks of a server open the same requests in the
+same order. So the first opening of a room is use 0 on every rank, the next is use 1, and so on. A
+source sends the use with its last message. If the sources of a sink name different uses, the sink
+fails the request, because it would be made of two. The tables are those of `binding-guarded`
+(spec/handoff/binding.py).
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-ROOMS_MAX: Final = 1 << 16  # that are remembered; of a room that is forgotten counting begins anew
+ROOMS_MAX: Final = 1 << 16  # rooms remembered; a room that was forgotten starts again at use 0
 
 
 class Uses:
-    """How often each room has been opened here, of those that were opened last."""
+    """Counts how often each room has been opened here. most: how many rooms are remembered."""
 
     def __init__(self, most: int = ROOMS_MAX) -> None:
         self._opened: Final[dict[int, int]] = {}
         self._most: Final = most
 
     def next(self, room: int) -> int:
-        """The use of a sender that is opened now: 0 for the first of its room."""
+        """The use of a sender that is opened now: 0 for the first sender of its room."""
         use = self._opened.pop(room, -1) + 1
         self._opened[room] = use
         if len(self._opened) > self._most:
@@ -30,9 +31,9 @@ class Uses:
 
 
 def mixed(uses: Mapping[str, int], use: int) -> str:
-    """Why what a source has sent is of another request than what others have, if so; else "".
+    """Why the use of a source does not agree with the other sources; "" if it does.
 
-    uses: by source, of those that have sent all of their part.
+    use: of that source. uses: by name, of the sources that have sent their whole part.
     """
     for other, theirs in uses.items():
         if theirs != use:

@@ -146,7 +146,7 @@ def test_pages_that_hold_other_bytes_than_were_packed_are_not_committed(
         until(polls([sender], WAITING))
         sender.send([2, 3])
         until(polls([receiver], FAILED))
-        assert receiver.failure == "the digest of what p0 wrote does not agree"
+        assert receiver.failure == "the digests of the bytes of p0 do not agree"
         until(lambda: receiver.released)
 
 

@@ -141,7 +141,7 @@ def test_success_that_did_not_land_fails_by_its_digest(
     source.obedient.rule = fault.lies
     _, receiver = both.over(1)
     assert receiver.poll() is KVPoll.FAILED
-    assert "the digest of what p wrote does not agree" in str(receiver.failure)
+    assert "the digests of the bytes of p do not agree" in str(receiver.failure)
     source.obedient.rule = None
     _, receiver = both.over(2)
     assert receiver.poll() is KVPoll.SUCCESS

@@ -173,7 +173,7 @@ def test_counts_that_differ_by_component_fail_the_hand_over(closing: ExitStack) 
     sender.send(data_path.numbering.numbers(0, [1]), last=False)
     sender.send(data_path.numbering.numbers(1, [1]))
     until(lambda: receiver.poll() is KVPoll.FAILED)
-    assert "the digest of what stage0 wrote does not agree" in str(receiver.failure)
+    assert "the digests of the bytes of stage0 do not agree" in str(receiver.failure)
 
 
 @pytest.mark.parametrize("data", [

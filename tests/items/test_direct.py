@@ -162,7 +162,7 @@ def test_items_that_hold_other_bytes_than_were_sent_are_not_taken(
 
     monkeypatch.setattr(ChunkTarget, "intact", spoilt)
     receiver = pair.hand_over(1, [0, 1], [1])
-    assert "the digest of what stage0 wrote does not agree" in str(receiver.failure)
+    assert "the digests of the bytes of stage0 do not agree" in str(receiver.failure)
 
 
 def test_a_source_is_held_to_what_it_has_said(closing: ExitStack) -> None:

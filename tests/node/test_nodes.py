@@ -401,7 +401,7 @@ def test_a_digest_that_does_not_agree() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(polls([receiver], KVPoll.FAILED))
-        assert receiver.failure == "the digest of what p0 wrote does not agree"
+        assert receiver.failure == "the digests of the bytes of p0 do not agree"
         nodes.settled()
         assert nodes.decodes[0].metrics.read()["spoilt_chunks"] == 1
 
@@ -603,7 +603,7 @@ def test_l11_a_node_says_when_no_request_can_go_on() -> None:
         assert decode.health() is None
         (receiver,) = published(nodes.receivers(1))
         until(lambda: decode.health() is not None)
-        assert "want staging memory" in (decode.health() or "")
+        assert "wait for staging memory" in (decode.health() or "")
         assert decode.metrics.read()["healthy"] == 0
         receiver.abort()
         until(lambda: decode.health() is None)

@@ -64,7 +64,7 @@ class World:
             self.published.add(name)
 
     def _land(self) -> None:
-        for request in list(self.toy.prefill._at[Stage.SENDING]):
+        for request in list(self.toy.prefill._stages.at[Stage.SENDING]):
             self.senders[request.id].word = KVPoll.SUCCESS
 
     def _fail(self) -> None:

@@ -70,7 +70,7 @@ def test_a_node_says_that_it_is_not_heard() -> None:
         core.ask(lambda: setattr(core.peers["d0"], "called", time.monotonic() + 1.5))
         take_name(decode.bound, prefill.name, 0.3)
         until(lambda: prefill.health() is not None)
-        assert "node p0: nothing comes through to d0, as it says, for " in str(prefill.health())
+        assert "node p0: d0 reports that it has received nothing for " in str(prefill.health())
         until(lambda: prefill.health() is None)
         nodes.settled()
 

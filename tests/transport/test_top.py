@@ -36,7 +36,7 @@ def test_it_shows_what_is_stuck_and_for_whom_it_waits(
             time.sleep(1.0)
             assert main(["top", "--once", first.address, second.address]) == 1
             told = capsys.readouterr().out
-            assert f"{second.address}: node d0: hand-overs want staging memory" in told
+            assert f"{second.address}: node d0: hand-overs wait for staging memory" in told
             (line,) = (line for line in told.splitlines() if "its pool: memory" in line)
             for part in ("d0", "7", "bootstrapping", "no clock"):
                 assert part in line

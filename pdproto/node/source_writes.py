@@ -1,0 +1,161 @@
+"""The writes of a prefill node, from the row that posts a chunk to the end of the write.
+
+Rule 1: hand-overs take turns: each posts one chunk, to the sink that has got the fewest.
+Rule 2: a write that the engine has given up on is in doubt (in_doubt.py). Its hand-over fails at
+        once, but its life is remembered until the write can no longer land.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from pdproto.ground.layout import Indices
+from pdproto.node.data_path import Outcome, SourceDataPath
+from pdproto.node.in_doubt import InDoubtWrites
+from pdproto.node.memory import NEVER
+from pdproto.node.node import Node
+from pdproto.node.sender import Sender, Written, in_doubt_reason, refusal_reason
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.ends import Write
+from pdproto.spec.handoff.roles import Chunk
+
+log = logging.getLogger("pdproto.node")
+
+
+class SourceWrites:
+    """See the rules above. Only the node's loop calls the methods.
+
+    settle: called with a life when its last write in doubt has ended; it drops a life that is over.
+    in_doubt: the writes in doubt.
+    """
+
+    def __init__(
+        self, node: Node, data_path: SourceDataPath, settle: Callable[[Life | None], object]
+    ) -> None:
+        self.in_doubt: Final = InDoubtWrites()
+        self._node: Final = node
+        self._data_path: Final = data_path
+        self._settle: Final = settle
+        self._posting: Final[deque[Endpoint]] = deque()  # they have chunks to post
+        self._queued: Final[set[int]] = set()  # ids of those endpoints
+        self._under_way: Final[dict[int, Written]] = {}
+        self._number = 0
+        metrics = node.metrics
+        metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
+                      lambda: len(self._under_way))
+        metrics.gauge("num_prefill_in_doubt_writes", "Writes that the engine has given up on, "
+                      "and that may still land", self.in_doubt.count)
+        metrics.gauge("prefill_in_doubt_seconds", "How long the oldest write in doubt has been so",
+                      lambda: self.in_doubt.longest_s(node.clock()))
+
+    def want_room(self, endpoint: Endpoint, _: Indices) -> None:
+        """Queue an endpoint that has a chunk to post."""
+        if id(endpoint) not in self._queued:
+            self._queued.add(id(endpoint))
+            self._posting.append(endpoint)
+
+    @property
+    def may_post(self) -> bool:
+        """Whether an endpoint has a chunk to post, and the data path has room for it."""
+        return bool(self._posting) and self._data_path.has_room
+
+    def post_in_turn(self) -> None:
+        """Post chunks, one for each hand-over in turn, while the data path has room."""
+        while self._posting and self._data_path.has_room and self._node.pace.has_time:
+            endpoint = self._posting.popleft()
+            if self._post_next(endpoint):
+                self._posting.append(endpoint)
+            else:
+                self._queued.discard(id(endpoint))
+
+    def _post_next(self, endpoint: Endpoint) -> bool:
+        """Post one chunk, to the sink that has got the fewest. Returns whether one was posted."""
+        if not endpoint.automaton.may(endpoint.state, "post"):
+            return False  # it has ended while it waited, and may be forgotten
+        sender: Sender = endpoint.owner
+        lanes = sorted((sender.lane(sink).posted, sink) for sink in range(len(endpoint.peers)))
+        return any(
+            sender.lane(sink).has_room
+            and self._node.take(endpoint, sender.endpoint.post_to(sink)).rows for _, sink in lanes)
+
+    def post(self, endpoint: Endpoint, indices: Indices) -> None:
+        """Carry out the row `post`: give the chunk to the data path."""
+        _, _, sink, place = indices
+        sender: Sender = endpoint.owner
+        chunk, lane = endpoint.number(Chunk, place), sender.lane(sink)
+        self._number += 1
+        posted = self._data_path.post(
+            self._number, self._node.life(endpoint), sender.addresses[sink], lane.offset,
+            sender.chunks[chunk], sender.is_wanted)
+        self._under_way[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
+        lane.begin(posted)
+
+    def collect(self, now: float) -> None:
+        """Give the outcomes of writes to the table. now: in seconds of the node's clock."""
+        for number, outcome, reason in self._data_path.outcomes():
+            if number not in self._under_way:
+                continue  # it was in doubt, and has been counted as refused
+            if outcome is Outcome.ERROR:
+                self._give_up(number, reason, now)
+            elif outcome is Outcome.SKIPPED:
+                self._skip(number)
+            else:
+                self._end(
+                    number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED, reason)
+            if self._node.is_late():
+                return
+
+    def cannot_land(self, sink: str, incarnation: int, floor: int) -> None:
+        """End the writes in doubt that this incarnation of the sink no longer lets in, because it
+        is done with all lives below generation `floor` (NEVER: it has ended). The tables' engine
+        refuses writes at the same point (spec/handoff/engine.py).
+        """
+        for number in self.in_doubt.take(sink, incarnation, floor):
+            self._end(number, Write.REFUSED)
+
+    def _give_up(self, number: int, reason: str, now: float) -> None:
+        """A write is in doubt from now on. Its hand-over fails at once, and gets its pages back."""
+        endpoint, sink, chunk, _ = self._under_way[number]
+        node, name = self._node, endpoint.peers[sink]
+        life = node.life(endpoint)
+        endpoint.owner.blame = in_doubt_reason(name, reason)
+        self.in_doubt.add(name, life, number, now)
+        node.take(endpoint, endpoint.automaton.completion("error", (sink, endpoint.place(chunk))))
+        peer = node.peers.get(name)
+        if peer is not None and peer.ended:
+            self.cannot_land(name, life.incarnation, NEVER)
+        else:
+            log.warning("node %s: %s: a write of %s may still land", node.name,
+                        in_doubt_reason(name, reason), life,
+                        extra={**node.fields(life), "peer": name})
+
+    def _end(self, number: int, value: Write, reason: str = "") -> None:
+        """End a write that has landed or was refused."""
+        endpoint, sink, chunk, length = self._under_way.pop(number)
+        node, sender = self._node, endpoint.owner
+        sender.lane(sink).end(length)
+        if self.in_doubt:
+            self.in_doubt.drop(endpoint.peers[sink], node.life(endpoint), number)
+        if value is Write.REFUSED:
+            sender.blame = refusal_reason(endpoint.peers[sink], reason)
+            node.metrics.add("refused_writes")
+        else:
+            sender.landed_chunks += 1
+            sender.landed_bytes += length
+        was_released = sender.released
+        place = endpoint.place(chunk)
+        node.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, place), value)))
+        endpoint.landed()
+        if was_released:  # the life was remembered only for this write
+            self._settle(endpoint.life)
+
+    def _skip(self, number: int) -> None:
+        """End a write that had not begun when its hand-over failed."""
+        endpoint, sink, chunk, length = self._under_way.pop(number)
+        endpoint.owner.lane(sink).end(length)
+        self._node.metrics.add("skipped_chunks")
+        self._node.take(endpoint, endpoint.automaton.completion(
+            "skipped", (sink, endpoint.place(chunk))))
