@@ -1,4 +1,4 @@
-"""Tables as integers: where each variable lies in a state, and rows as masks over it.
+"""Tables as integers: a state is one integer, and rows are masks over its bits.
 
 The checker explores this form and the runtime runs it, so neither imports the other.
 """

@@ -1,9 +1,9 @@
-"""Delivery that takes a broadcast off the network, for each receiver by itself.
+"""Delivery of broadcasts under Fairness.CONSUMED, where a delivered message leaves the network.
 
-A message that does not name its receiving instance goes to all of them. Where delivery takes a
-message off the network (Fairness.CONSUMED), one receiver must not take it from the others: for each
-of them a cell tells whether it has taken the message, and the last one takes it off the network.
-Sent again, it is there for everybody again.
+A message that does not name its receiving instance is a broadcast: it goes to all instances. One
+receiver must not take it away from the others. So each receiver has a *mark*, a cell that is true
+once this receiver has taken the message. The last receiver takes the message off the network. When
+the message is sent again, all marks are reset.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,11 +18,11 @@ from pdproto.spec.language.symbols import Message, Relation, Sizes, Symbol
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 AnyRelation: TypeAlias = Relation[*tuple[Any, ...]]
-Taken: TypeAlias = Mapping[Symbol, AnyRelation]  # by broadcast: who has taken it
+Marks: TypeAlias = Mapping[Symbol, AnyRelation]  # broadcast -> relation of receivers that took it
 
 
-def taken_by(symbols: Iterable[Symbol], sizes: Sizes) -> Taken:
-    """For each broadcast to several instances at these sizes, the relation that keeps count."""
+def delivery_marks(symbols: Iterable[Symbol], sizes: Sizes) -> Marks:
+    """For each broadcast to several instances at these sizes, the relation of its marks."""
     found: dict[Symbol, AnyRelation] = {}
     for symbol in symbols:
         if isinstance(symbol, Message) and prod(
@@ -36,29 +36,34 @@ def taken_by(symbols: Iterable[Symbol], sizes: Sizes) -> Taken:
 
 
 class Deliveries:
-    """The deliveries of broadcasts over a layout that holds the cells of `taken`."""
+    """The deliveries of broadcasts, over a layout that holds the cells of `marks`."""
 
-    def __init__(self, layout: Layout, taken: Taken) -> None:
+    def __init__(self, layout: Layout, marks: Marks) -> None:
         self._layout = layout
-        self._taken = taken
+        self._marks = marks
 
     def is_counted(self, message: Symbol) -> bool:
-        """Whether the message is a broadcast, to several instances."""
-        return message in self._taken
+        """Whether the message is a broadcast to several instances."""
+        return message in self._marks
 
-    def there_again(self, message: Symbol, at: Indices) -> Iterator[Literal]:
-        """Mark the instance of a broadcast as taken by no receiver; nothing for other messages."""
-        if isinstance(message, Message) and message in self._taken:
+    def reset_marks(self, message: Symbol, at: Indices) -> Iterator[Literal]:
+        """The literals that reset all marks of one broadcast; none for other messages.
+
+        at: the arguments of the message.
+        """
+        if isinstance(message, Message) and message in self._marks:
             for own in self._receivers(message, at):
                 yield self._mark(message, own, at, False)
 
     def actions(
         self, message: AnyMessage, at: Indices, own: Indices, guard: Guard, effects: list[Literal]
     ) -> Iterator[Action]:
-        """A row on a broadcast: one that leaves it to others, and one that is the last to take it.
+        """A row on a broadcast as at most two actions.
 
-        They exclude each other, and where the row's own guard holds and the instance has not taken
-        the message, one of them can fire.
+        In the first, another receiver has yet to take the message, so it stays on the network. In
+        the second, this receiver is the last, and the message leaves. The actions exclude each
+        other. One of them can fire where the row's own guard holds and the instance has not taken
+        the message.
         """
         others = [other for other in self._receivers(message, at) if other != own]
         here = (self._mark(message, own, at, False),)
@@ -71,15 +76,15 @@ class Deliveries:
         last = _conjoined(guard, here, *by_others)
         if last is not None:
             gone = self._layout.literal(message, at, False)
-            yield Action(last, *assignment([gone, *self.there_again(message, at), *effects]))
+            yield Action(last, *assignment([gone, *self.reset_marks(message, at), *effects]))
 
     def marks(self, message: Symbol, own: Indices, at: Indices) -> Iterator[Cell]:
-        """The cell that tells whether an instance has taken a broadcast; none for others."""
-        if message in self._taken:
-            yield self._taken[message], (*own, *at)
+        """The mark of one instance for a broadcast; none for other messages."""
+        if message in self._marks:
+            yield self._marks[message], (*own, *at)
 
     def _mark(self, message: AnyMessage, own: Indices, at: Indices, taken: bool) -> Literal:
-        return self._layout.literal(self._taken[message], (*own, *at), taken)
+        return self._layout.literal(self._marks[message], (*own, *at), taken)
 
     def _receivers(self, message: AnyMessage, at: Indices) -> Iterator[Indices]:
         """The instances that the message goes to."""

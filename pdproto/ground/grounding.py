@@ -1,7 +1,8 @@
 """From tables to ground rows: parameters become elements, formulas become guards.
 
-Nothing is approximated and nothing expanded into overlapping cubes: one ground row for each row
-and choice of parameters, its guard in conjunctive normal form with the unit clauses in one cube.
+The ground form is exact. There is one ground row for each row and choice of parameters (a row on a
+counted broadcast has two, see delivery.py). Its guard is in conjunctive normal form, with the unit
+clauses joined in one cube.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
-from pdproto.ground.delivery import Deliveries, taken_by
+from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.spec.language.formula import (
@@ -39,7 +40,7 @@ Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
 
 ROWS_MAX: Final = 100_000
-CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more is not for masks
+CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more does not fit masks
 
 NEVER: Final[list[Clause]] = [()]
 TRIVIAL: Final[list[Clause]] = []
@@ -57,19 +58,19 @@ class GroundRow:
 
     @property
     def parameters(self) -> str:
-        return elements(self.environment)
+        return element_names(self.environment)
 
     def __str__(self) -> str:
         return f"{self.row.name}({self.parameters})"
 
 
-def elements(environment: Environment) -> str:
-    """The elements of an environment, as they read in a trace: "p0, q1"."""
+def element_names(environment: Environment) -> str:
+    """The elements of an environment as a trace shows them: "p0, q1"."""
     return ", ".join(type(v).element(i) for v, i in environment.items())
 
 
 class Grounder:
-    """Formulas and effects at given sizes, over a layout that holds all they mention.
+    """Grounds formulas and effects at given sizes, over a layout with every symbol they mention.
 
     consume: delivery takes the message off the network (Fairness.CONSUMED).
     Raises SpecError for a guard that does not fit the form.
@@ -93,7 +94,10 @@ class Grounder:
     def guard(
         self, formula: Formula, environment: Environment, row: Row | None = None
     ) -> Guard | None:
-        """A formula in negation normal form as a guard; None where it cannot hold."""
+        """A formula in negation normal form as a guard; None where it cannot hold.
+
+        row: the row of the formula, for the error. Raises SpecError above CLAUSES_MAX clauses.
+        """
         clauses = self._clauses(formula, environment)
         if len(clauses) > CLAUSES_MAX:
             what = "a formula" if row is None else f"row {row.name!r}: its guard"
@@ -102,7 +106,7 @@ class Grounder:
         return simplified(clauses)
 
     def failures(self, claim: Formula, environment: Environment) -> list[Guard]:
-        """The patterns that violate the claim."""
+        """Guards whose union is the negation of the claim."""
         return self.patterns(negated(claim), environment)
 
     def patterns(self, formula: Formula, environment: Environment) -> list[Guard]:
@@ -125,6 +129,7 @@ class Grounder:
         return self.environments(free_variables(claim))
 
     def cell(self, arguments: tuple[Sort, ...], environment: Environment) -> Indices:
+        """The indices of a cell with these arguments."""
         return tuple(environment[v] for v in arguments)
 
     def _clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
@@ -183,15 +188,15 @@ class Grounder:
         yield from self.assigned(table, row, environment)
         for update in table.updates(row):
             for indices in self._bulk(update, environment):
-                yield from self.deliveries.there_again(update.symbol, indices)
+                yield from self.deliveries.reset_marks(update.symbol, indices)
         for message, indices in self.sent(row, environment):
             yield self.layout.literal(message, indices, True)
-            yield from self.deliveries.there_again(message, indices)
+            yield from self.deliveries.reset_marks(message, indices)
 
     def sent(
         self, row: Row, environment: Environment
     ) -> Iterator[tuple[Message[*tuple[Any, ...]], Indices]]:
-        """The messages that the row sends, in its order."""
+        """The messages that the row sends, in the order of the row."""
         for effect in row.send:
             match effect:
                 case Each(variable, sent, where):
@@ -204,7 +209,7 @@ class Grounder:
                     assert_never(effect)
 
     def assigned(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
-        """The values that the row assigns, in its order."""
+        """The values that the row assigns, in the order of the row."""
         for update in table.updates(row):
             for indices in self._bulk(update, environment):
                 yield self.layout.literal(update.symbol, indices, update.value)
@@ -222,8 +227,8 @@ class Ground(Grounder):
     """A system at given sizes, faults and interpretation of its rigid symbols.
 
     consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
-    on timers. Raises TooLargeError where the ground form explodes, and SpecError for a guard that
-    does not fit the form.
+    on timers. Raises TooLargeError above ROWS_MAX ground rows or CELLS_MAX cells, and SpecError for
+    a guard above CLAUSES_MAX clauses.
     """
 
     def __init__(
@@ -236,17 +241,17 @@ class Ground(Grounder):
         consume: bool = False,
         timers: bool = True,
     ) -> None:
-        taken = taken_by(system.variables, sizes) if consume else {}
-        layout = Layout((*system.variables, *taken.values()), sizes)
+        marks = delivery_marks(system.variables, sizes) if consume else {}
+        layout = Layout((*system.variables, *marks.values()), sizes)
         super().__init__(layout, given or {}, system.place, consume=consume)
-        self.deliveries = Deliveries(layout, taken)
+        self.deliveries = Deliveries(layout, marks)
         self.system: Final = system
         self.faults: Final = faults
         self.timers: Final = timers
 
     @cached_property
     def rows(self) -> tuple[GroundRow, ...]:
-        """The ground rows that are not impossible by their guard alone."""
+        """The ground rows, without those whose guard alone shows that they never fire."""
         return tuple(self._rows())
 
     def _rows(self) -> Iterator[GroundRow]:
@@ -285,7 +290,7 @@ def _product(parts: Iterator[list[Clause]]) -> list[Clause]:
 def ground_for(
     system: System, configuration: Configuration, given: Interpretation, fairness: Fairness
 ) -> Ground:
-    """The ground system of a configuration on which an assumption is checked."""
+    """The ground system of a configuration under the network and timers that `fairness` assumes."""
     return Ground(
         system, configuration.sizes, configuration.faults, given,
         consume=fairness is Fairness.CONSUMED, timers=fairness is not Fairness.NO_TIMERS,

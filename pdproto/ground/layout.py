@@ -1,8 +1,8 @@
 """The layout of a packed state: only this module knows the bits of each variable.
 
-A *cell* is a symbol at given elements. Its value is stored as the index in `symbol.values`, whose
-first member is initial, so that the initial state is 0. No cell straddles a 64-bit word.
-The cells of one element of a *column sort* lie together, as Stripe (program.py) wants them.
+A *cell* is a symbol at given elements. Its value is stored as an index into `symbol.values`. The
+first value is the initial one, so the initial state is 0. Each cell lies within one 64-bit word.
+The cells of one element of a *column sort* lie together, as Stripe (program.py) needs them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from pdproto.spec.language.symbols import Sizes, Symbol
 Indices: TypeAlias = tuple[int, ...]
 Cell: TypeAlias = tuple[Symbol, Indices]
 
-CELLS_MAX: Final = 1 << 16  # 1,024 words a state: far past what can be explored
+CELLS_MAX: Final = 1 << 16  # 1,024 words a state: far more than can be explored
 
 
 class TooLargeError(Exception):
@@ -28,7 +28,7 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a cell lies: bit offset and width, and the mask of these bits."""
+    """The place of a cell in a state: bit offset, width in bits, and the mask of these bits."""
 
     offset: int
     width: int
@@ -46,7 +46,7 @@ def cells(symbols: tuple[Symbol, ...], sizes: Sizes) -> Iterator[Cell]:
 
 
 class Layout:
-    """The packed state of a system at given sizes."""
+    """The packed state of a system at given sizes. Raises TooLargeError above CELLS_MAX cells."""
 
     def __init__(self, symbols: tuple[Symbol, ...], sizes: Sizes) -> None:
         self.symbols: Final = symbols
@@ -65,10 +65,11 @@ class Layout:
 
     @cached_property
     def fields(self) -> Mapping[Cell, Field]:
-        """Every cell with its place, in declaration order."""
+        """Every cell with its field, in declaration order."""
         return {cell: self._fields[cell] for cell in cells(self.symbols, self.sizes)}
 
     def field(self, symbol: Symbol, indices: Indices) -> Field:
+        """The field of a cell. Raises KeyError for a cell that the layout lacks."""
         return self._fields[symbol, indices]
 
     def literal(self, symbol: Symbol, indices: Indices, value: Value) -> Literal:
@@ -77,15 +78,16 @@ class Layout:
         return Literal(field.mask, symbol.values.index(value) << field.offset)
 
     def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
+        """The value of a cell in a state."""
         field = self._fields[symbol, indices]
         return symbol.values[(state & field.mask) >> field.offset]
 
     def decode(self, state: int) -> dict[Cell, Value]:
-        """Every cell's value."""
+        """The value of every cell in a state."""
         return {cell: self.value(state, *cell) for cell in self.fields}
 
     def encode(self, values: Mapping[Cell, Value]) -> int:
-        """The state with these values; cells that are not given are initial."""
+        """The state with these values; all other cells have their initial value."""
         return sum(self.literal(*cell, value).value for cell, value in values.items())
 
     def _column_sorts(self) -> Iterator[type[Sort]]:
@@ -140,7 +142,7 @@ def _size(symbol: Symbol, sizes: Sizes) -> int:
 
 
 def cell_name(symbol: Symbol, indices: Indices) -> str:
-    """How a cell reads: `vote(p0)`; without arguments just the name."""
+    """The text of a cell: `vote(p0)`; without arguments just the name."""
     if not indices:
         return symbol.name
     elements = (sort.element(i) for sort, i in zip(symbol.sorts, indices, strict=True))
@@ -148,5 +150,5 @@ def cell_name(symbol: Symbol, indices: Indices) -> str:
 
 
 def value_name(value: Value) -> str:
-    """How a value reads: an enum member by its value, a boolean in lower case."""
+    """The text of a value: an enum member by its value, a boolean in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value.value)

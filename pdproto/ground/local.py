@@ -10,8 +10,8 @@ from pdproto.spec.language.machine import Table
 from pdproto.spec.language.symbols import Each, Rigid, Sizes, Symbol, Variable
 
 
-def remembered(table: Table) -> Iterator[Symbol]:
-    """The cells of an instance: its variables, and the messages that its rows read."""
+def local_symbols(table: Table) -> Iterator[Symbol]:
+    """The symbols of an instance: its variables, and the messages that its rows read."""
     yield from (s for s in table.machine.symbols if isinstance(s, Variable))
     for row in table.rows:
         for condition in row.conditions:
@@ -20,8 +20,8 @@ def remembered(table: Table) -> Iterator[Symbol]:
                     yield atom.symbol
 
 
-def rigids(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
-    """The rigid relations that its rows mention, also in whom they send to."""
+def rigid_relations(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
+    """The rigid relations that the rows mention in conditions or in the receivers of a message."""
     for row in table.rows:
         wheres = [effect.where for effect in row.send if isinstance(effect, Each)]
         for formula in (*row.conditions, *wheres):
@@ -30,6 +30,6 @@ def rigids(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
                     yield atom.symbol
 
 
-def tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
+def index_tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
     """Every choice of elements for the symbol's arguments."""
     return product(*(range(sizes[sort]) for sort in symbol.sorts))

@@ -1,11 +1,11 @@
 """The ground form of a protocol: search engines run it and know nothing else of the protocol.
 
-A state is one non-negative integer of `bits` bits. A ground row is enabled where its guard holds
-and leads to `state & ~clear | assign`. A property is a list of patterns, which are guards too; so
-are the conditions under which a dead bit is cleared. Nothing here names a sort or a variable:
-layout.py knows which bits are what.
+A state is one non-negative integer of `bits` bits. A ground row is enabled where its guard holds,
+and leads to `state & ~clear | assign`. A property is a list of patterns, which are guards too. So
+are the conditions under which a dead bit is cleared. This module names no sort and no variable:
+layout.py knows the meaning of each bit.
 
-No field straddles a 64-bit word, so every literal and every stripe column lies in one word.
+Each field lies within one 64-bit word, so each literal and each stripe column does too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,9 +32,9 @@ Clause: TypeAlias = tuple[Literal, ...]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A cube and clauses, all of which must hold: the cube may span words, a clause is an `or`.
+    """A cube and clauses, all of which must hold. The cube may span words; a clause is an `or`.
 
-    The empty guard holds everywhere; an empty clause nowhere.
+    The empty guard holds in every state, an empty clause in none.
     """
 
     mask: int = 0
@@ -48,7 +48,7 @@ class Guard:
 
     @property
     def reads(self) -> int:
-        """The bits that it looks at."""
+        """The mask of all bits on which the guard depends."""
         return reduce(or_, (one.mask for clause in self.clauses for one in clause), self.mask)
 
 
@@ -61,11 +61,12 @@ class Action:
     assign: int
 
     def apply(self, state: int) -> int:
+        """The state after the update; the guard is not tested."""
         return state & ~self.clear | self.assign
 
 
 def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
-    """`clear` and `assign` of the update that makes every literal hold, the later ones last."""
+    """`clear` and `assign` of the update that makes the literals hold; a later one wins."""
     clear = assign = 0
     for literal in literals:
         clear |= literal.mask
@@ -74,15 +75,16 @@ def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
 
 
 def conjoined(guard: Guard, *literals: Literal) -> Guard | None:
-    """The guard and the literals together; None where they exclude each other."""
+    """The guard and the literals together; None where unit clauses show that they cannot hold."""
     units = [(literal,) for literal in literals]
     return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *units])
 
 
 def simplified(clauses: list[Clause]) -> Guard | None:
-    """The guard of a clause list: unit clauses joined to a cube until nothing changes.
+    """The guard of a clause list: unit clauses are joined to a cube until nothing changes.
 
-    None where it cannot hold for a reason that units show; a guard may still be unsatisfiable.
+    None where unit clauses show that the list cannot hold. A guard that is returned may still be
+    unsatisfiable.
     """
     mask = value = 0
     pending = list(dict.fromkeys(clauses))
@@ -107,7 +109,7 @@ def simplified(clauses: list[Clause]) -> Guard | None:
 
 
 def _covers(clause: Clause) -> bool:
-    """Does the clause name every value of a one-bit cell?"""
+    """Whether the clause names both values of a one-bit cell, so that it always holds."""
     return any(
         t.mask.bit_count() == 1 and not t.value and Literal(t.mask, t.mask) in clause
         for t in clause
@@ -116,7 +118,7 @@ def _covers(clause: Clause) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """An interchangeable sort whose elements each own one column of `width` bits.
+    """The columns of an interchangeable sort: each element has one, of `width` bits.
 
     offsets: bit position of the column of element 0, 1, ...; a column lies within one word.
     The representative of a state has its columns in ascending order.
@@ -126,6 +128,7 @@ class Stripe:
     width: int
 
     def canonical(self, state: int) -> int:
+        """The representative of the state: its columns in ascending order."""
         return self.permuted(state, self.order(state))
 
     def order(self, state: int) -> tuple[int, ...]:
@@ -154,6 +157,7 @@ class Permutation:
     moves: tuple[tuple[int, int], ...]
 
     def apply(self, state: int) -> int:
+        """The state with its bits moved."""
         result = 0
         for mask, shift in self.moves:
             bits = state & mask
@@ -163,16 +167,18 @@ class Permutation:
 
 @dataclass(frozen=True, slots=True)
 class Symmetry:
-    """How to pick the representative of an orbit: sort the stripes, then, for each group in turn,
-    take the least image (as an integer) under its permutations, the identity included.
+    """The rule that picks the representative of an orbit.
 
-    Stripes and groups act on disjoint bits, so their order does not matter.
+    It sorts the columns of each stripe. Then, for each group, it takes the least image (as an
+    integer) under the permutations of the group, the identity included. Stripes and groups act on
+    disjoint bits, so their order does not matter.
     """
 
     stripes: tuple[Stripe, ...] = ()
     groups: tuple[tuple[Permutation, ...], ...] = ()
 
     def canonical(self, state: int) -> int:
+        """The representative of the orbit of the state."""
         for stripe in self.stripes:
             state = stripe.canonical(state)
         for group in self.groups:
@@ -187,10 +193,10 @@ class Symmetry:
 class Program:
     """A system at given sizes, ready to be searched.
 
-    rows: the ground rows. progress: for each, whether it counts as progress (faults do not): a
+    rows: the ground rows. progress: for each row, whether it counts as progress (faults do not). A
     state in which no progress row changes anything is *stuck*, unless a guard of `final` holds.
-    patterns: guards to look for. sweeps: applied in order, once each, to every state before it is
-    stored (dead bits).
+    patterns: guards to look for. sweeps: actions that clear dead bits, each applied once, in order,
+    to every state before it is stored.
     """
 
     bits: int
@@ -204,10 +210,11 @@ class Program:
 
     @property
     def words(self) -> int:
+        """How many 64-bit words a state has."""
         return max(1, -(-self.bits // WORD_BITS))
 
     def normal(self, state: int) -> int:
-        """The state as it is stored: dead bits cleared, then the orbit's representative."""
+        """The stored form of a state: dead bits cleared, then the orbit's representative."""
         for sweep in self.sweeps:
             if sweep.guard.holds(state):
                 state = sweep.apply(state)

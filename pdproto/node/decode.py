@@ -288,7 +288,7 @@ class Decode(Node):
         """Give a life the event that one of its sources is gone."""
         endpoint.owner.blame = f"lost connection to {source}: {why}"
         index = endpoint.peers.index(source)
-        self.take(endpoint, endpoint.automaton.marked(ends.gone, (index, 0, 0)))
+        self.take(endpoint, endpoint.automaton.noted_message(ends.gone, (index, 0, 0)))
 
     def on_returned(self, peer: Peer) -> None:
         """See Core.on_returned. Messages in both directions may be lost, so repeat ours at once."""

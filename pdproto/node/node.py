@@ -365,8 +365,8 @@ class Node(Core):
         automaton, state = endpoint.automaton, step.state
         plan = Plan((*frames, *((r, indices) for r, indices in found if r is not None),
                      *self.besides(automaton, state)),
-                    automaton.read(self.side.polls, state),
-                    automaton.read(self.side.settled, state), automaton.armed(state))
+                    automaton.first_value(self.side.polls, state),
+                    automaton.first_value(self.side.settled, state), automaton.armed(state))
         self._plans[step] = plan
         return plan
 

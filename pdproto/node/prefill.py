@@ -248,7 +248,7 @@ class Prefill(Node):
         endpoint.owner.blame = endpoint.owner.blame or why
         for index, name in enumerate(endpoint.peers):
             if sink in (None, name):
-                self.take(endpoint, endpoint.automaton.marked(ends.sink_over, (index, 0, 0)))
+                self.take(endpoint, endpoint.automaton.noted_message(ends.sink_over, (index, 0, 0)))
 
     def _forget_early(self, life: Life) -> bool:
         """Forget the life if it has no sender. Returns whether it had none."""
@@ -264,7 +264,7 @@ class Prefill(Node):
 
     def besides(self, automaton: Automaton, state: int) -> Sequence[tuple[Reaction, Indices]]:
         """See Node.besides."""
-        return ((self._writes.want_room, ()),) if automaton.may(state, "post") else ()
+        return ((self._writes.want_room, ()),) if automaton.may_fire(state, "post") else ()
 
     def wants_room(self) -> bool:
         """See Node.wants_room."""

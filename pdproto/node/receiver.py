@@ -38,7 +38,7 @@ class Receiver(Handle):
     ) -> None:
         if len(sinks) > SINKS_MAX:
             raise ValueError(f"{life}: {len(sinks)} sinks of a source; {SINKS_MAX} is the limit")
-        endpoint = Endpoint(node.role.of(sources=len(sources)), life, sources, self)
+        endpoint = Endpoint(node.role.automaton_for(sources=len(sources)), life, sources, self)
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
         self.life: Final = life

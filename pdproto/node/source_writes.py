@@ -73,7 +73,7 @@ class SourceWrites:
 
     def _post_next(self, endpoint: Endpoint) -> bool:
         """Post one chunk, to the sink that has got the fewest. Returns whether one was posted."""
-        if not endpoint.automaton.may(endpoint.state, "post"):
+        if not endpoint.automaton.may_fire(endpoint.state, "post"):
             return False  # it has ended while it waited, and may be forgotten
         sender: Sender = endpoint.owner
         lanes = sorted((sender.lane(sink).posted, sink) for sink in range(len(endpoint.peers)))

@@ -1,17 +1,17 @@
 """One machine's table at one topology, as a step function over integers.
 
-An instance of a machine whose other sorts are bounded by the topology (a source has so many sinks,
-a hand-over so many chunks) has a local state of a few bits, in the places that the explorer's own
-layout gives them. The automaton tests the masks of the rows that an event can trigger; the row that
-fires names its effects. It keeps each result, so that the same event in the same state is one
-look-up later. All instances of one topology share an automaton.
+The topology bounds the other sorts of such a machine: a source has so many sinks, a hand-over so
+many chunks. So the local state of an instance has a few bits, at the places that the explorer's
+layout gives them. The automaton tests the masks of the rows that an event can trigger, and carries
+out the row that fires. It keeps each result, so the same event in the same state is later one
+look-up. All instances of one topology share an automaton.
 
 Rule 1: the table alone decides. No code here depends on the meaning of a row.
 Rule 2: decide, then change; or raise and change nothing. States are values; the caller keeps them.
-Rule 3: rows without a trigger fire as soon as they can, in the order of the table, except those
-        that the caller *paces*: they wait until it asks for them (a write waits for room).
-Rule 4: the caller assigns the values that another machine of the same process writes into a shared
-        variable (a device variable), as far as its declaration allows.
+Rule 3: a row without a trigger fires as soon as it can, in the order of the table. A *paced* row is
+        the exception: it waits until the caller asks for it (a write waits for room).
+Rule 4: another machine of the same process may write into a shared variable (a device variable).
+        The caller assigns such a value, if the declaration of the variable allows it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pdproto.ground.grounding import Grounder
 from pdproto.ground.layout import Cell, Indices, Layout, cell_name, value_name
-from pdproto.ground.local import remembered, rigids, tuples
+from pdproto.ground.local import index_tuples, local_symbols, rigid_relations
 from pdproto.ground.program import Action, Guard, assignment
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.local_rows import NOWHERE, AnyMessage, LocalRow, LocalRows
@@ -36,16 +36,16 @@ Assignment: TypeAlias = tuple[Symbol, Indices, Value]
 Places: TypeAlias = tuple[type[Sort], tuple[int | None, ...]] | None
 
 ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; others are computed again
-ROWS_MAX: Final = 1 << 12  # fired by one event: a table with more never comes to rest
+ROWS_MAX: Final = 1 << 12  # fired by one event: a table with more has a loop of rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The result of an event: the state after it, and the rows that fired, in order. Equal results
-    are the same object.
+    """The result of an event: the state after it, and the rows that fired, in order.
 
-    rows: each with its parameters, as indices in the order of `Table.parameters`. sent: messages
-    with their arguments. changed: the cells of the machine that got another value.
+    The same event in the same state gives the same object. rows: each with its parameters, as
+    indices in the order of `Table.parameters`. sent: messages with their arguments. changed: the
+    cells of the machine that got another value, with that value.
     """
 
     state: int
@@ -58,13 +58,16 @@ class Step:
 class Event:
     """Something that can happen to an instance, with the rows that answer it.
 
-    steps: its known results, by the state before it. Look there first; `Automaton.take` fills it.
+    rows: in the order of the table. before: bits that the event itself sets before a row is tried.
+    every: every row that can fire does (a timer); otherwise only the first one. from_peer: a peer
+    caused the event, so an event without a row is the peer's error. steps: the known results, by
+    the state before the event. Look there first; `Automaton.take` fills it.
     """
 
     name: str
     rows: tuple[LocalRow, ...]
-    before: int = 0  # bits that the event itself sets before any row is tried
-    every: bool = False  # a timer fires each of its rows that can, anything else only one
+    before: int = 0
+    every: bool = False
     from_peer: bool = False
     steps: dict[int, Step] = field(default_factory=dict)
 
@@ -72,17 +75,18 @@ class Event:
 class Automaton:
     """The table of one machine, for an instance with so many elements of each other sort.
 
-    sizes: of every sort in the table; 1 for the machine's own. paced: rows without a trigger that
-    wait for `paced`. Rigid relations hold for all elements: an instance has only the elements that
-    they relate to it.
+    sizes: the number of elements of every sort in the table; 1 for the machine's own. paced: the
+    names of rows without a trigger that wait for `pace`. Rigid relations hold for all elements: an
+    instance counts only those elements that the relations relate to it.
     """
 
     def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = ()) -> None:
         self.table: Final = table
         self.sizes: Final = sizes
-        symbols = tuple(dict.fromkeys(remembered(table)))
+        symbols = tuple(dict.fromkeys(local_symbols(table)))
         self.layout: Final = Layout(symbols, sizes)
-        given = {symbol: frozenset(tuples(symbol, sizes)) for symbol in rigids(table)}
+        given = {
+            symbol: frozenset(index_tuples(symbol, sizes)) for symbol in rigid_relations(table)}
         self._ground: Final = Grounder(self.layout, given, table.place)
         self._events: Final[dict[object, Event]] = {}
         self._cells: Final = {
@@ -99,13 +103,14 @@ class Automaton:
         self._timers: Final = {name: self._timer(name) for name in timers}
         self._armed: Final[dict[int, tuple[str, ...]]] = {}
         self._named_together: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}  # of its timers
-        # By identity; the object is kept beside its readings, so that its identity stays its own.
+        # By `id`. The object is kept beside its readings, so that no other object gets its `id`.
         self._readings: Final[dict[int, tuple[dict[int, Any], list[Any], object]]] = {}
         self._guards: Final[dict[tuple[object, ...], tuple[Guard, Formula]]] = {}
         self._moves: Final[dict[tuple[int, int, Places], int]] = {}
         self.initial: Final = 0
 
-    # Events: find one once, keep it, and step through it.
+    # Events. Each method returns an event, which is kept: the next call with the same arguments
+    # returns the same object.
 
     def message(self, message: AnyMessage, arguments: Indices, carried: int = 0) -> Event:
         """The arrival of a message. carried: bits (see `bits`) that travel with it."""
@@ -124,19 +129,19 @@ class Automaton:
             key, Event(f"call {name}", self._named(Call, name, arguments)))
 
     def completion(self, name: str, arguments: Indices) -> Event:
-        """A completion that a device reports."""
+        """A completion that a device reports. Raises LocalProtocolError if the table lacks it."""
         key = Completion, name, arguments
         return self._events.get(key) or self._keep_event(
             key, Event(f"completion {name}", self._named(Completion, name, arguments)))
 
     def timer(self, name: str) -> Event:
-        """A clock that runs out."""
+        """A clock that runs out. Raises KeyError if the table has no timer of this name."""
         return self._timers[name]
 
     def pace(self, row: str, **among: range) -> Event:
-        """The next chance for a paced row. Where it cannot fire the step is empty.
+        """The permission for a paced row to fire once. If it cannot fire, the step has no rows.
 
-        among: by the name of a parameter, the elements that the caller lets it choose from.
+        row: its name. among: for a parameter, by its name, the elements that it may choose from.
         """
         key = row, *among.items()
         known = self._paces.get(key)
@@ -146,7 +151,10 @@ class Automaton:
         return known
 
     def device(self, *assignments: Assignment) -> Event:
-        """A write of another owner into variables that it shares with this machine (rule 4)."""
+        """A write of another owner into variables that it shares with this machine (rule 4).
+
+        Raises LocalProtocolError for a value that the declaration does not allow.
+        """
         key = "device", assignments
         known = self._events.get(key)
         if known is not None:
@@ -154,12 +162,13 @@ class Automaton:
         for symbol, indices, value in assignments:
             if not isinstance(symbol, Variable) or value not in symbol.engine_writes:
                 raise LocalProtocolError(
-                    f"{cell_name(symbol, indices)} := {value}: no device may write that"
+                    f"{cell_name(symbol, indices)} := {value}: no device may write this value; "
+                    f"see the declaration of {symbol.name}"
                 )
         return self._keep_event(key, Event("device", self._writes(assignments)))
 
-    def marked(self, message: AnyMessage, arguments: Indices) -> Event:
-        """A message that triggers nothing: rows read that it has been sent."""
+    def noted_message(self, message: AnyMessage, arguments: Indices) -> Event:
+        """The arrival of a message that triggers no row; rows read whether it has arrived."""
         key = "marked", message, arguments
         return self._events.get(key) or self._keep_event(
             key, Event(f"{message}{arguments}", (_IDLE,), before=self._mark(message, arguments)))
@@ -167,8 +176,8 @@ class Automaton:
     def take(self, event: Event, state: int) -> Step:
         """The step that the event makes in this state.
 
-        Raises RemoteProtocolError if only a faulty peer can cause the event here,
-        LocalProtocolError if only a faulty caller can.
+        An event that no row answers, or that a row rejects, raises RemoteProtocolError if it comes
+        from a peer, and LocalProtocolError otherwise.
         """
         known = event.steps.get(state)
         if known is not None:
@@ -184,10 +193,11 @@ class Automaton:
         return symbol.values.index(value) << self.layout.field(symbol, indices).offset
 
     def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
+        """The value of a cell in this state."""
         return self.layout.value(state, symbol, indices)
 
     def armed(self, state: int) -> tuple[str, ...]:
-        """The timers of which some row could fire in this state; equal answers are one object."""
+        """The timers with a row that could fire in this state. Equal answers are one object."""
         known = self._armed.get(state)
         if known is None:
             known = tuple(
@@ -198,29 +208,33 @@ class Automaton:
             _keep(self._armed, state, known)
         return known
 
-    def may(self, state: int, row: str) -> bool:
-        """Whether a paced row may fire, as far as the machine's own state says."""
+    def may_fire(self, state: int, row: str) -> bool:
+        """Whether the part of a paced row's guard that is about this machine alone holds.
+
+        row: its name.
+        """
         return self._premises[row].holds(state)
 
     def holds(self, formula: Formula, state: int, **elements: int) -> bool:
         """Whether a formula about this machine's own variables holds in the state.
 
-        elements: of its free variables, by name; 0 for those that are not given.
+        elements: the element of each free variable, by its name; 0 for a variable not given.
         """
         if elements:
             return self._bound(formula, elements).holds(state)
         readings = self._readings.get(id(formula))
         known: bool | None = None if readings is None else readings[0].get(state)
         if known is None:
-            known = self.read(((formula, True), (TRUE, False)), state, key=formula)
+            known = self.first_value(((formula, True), (TRUE, False)), state, key=formula)
         return known
 
-    def read(
+    def first_value(
         self, table: Sequence[tuple[Formula, V]], state: int, *, key: object = None
     ) -> V:
-        """The value of the first formula that holds (spec/handoff/poll.py).
+        """The value beside the first formula that holds (spec/handoff/poll.py has such tables).
 
-        The answers are kept by the table's identity, or by that of the key.
+        Answers are kept by the `id` of `key`, or of `table` if there is no key. Raises
+        StopIteration if no formula holds.
         """
         keyed = table if key is None else key
         readings = self._readings.get(id(keyed))
@@ -248,10 +262,11 @@ class Automaton:
         environment = dict.fromkeys(free_variables(formula), 0)
         return self._ground.patterns(normal(formula), environment)
 
-    def moved(self, state: int, other: "Automaton", places: Places = None) -> int:
-        """The same state in another automaton of this table, which has every cell that is set.
+    def translate(self, state: int, other: "Automaton", places: Places = None) -> int:
+        """The same state in another automaton of this table.
 
-        places: a sort, and for each element here the element there; None leaves the element out.
+        The other automaton must have every cell that is not initial. places: a sort, and for each
+        element here the element there; None leaves the element out.
         """
         key = (id(other), state, places)
         known = self._moves.get(key)
@@ -266,7 +281,7 @@ class Automaton:
         return known
 
     def words(self, state: int) -> str:
-        """The state in the words of the table: every cell that is not initial."""
+        """The state as text: every cell that is not initial, in the names of the table."""
         return ", ".join(self._words(state)) or "initial"
 
     def _words(self, state: int) -> Iterator[str]:
@@ -304,8 +319,9 @@ class Automaton:
                 return Step(after, tuple(rows), tuple(sent), tuple(changed))
             after = fire(local_next, after)
             if len(rows) > ROWS_MAX:
-                raise LocalProtocolError(f"{event.name}: the table of {self.table.machine} never "
-                                         f"comes to rest after {self.words(state)}")
+                raise LocalProtocolError(
+                    f"{event.name}: rows of {self.table.machine} fire without end, from the state "
+                    f"{self.words(state)}")
 
     def _refuse_unanswered(self, event: Event, met: list[LocalRow], state: int) -> None:
         if event.every or event.name in self.paced:
@@ -321,9 +337,9 @@ class Automaton:
             )
 
     def _next(self, state: int) -> LocalRow | None:
-        """The first row that fires by itself here, and does something."""
+        """The first row without a trigger that fires in this state and has an effect."""
         for family in self._at_once:
-            if family.may.holds(state):
+            if family.premise.holds(state):
                 for local in family.locals:
                     if self.moves_on(local, state):
                         return local
@@ -331,7 +347,7 @@ class Automaton:
 
     @staticmethod
     def moves_on(local: LocalRow, state: int) -> bool:
-        """Whether the row fires here, and does something."""
+        """Whether the row fires in this state and has an effect."""
         return local.action.guard.holds(state) and (
             bool(local.sent) or local.action.apply(state) != state
         )
@@ -368,7 +384,7 @@ class Automaton:
         return tuple(local for row in rows for local in self.rows.instances(row))
 
     def _mark(self, message: AnyMessage, indices: Indices) -> int:
-        """The bit that says that the message has been sent, if some row reads it."""
+        """The bit of a message that has been sent; 0 if no row reads it."""
         return self.bits(message, indices) if message in self.layout.symbols else 0
 
     def _writes(self, assignments: tuple[Assignment, ...]) -> tuple[LocalRow, ...]:
@@ -377,7 +393,7 @@ class Automaton:
 
 
 def _keep(answers: dict[K, V], key: K, answer: V) -> None:
-    """Remember an answer. If there are too many, all are forgotten, and computed again."""
+    """Store an answer. Above ANSWERS_MAX all are dropped first; they will be computed again."""
     if len(answers) >= ANSWERS_MAX:
         answers.clear()
     answers[key] = answer
@@ -386,7 +402,7 @@ def _keep(answers: dict[K, V], key: K, answer: V) -> None:
 def _renumbered(
     cells: Mapping[Cell, Value], sort: type[Sort], places: Sequence[int | None]
 ) -> Iterator[tuple[Cell, Value]]:
-    """The cells under other numbers of the elements of a sort, without those left out."""
+    """The cells with the elements of one sort renumbered, without the elements left out."""
     for (symbol, indices), value in cells.items():
         moved = [places[i] if of is sort else i
                  for of, i in zip(symbol.sorts, indices, strict=True)]

@@ -24,10 +24,10 @@ APPLICATION = "its application"
 class Awaited:
     """One awaited event.
 
-    what: the message, the call, or the variable. peer: the index of the peer that sends it or owns
-    it; None if it is no peer. of: the other source of the event, in words. row: the row that fires,
-    if one does at once. why: the reason in the table. fails: the row ends the hand-over with
-    failure.
+    what: the name of the message, call, completion or variable. peer: the index of the peer that
+    sends the message or owns the variable; None if no peer does. of: the other source of the event,
+    in words. row: the name of the row that fires; "" for a variable. why: the reason in the table.
+    fails: the row ends the hand-over with failure.
     """
 
     what: str
@@ -39,9 +39,9 @@ class Awaited:
 
 
 def awaited(endpoint: Endpoint, failed: Value) -> tuple[Awaited, ...]:
-    """The events for which this end waits, each once, in the order of the table. For any thread.
+    """The events for which this end waits, each once, in the order of the table.
 
-    failed: the value of the table's state variable after a failure.
+    Any thread may call it. failed: the value of the table's state variable after a failure.
     """
     automaton, state = endpoint.automaton, endpoint.state
     found = [*_triggers(automaton, state, failed), *_devices(automaton, state)]

@@ -1,7 +1,7 @@
 """The values of one symbol over unbounded sorts: its cells that are not initial, with indices.
 
-Rule 1: a cell that has its initial value is not stored: only open hand-overs take memory.
-Rule 2: every write updates the indices, so that no read searches.
+Rule 1: a cell with its initial value is not stored, so only open hand-overs take memory.
+Rule 2: every write updates the indices, so no read searches.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -20,7 +20,7 @@ class Index:
     """The stored cells that have one of these values, by the elements in the bound positions.
 
     values: a tuple, because members of an enum are found faster by identity than by hash.
-    buckets: bound elements -> cells, in the order in which they came to be. None is ever empty.
+    buckets: bound elements -> cells, in the order of their first write. No bucket is empty.
     """
 
     __slots__ = ("bound", "bucket_of", "buckets", "values")
@@ -46,10 +46,10 @@ class Index:
 
 
 class Floor:
-    """How far a relation over an ordered sort holds without a gap, for each choice of the rest.
+    """The first element at which a relation over an ordered sort does not hold.
 
-    Elements are 0, 1, 2, ... Cells below the floor are true and not stored. Only for relations that
-    no row takes back.
+    There is one floor for each choice of the other arguments. Elements are 0, 1, 2, ... Cells below
+    the floor are true and not stored. Only a relation that no row makes false can have a floor.
     """
 
     __slots__ = ("at", "place", "rest_of")
@@ -60,19 +60,20 @@ class Floor:
         self.at: Final[dict[Key, int]] = {}
 
     def holds(self, key: Key) -> bool:
-        """Whether the cell lies below the floor, and so is true."""
+        """Whether the cell lies below the floor, so that it is true."""
         return bool(key[self.place] < self.at.get(self.rest_of(key), 0))
 
     def covers(self, element: Any) -> bool:
-        """Whether the relation holds up to this element and beyond, wherever it has begun."""
+        """Whether there is a floor, and the element lies below every floor."""
         return bool(self.at) and all(element < at for at in self.at.values())
 
 
 class Cells:
-    """A symbol's values.
+    """The values of one symbol.
 
-    fixed: the elements in the places that are the machine's own. default: the value of cells that
-    are not stored, initially the first value. `values` is for reading; `write` keeps every index.
+    fixed: the elements in the places of the machine's own variables. default: the value of the
+    cells that are not stored, at first the symbol's first value. Read `values`, but change it only
+    by `write`, which updates every index.
     """
 
     __slots__ = ("_places", "default", "fixed", "floor", "indices", "symbol", "values")
@@ -85,16 +86,16 @@ class Cells:
         self.indices: Final[dict[tuple[tuple[int, ...], frozenset[Value]], Index]] = {}
         self.floor: Floor | None = None
         free = [place for place in range(len(symbol.sorts)) if place not in fixed]
-        # A cell with one free place is its element's own: it is found without an index.
+        # With one free place, the element alone gives the key: no index is needed.
         many = free if len(free) > 1 else []
         self._places: Final = {place: Index((place,), frozenset()) for place in many}
 
     def index(self, bound: tuple[int, ...], values: frozenset[Value]) -> Index:
-        """The index of the cells with these values by these places; to be made before a write."""
+        """The index of the cells with these values, by these places. Ask before the first write."""
         return self.indices.setdefault((bound, values), Index(bound, values))
 
     def read(self, key: Key) -> Value:
-        """The cell's value."""
+        """The value of a cell."""
         if self.floor is not None and self.floor.holds(key):
             return True
         return self.values.get(key, self.default)
@@ -119,7 +120,7 @@ class Cells:
         return True
 
     def write_everywhere(self, value: Value) -> None:
-        """Give every cell this value, also those of elements that have not occurred yet."""
+        """Give every cell this value, also the cells of elements that no event has named yet."""
         self.values.clear()
         self.default = value
         for index in (*self.indices.values(), *self._places.values()):
@@ -146,7 +147,8 @@ class Cells:
         self._take_out(key)
 
     def drop_floor(self, sort: type[Sort], element: Element) -> None:
-        """Drop the floor of an element, which has no other free place."""
+        """Drop the floor of an element. The symbol has no free place but this one and the floor's.
+        """
         if self.floor is not None:
             for place, its_sort in enumerate(self.symbol.sorts):
                 if its_sort is sort and place not in self.fixed and place != self.floor.place:
@@ -186,7 +188,7 @@ class Cells:
 
 
 def projection(places: tuple[int, ...]) -> Callable[[Key], Key]:
-    """The function that takes the elements in these places out of a key, as a key."""
+    """A function from a key to the key of its elements in these places."""
     if not places:
         return lambda _: ()
     if len(places) == 1:

@@ -1,7 +1,7 @@
 """A table as Python source: for every row its guard, its effects, and the search for its choices.
 
-The source is made once for a machine's table and run (store.py); nothing walks a formula while
-events come in. It reads like this, for a row of the registry:
+The source is made once for a machine's table and executed (store.py), so that no event walks a
+formula. For a row of the registry it looks like this:
 
     def guard_record_again(p, e):
         return READY.get((), V_COLLECTING) in (V_COLLECTING, V_READY) and ENTRY.get((p, e)) is ...
@@ -9,7 +9,7 @@ events come in. It reads like this, for a row of the registry:
     def effects_record_again(p, e):
         return (), ((M_RECORDED, (p, e)), )
 
-How formulas become expressions is in expressions.py.
+expressions.py turns formulas into expressions.
 """
 
 import keyword
@@ -38,7 +38,7 @@ class Writer(Expressions):
                 self._look_at(update)
 
     def guard_of(self, row: Row) -> Formula:
-        """The row's guard without its trigger, which the event itself makes true."""
+        """The row's guard without its trigger. The event itself makes the trigger true."""
         parts = self.table.guard(row).parts
         return And(tuple(part for part in parts if part is not row.on))
 
@@ -47,7 +47,7 @@ class Writer(Expressions):
         return "\n\n".join(text for row in self.table.rows for text in self._row(row)) + "\n"
 
     def parameters(self, row: Row) -> tuple[Sort, ...]:
-        """The row's parameters, without those that are fixed."""
+        """The row's parameters without the machine's own variables, whose elements are fixed."""
         return tuple(v for v in self.table.parameters(row) if v not in self.own)
 
     def _row(self, row: Row) -> Iterator[str]:
@@ -55,7 +55,7 @@ class Writer(Expressions):
         parameters = self.parameters(row)
         for variable in parameters:
             if keyword.iskeyword(variable.name):
-                self.refuse(f"{variable.name!r} is a word of Python: rename the variable")
+                self.refuse(f"{variable.name!r} is a keyword of Python: rename the variable")
         given = ", ".join(v.name for v in parameters)
         guard = normal(self.guard_of(row))
         yield f"def guard_{row.name}({given}):\n    return {self.formula(guard)}"
@@ -66,16 +66,19 @@ class Writer(Expressions):
             yield self._search(row, tuple(conjuncts(guard)))
 
     def _look_at(self, update: Update) -> None:
-        """Note an update that reaches elements which have not occurred yet; refuse unusual ones."""
+        """Note an update of elements that no event has named yet; refuse it if it cannot be run."""
         if update.symbol in self.floors and update.value is not True:
-            self.refuse(f"it takes back {update.symbol}, whose holding from the first on is kept")
+            self.refuse(f"it makes {update.symbol} false, but a guard reads {update.symbol} by its "
+                        f"floor (all earlier ones hold), which can only rise")
         unmet = [
             argument is ANY and sort not in self.bounded
             for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
         ]
         if any(unmet) and update.value != update.symbol.values[0]:
             if not all(v is ANY or v in self.own for v in update.arguments):
-                self.refuse(f"{update!r} reaches elements that nobody has met, but not all of them")
+                self.refuse(f"{update!r} gives a value that is not initial to some of the elements "
+                            f"of an unbounded sort: let ANY stand for each argument, or bound the "
+                            f"sort")
             self.everywhere.add(update.symbol)
 
     def _update(self, update: Update) -> str:
@@ -112,9 +115,10 @@ class Writer(Expressions):
                 assert_never(effect)
 
     def _search(self, row: Row, guard: tuple[Formula, ...]) -> str:
-        """The function that finds the chosen parameters, each among candidates if these are given.
+        """The source of the function that finds the chosen parameters of the row.
 
-        Each part of the guard is tested as soon as its variables are known.
+        Its arguments are the given parameters, and candidates (or None) for each chosen one. It
+        tests each part of the guard as soon as its variables are known.
         """
         parameters = self.parameters(row)
         chosen = tuple(v for v in parameters if v not in arguments_of(row))
@@ -141,7 +145,7 @@ class Writer(Expressions):
     def _candidates(
         self, variable: Sort, guard: tuple[Formula, ...], known: Collection[Sort]
     ) -> str:
-        """The loop for a chosen parameter: over the caller's candidates, or else over look-ups."""
+        """The loop for a chosen parameter: over the caller's candidates, or over stored cells."""
         name = variable.name
         every = f"MISSING({self.row.name if self.row else ''!r}, {name!r})"
         if type(variable) in self.bounded:
@@ -158,7 +162,7 @@ class Writer(Expressions):
 
 
 def arguments_of(row: Row) -> tuple[Sort, ...]:
-    """The variables that the row's trigger gives."""
+    """The variables to which the row's trigger gives elements."""
     match row.on:
         case Sent(arguments=arguments):
             return arguments

@@ -13,10 +13,10 @@ from pdproto.spec.language.symbols import Sizes, Symbol
 class Endpoint:
     """Takes events and returns steps, without I/O and clock. Hundreds of thousands may be open.
 
-    life: None at a source that nobody has met yet. peers: the nodes at the other end, in the order
-    in which the automaton counts them. owner: what the shell keeps beside it. armed: the timers
-    that run, with their deadlines; repeats: how often in a row one of them was in vain: both the
-    shell's. traced: what the trace has said of it (trace.py).
+    life: None at a source that no sink has named yet. peers: the nodes at the other end, in the
+    order in which the automaton counts them. owner: the node's own object for this hand-over.
+    armed: the running timers with their deadlines; repeats: consecutive timeouts without an answer;
+    the node keeps both. traced: what trace.py has written about this endpoint so far.
     """
 
     __slots__ = ("armed", "automaton", "life", "owner", "peers", "repeats", "state", "timers",
@@ -36,26 +36,27 @@ class Endpoint:
         self.traced: Any = None
 
     def take(self, event: Event) -> Step:
-        """Let the event happen. Raises ProtocolError, and then nothing has changed."""
+        """Let the event happen. If it raises ProtocolError, nothing has changed."""
         step = event.steps.get(self.state) or self.automaton.take(event, self.state)
         self.state = step.state
         return step
 
     def value(self, symbol: Symbol, indices: Indices) -> Value:
+        """The value of a cell in the present state."""
         return self.automaton.layout.value(self.state, symbol, indices)
 
     def move(self, automaton: Automaton, places: Places = None) -> None:
-        """Go on in an automaton for another number of peers or chunks; see `Automaton.moved`."""
-        self.state = self.automaton.moved(self.state, automaton, places)
+        """Go on in an automaton for another number of peers or chunks (`Automaton.translate`)."""
+        self.state = self.automaton.translate(self.state, automaton, places)
         self.automaton = automaton
 
     @property
     def sizes(self) -> Sizes:
-        """How many elements of each sort it counts."""
+        """The number of elements of each sort that the trace tells of this endpoint."""
         return self.automaton.sizes
 
     def number(self, _sort: type[Sort], index: int) -> int:
-        """The number of an element, by its index in the automaton."""
+        """The number that the trace uses for an element. index: its index in the automaton."""
         return index
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Errors for events without a row: the fault is this process's, or the peer's."""
+"""Errors for events that the tables do not allow: this process or a peer is at fault."""
 
 
 class ProtocolError(Exception):
@@ -10,4 +10,5 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer sent bytes or a message that it may not send. The node drops and counts them."""
+    """A peer sent bytes or a message that it may not send. The node drops the batch and counts it.
+    """

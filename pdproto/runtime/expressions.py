@@ -3,16 +3,17 @@
 Variables keep their names. The store binds the names in capitals: a dict of cells, an index of
 them, the elements of a bounded sort, a rigid predicate, a value.
 
-A quantifier over a bounded sort is a loop over its elements. Over an unbounded sort it is a
-look-up, where the body can only be decided by cells that are stored:
+A quantifier over a bounded sort becomes a loop over its elements. A quantifier over an unbounded
+sort becomes a look-up among the stored cells. These forms can be looked up:
 
     exists(k, lease(d, k, b))              the index of lease by (d, b) has an entry
     exists(f, e.before(f) & cur(p, f))     one of the entries of the index of cur by p passes
-    forall(k, ~lease(d, k, b))             not exists; every forall is read so
+    forall(k, ~lease(d, k, b))             not exists; every forall becomes a negated exists
     exists(p, p.before(n) & ~applied(p))   the floor of applied lies below n
 
-Anything else is refused with the row's name. An index that nothing narrows down but the machine's
-own arguments is only asked whether it is empty: a loop over it would grow with the open lives.
+Any other form raises SpecError with the row's name. If only the machine's own arguments bind an
+index, the expression may ask whether it is empty, but does not loop over it: the loop would grow
+with the number of open lives.
 """
 
 import enum
@@ -50,7 +51,7 @@ class CellsOf:
 
 @dataclass(frozen=True, slots=True)
 class HolderOf:
-    """The Cells of a symbol: a change names them, and their default can change."""
+    """The `Cells` object of a symbol: effects write to it, and guards read its default."""
 
     symbol: Symbol
 
@@ -90,7 +91,7 @@ Need: TypeAlias = CellsOf | HolderOf | IndexOf | FloorOf | ElementsOf | Constant
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Stored cells that a quantified variable can be read off: the variable is at `place`."""
+    """Stored cells that give the candidates for a quantified variable, which is at `place`."""
 
     symbol: Symbol
     arguments: tuple[Sort, ...]
@@ -100,12 +101,13 @@ class Generator:
 
 @dataclass(slots=True)
 class Expressions:
-    """Writes formulas (in negation normal form) as expressions, and collects what they name.
+    """Writes formulas (in negation normal form) as expressions, and collects the objects they name.
 
-    own: the machine's own variables, if they stand for fixed elements; they are names like others.
-    bounded: the sorts that loops may run over. everywhere: the symbols that some row assigns a
-    value for all elements of an unbounded sort, so that what is not stored is not always initial.
-    floors: the relations that are read through a floor, with the place of their ordered sort.
+    own: the machine's own variables, if their elements are fixed. bounded: the sorts over which
+    loops may run. needs: name in the source -> the object that the store binds to it. everywhere:
+    the symbols to which some row gives one value for all elements of an unbounded sort; a cell of
+    theirs that is not stored may have a value other than the initial one. floors: the relations
+    that are read through a floor, with the place of their ordered sort. row: for error messages.
     """
 
     table: Table
@@ -118,14 +120,14 @@ class Expressions:
     _names: dict[Need, str] = field(default_factory=dict)
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise SpecError about the row at hand."""
+        """Raise SpecError about the row that is being written."""
         row = self.row
         place = self.table.place if row is None else row.place
         named = "" if row is None else f"row {row.name!r}: "
         raise SpecError(place, f"{named}{problem}")
 
     def name(self, need: Need, wanted: str) -> str:
-        """The name under which the generated source finds this object."""
+        """The name of this object in the generated source: `wanted`, perhaps with a number."""
         if need not in self._names:
             tried = (wanted if n == 0 else f"{wanted}_{n}" for n in count())
             name = next(name for name in tried if name not in self.needs)
@@ -234,13 +236,13 @@ class Expressions:
                 break
         if found is None:
             self.refuse(
-                f"{And(parts)!r} cannot be decided for all of {type(variable).__name__} by what is "
-                f"stored: bound the sort, or say it of cells that are not initial"
+                f"{And(parts)!r} cannot be decided for all of {type(variable).__name__} from the "
+                f"stored cells: bound the sort, or ask for cells that are not initial"
             )
         return "(" + " and ".join([*map(self.formula, outside), str(found)]) + ")"
 
     def _decided(self, variable: Sort, parts: list[Formula]) -> str | None:
-        """The look-up that decides the conjunction; None if there is none of its form."""
+        """The look-up that decides the conjunction; None if no look-up has its form."""
         floor = _below(variable, parts)
         if floor is not None and floor[0].symbol in self.floors:
             atom, end = floor
@@ -259,7 +261,7 @@ class Expressions:
         return None
 
     def generator(self, variable: Sort, part: Formula) -> Generator | None:
-        """The stored cells that the conjunct asks for; None if it does not ask for such."""
+        """The stored cells that satisfy the conjunct; None if cells that are not stored may too."""
         cell = _one_cell(part.parts if isinstance(part, Or) else (part,))
         if cell is None:
             return None
@@ -271,18 +273,18 @@ class Expressions:
         return Generator(symbol, arguments, values, places[0]) if len(places) == 1 else None
 
     def narrow(self, found: Generator) -> bool:
-        """Whether anything but the machine's own arguments narrows the cells down."""
+        """Whether an argument other than the machine's own narrows the cells down."""
         return any(v not in self.own for i, v in enumerate(found.arguments) if i != found.place)
 
     def bucket(self, found: Generator) -> tuple[str, str, str]:
-        """The index, the key of its bucket, and the names into which to unpack a cell of it."""
+        """The index, the key of its bucket, and the names into which a cell is unpacked."""
         bound = tuple(i for i in range(len(found.arguments)) if i != found.place)
         key = key_of(tuple(found.arguments[i] for i in bound))
         names = [v.name if i == found.place else "_" for i, v in enumerate(found.arguments)]
         return self.index(found.symbol, bound, found.values), key, f"({', '.join(names)},)"
 
     def find_floors(self, formula: Formula) -> None:
-        """Note the relations that are asked to hold for all that come before something."""
+        """Note the relations of which a formula asks whether they hold for all earlier elements."""
         match formula:
             case And(parts) | Or(parts):
                 for part in parts:
@@ -298,7 +300,7 @@ class Expressions:
 
 
 def key_of(arguments: tuple[Sort, ...]) -> str:
-    """The arguments as a key: a tuple display, also of one and of none."""
+    """The source of a tuple of the arguments, also for one argument or none."""
     names = ", ".join(v.name for v in arguments)
     return f"({names},)" if len(arguments) == 1 else f"({names})"
 
@@ -315,7 +317,7 @@ def conjuncts(formula: Formula) -> Iterator[Formula]:
 def _one_cell(
     parts: tuple[Formula, ...],
 ) -> tuple[Symbol, tuple[Sort, ...], frozenset[Value]] | None:
-    """The cell that all literals of a disjunction speak of, with the values that satisfy it."""
+    """The one cell of all literals of a disjunction, with the values that satisfy it; or None."""
     cells: set[tuple[Symbol, tuple[Sort, ...]]] = set()
     values: set[Value] = set()
     for part in parts:
@@ -336,7 +338,7 @@ def _one_cell(
 
 
 def _below(variable: Sort, parts: list[Formula]) -> tuple[Atom, Sort] | None:
-    """For "v comes before n, and not rel(v)": the atom and n."""
+    """For the conjunction "v comes before n, and not rel(v)": the atom and n; otherwise None."""
     if len(parts) != 2 or not type(variable).ordered:
         return None
     ends = [p.right for p in parts if isinstance(p, Before) and p.left == variable]

@@ -1,7 +1,7 @@
 """A table's rows at their parameters, as masks over the bits of one instance.
 
-A row becomes masks when an event first needs it, and for one element of a sort from those for
-another: the first hand-over of a large topology does not hold up a loop.
+A row becomes masks when an event first needs it. The masks for one element of a sort are made from
+those for another. So the first hand-over of a large topology does not delay the event loop.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,19 +35,22 @@ class LocalRow:
 
 
 class Family:
-    """A row that fires by itself, at all its parameters. may: the guard without its choices."""
+    """A row without a trigger, at all its parameters.
 
-    __slots__ = ("_locals", "_row", "_rows", "may")
+    premise: the part of its guard about the machine alone. If it fails, no instance can fire.
+    """
 
-    def __init__(self, row: Row, may: Guard, rows: "LocalRows") -> None:
-        self.may: Final = may
+    __slots__ = ("_locals", "_row", "_rows", "premise")
+
+    def __init__(self, row: Row, premise: Guard, rows: "LocalRows") -> None:
+        self.premise: Final = premise
         self._row: Final = row
         self._rows: Final = rows
         self._locals: tuple[LocalRow, ...] | None = None
 
     @property
     def locals(self) -> tuple[LocalRow, ...]:
-        """The instances of the row. The first state in which it may fire makes them."""
+        """The instances of the row, made at the first use."""
         if self._locals is None:
             self._locals = tuple(self._rows.instances(self._row))
         return self._locals
@@ -71,6 +74,7 @@ class LocalRows:
                 pass
 
     def family(self, row: Row) -> Family:
+        """The row at all its parameters, made when needed."""
         return Family(row, self.premise(row), self)
 
     def answering(self, kind: type, name: str, arguments: Indices) -> tuple[LocalRow, ...]:
@@ -86,8 +90,9 @@ class LocalRows:
     def instances(
         self, row: Row, among: Mapping[str, range] | None = None
     ) -> Iterator[LocalRow]:
-        """The row at all its parameters, or at those among these. None are left out but those
-        where it never fires.
+        """The row at each choice of parameters, without those at which it never fires.
+
+        among: for a parameter, by its name, the elements to choose from; otherwise all.
         """
         variables = self._table.parameters(row)
         for indices in product(*((among or {}).get(v.name, range(self._layout.sizes[type(v)]))
@@ -112,7 +117,7 @@ class LocalRows:
         return found
 
     def _condition(self, row: Row) -> And:
-        """Its guard without the trigger, in negation normal form."""
+        """The row's guard without the trigger, in negation normal form."""
         known = self._conditions.get(row.name)
         if known is None:
             parts = self._table.condition(row).parts
@@ -120,7 +125,7 @@ class LocalRows:
         return known
 
     def premise(self, row: Row) -> Guard:
-        """The part of the guard about the machine itself, the same for all other parameters."""
+        """The part of the guard about the machine alone, the same for all other parameters."""
         own = dict.fromkeys(self._table.machine.own, 0)
         parts = tuple(part for part in self._condition(row).parts
                       if own.keys() >= set(free_variables(part)) and not any(bound_variables(part)))
@@ -149,10 +154,10 @@ class LocalRows:
     def _alike(
         self, row: Row, variables: tuple[Sort, ...], indices: Indices
     ) -> LocalRow | None:
-        """The row made from that of element 0 of a sort whose elements have a column each.
+        """The row made from that for element 0, by exchanging the columns of the two elements.
 
-        No rigid relation tells elements apart here, nor does an order: what holds for one holds for
-        another with their columns exchanged. None where that does not apply.
+        This is possible for a sort with columns: no rigid relation and no order distinguishes its
+        elements. None if the row has no parameter of such a sort, or several, or element 0 itself.
         """
         named = [(place, stripe) for place, variable in enumerate(variables)
                  if (stripe := self._layout.stripes.get(type(variable))) is not None]

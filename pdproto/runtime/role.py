@@ -1,4 +1,4 @@
-"""A role: a table with the sizes that depend on the hand-over left open.
+"""A role: a table, and an automaton for each choice of the sizes that depend on the hand-over.
 
 All hand-overs of one topology share an automaton, and so do all nodes of a process.
 """
@@ -16,9 +16,10 @@ from pdproto.spec.language.sorts import Sort
 
 
 class Role:
-    """The automata of one table, by their sizes. fixed: the sizes that are always the same.
+    """The automata of one table, by their sizes.
 
-    varied: the sorts whose sizes are not.
+    fixed: the sizes that are always the same. varied: the sorts with other sizes for each
+    hand-over. paced: rows that wait for the node (automaton.py, rule 3).
     """
 
     def __init__(
@@ -40,46 +41,50 @@ class Role:
             self._automata[sizes] = known
         return known
 
-    def prepared(self, *sizes: int) -> None:
-        """Make an automaton with all its rows, unless it is there."""
+    def _prepare_sizes(self, *sizes: int) -> None:
+        """Make the automaton for these sizes with all its rows, if it does not exist yet."""
         if sizes not in self._automata:
             self.automaton(*sizes).rows.prepare()
 
     def prepare(self) -> None:
-        """Make the automata of most hand-overs, before a hand-over waits for one."""
+        """Make the automata that most hand-overs need, so that no hand-over waits for one."""
         raise NotImplementedError
 
 
 class SourceRole(Role):
-    """A source's end: so many sinks, so many chunks."""
+    """The source's end: its sizes are the numbers of sinks and of chunks."""
 
     def __init__(self, table: Table = SOURCE) -> None:
         super().__init__(table, {Source: 1, Life: 1, Landing: 1}, (Sink, Chunk), paced=("post",))
 
-    def of(self, *, sinks: int, chunks: int) -> Automaton:
+    def automaton_for(self, *, sinks: int, chunks: int) -> Automaton:
+        """The automaton for so many sinks and chunks."""
         return self.automaton(sinks, chunks)
 
     def prepare(self) -> None:
-        """For one sink, and any number of chunks."""
+        """The automata for one sink, and any number of chunks that sending.py counts at once."""
         for chunks in range(1, WINDOW + 3):
-            self.prepared(1, chunks)
+            self._prepare_sizes(1, chunks)
 
 
 class SinkRole(Role):
-    """A sink's end: so many sources. What a life has of memory counts as one, and so do all chunks
-    of a source, since their digests are compared together.
+    """The sink's end: its size is the number of sources.
+
+    All memory of a life counts as one element. So do all chunks of a source, because their digests
+    are compared together.
     """
 
     def __init__(self, table: Table = SINK) -> None:
         fixed = {Sink: 1, Life: 1, Landing: 1, Page: 1, Slot: 1, Chunk: 1}
         super().__init__(table, fixed, (Source,))
 
-    def of(self, *, sources: int) -> Automaton:
+    def automaton_for(self, *, sources: int) -> Automaton:
+        """The automaton for so many sources."""
         return self.automaton(sources)
 
     def prepare(self) -> None:
-        """For one source."""
-        self.prepared(1)
+        """The automaton for one source."""
+        self._prepare_sizes(1)
 
 
 SOURCE_ROLE: Final = SourceRole()

@@ -1,4 +1,4 @@
-"""A table's rows as the functions that compile.py wrote, by the triggers that they answer."""
+"""A table's rows as compiled functions (compile.py writes them), sorted by their triggers."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,10 +22,11 @@ Outcome: TypeAlias = tuple[tuple[tuple[Cells, Key | None, Value], ...], tuple[An
 class CompiledRow:
     """A row as functions of its parameters.
 
-    names: of the parameters, without the machine's own. places: where in the trigger's arguments
-    those that it gives stand; the rest is chosen. whole: they are the arguments as they come.
-    effects: the changes and what is sent. search: for a row with choices, from what the trigger
-    gives and candidates to all parameters.
+    names: the names of the parameters, without the machine's own. places: for each parameter that
+    the trigger gives, its place among the trigger's arguments. whole: these parameters are exactly
+    the trigger's arguments, in order. chosen: the names of the other parameters. effects: returns
+    the changes and the messages. search: only for a row with chosen parameters; takes the given
+    parameters and candidates, and returns all parameters, or None.
     """
 
     row: Row
@@ -40,7 +41,8 @@ class CompiledRow:
     def found(self, given: Key, choose: Mapping[str, Any]) -> Key | None:
         """The parameters at which the row is enabled; None if there are none.
 
-        choose: by name an element, or a list of candidates; what is left out is looked up.
+        given: the parameters that the trigger gives. choose: for a chosen parameter, by its name,
+        an element or a list of candidates. A parameter that is missing there is looked up.
         """
         if self.search is None:
             return given if self.guard(*given) else None
@@ -51,11 +53,11 @@ class CompiledRow:
 
 
 class Trigger:
-    """A message, call or completion, with the rows on it in the order of the table.
+    """A message, call or completion, with its rows in the order of the table.
 
-    sorts: of its arguments; limited: those that must be elements of a bounded sort, with their
-    places. fixed: the arguments that name this very instance. noted: the message, if guards read
-    that it has arrived.
+    sorts: the sorts of its arguments. limited: the places of arguments that must be elements of a
+    bounded sort, with the sort. fixed: place -> element, for arguments that name this instance.
+    noted: the message, if guards read whether it has arrived.
     """
 
     __slots__ = ("fixed", "limited", "name", "noted", "rows", "sorts")
@@ -81,8 +83,12 @@ class Trigger:
 def compiled_rows(
     writer: Writer, source: str, namespace: dict[str, Any]
 ) -> Mapping[str, CompiledRow]:
-    """The rows by name. namespace: what the names of the source stand for."""
-    namespace["MISSING"] = _missing
+    """The rows by name, compiled from the source.
+
+    namespace: name in the source -> object. Raises SpecError for a trigger that names a variable
+    twice.
+    """
+    namespace["MISSING"] = _refuse_missing
     exec(_code(source, writer.table.machine.name), namespace)  # noqa: S102 - our own source
     rows = {}
     for row in writer.table.rows:
@@ -108,8 +114,10 @@ def _code(source: str, name: str) -> CodeType:
     return compile(source, f"<rows of {name}>", "exec")
 
 
-def _missing(row: str, variable: str) -> NoReturn:
-    raise LocalProtocolError(f"row {row!r} needs {variable}: give it by name")
+def _refuse_missing(row: str, variable: str) -> NoReturn:
+    raise LocalProtocolError(
+        f"row {row!r} needs the parameter {variable}: pass it in `choose`, or to `fire` by name"
+    )
 
 
 def messages(
@@ -119,7 +127,7 @@ def messages(
     read: Iterable[Symbol],
     bounded: Collection[type[Sort]],
 ) -> Mapping[str, Trigger]:
-    """Every message that the machine takes. read: the symbols that its guards look at."""
+    """Every message that the machine takes, by name. read: the symbols that its guards read."""
     noted = [symbol for symbol in read if isinstance(symbol, Message)]
     on: dict[Message[*tuple[Any, ...]], list[CompiledRow]] = {
         message: [] for message in noted if message.receiver.machine is table.machine
@@ -139,7 +147,7 @@ def messages(
 def calls(
     rows: Iterable[CompiledRow], bounded: Collection[type[Sort]]
 ) -> Mapping[str, Trigger]:
-    """Every call of the application and completion of a device."""
+    """Every call of the application and every completion of a device, by name."""
     on: dict[str, list[CompiledRow]] = {}
     for row in rows:
         if isinstance(row.row.on, Call | Completion):
@@ -151,7 +159,7 @@ def calls(
 
 
 def fixed_places(table: Table, symbol: Symbol, own: Key | None) -> Mapping[int, Hashable]:
-    """Which places of a symbol are the machine's own, and the elements that stand there."""
+    """The places of a symbol that belong to the machine's own variables, with their elements."""
     machine = table.machine
     if own is None:
         return {}
@@ -166,8 +174,8 @@ def fixed_places(table: Table, symbol: Symbol, own: Key | None) -> Mapping[int, 
     return {}
 
 
-def holdings(table: Table) -> frozenset[Symbol]:
-    """The relations that come back: a row takes them back, or their other owner does."""
+def retractable_relations(table: Table) -> frozenset[Symbol]:
+    """The relations that can become false again: by a row, or by their other owner."""
     written = [update for row in table.rows for update in table.updates(row)]
     return frozenset(
         update.symbol

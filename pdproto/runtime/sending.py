@@ -1,12 +1,10 @@
 """A source's end: any number of chunks, in an automaton that counts a few.
 
 Rule 1: spec/handoff/window.py says which chunk may be left out of the automaton. This module asks
-it,
-        and counts the chunks that are left out: in front those that have landed everywhere, and
-        behind the others those that still wait.
-Rule 2: the table gets each chunk as the caller hands it over, and sees one chunk more until the
-last.
-        So it answers as if it counted all chunks.
+        it, and counts the chunks that are left out. In front these have landed at every sink.
+        Behind, they still wait.
+Rule 2: the table gets each chunk when the caller hands it over. Until the last chunk, the automaton
+        counts one chunk more. So it answers as if it counted all chunks.
 """
 
 from collections.abc import Iterable
@@ -24,38 +22,45 @@ from pdproto.spec.language.symbols import Sizes
 
 
 class SendingEndpoint(Endpoint):
-    """See the rules above. handed: so many chunks the caller has handed over.
+    """A source's endpoint; see the rules above. handed: the chunks handed over so far.
 
-    The automaton counts `_held` of them, from number `_first` on; `_waiting` behind those are left
-    out; then comes the next, unless there is none. `_total`: how many there are; 0 until known.
+    The automaton counts `_held` of these chunks, from number `_first` on. The `_waiting` chunks
+    behind them are left out. `_total`: the number of all chunks; 0 until it is known.
     """
 
     __slots__ = ("_first", "_held", "_role", "_total", "_waiting", "handed")
 
     def __init__(self, role: SourceRole, owner: Any) -> None:
-        super().__init__(role.of(sinks=1, chunks=1), None, (), owner)
+        super().__init__(role.automaton_for(sinks=1, chunks=1), None, (), owner)
         self._role: Final = role
         self._first = self._held = self._waiting = self._total = self.handed = 0
 
-    # Calls of its node
+    # Calls by the node
 
     def meet(self, sinks: Iterable[str]) -> None:
-        """Count these sinks too. The first chunk is handed over when every sink has published, so
-        that all are known then: RemoteProtocolError for another, and for too many.
+        """Count these sinks too.
+
+        When the first chunk is handed over, every sink has published, so all sinks are known.
+        Raises RemoteProtocolError for a new sink after that, and for more than SINKS_MAX.
         """
         peers = tuple(dict.fromkeys((*self.peers, *sinks)))
         new = ", ".join(peers[len(self.peers):])
         if new and self.handed:
-            raise RemoteProtocolError(f"{new}: no sink of it when its first chunk was handed over; "
-                                      f"its sinks are {', '.join(self.peers)}")
+            raise RemoteProtocolError(
+                f"{new} was not a sink of this source when its first chunk was handed over; the "
+                f"sinks are {', '.join(self.peers)}")
         if len(peers) > SINKS_MAX:
-            raise RemoteProtocolError(f"{len(peers)} sinks of a source; {SINKS_MAX} is the limit")
+            raise RemoteProtocolError(
+                f"{len(peers)} sinks of one source; {SINKS_MAX} is the limit")
         if new:
             self.peers = peers
             self._count(self.automaton.sizes[Chunk])
 
     def hand_over(self, *, last: bool) -> Event:
-        """The call by which the caller hands over the next chunk. Follow it by `handed_over`."""
+        """The event by which the caller hands over the next chunk. After it, call `handed_over`.
+
+        last: it is the last chunk of the hand-over.
+        """
         if self._held >= WINDOW:
             self._leave_out_landed()
         self._total = self.handed + 1 if last else 0
@@ -63,7 +68,7 @@ class SendingEndpoint(Endpoint):
         return self.automaton.call("send", (self._held,))
 
     def handed_over(self) -> None:
-        """The call has been taken: leave the chunk out if the window is full."""
+        """Count the chunk after its event was taken, and leave it out if the window is full."""
         place = self._held
         self.handed += 1
         if self.automaton.holds(OVER, self.state, c=place):
@@ -76,7 +81,7 @@ class SendingEndpoint(Endpoint):
             self._held += 1
 
     def landed(self) -> None:
-        """A write has ended: look again at those chunks that wait, as far as there is room."""
+        """After a write has ended: take waiting chunks into the automaton while there is room."""
         if not self._waiting or self.automaton.holds(CALLED_OFF, self.state):
             return
         self._leave_out_landed()
@@ -87,16 +92,19 @@ class SendingEndpoint(Endpoint):
             self._waiting -= 1
 
     def post_to(self, sink: int) -> Event:
-        """The next chance to post a chunk to this sink: none behind which one is left out."""
+        """The event that lets the table post a chunk to this sink.
+
+        sink: its index. A chunk with a left-out chunk right behind it is not posted yet.
+        """
         is_all = self._total and not self._waiting
         posted = self._held if is_all else min(self._held, WINDOW - 1)
         return self.automaton.pace("post", d=range(sink, sink + 1), c=range(posted))
 
     def place(self, chunk: int) -> int:
-        """The index in the automaton of a chunk that is under way."""
+        """The index in the automaton of a chunk that is being sent."""
         return chunk - self._first
 
-    # Calls of a trace
+    # Calls by the trace
 
     def number(self, sort: type[Sort], index: int) -> int:
         if sort is not Chunk:
@@ -105,15 +113,21 @@ class SendingEndpoint(Endpoint):
 
     @property
     def sizes(self) -> Sizes:
-        """Of chunks all, and at least one more until the last: few numbers for any hand-over."""
+        """The sizes for the trace. They count all chunks, also those that are left out.
+
+        Until the last chunk is known, the number of chunks is the next power of two, so that the
+        trace writes a new size only a few times.
+        """
         chunks = self._total or 1 << (self.handed + 1).bit_length()
         return {**self.automaton.sizes, Chunk: chunks}
 
     # How chunks are left out
 
     def _size(self, held: int) -> int:
-        """How many chunks the automaton counts when so many were handed over: one more at least,
-        until the last. It is the same number for most, so that few automata are made.
+        """The number of chunks that the automaton counts while it holds so many.
+
+        Until the last chunk it is greater than `held`. Most hand-overs get the same number, so that
+        few automata are made.
         """
         return held if self._total else max(held + 1, WINDOW + 2)
 
@@ -127,14 +141,17 @@ class SendingEndpoint(Endpoint):
             self._leave_out(0, landed, left=self._held)
 
     def _leave_out(self, first: int, count: int, *, left: int) -> None:
-        """Go on without these chunks of the automaton. left: so many that were handed over."""
+        """Go on without `count` chunks of the automaton, from index `first` on.
+
+        left: how many chunks it holds afterwards.
+        """
         size = self.automaton.sizes[Chunk]
         places = (*range(first), *(None,) * count, *range(first, size - count))
         chunks = max(1, self._size(left))
-        self.move(self._role.of(sinks=self._sinks, chunks=chunks), (Chunk, places))
+        self.move(self._role.automaton_for(sinks=self._sinks, chunks=chunks), (Chunk, places))
 
     def _count(self, chunks: int) -> None:
-        automaton = self._role.of(sinks=self._sinks, chunks=chunks)
+        automaton = self._role.automaton_for(sinks=self._sinks, chunks=chunks)
         if automaton is not self.automaton:
             self.move(automaton)
 

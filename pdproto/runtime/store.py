@@ -1,19 +1,19 @@
 """A machine that many hand-overs share, run from its table: a registry, a pool, a queue.
 
-Its relations range over sorts without a bound (lives, decisions, pages), so its state is no
-integer of known width. Cells that are not initial are kept in dicts with indices (cells.py); the
-rows are Python functions, made once from the table (compile.py, rows.py).
+Its relations range over unbounded sorts (lives, decisions, pages), so its state is not an integer
+of known width. Cells that are not initial are kept in dicts with indices (cells.py). The rows are
+Python functions, made once from the table (compile.py, rows.py).
 
     registry = Shared(REGISTRY, bounded={Source: range(4)})
     step = registry.receive("register", 0, 17)      # step.row == "record"
-    registry.fire("complete")                       # None as long as its guard does not hold
+    registry.fire("complete")                       # None while its guard does not hold
 
 Rule 1: the table alone decides. No code here depends on the meaning of a row.
 Rule 2: decide, then change; or raise and change nothing. Reading never changes anything.
-Rule 3: no operation takes time in the number of open lives (tests/runtime/test_store_speed.py).
-Rule 4: ids are fresh. Forgotten cells read as initial, so an id that comes again would count as a
-new
-        life: the caller never uses an id twice.
+Rule 3: the time of an operation does not grow with the number of open lives
+        (tests/runtime/test_store_speed.py).
+Rule 4: the caller never uses an id twice. A forgotten cell has its initial value again, so the
+        second use of an id would count as a new life.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -38,8 +38,8 @@ from pdproto.runtime.rows import (
     calls,
     compiled_rows,
     fixed_places,
-    holdings,
     messages,
+    retractable_relations,
 )
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row, RowKind, Table
@@ -56,10 +56,10 @@ SHOWN_MAX: Final = 20  # cells in a repr
 class Step(NamedTuple):
     """The result of an event.
 
-    row: the row that fired; an "ignore" or a "reject" changes nothing. It is "" for a message that
-    triggers no row and that guards read: it is only noted. sent: messages with their arguments, in
-    the order of the row. changed: the cells whose values differ from before; their arguments are
-    None if all elements have the value.
+    row: the name of the row that fired. It is "" for a message that triggers no row: only its
+    arrival is noted, because guards read it. kind: an "ignore" and a "reject" change nothing. sent:
+    messages with their arguments, in the order of the row. changed: the cells with a new value;
+    their arguments are None if all elements got it.
     """
 
     row: str
@@ -69,31 +69,32 @@ class Step(NamedTuple):
 
 
 class Witness(Protocol):
-    """The trace of a machine: it is told of every step."""
+    """Observes every step of a machine; trace_shared.py writes a trace in this way."""
 
     def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
-        """A row has fired at these parameters, by these names."""
+        """Called when a row fires. names: of the parameters, in their order."""
 
     def heard(self, message: Symbol, arguments: Key) -> None:
-        """A message has come that triggers no row, and that rows read."""
+        """Called when a message arrives that triggers no row, but that rows read."""
 
     def written(self, symbol: Symbol, arguments: Key, value: Value) -> None:
-        """Another machine has written a variable that this one shares."""
+        """Called when another machine has written a variable that this one shares."""
 
 
 class Shared:
     """One instance of a table's machine, whose relations range over unbounded sorts; or all of its
     instances at once.
 
-    own: the elements of the machine's own variables; None for all instances: then these variables
-    are parameters like others (in `choose`, if the trigger does not name them). bounded: the
-    elements of the sorts that quantifiers may loop over. rigid: the rigid relations, as predicates
-    of elements. witness: is told every step.
+    own: the elements of the machine's own variables. None stands for all instances: then these
+    variables are parameters like others (in `choose`, if the trigger does not name them). bounded:
+    the elements of the sorts over which quantifiers may loop. rigid: the rigid relations, as
+    predicates of elements. witness: observes every step.
 
     Elements of an unbounded ordered sort are 0, 1, 2, ... if the table reads "all earlier ones",
     and otherwise any values that compare. Elements of other sorts are any hashable values.
-    Arguments are those of the declaration, the machine's own included. One thread at a time. Raises
-    SpecError for a table that cannot run in this way, with the row and the formula.
+    Arguments are in the order of the declaration, the machine's own included. Use it from one
+    thread at a time. Raises SpecError for a table that cannot run in this way, with the row and the
+    formula.
     """
 
     def __init__(
@@ -106,7 +107,8 @@ class Shared:
     ) -> None:
         machine = table.machine
         if machine.world or (own is not None and len(own) != len(machine.own)):
-            what = "is the world" if machine.world else f"wants {machine.own!r}, not {own!r}"
+            what = ("is the world, which has no instances" if machine.world
+                    else f"needs an element for each of {machine.own!r}, not own={own!r}")
             raise SpecError(table.place, f"{machine.name} {what}")
         self.table: Final = table
         self.own: Final = None if own is None else tuple(own)
@@ -127,13 +129,17 @@ class Shared:
         rows = self._rows.values()
         self._messages: Final = messages(table, self.own, rows, self._cells, self._bounded)
         self._calls: Final = calls(rows, self._bounded)
-        self._holdings: Final = holdings(table)
+        self._holdings: Final = retractable_relations(table)
 
     def _floor(self, symbol: Symbol, place: int) -> Floor:
         fixed = self._cells[symbol].fixed
         free = [sort for i, sort in enumerate(symbol.sorts) if i != place and i not in fixed]
         if len(free) > 1:
-            raise SpecError(symbol.place, f"{symbol.signature}: a floor for each {free!r}")
+            raise SpecError(
+                symbol.place,
+                f"{symbol.signature}: guards read it by its floor (all earlier ones hold), so it "
+                f"may have one other argument at most, not {free!r}",
+            )
         return Floor(place, len(symbol.sorts))
 
     def _namespace(
@@ -157,7 +163,8 @@ class Shared:
                     bound[name] = self._bounded[sort]
                 case Constant(Rigid() as symbol):
                     if symbol not in rigid:
-                        raise SpecError(symbol.place, f"rigid={{{symbol}: ...}} is missing")
+                        raise SpecError(
+                            symbol.place, f"pass a predicate for it: rigid={{{symbol}: ...}}")
                     bound[name] = rigid[symbol]
                 case Constant(thing):
                     bound[name] = thing
@@ -175,7 +182,8 @@ class Shared:
     ) -> Step:
         """Take a message from a peer; its arguments in the order of its declaration.
 
-        choose: as in `call`. Raises RemoteProtocolError if no row allows it.
+        choose: as in `call`. Raises RemoteProtocolError if no row allows the message, and
+        LocalProtocolError for a wrong number of arguments.
         """
         name = message if isinstance(message, str) else message.name
         trigger = self._messages.get(name)
@@ -184,10 +192,10 @@ class Shared:
         self._check(trigger, arguments, RemoteProtocolError)
         noted = None if trigger.noted is None else self._cells[trigger.noted]
         if noted is None or noted.read(arguments):
-            return self._taken(trigger, arguments, choose or {}, RemoteProtocolError)
+            return self._take(trigger, arguments, choose or {}, RemoteProtocolError)
         noted.write(arguments, True)
         try:
-            step = self._taken(trigger, arguments, choose or {}, RemoteProtocolError)
+            step = self._take(trigger, arguments, choose or {}, RemoteProtocolError)
         except ProtocolError:
             noted.write(arguments, False)
             raise
@@ -199,20 +207,21 @@ class Shared:
         """Take a call of the application, or a completion of the device.
 
         choose: chosen parameters by name, each an element or a list of candidates. A parameter that
-        is left out is looked up, if the row's guard names stored cells.
-        Raises LocalProtocolError if no row allows it.
+        is missing there is looked up, if the row's guard names stored cells.
+        Raises LocalProtocolError if no row allows the call.
         """
         trigger = self._calls.get(name)
         if trigger is None:
             raise LocalProtocolError(f"{self.table.machine.name} has no call {name!r}")
         self._check(trigger, arguments, LocalProtocolError)
-        return self._taken(trigger, arguments, choose or {}, LocalProtocolError)
+        return self._take(trigger, arguments, choose or {}, LocalProtocolError)
 
     def fire(self, row_name: str, **parameters: Any) -> Step | None:
         """Take a row on a timer or without a trigger, at these parameters (by variable name).
 
-        A parameter that is left out, or given as a list of candidates, is looked for as in `call`.
-        Returns None if the row's guard does not hold.
+        A parameter that is missing, or given as a list of candidates, is looked up as in `call`.
+        Returns None if the row's guard does not hold. Raises LocalProtocolError for a row or a
+        parameter that the table lacks.
         """
         row = self._rows.get(row_name)
         if row is None or isinstance(row.row.on, Sent | Call | Completion):
@@ -223,14 +232,14 @@ class Shared:
         if unknown:
             raise LocalProtocolError(f"row {row_name!r} has no parameter {min(unknown)!r}")
         found = row.found((), parameters)
-        return None if found is None else self._fired(row, found)
+        return None if found is None else self._fire(row, found)
 
     def enabled(self, row_name: str, **parameters: Any) -> bool:
-        """Whether the row's guard holds at these parameters, its trigger taken for granted."""
+        """Whether the row's guard holds at these parameters. The trigger is not part of it."""
         row = self._rows[row_name]
         return bool(row.guard(*(parameters[name] for name in row.names)))
 
-    def _taken(
+    def _take(
         self,
         trigger: Trigger,
         arguments: Key,
@@ -244,14 +253,14 @@ class Shared:
             else:
                 found = row.found(given, choose)
             if found is not None:
-                return self._fired(row, found)
+                return self._fire(row, found)
         if trigger.noted is not None and not trigger.rows:
             if self._witness is not None:
                 self._witness.heard(trigger.noted, arguments)
             return Step("", "ignore")
         raise error(f"{trigger.name}{arguments!r} has no row in {self!r}")
 
-    def _fired(self, row: CompiledRow, parameters: Key) -> Step:
+    def _fire(self, row: CompiledRow, parameters: Key) -> Step:
         if self._witness is not None:
             self._witness.fired(row.row, row.names, parameters)
         changes, sent = row.effects(*parameters)
@@ -270,26 +279,24 @@ class Shared:
     # State.
 
     def value(self, symbol: Symbol, *arguments: Hashable) -> Value:
-        """The value of a cell. A symbol that the table never reads or writes is not kept."""
-        return self._of(symbol).read(arguments)
+        """The value of a cell. Raises LocalProtocolError for a symbol that the table never uses."""
+        return self._cells_of(symbol).read(arguments)
 
     def set(self, symbol: Symbol, arguments: Sequence[Hashable], value: Value) -> None:
         """Store a value that another machine of this process has written.
 
         The symbol is a device variable, a relation that a message carries, or a message that has
-        arrived.
-
-        Raises LocalProtocolError for a variable that only this machine may write.
+        arrived. Raises LocalProtocolError for a variable that only this machine may write.
         """
-        cells, key = self._of(symbol), tuple(arguments)
+        cells, key = self._cells_of(symbol), tuple(arguments)
         self._check(Trigger(symbol.name, symbol.sorts, self._bounded), key, LocalProtocolError)
         machine = self.table.machine
         if isinstance(symbol, Variable) and symbol.owner is machine and symbol.engine is None:
-            raise LocalProtocolError(f"{symbol} is written by the rows of {machine.name} alone")
+            raise LocalProtocolError(f"only rows of {machine.name} may write {symbol}")
         if value not in symbol.values:
             raise LocalProtocolError(f"{value!r} is no value of {symbol.signature}")
         if cells.floor is not None and value is not True:
-            raise LocalProtocolError(f"{symbol}{key!r} is never taken back")
+            raise LocalProtocolError(f"{symbol}{key!r} can never become false again")
         if self._witness is not None and isinstance(symbol, Message):
             self._witness.heard(symbol, key)
         elif self._witness is not None:
@@ -297,9 +304,10 @@ class Shared:
         cells.write(key, value)
 
     def apply_fault(self, table: Table, row_name: str, **elements: Hashable) -> None:
-        """Take over what a row of the world has done to this machine: its process has started.
+        """Make the changes that a row of the world's table makes to this machine.
 
-        elements: the row's parameters, by name. Raises LocalProtocolError for a row of no world.
+        For example, its process starts. elements: the row's parameters, by name. Raises
+        LocalProtocolError if the table is not the world's or lacks the row.
         """
         row = next((row for row in table.rows if row.name == row_name), None)
         if row is None or not table.machine.world:
@@ -313,17 +321,17 @@ class Shared:
     def forget(self, sort: type[Sort], element: Hashable) -> None:
         """Drop every cell of an element that has concluded.
 
-        It has concluded when nothing of it can go on or come back by the tables: every function
-        that has a last value, by its declared edges, has reached one; and no relation that some row
-        takes back still holds. Numbers of an ordered sort can be dropped below the floor.
-        Raises LocalProtocolError, and drops nothing, for one that has not concluded.
+        An element has concluded when the tables allow no further change of it. That means: every
+        function with a last value (by its declared edges) has reached one, and every relation that
+        a row can make false is false. Numbers of an ordered sort must also lie below the floor.
+        Raises LocalProtocolError, and drops nothing, for an element that has not concluded.
         """
         if sort in self._bounded:
             raise LocalProtocolError(f"{sort.__name__} is bounded: its elements stay")
         floors = [(c, c.floor) for c in self._cells.values() if c.floor is not None]
         for cells, floor in floors:
             if cells.symbol.sorts[floor.place] is sort and not floor.covers(element):
-                behind = f"{cells.symbol} has not come so far"
+                behind = f"the floor of {cells.symbol} is not above it"
                 raise LocalProtocolError(f"{sort.__name__} {element!r} has not concluded: {behind}")
         dropped = [(c, key) for c in self._cells.values() for key in c.of_element(sort, element)]
         for cells, key in dropped:
@@ -336,17 +344,17 @@ class Shared:
     def _check_concluded(self, cells: Cells, key: Key) -> None:
         symbol, value = cells.symbol, cells.read(key)
         if symbol in self._holdings:
-            raise LocalProtocolError(f"{symbol}{key!r} holds still: it has not concluded")
+            raise LocalProtocolError(f"{symbol}{key!r} still holds: it has not concluded")
         edges = symbol.edges if isinstance(symbol, Variable) else None
         if edges and edges.get(value) and any(not edges.get(end) for end in symbol.values):
             raise LocalProtocolError(f"{symbol}{key!r} is {value}: it has not concluded")
 
     def __len__(self) -> int:
-        """How many cells are stored."""
+        """The number of stored cells."""
         return sum(len(cells.values) for cells in self._cells.values())
 
     def __repr__(self) -> str:
-        """The state in the spec's words: the first cells that are stored."""
+        """The state in the names of the table: the first SHOWN_MAX stored cells."""
         machine = self.table.machine
         own = ["all"]
         if self.own is not None:
@@ -358,17 +366,17 @@ class Shared:
             cell = f"{cells.symbol}({', '.join(_element(sort, e) for sort, e in named)})"
             shown.append(cell if value is True else f"{cell} = {value}")
         shown += [f"... {len(self) - SHOWN_MAX:,} more"] if len(self) > SHOWN_MAX else []
-        return f"{machine.name}({', '.join(own)}): {', '.join(shown) or 'as at first'}"
+        return f"{machine.name}({', '.join(own)}): {', '.join(shown) or 'initial'}"
 
-    def _of(self, symbol: Symbol) -> Cells:
+    def _cells_of(self, symbol: Symbol) -> Cells:
         cells = self._cells.get(symbol)
         if cells is None:
             raise LocalProtocolError(f"{self.table.machine.name} keeps no {symbol}")
         return cells
 
     def _check(self, trigger: Trigger, arguments: Key, error: type[ProtocolError]) -> None:
-        """Raise for arguments that are too few or many, no elements of their bounded sort, or
-        those of another instance.
+        """Raise for a wrong number of arguments (LocalProtocolError), for an argument outside its
+        bounded sort, and for the arguments of another instance.
         """
         problem = ""
         if len(arguments) != len(trigger.sorts):
@@ -385,5 +393,5 @@ class Shared:
 
 
 def _element(sort: type[Sort], element: Hashable) -> str:
-    """How an element reads: counted ones as in a trace, any other as it is."""
+    """The text of an element: a number as in a trace ("p0"), any other value in brackets."""
     return sort.element(element) if isinstance(element, int) else f"{sort.prefix}[{element}]"

@@ -1,20 +1,19 @@
-"""The trace: JSON lines that say which rows fire, in the words of the tables.
+"""The trace: JSON lines that say which rows fire, in the names of the tables.
 
-Every line has `n`, which counts the lines of its process from 1; `node`; `machine`; and `end`,
-which tells the endpoints of a process apart, also before they belong to a life. Four kinds follow:
+Every line has `n`, which counts the lines of its process from 1; `node`; `machine`; and `end`, the
+number of the endpoint within its process, also before it belongs to a life. There are four kinds:
 
-* `begins`: an endpoint begins. How many elements of each other sort it counts, or which nodes they
-  are; as long as no peer is known, one without a name counts. `elements`: it counts others now.
-* `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name. A node stands for
-  its rank, [room, incarnation, generation] for a life, null for a life that is not known yet. The
-  last row of an event adds `state`: the machine's state after it.
+* `begins`: an endpoint begins. For each other sort: the number of elements, or the names of the
+  nodes. While no peer is known, one without a name counts. `elements`: these numbers have changed.
+* `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name. A rank is written
+  as its node, a life as [room, incarnation, generation], or null while it is not known. The last
+  row of an event adds `state`: the machine's state after it.
 * `device`: the values that another owner has written into variables shared with this machine, each
-as
-  [variable, arguments, value].
-* `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has come.
+  as [variable, arguments, value].
+* `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has arrived.
 
-So a run can be replayed against the tables (`pdproto trace`) without guessing. A full disk ends the
-trace and nothing else.
+So `pdproto trace` can replay a run against the tables without guessing. If the disk is full, the
+trace ends and the node goes on.
 """
 
 import logging
@@ -31,18 +30,19 @@ from pdproto.spec.language.symbols import Message, Symbol, Variable
 
 log = logging.getLogger("pdproto.trace")
 
-DEVICE: Final = "device"  # what automaton.py calls the row of another owner's writes,
-MARK: Final = "mark"  # and that of a message which no row of the table answers
+# Names of two rows that automaton.py makes, and that no table has:
+DEVICE: Final = "device"  # another owner writes
+MARK: Final = "mark"  # a message arrives that triggers no row
 
 
 class Target(Protocol):
-    """Where lines go: a binary file, for instance."""
+    """Takes the lines: a binary file, for example."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class Lines:
-    """Where the lines of one process go, in order. ended: why they have stopped, if they have."""
+    """Writes the lines of one process, in order. ended: why the trace ended; None if it goes on."""
 
     def __init__(self, node: str, target: Target) -> None:
         self.node: Final = node
@@ -52,7 +52,7 @@ class Lines:
         self._lines = 0
 
     def put(self, machine: str, end: int, told: Iterable[Mapping[str, Any]]) -> None:
-        """Write lines about an endpoint; none after the trace has ended. Never raises."""
+        """Write lines about an endpoint. Writes nothing after the trace has ended. Never raises."""
         if self.ended is not None:
             return
         lines, number = bytearray(), self._lines
@@ -62,7 +62,7 @@ class Lines:
         try:
             taken = self._target.write(bytes(lines))
             if isinstance(taken, int) and taken < len(lines):  # an unbuffered file, at its limit
-                raise OSError(f"{taken} of {len(lines)} bytes have been taken")
+                raise OSError(f"only {taken} of {len(lines)} bytes were written")
         except (OSError, ValueError) as error:
             self.ended = str(error)
             log.error("node %s: the trace ends after %d lines, and hand-overs go on without it: %s",
@@ -89,10 +89,10 @@ class Trace(Lines):
             self.put(endpoint.automaton.table.machine.name, number, [*before, *told])
 
     def over(self, endpoint: Endpoint) -> None:
-        """The node has forgotten this end, and it takes no step that matters. Says nothing."""
+        """The node has forgotten this endpoint. A trace in a file writes nothing."""
 
     def _elements(self, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
-        """The sizes of the endpoint's sorts, if they are not in the trace yet."""
+        """The line with the endpoint's sizes, if the trace does not have them yet."""
         sizes, peers = endpoint.sizes, endpoint.peers
         begins = endpoint.traced is None
         if begins:
@@ -121,7 +121,7 @@ class Trace(Lines):
             yield line
 
     def _written(self, endpoint: Endpoint, event: Event) -> Iterator[Mapping[str, Any]]:
-        """The changes that an event makes without a row; most make none."""
+        """The line of the changes that an event makes without a row; most events make none."""
         layout = endpoint.automaton.layout
         kind = event.rows[0].row.name if event.rows else ""
         if kind == DEVICE:

@@ -1,13 +1,13 @@
 """The trace of machines that many hand-overs share: a group's rank, its entry, a registry.
 
-JSON lines as in trace.py, with the same `n`, `node`, `machine` and `end`; an `end` is one instance,
+JSON lines as in trace.py, with the same `n`, `node`, `machine` and `end`. An `end` is one instance,
 or all instances, of a machine that is run from its table (store.py).
 
-* `begins`: the elements of the sorts that its quantifiers loop over. `own`: the elements that the
-  machine's own variables stand for; null where all instances are one.
-* `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name, those of `own`
-  apart. An element of several parts is a list: [room, incarnation, generation] for a life.
-* `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has come.
+* `begins`: the elements of the sorts over which quantifiers loop. `own`: the elements of the
+  machine's own variables; null if the end stands for all instances.
+* `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name, without those in
+  `own`. An element of several parts is a list: [room, incarnation, generation] for a life.
+* `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has arrived.
 * `device`: a value that another owner has written, as [variable, arguments, value].
 """
 
@@ -34,11 +34,13 @@ class SharedTrace(Lines):
         super().__init__(node, target)
         self._ends = 0
 
-    def traced(
+    def begin(
         self, table: Table, own: Sequence[Hashable] | None = (),
         bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
     ) -> "End":
-        """The witness of one machine, which begins with the arguments that `Shared` takes."""
+        """Begin the trace of one machine, and return its witness. The arguments are those of
+        `Shared`.
+        """
         self._ends += 1
         end = End(self, table.machine.name, self._ends)
         variables = () if own is None else table.machine.own
@@ -83,13 +85,13 @@ def shared(
     *,
     trace: SharedTrace | None,
 ) -> Shared:
-    """The machine of a table, every step of which the trace tells, if there is one."""
-    witness = None if trace is None else trace.traced(table, own, bounded)
+    """A machine run from its table (see `Shared`) that writes every step into the trace, if any."""
+    witness = None if trace is None else trace.begin(table, own, bounded)
     return Shared(table, own, bounded, rigid, witness)
 
 
 def plain(element: Hashable) -> Any:
-    """An element in JSON: a list if it has parts."""
+    """An element as a JSON value: a list if it has parts."""
     if isinstance(element, Struct):
         return [plain(part) for part in astuple(element)]
     return [plain(part) for part in element] if isinstance(element, tuple) else element

@@ -1,10 +1,10 @@
 """The messages between two nodes, as bytes: tagged, versioned structs in msgpack.
 
-Rule 1: any bytes are a batch or a RemoteProtocolError. There is no third outcome.
+Rule 1: any bytes decode to a batch or raise RemoteProtocolError. There is no third outcome.
 Rule 2: every size that a peer controls has a limit, and the limit is in its type.
-Rule 3: a frame is a message of the tables (`Frame.message`) with what the tables leave open: where
-        to write, why it failed. The two ranks that a message names are the two ends of the
-        connection; the batch says who speaks, and in which of its incarnations.
+Rule 3: a frame is a message of the tables (`Frame.message`) with the data that the tables leave
+        out: an address, the reason of a failure. The two ranks that a message names are the two
+        ends of the connection. The batch names the sender and its incarnation.
 
 A batch has all frames of a node to one peer in one turn of its loop.
 """
@@ -22,10 +22,10 @@ from pdproto.spec.language.symbols import Message
 
 VERSION: Final = 2
 BATCH_BYTES_MAX: Final = 4 << 20
-FRAMES_MAX: Final = 256  # in one batch: a loop takes it in one go
+FRAMES_MAX: Final = 256  # in one batch, which a node takes in one turn
 NAME_MAX: Final = 128
 REASON_MAX: Final = 1_024
-SINKS_MAX: Final = 32  # of one source: more ranks of decode are fed by no rank of prefill
+SINKS_MAX: Final = 32  # of one source: one rank of prefill feeds at most so many ranks of decode
 CHUNKS_MAX: Final = 4_096
 PAGES_MAX: Final = 1 << 24
 ADDRESS_MAX: Final = 1_024
@@ -46,7 +46,7 @@ Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
 class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The identity of a hand-over: a life of a room at one incarnation of the sink's group.
 
-    generation: counts the lives of that incarnation, whatever their rooms; decided once for all
+    generation: counts the lives of that incarnation, over all rooms. One decision sets it for all
     sinks of the group.
     """
 
@@ -66,8 +66,9 @@ class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Layout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How the pages of a node lie that one peer writes or is written from. digest: of all that both
-    ends must have in common. told: the same for people.
+    """The layout of a node's pages that one peer writes or is written from.
+
+    digest: over everything in which both ends must agree. told: the same as text for people.
     """
 
     digest: Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
@@ -75,8 +76,10 @@ class Layout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="introduce"):
-    """sinks: all that this source feeds for this life. endpoint: where the sink listens. layout: of
-    its pages for this source; None where the data paths see to it themselves.
+    """A sink tells a source of a new life.
+
+    sinks: all sinks that this source feeds for this life. endpoint: the ZeroMQ endpoint of the
+    sink. layout: of the sink's pages for this source; None if the data paths compare them.
     """
 
     message = ends.introduce
@@ -86,8 +89,10 @@ class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
-    """address: of the memory leased to this life for this source, in the engine's terms. layout: as
-    in `Introduce`, which may have been lost.
+    """A sink tells a source where it may write.
+
+    address: of the memory leased to this life for this source, in the engine's own encoding. pages:
+    how many pages the source is to write. layout: as in `Introduce`, which may have been lost.
     """
 
     message = ends.publish
@@ -109,9 +114,11 @@ class Expecting(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
-    """chunks: how many pages each carries, in order. metadata: the request's metadata row. digest:
-    of the row and the life, see `row_digest`. use: which request of the room it is, see
-    node/uses.py.
+    """A source has written all its chunks.
+
+    chunks: the number of pages in each chunk, in order. metadata: the request's metadata row.
+    digest: of the row and the life, see `row_digest`. use: the number of the request in its room,
+    see node/uses.py.
     """
 
     message = ends.done
@@ -121,7 +128,7 @@ class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
     use: U63 = 0
 
     def problem(self, pages: int) -> str:
-        """The error of a source that was given so many pages; empty if there is none."""
+        """The error of this frame; empty if there is none. pages: how many were published."""
         if sum(self.chunks) != pages:
             return f"has sent {sum(self.chunks)} pages, and {pages} were published"
         if self.digest != row_digest(self.life, self.metadata):
@@ -131,7 +138,7 @@ class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
 
 
 def row_digest(life: Life, row: bytes) -> bytes:
-    """Of a metadata row: keyed by the life, so that the row of another life does not pass."""
+    """The digest of a metadata row, keyed by the life: the row of another life does not match."""
     key = f"{life.room}.{life.incarnation}.{life.generation}".encode()
     return blake2b(row, digest_size=DIGEST_BYTES, key=key).digest()
 
@@ -150,8 +157,10 @@ class Drained(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
 
 
 class Disown(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="disown"):
-    """A prefill rank to the one where decode looks for a room that has failed here. life: the room;
-    the rest is the sender's own, for it knows no life of decode. endpoint: where it listens.
+    """A prefill rank tells another rank, where decode looks for the room, that the room has failed.
+
+    life: its room is that of the request. The sender knows no life of decode, so it puts numbers of
+    its own into the rest. endpoint: the ZeroMQ endpoint of the sender.
     """
 
     message = routing.disown
@@ -161,14 +170,14 @@ class Disown(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, ta
 
 class Request(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
               tag="group.request"):
-    """The entry of a group to a rank. payload: the data of the request for the rank."""
+    """The entry of a group sends a request to a rank. payload: the data of the request."""
 
     message = group.request
     payload: Annotated[bytes, Meta(max_length=PAYLOAD_MAX)]
 
 
 class Vote(Frame, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A rank of a group to its entry. reason: of a rank that cannot take part, or go on."""
+    """A rank of a group answers its entry. reason: why the rank cannot take part, or go on."""
 
     reason: Reason = ""
 
@@ -194,7 +203,7 @@ class Closed(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag
 
 
 class Decided(Frame, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The entry of a group to a rank. number: of the decision, from 0 on."""
+    """The entry of a group tells a rank a decision. number: of the decision, from 0 on."""
 
     number: U63
 
@@ -235,13 +244,14 @@ FRAMES: Final[Mapping[str, type[Frame]]] = {
 class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """All frames of one node to another in one turn.
 
-    floor: every life of this node's incarnation below this generation is over for it, and nothing
-    more will come about them, so that the peer may forget them. 0 from a node that opens none.
-    To a source it is `sink_over` of all of them (ends.py), as the end of the process is.
-    gone: why the node ends, in the last batch that it sends; None in all others. With the process
-    goes every life that was begun with it, so this is `gone` of all of them at once (ends.py).
-    unheard_ms: for how long the node has heard nothing of the peer, if that is longer than it
-    should be: what the peer says does not arrive, though this does. 0 in all others.
+    floor: every life of this node's incarnation below this generation is over for the node. It will
+    send nothing more about these lives, so the peer may forget them. For a source this is the
+    message `sink_over` of each of them (ends.py), and so is the end of the process. 0 from a node
+    that opens no lives.
+    gone: why the node ends, in the last batch that it sends; None in all others. Every life that
+    was begun with the process ends with it, so this is `gone` of each of them (ends.py).
+    unheard_ms: milliseconds since the node last heard from the peer, if that is too long: batches
+    of the peer do not arrive, although this one does. 0 in all others.
     """
 
     version: int
@@ -274,7 +284,7 @@ def encode(
 def encode_some(
     node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], *, unheard_ms: int = 0
 ) -> tuple[bytes, Sequence[AnyFrame]]:
-    """The bytes of a batch of as many of these frames as one batch may have, and the others."""
+    """The bytes of a batch with as many of these frames as one batch may have, and the rest."""
     count = min(len(frames), FRAMES_MAX)
     data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms)
     while len(data) > BATCH_BYTES_MAX and count > 1:
@@ -284,13 +294,14 @@ def encode_some(
 
 
 def decode(data: bytes | memoryview) -> Batch:
-    """The batch that the bytes are.
+    """The batch in these bytes.
 
-    Raises RemoteProtocolError for anything else, and names both versions if that is the reason.
+    Raises RemoteProtocolError for bytes that are no batch. If the peer has another version, the
+    error names both versions.
     """
     if len(data) > BATCH_BYTES_MAX:
-        raise RemoteProtocolError(f"a batch of {len(data):,} bytes; {BATCH_BYTES_MAX:,} is the "
-                                  f"limit")
+        raise RemoteProtocolError(
+            f"a batch of {len(data):,} bytes; {BATCH_BYTES_MAX:,} is the limit")
     try:
         batch = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -120,7 +120,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
 
     def poll(self) -> KVPoll:
         self._look()
-        return VIEW.read(scheduler.VIEW_POLL, self._state)
+        return VIEW.first_value(scheduler.VIEW_POLL, self._state)
 
     @property
     def conclude_state(self) -> KVPoll | None:

@@ -22,7 +22,7 @@ from pdproto.check.questions import questions
 from pdproto.check.result import PropertyKind
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
-from pdproto.ground.local import rigids, tuples
+from pdproto.ground.local import index_tuples, rigid_relations
 from pdproto.ground.program import Guard
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
@@ -56,8 +56,8 @@ class Form:
     def __init__(self, system: System, sources: int, chunks: int) -> None:
         sizes = {roles.Source: sources, roles.Sink: 1, roles.Life: 1, roles.Landing: 1,
                  roles.Page: 1, roles.Slot: 1, roles.Chunk: chunks}
-        given = {symbol: frozenset(tuples(symbol, sizes))
-                 for table in system.tables for symbol in rigids(table)}
+        given = {symbol: frozenset(index_tuples(symbol, sizes))
+                 for table in system.tables for symbol in rigid_relations(table)}
         ground = Ground(system, sizes, given=given)
         self.sources: Final = sources
         self.chunks: Final = chunks
@@ -310,7 +310,7 @@ class Watch:
         automaton = endpoint.automaton
         before = automaton.initial if part is None else part.state
         if part is not None and part.automaton is not automaton:
-            before = part.automaton.moved(before, automaton)
+            before = part.automaton.translate(before, automaton)
         values: dict[Cell, Any] = {}
         for symbol, indices, value in step.changed:
             if symbol not in _STATES or not isinstance(symbol, Variable):

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 from pdproto.check.narrative import lane_name
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, Layout
-from pdproto.ground.local import remembered, rigids
+from pdproto.ground.local import local_symbols, rigid_relations
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.compile import arguments_of
 from pdproto.runtime.local_rows import AnyMessage, LocalRow
@@ -76,7 +76,7 @@ class End(Protocol):
 def reads(table: Table) -> frozenset[AnyMessage]:
     """The messages to this machine that its guards read: hearing of them matters."""
     return frozenset(
-        symbol for symbol in remembered(table)
+        symbol for symbol in local_symbols(table)
         if isinstance(symbol, Message) and symbol.receiver.machine is table.machine
     )
 
@@ -114,13 +114,13 @@ def _is_local(table: Table, ground: Ground) -> bool:
     related to each other by what its rows mention.
     """
     own = set(table.machine.sorts)
-    named = [symbol.sorts for symbol in remembered(table)]
+    named = [symbol.sorts for symbol in local_symbols(table)]
     named += [tuple(type(v) for v in table.parameters(row)) for row in table.rows]
     if any(sorts.count(sort) > 1 for sorts in named for sort in own):
         return False
     return all(
         len(ground.given[rigid]) == prod(ground.sizes[sort] for sort in rigid.sorts)
-        for rigid in rigids(table)
+        for rigid in rigid_relations(table)
     )
 
 
@@ -157,7 +157,8 @@ class AutomatonEnd:
         return event
 
     def hear(self, message: AnyMessage, indices: Indices) -> Taken:
-        return self._take(self.automaton.marked(message, self._counted(message.sorts, indices)))
+        counted = self._counted(message.sorts, indices)
+        return self._take(self.automaton.noted_message(message, counted))
 
     def _take(self, event: Event) -> Taken:
         step = event.steps.get(self.state) or self.automaton.take(event, self.state)
@@ -284,7 +285,7 @@ class StoreEnd:
         self._layout: Final = ground.layout
         self._rigid: Final = {
             rigid: (lambda *elements, of=ground.given[rigid]: elements in of)
-            for rigid in rigids(table)
+            for rigid in rigid_relations(table)
         }
         self._store: Final = self._compiled(_Bounds(ground.sizes, table.machine.sorts), own)
         machine = table.machine

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, cell_name
-from pdproto.ground.local import remembered
+from pdproto.ground.local import local_symbols
 from pdproto.runtime.errors import ProtocolError
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion
@@ -87,7 +87,7 @@ class OneEnd:
 
     def _known(self) -> int:
         """The bits of the state that this end knows of."""
-        symbols = set(remembered(self.table))
+        symbols = set(local_symbols(self.table))
         return sum(field.mask for (symbol, indices), field in self.ground.layout.fields.items()
                    if symbol in symbols and self._is_its(symbol, indices))
 

@@ -44,7 +44,7 @@ def path(automaton: Automaton) -> list[Event]:
 
 def by_endpoint() -> int:
     """All hand-overs, each with an endpoint of its own. Returns how many events there were."""
-    automaton = SOURCE_ROLE.of(sinks=1, chunks=1)
+    automaton = SOURCE_ROLE.automaton_for(sinks=1, chunks=1)
     events = path(automaton)
     for _ in range(HANDOVERS):
         endpoint = Endpoint(automaton, None, PEERS, None)
@@ -57,7 +57,7 @@ def by_endpoint() -> int:
 
 def found_and_taken() -> int:
     """The same, with each event found first."""
-    automaton = SOURCE_ROLE.of(sinks=1, chunks=1)
+    automaton = SOURCE_ROLE.automaton_for(sinks=1, chunks=1)
     for _ in range(HANDOVERS):
         endpoint = Endpoint(automaton, None, PEERS, None)
         for event in path(automaton):

@@ -15,7 +15,7 @@ def follow(timers: Timers, endpoint: Endpoint, now: float) -> None:
 
 def opened(timers: Timers, now: float = 0.0) -> Endpoint:
     """A sink's end that has introduced itself."""
-    endpoint = Endpoint(SINK_ROLE.of(sources=1), Life(7, 1, 0), ("p0",), None)
+    endpoint = Endpoint(SINK_ROLE.automaton_for(sources=1), Life(7, 1, 0), ("p0",), None)
     endpoint.take(endpoint.automaton.call("open_receiver"))
     follow(timers, endpoint, now)
     return endpoint

@@ -24,7 +24,8 @@ class Ours:
     """See the top of the file. Staging memory is there for one room at a time."""
 
     def __init__(self) -> None:
-        source, sink = SOURCE_ROLE.of(sinks=1, chunks=CHUNKS), SINK_ROLE.of(sources=1)
+        source = SOURCE_ROLE.automaton_for(sinks=1, chunks=CHUNKS)
+        sink = SINK_ROLE.automaton_for(sources=1)
         rooms = range(ROOMS)
         self.sources = {r: Endpoint(source, Life(r, 1, r), ("d",), None) for r in rooms}
         self.sinks = {r: Endpoint(sink, Life(r, 1, r), ("p",), None) for r in rooms}
@@ -93,7 +94,7 @@ class Ours:
     def poll(self, side: Side, room: int) -> KVPoll:
         endpoint = self.end(side, room)
         table = SENDING_POLL if side is Side.PREFILL else RECEIVING_POLL
-        return endpoint.automaton.read(table, endpoint.state)
+        return endpoint.automaton.first_value(table, endpoint.state)
 
     def abort(self, side: Side, room: int) -> Iterable[Said]:
         name = "abort_sender" if side is Side.PREFILL else "abort_receiver"
@@ -105,7 +106,7 @@ class Ours:
             self.land(room, said.chunk)
         elif said.kind == GONE:
             sink = self.sinks[room]
-            self.take(room, sink, sink.automaton.marked(ends.gone, HERE))
+            self.take(room, sink, sink.automaton.noted_message(ends.gone, HERE))
             # Twice: one heartbeat fails the hand-over, the next finds the writer gone.
             for _ in range(2):
                 self.take(room, sink, sink.automaton.timer("heartbeat"))
@@ -140,7 +141,7 @@ class Ours:
             begun = sink.value(ends.receiving, HERE[:2]) is not Receiving.UNKNOWN
             if side is Side.DECODE and begun:
                 die(sink, ends.receiving, Receiving.GONE)
-                self.take(room, source, source.automaton.marked(ends.sink_over, HERE))
+                self.take(room, source, source.automaton.noted_message(ends.sink_over, HERE))
                 self.take(room, source, source.automaton.timer("heartbeat"))
                 self.lease = None
                 self.waiting.clear()

@@ -44,7 +44,7 @@ class Pair:
     def __post_init__(self) -> None:
         self.ours = SendingEndpoint(ROLE, None)
         self.ours.meet(tuple(f"d{sink}" for sink in range(self.sinks)))
-        self.whole = ROLE.of(sinks=self.sinks, chunks=self.total)
+        self.whole = ROLE.automaton_for(sinks=self.sinks, chunks=self.total)
         self.state = self.whole.initial
 
     def both(self, ours: Event, whole: Event) -> None:
@@ -80,7 +80,8 @@ class Pair:
         """What is read off both is the same, and the chunks that ours counts stand alike."""
         ours, whole = self.ours, self.whole
         mine = ours.automaton
-        assert mine.read(SENDING_POLL, ours.state) is whole.read(SENDING_POLL, self.state)
+        polled = mine.first_value(SENDING_POLL, ours.state)
+        assert polled is whole.first_value(SENDING_POLL, self.state)
         assert mine.holds(SOURCE_IS_OVER, ours.state) == whole.holds(SOURCE_IS_OVER, self.state)
         assert mine.armed(ours.state) == whole.armed(self.state)
         self.widest = max(self.widest, mine.sizes[Chunk])
@@ -107,7 +108,7 @@ class Pair:
         self.both(self.ours.automaton.timer(name), self.whole.timer(name))
 
     def send(self) -> None:
-        if self.handed == self.total or self.whole.read(SENDING_POLL, self.state).value == 1:
+        if self.handed == self.total or self.whole.first_value(SENDING_POLL, self.state).value == 1:
             return
         event = self.ours.hand_over(last=self.handed + 1 == self.total)
         self.both(event, self.whole.call("send", (self.handed,)))
@@ -170,7 +171,7 @@ def happen(pair: Pair, events: list[tuple[Any, ...]]) -> None:
         if name == "call" and arguments == ["open_sender"] and pair.handed:
             continue  # a caller opens once
         if name == "end" and arguments[-1] is Write.SKIPPED and (
-                pair.whole.read(SENDING_POLL, pair.state).name != "FAILED"):
+                pair.whole.first_value(SENDING_POLL, pair.state).name != "FAILED"):
             continue  # a data path skips only what nobody wants
         getattr(pair, name)(*arguments)
 
@@ -213,6 +214,6 @@ def test_in_whatever_order_the_last_chunk_ends_it(sinks: int, total: int, seed: 
             pair.post(chance.randrange(sinks))
         else:
             pair.end(chance.randrange(8), Write.LANDED)
-    assert pair.whole.read(SENDING_POLL, pair.state).name == "SUCCESS"
+    assert pair.whole.first_value(SENDING_POLL, pair.state).name == "SUCCESS"
     assert pair.handed == total
     assert not pair.writes

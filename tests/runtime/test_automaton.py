@@ -133,7 +133,7 @@ class Oracle:
         while (following := self._by_itself(taken.state)) is not None:
             self._note(taken, *following)
             if taken.state in visited:
-                return Taken(state, error=LocalProtocolError)  # it never comes to rest
+                return Taken(state, error=LocalProtocolError)  # its rows fire without end
             visited.append(taken.state)
         return taken
 
@@ -433,7 +433,7 @@ def test_readings_are_the_formulas(table: Table) -> None:
             return oracle.book.holds(formula, known, {**first, **free})
 
         code = automaton.layout.encode(state)
-        answer = automaton.read(reading, code)
+        answer = automaton.first_value(reading, code)
         assert answer is next(answer for formula, answer in reading if holds(formula))
         polls.add(answer)
         assert automaton.holds(over, code) == holds(over)
@@ -442,7 +442,7 @@ def test_readings_are_the_formulas(table: Table) -> None:
         assert set(automaton.armed(code)) == armed
         for name in oracle.paced:
             rows = [row for row in table.rows if row.name == name]
-            assert automaton.may(code, name) or not any(
+            assert automaton.may_fire(code, name) or not any(
                 oracle.enabled(row, state, env) for row in rows for env in oracle.instances(row))
     assert polls == set(KVPoll)
 
@@ -454,9 +454,9 @@ def test_a_state_goes_on_in_a_wider_automaton(table: Table) -> None:
     wide = transfer_oracle(table, {**SMALL, roles.Sink: 2, roles.Source: 2}).automaton
     for state in seen_by(table):
         code = narrow.layout.encode(state)
-        moved = narrow.moved(code, wide)
+        moved = narrow.translate(code, wide)
         assert named(wide, moved) == state
-        assert wide.moved(moved, narrow) == code
+        assert wide.translate(moved, narrow) == code
 
 
 def test_words_are_those_of_the_table() -> None:
@@ -478,7 +478,7 @@ def test_a_device_writes_what_its_declaration_lets_it() -> None:
         (sending, (0, 0), Sending.SUCCESS),
         (kv, (0, 0), True),
     ):
-        with pytest.raises(LocalProtocolError, match="no device may write that"):
+        with pytest.raises(LocalProtocolError, match="no device may write this value"):
             automaton.device((symbol, indices, value))
 
 

@@ -25,7 +25,8 @@ FOLDERS = (
     "transport", "vllm",
 )  # fmt: skip
 LOADS = {"step.state", "LOAD.initial"}
-STEPS = {"step.state", "automaton.initial", "self.automaton.moved(self.state, automaton, places)"}
+STEPS = {
+    "step.state", "automaton.initial", "self.automaton.translate(self.state, automaton, places)"}
 
 
 def spec_modules() -> list[object]:

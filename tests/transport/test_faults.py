@@ -511,7 +511,8 @@ def test_a_disk_that_takes_half_a_line() -> None:
         hand_over(nodes, 7)
         nodes.settled()
     assert len(taken) == 1
-    assert trace.ended == f"{len(taken[0]) // 2} of {len(taken[0])} bytes have been taken"
+    assert trace.ended == (
+        f"only {len(taken[0]) // 2} of {len(taken[0])} bytes were written")
 
 
 def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class Instance:
         if not changed:
             raise MismatchError("it counts what it counted before")
         try:
-            self.state = self.local.moved(self.state, counting.local)
+            self.state = self.local.translate(self.state, counting.local)
         except KeyError as error:
             symbol, _ = error.args[0]
             raise MismatchError(f"it has used elements that it counts no more: {symbol}") from error

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.check.trace.lines import Element
 from pdproto.ground.grounding import Environment, Grounder
 from pdproto.ground.layout import Indices, Layout, value_name
-from pdproto.ground.local import remembered, rigids, tuples
+from pdproto.ground.local import index_tuples, local_symbols, rigid_relations
 from pdproto.ground.program import Guard, Literal, assignment
 from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
 from pdproto.spec.language.machine import Row, Table
@@ -70,12 +70,12 @@ class LocalTable:
         self.table: Final = table
         self.sizes: Final = sizes
         self.own: Final = table.machine.sorts
-        self.symbols: Final = {symbol.name: symbol for symbol in remembered(table)}
+        self.symbols: Final = {symbol.name: symbol for symbol in local_symbols(table)}
         # What devices may write here, each value as a word.
         self.writable: Final = {(s.name, value_name(value)) for s in self.symbols.values()
                                 if isinstance(s, Variable) for value in s.engine_writes}
         self.layout: Final = Layout(tuple(self.symbols.values()), sizes)
-        given = {rigid: frozenset(tuples(rigid, sizes)) for rigid in rigids(table)}
+        given = {rigid: frozenset(index_tuples(rigid, sizes)) for rigid in rigid_relations(table)}
         self.grounder: Final = Grounder(self.layout, given, table.place)
         self.rows: Final[Mapping[str, TracedRow]] = {
             row.name: TracedRow(
@@ -147,7 +147,7 @@ class LocalTable:
     def _local(self, formula: Formula) -> bool:
         return all(self.owns(atom.symbol) for atom, _ in atoms(formula))
 
-    def moved(self, state: int, other: "LocalTable") -> int:
+    def translate(self, state: int, other: "LocalTable") -> int:
         """The same state where other elements are counted. KeyError: for a cell that is lost."""
         key = (id(other), state)
         known = self._moved.get(key)

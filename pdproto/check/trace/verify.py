@@ -35,7 +35,7 @@ from pdproto.check.trace.verdict import (
     ReplayResult,
 )
 from pdproto.check.words import formula_text, trigger_name, trigger_text
-from pdproto.ground.grounding import elements
+from pdproto.ground.grounding import element_names
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.sorts import Sort
@@ -146,7 +146,7 @@ class Told:
         rest.sort(key=lambda pair: len(pair[1]))
         for ground, parts in (first + rest)[:NEAREST_MAX]:
             environment = self._environment(instance, ground)
-            yield Nearest(ground.row.name, elements(environment),
+            yield Nearest(ground.row.name, element_names(environment),
                           tuple(formula_text(part, environment) for part in parts))
 
     @staticmethod
@@ -212,7 +212,7 @@ class Told:
         if ground.trigger is not None:
             received = self._arrow(instance, ground.trigger[0], ground.trigger[1])
         return TraceStep(
-            ground.row.name, elements(environment), lane,
+            ground.row.name, element_names(environment), lane,
             "a device" if by_device else trigger_text(ground.row.on, environment),
             ground.row.why, ground.row.place, "", received,
             tuple(self._arrow(instance, message, at) for message, at in ground.sent), (),

@@ -47,7 +47,7 @@ class Traced:
 @pytest.fixture
 def sink() -> Traced:
     """It has published its memory to two sources."""
-    sink = Traced("d0", Endpoint(SINK_ROLE.of(sources=2), LIFE, ("p0", "p1"), None))
+    sink = Traced("d0", Endpoint(SINK_ROLE.automaton_for(sources=2), LIFE, ("p0", "p1"), None))
     sink.take("call", "open_receiver")
     sink.take("device", *GRANT)
     return sink
@@ -55,7 +55,7 @@ def sink() -> Traced:
 
 def test_a_source_that_has_gone(sink: Traced, tmp_path: Path) -> None:
     """That it has gone is heard, triggers nothing, and is what the heartbeat then reads."""
-    sink.take("marked", ends.gone, (1, 0, 0))
+    sink.take("noted_message", ends.gone, (1, 0, 0))
     assert "heard" in sink.lines()[-1]
     sink.take("timer", "heartbeat")
     sink.take("timer", "heartbeat")
@@ -69,7 +69,7 @@ def test_a_source_that_has_gone(sink: Traced, tmp_path: Path) -> None:
 
 
 def test_without_the_news_nothing_explains_the_failure(sink: Traced, tmp_path: Path) -> None:
-    sink.take("marked", ends.gone, (1, 0, 0))
+    sink.take("noted_message", ends.gone, (1, 0, 0))
     sink.take("timer", "heartbeat")
     lines = [line for line in sink.lines() if "heard" not in line]
     sink.file = io.BytesIO("".join(
@@ -102,14 +102,14 @@ def test_a_device_that_does_what_its_table_lacks(
 
 def test_a_source_counts_more_as_it_goes(tmp_path: Path) -> None:
     """Chunks that come while it runs, and a sink that it did not know when it began."""
-    endpoint = Endpoint(SOURCE_ROLE.of(sinks=1, chunks=2), None, (), None)
+    endpoint = Endpoint(SOURCE_ROLE.automaton_for(sinks=1, chunks=2), None, (), None)
     source = Traced("p0", endpoint)
     source.take("call", "open_sender")
     endpoint.life, endpoint.peers = LIFE, ("d0",)
     bits = endpoint.automaton.bits(ends.address, (0, 0, 0))
     source.take("message", ends.publish, (0, 0, 0), bits)
     source.take("call", "send", (0,))
-    endpoint.move(SOURCE_ROLE.of(sinks=1, chunks=3))
+    endpoint.move(SOURCE_ROLE.automaton_for(sinks=1, chunks=3))
     source.take("call", "send", (1,))
     source.take("pace", "post")
     source.take("pace", "post")
@@ -124,9 +124,9 @@ def test_a_source_counts_more_as_it_goes(tmp_path: Path) -> None:
 
 def test_two_endpoints_are_never_one(tmp_path: Path) -> None:
     """A life is begun once at a node."""
-    first = Traced("d0", Endpoint(SINK_ROLE.of(sources=1), LIFE, ("p0",), None))
+    first = Traced("d0", Endpoint(SINK_ROLE.automaton_for(sources=1), LIFE, ("p0",), None))
     first.take("call", "open_receiver")
-    again = Endpoint(SINK_ROLE.of(sources=1), LIFE, ("p0",), None)
+    again = Endpoint(SINK_ROLE.automaton_for(sources=1), LIFE, ("p0",), None)
     first.endpoint = again
     first.take("call", "open_receiver")
     rejection = first.verify(tmp_path).rejection
