@@ -52,7 +52,7 @@ def write(folder: Path, prefill: Sequence[Event], decode: Sequence[Event],
     blocks = one_block_each(computed)
     paths = folder / "prefill.jsonl", folder / "decode.jsonl"
     with paths[0].open("wb") as target:
-        end = SharedTrace("prefill", target).traced(vllm_lease.PREFILL, bounded={
+        end = SharedTrace("prefill", target).begin(vllm_lease.PREFILL, bounded={
             Request: list(numbers.values()), Block: sorted(set(blocks.values()))})
         for event in prefill:
             _tell(end, event, {"r": numbers[event.request], "b": blocks[event.request]})
@@ -61,7 +61,7 @@ def write(folder: Path, prefill: Sequence[Event], decode: Sequence[Event],
         for event in decode:
             number = numbers[event.request]
             if event.request not in ends:
-                ends[event.request] = trace.traced(vllm_lease.DECODE, (number,))
+                ends[event.request] = trace.begin(vllm_lease.DECODE, (number,))
             if event.event == "loaded":
                 ends[event.request].written(
                     vllm_lease.fetched, (number,),
