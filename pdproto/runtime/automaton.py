@@ -11,7 +11,7 @@ Rule 2: decide, then change; or raise and change nothing. States are values; the
 Rule 3: a row without a trigger fires as soon as it can, in the order of the table. A *paced* row is
         the exception: it waits until the caller asks for it (a write waits for room).
 Rule 4: another machine of the same process may write into a shared variable (a device variable).
-        The caller assigns such a value, if the declaration of the variable allows it.
+        The caller assigns such a value. One that its declaration forbids is an error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,9 +43,8 @@ ROWS_MAX: Final = 1 << 12  # fired by one event: a table with more has a loop of
 class Step:
     """The result of an event: the state after it, and the rows that fired, in order.
 
-    The same event in the same state gives the same object. rows: each with its parameters, as
-    indices in the order of `Table.parameters`. sent: messages with their arguments. changed: the
-    cells of the machine that got another value, with that value.
+    Equal results are the same object. rows: each with its parameters, as indices in the order of
+    `Table.parameters`. sent: messages with arguments. changed: cells with their new values.
     """
 
     state: int
@@ -58,10 +57,9 @@ class Step:
 class Event:
     """Something that can happen to an instance, with the rows that answer it.
 
-    rows: in the order of the table. before: bits that the event itself sets before a row is tried.
-    every: every row that can fire does (a timer); otherwise only the first one. from_peer: a peer
-    caused the event, so an event without a row is the peer's error. steps: the known results, by
-    the state before the event. Look there first; `Automaton.take` fills it.
+    before: bits that the event itself sets before a row is tried. every: every row that can fire
+    does (a timer); otherwise only the first one. from_peer: an event without a row is the peer's
+    error. steps: known results, by the state before. Look there first; `Automaton.take` fills it.
     """
 
     name: str
@@ -75,9 +73,8 @@ class Event:
 class Automaton:
     """The table of one machine, for an instance with so many elements of each other sort.
 
-    sizes: the number of elements of every sort in the table; 1 for the machine's own. paced: the
-    names of rows without a trigger that wait for `pace`. Rigid relations hold for all elements: an
-    instance counts only those elements that the relations relate to it.
+    sizes: elements of every sort in the table; 1 for the machine's own. paced: rows without a
+    trigger that wait for `pace`. An instance counts only elements related to it by rigid relations.
     """
 
     def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = ()) -> None:
@@ -85,8 +82,7 @@ class Automaton:
         self.sizes: Final = sizes
         symbols = tuple(dict.fromkeys(local_symbols(table)))
         self.layout: Final = Layout(symbols, sizes)
-        given = {
-            symbol: frozenset(index_tuples(symbol, sizes)) for symbol in rigid_relations(table)}
+        given = {rigid: frozenset(index_tuples(rigid, sizes)) for rigid in rigid_relations(table)}
         self._ground: Final = Grounder(self.layout, given, table.place)
         self._events: Final[dict[object, Event]] = {}
         self._cells: Final = {
@@ -109,8 +105,7 @@ class Automaton:
         self._moves: Final[dict[tuple[int, int, Places], int]] = {}
         self.initial: Final = 0
 
-    # Events. Each method returns an event, which is kept: the next call with the same arguments
-    # returns the same object.
+    # Events. Each is kept: the next call with the same arguments returns the same object.
 
     def message(self, message: AnyMessage, arguments: Indices, carried: int = 0) -> Event:
         """The arrival of a message. carried: bits (see `bits`) that travel with it."""
@@ -141,7 +136,7 @@ class Automaton:
     def pace(self, row: str, **among: range) -> Event:
         """The permission for a paced row to fire once. If it cannot fire, the step has no rows.
 
-        row: its name. among: for a parameter, by its name, the elements that it may choose from.
+        among: for a parameter, by its name, the elements that the row may choose from.
         """
         key = row, *among.items()
         known = self._paces.get(key)
@@ -151,10 +146,7 @@ class Automaton:
         return known
 
     def device(self, *assignments: Assignment) -> Event:
-        """A write of another owner into variables that it shares with this machine (rule 4).
-
-        Raises LocalProtocolError for a value that the declaration does not allow.
-        """
+        """A write of another owner into shared variables; LocalProtocolError as in rule 4."""
         key = "device", assignments
         known = self._events.get(key)
         if known is not None:
@@ -174,10 +166,8 @@ class Automaton:
             key, Event(f"{message}{arguments}", (_IDLE,), before=self._mark(message, arguments)))
 
     def take(self, event: Event, state: int) -> Step:
-        """The step that the event makes in this state.
-
-        An event that no row answers, or that a row rejects, raises RemoteProtocolError if it comes
-        from a peer, and LocalProtocolError otherwise.
+        """The step of the event in this state. If no row answers the event, or a row rejects it:
+        RemoteProtocolError for an event from a peer, LocalProtocolError for any other.
         """
         known = event.steps.get(state)
         if known is not None:
@@ -209,10 +199,7 @@ class Automaton:
         return known
 
     def may_fire(self, state: int, row: str) -> bool:
-        """Whether the part of a paced row's guard that is about this machine alone holds.
-
-        row: its name.
-        """
+        """Whether the part of a paced row's guard that is about this machine alone holds."""
         return self._premises[row].holds(state)
 
     def holds(self, formula: Formula, state: int, **elements: int) -> bool:
@@ -231,10 +218,9 @@ class Automaton:
     def first_value(
         self, table: Sequence[tuple[Formula, V]], state: int, *, key: object = None
     ) -> V:
-        """The value beside the first formula that holds (spec/handoff/poll.py has such tables).
+        """The value of the first formula that holds; one must (spec/handoff/poll.py).
 
-        Answers are kept by the `id` of `key`, or of `table` if there is no key. Raises
-        StopIteration if no formula holds.
+        Answers are kept by the `id` of `key`, or of `table` if there is no key.
         """
         keyed = table if key is None else key
         readings = self._readings.get(id(keyed))
@@ -263,10 +249,9 @@ class Automaton:
         return self._ground.patterns(normal(formula), environment)
 
     def translate(self, state: int, other: "Automaton", places: Places = None) -> int:
-        """The same state in another automaton of this table.
+        """The same state in another automaton of this table, which has every cell that is set.
 
-        The other automaton must have every cell that is not initial. places: a sort, and for each
-        element here the element there; None leaves the element out.
+        places: a sort, and for each element here the element there; None leaves the element out.
         """
         key = (id(other), state, places)
         known = self._moves.get(key)
@@ -319,9 +304,8 @@ class Automaton:
                 return Step(after, tuple(rows), tuple(sent), tuple(changed))
             after = fire(local_next, after)
             if len(rows) > ROWS_MAX:
-                raise LocalProtocolError(
-                    f"{event.name}: rows of {self.table.machine} fire without end, from the state "
-                    f"{self.words(state)}")
+                raise LocalProtocolError(f"{event.name}: rows of {self.table.machine} fire without "
+                                         f"end, from the state {self.words(state)}")
 
     def _refuse_unanswered(self, event: Event, met: list[LocalRow], state: int) -> None:
         if event.every or event.name in self.paced:
