@@ -1,10 +1,10 @@
-"""Run the scripts of this folder, each in a process of its own, and say which defects show.
+"""Run the scripts of this folder, each in a process of its own, and print which defects show.
 
     python -m examples.peer_defects [--backend nixl] [NAME ...]
 
-Each runs on Mooncake, or on the only backend that has its defect, where no other is asked for.
-SGLang is imported once, and each script runs in a copy of this process. Exit status: 0 every scene
-could be set, 2 one could not.
+Each runs on Mooncake by default, or on the only backend that has its defect. SGLang is imported
+once, and each script runs in a copy of this process. Exit status: 0 every scene could be set,
+2 one could not.
 """
 
 import argparse

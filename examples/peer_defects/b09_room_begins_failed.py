@@ -1,7 +1,7 @@
 """B09, part 6.2: a request that prefill aborts in its waiting queue spoils its room number.
 
-On three of four ways SGLang's scheduler aborts a sender and never clears it. Failed stays in the
-table, and whoever is given the number later has failed before it begins.
+In three of four cases SGLang's scheduler aborts a sender and never clears it. Failed stays in the
+table, and a later request with the number has failed before it begins.
 """
 
 from typing import Final

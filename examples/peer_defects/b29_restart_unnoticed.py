@@ -1,8 +1,8 @@
 """B29 and B57, part 4: prefill restarts, and decode goes on writing to the process that is gone.
 
-The bootstrap server is there all the time, so /health answers, and decode's heartbeat is content.
-The new process has registered another port; decode has cached the old one, sends its metadata to
-nobody, and notices nothing.
+The bootstrap server stays up, so /health answers, and decode's heartbeat finds no fault. The new
+process has registered another port. Decode has cached the old one, sends its metadata to a closed
+port, and notices nothing.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Part 3.1, S16: ranks that contradict each other about their server are all told OK.
+"""Part 3.1, S16: the bootstrap server answers OK to ranks that contradict each other.
 
-The second rank says that there are four ranks, with pages of 64 tokens in fp8; the first said two,
-with pages of 16 in bfloat16. The first is believed, and nobody hears of it.
+The second rank reports four ranks, with pages of 64 tokens in fp8; the first reported two, with
+pages of 16 in bfloat16. The server keeps the first report, and tells no rank of the difference.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="topology", expected="the second rank is refused, with what does not agree")
+    scene, race="topology", expected="the second rank is refused, with the settings that differ")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,8 +1,8 @@
 """SGLang's own managers of a prefill and of decode ranks in this process, each with its trace.
 
-Real are the managers, senders, receivers and the bootstrap server, their ZeroMQ and their HTTP, and
-the engine that moves the bytes. There is no model, and of the scheduler only what Decode says. A
-script may hold back a frame or a write: a slow network, or a slow adapter.
+Managers, senders, receivers and the bootstrap server are real, with their ZeroMQ, their HTTP, and
+the engine that moves the bytes. There is no model, and only the part of the scheduler that Decode
+has. A script may hold back a frame or a write: a slow network, or a slow adapter.
 """
 
 import logging
@@ -56,7 +56,7 @@ def free_port() -> int:
 
 
 def wait(holds: Callable[[], Any], seconds: float = SOON_S) -> bool:
-    """Whether it holds within that time."""
+    """Whether the condition holds within that time."""
     deadline = monotonic() + seconds
     while not holds():
         if monotonic() > deadline:
@@ -66,7 +66,7 @@ def wait(holds: Callable[[], Any], seconds: float = SOON_S) -> bool:
 
 
 class Gate:
-    """What comes to a gate that is shut waits there. reached: something has come."""
+    """Steps that come to a shut gate wait there. reached: the first one has come."""
 
     def __init__(self) -> None:
         self._open: Final = threading.Event()
@@ -87,7 +87,7 @@ class Gate:
 
 
 class Mail:
-    """Frames on their way, which may be held back, and then let go or lost."""
+    """Frames under way, which a script may hold back, and then release or lose."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -134,7 +134,7 @@ class World:
         wait(lambda: _listens(port))
 
     def traces(self) -> list[Path]:
-        """Those of the ranks."""
+        """The managers of the ranks."""
         return sorted(self.folder.glob("*-*.jsonl"))
 
     def registry_trace(self) -> list[Path]:
@@ -169,17 +169,17 @@ class Rank:
         self._hold_back()
 
     def _slow_down(self) -> None:
-        """Put in what holds back a step that has begun: inside of what is traced."""
+        """Insert a delay inside a step, after the trace has begun it."""
 
     def _hold_back(self) -> None:
-        """Put in what keeps a step from beginning."""
+        """Insert a delay before a step begins."""
 
     def status(self, room: int) -> str:
-        """What SGLang's own table says of the room."""
+        """The status of the room in SGLang's own table."""
         return word(self.manager.request_status.get(room))
 
     def page(self, number: int) -> int:
-        """The byte that fills a page. Raises ValueError where several are in it."""
+        """The byte that fills a page. Raises ValueError if the page has several values."""
         found = {int(byte) for buffer in self.buffers for byte in buffer[number].unique()}
         if len(found) > 1:
             raise ValueError(f"page {number} is a mixture of {sorted(found)}")
@@ -187,7 +187,7 @@ class Rank:
 
 
 class Prefill(Rank):
-    """writes: where each write of KV comes by. sent: its frames. aborts: those that come to it."""
+    """writes: a gate for writes of KV. sent: its frames. aborts: a gate for aborts that arrive."""
 
     def __init__(self, world: World, *, is_mla: bool = False) -> None:
         super().__init__(world, "prefill", is_mla=is_mla)
@@ -209,7 +209,7 @@ class Prefill(Rank):
         return found
 
     def computed(self, room: int, page: int, byte: int, *, slot: int = 0) -> Any:
-        """What the forward pass leaves: KV in a page, and a row of metadata."""
+        """The result of a forward pass: KV in a page, and a row of metadata."""
         for buffer in self.buffers:
             buffer[page] = byte
         self.metadata.bootstrap_room[slot, 0] = room
@@ -217,7 +217,7 @@ class Prefill(Rank):
 
 
 class Decode(Rank):
-    """With what a scheduler does of a request that failed: tell prefill, then hold the pages.
+    """With the scheduler's work for a failed request: tell prefill, then hold the pages.
 
     rank, ranks: its number among the tensor ranks of its server. More of them than prefill has
     need is_mla, where all of them get the same KV.
@@ -241,7 +241,9 @@ class Decode(Rank):
         receiver.send_metadata(np.array([page], np.int32), slot)
 
     def fail(self, receiver: Any) -> str:
-        """As in pop_transferred: take the failure, and see that prefill is told. Returns why."""
+        """As in pop_transferred: take the failure, and make sure that prefill is told. Returns the
+        reason.
+        """
         why = ""
         try:
             receiver.failure_exception()
@@ -251,7 +253,7 @@ class Decode(Rank):
         return why
 
     def may_release(self, receiver: Any) -> bool:
-        """As in resolve_deferred_releases, but for its clock."""
+        """As in resolve_deferred_releases, without its clock."""
         return bool(self.manager.is_abort_release_safe(
             receiver.bootstrap_room, len(receiver.bootstrap_infos)))
 
@@ -284,7 +286,7 @@ def _arguments(buffers: list[Any], metadata: Any) -> Any:
 
 
 def leave(status: int) -> None:
-    """End the process at once: SGLang's threads never end, and NIXL does not survive the end."""
+    """End the process at once: SGLang's threads never end, and NIXL crashes at a normal end."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

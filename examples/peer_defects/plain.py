@@ -1,6 +1,6 @@
-"""Nothing goes wrong here: hand-overs in chunks, a room that is used again, and aborts.
+"""No defect here: hand-overs in chunks, a room that is used again, and aborts.
 
-    python -m examples.peer_defects.plain --backend nixl
+python -m examples.peer_defects.plain --backend nixl
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from examples.peer_defects.steps import FAILED, READY, fail, hand_over, must, re
 
 
 def decode_aborts(prefill: Prefill, decode: Decode, room: int, *, published: bool) -> None:
-    """Before the pages are published, or with one chunk being written and one in the queue."""
+    """Abort before the pages are published, or with one chunk under way and one in the queue."""
     sender, receiver = prefill.sender(room, pages=2), decode.receiver(room)
     if published:
         receiver.send_metadata(np.array([1, 2], np.int32), 0)

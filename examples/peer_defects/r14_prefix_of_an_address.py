@@ -1,7 +1,7 @@
 """R14: when one prefill server dies, decode forgets another whose address begins like its own.
 
-A dead server is looked for by the beginning of a text: 10.0.0.1:80 is the beginning of
-10.0.0.1:8000, and of 10.0.0.1:80_0_0_0, which is meant.
+Decode compares only the beginning of a text: 10.0.0.1:80 is the beginning of 10.0.0.1:8000, and of
+10.0.0.1:80_0_0_0, which is the right one.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ def scene(world: World) -> Seen:
                 f"were {len(before)} and are {len(after)}, and their sockets are closed")
 
 
-SCRIPT: Final = Script(scene, race="R14", expected="what belongs to the other server is kept")
+SCRIPT: Final = Script(scene, race="R14", expected="decode keeps the entries of the other server")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,8 +1,8 @@
 """R15: a rank that registers twice makes the bootstrap server ready before the other is there.
 
-The server counts registrations. A rank whose answer was lost, or that restarts, registers again;
-of two ranks two registrations have come, and decode is told that prefill is ready. It then asks for
-the other rank, is told that there is none, and fails its request.
+The server counts registrations. A rank whose answer was lost, or that restarts, registers again.
+Two registrations have then come for two ranks, and the server answers that prefill is ready. Decode
+asks for the other rank, gets the answer that there is none, and fails its request.
 """
 
 from typing import Final

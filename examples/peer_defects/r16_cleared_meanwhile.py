@@ -1,7 +1,7 @@
-"""R16, by clear(): a transfer worker dies of a room that the scheduler clears at that moment.
+"""R16, by clear(): a transfer worker dies because the scheduler clears a room at that moment.
 
-When a chunk is done the worker looks whether the room still has addresses, and takes them out. The
-scheduler has polled Success meanwhile, and clears the room between the two: the worker's pop
+When a chunk is done the worker checks that the room still has addresses, and takes them out. The
+scheduler has polled Success meanwhile, and clears the room between the two steps. The worker's pop
 raises, its thread ends, and every room of its queue waits for a time-out.
 """
 
@@ -17,7 +17,7 @@ SECONDS = 2.0
 
 
 class Slow(dict[int, Any]):
-    """The same table, in which a worker takes long from looking to taking."""
+    """The same table, where a worker takes long between the check and the pop."""
 
     looked = threading.Event()
     may_take = threading.Event()
@@ -35,7 +35,7 @@ def scene(world: World) -> Seen:
     prefill.manager.transfer_infos = table = Slow(prefill.manager.transfer_infos)
     sender, _ = ready(prefill, decode, 16)
     sender.send(prefill.computed(16, 8, 1))
-    must(table.looked.is_set, "the worker has looked")
+    must(table.looked.is_set, "the worker has checked")
     must(lambda: sender.poll() == SUCCESS, "the scheduler polls Success")
     sender.clear()
     table.may_take.set()

@@ -1,8 +1,8 @@
-"""R16: one room of a decode rank that is not registered kills a transfer worker for all others.
+"""R16: one room of an unregistered decode rank kills a transfer worker for all others.
 
-The worker looks up where the pages of the room's decode rank are. Its registration was lost, or was
-never sent: the look-up raises, the thread ends, and every room of its queue waits for a time-out.
-NIXL catches it.
+The worker looks up the pages of the room's decode rank. Its registration was lost, or was never
+sent: the look-up raises, the thread ends, and every room of its queue waits for a time-out. NIXL
+catches the error.
 """
 
 from time import sleep
@@ -21,10 +21,10 @@ def scene(world: World) -> Seen:
     healthy, receiver = ready(prefill, decode, 17, page=2)
     name = manager.get_session_id
     host, _, port = name().rpartition(":")
-    # An engine that has been started anew is another session, which falls into the same queue.
+    # A restarted engine is another session, whose rooms go to the same queue.
     manager.get_session_id = lambda: f"{host}:{int(port) + queues}"
     strange, _ = prefill.sender(16, slot=1), decode.publish(decode.receiver(16), 1, slot=1)
-    must(lambda: strange.poll() == READY, "prefill learns where the pages of room 16 are")
+    must(lambda: strange.poll() == READY, "prefill learns the addresses of room 16's pages")
     manager.get_session_id = name
     strange.send(prefill.computed(16, 7, 1, slot=1))
     sleep(0.5)

@@ -1,7 +1,8 @@
-"""R18: one malformed frame ends the control thread of a prefill rank, for good.
+"""R18: one malformed frame ends the control thread of a prefill rank, for ever.
 
-Whoever can reach the port can send it: a scanner, or a peer of another version. From then on no
-metadata and no abort is heard, and every request waits for a time-out. /health goes on to say OK.
+Anything that can reach the port can send it: a scanner, or a peer of another version. From then on
+the rank takes no metadata and no abort, and every request waits for a time-out. /health still
+answers OK.
 """
 
 from time import sleep

@@ -1,8 +1,8 @@
-"""R19: of two decode ranks one aborts before the request has come, and is written to all the same.
+"""R19: one of two decode ranks aborts before the request has come, and prefill writes to it.
 
-The first rank has published and aborts; prefill has no such room yet, answers at once that it has
-drained, and remembers nothing but the address. The rank gives its page away. The second rank's
-metadata completes the room, the request comes, and prefill writes to both.
+The first rank has published and aborts. Prefill has no such room yet, answers at once that it has
+drained, and keeps only the address. The rank gives its page away. The second rank's metadata
+completes the room, the request comes, and prefill writes to both.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="R19", expected="nothing is written to the rank that has been answered")
+    scene, race="R19", expected="prefill writes nothing to the rank that has its answer")
 
 if __name__ == "__main__":
     play(SCRIPT)

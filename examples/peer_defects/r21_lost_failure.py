@@ -1,8 +1,8 @@
 """R21: a failure is lost between two threads that write the same status.
 
 update_status reads the status, compares, and writes it, without a lock. A worker that is about to
-write Success has read WaitingForInput; decode's abort comes in between, and writes Failed; the
-worker writes Success over it. So does a scheduler's abort.
+write Success has read WaitingForInput. Decode's abort comes in between, and writes Failed. The
+worker writes Success over it. A scheduler's abort is lost in the same way.
 """
 
 import threading
@@ -14,7 +14,7 @@ from examples.peer_defects.steps import must, ready
 
 
 class Slow(dict[int, Any]):
-    """The same table, in which one thread takes long from reading to writing."""
+    """The same table, where one thread takes long between reading and writing."""
 
     def __init__(self, entries: dict[int, Any], slow: threading.Event) -> None:
         super().__init__(entries)
@@ -49,7 +49,7 @@ def scene(world: World) -> Seen:
     prefill.aborts.is_held = True
     receiver.abort()
     must(lambda: prefill.aborts.held, "the abort has come")
-    prefill.aborts.let_go()  # what the control thread does
+    prefill.aborts.let_go()  # the control thread does this
     between = prefill.status(21)
     table.may_go_on.set()
     wait(lambda: prefill.status(21) == "success", 2.0)

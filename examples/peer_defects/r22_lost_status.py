@@ -1,7 +1,7 @@
 """R22: the status that ends a transfer is sent once; if it is lost, decode throws good KV away.
 
-Prefill answers its client that all went well. Decode has the KV and the metadata row, polls
-WaitingForInput until its time-out, and aborts.
+Prefill answers Success to its client. Decode has the KV and the metadata row, polls WaitingForInput
+until its time-out, and aborts.
 """
 
 from time import sleep
@@ -31,7 +31,8 @@ def scene(world: World) -> Seen:
                 f"{decode.manager.waiting_timeout} s")
 
 
-SCRIPT: Final = Script(scene, race="R22", expected="decode asks again, or is told again")
+SCRIPT: Final = Script(scene, race="R22", expected=
+                       "decode asks again, or prefill repeats the status")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,8 +1,8 @@
 """R25: prefill tells decode of success for a room that it has just marked as failed.
 
-The worker looks whether the room has failed, decides for Success, then writes the status and sends
-the message. An abort of one decode rank comes between the look and the writing: the status stays
-Failed, the message says Success, and the other decode rank believes it.
+The worker checks that the room has not failed, decides for Success, then writes the status and
+sends the message. An abort of one decode rank comes between the check and the write: the status
+stays Failed, the message has Success, and the other decode rank takes it.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ def scene(world: World) -> Seen:
 
     def update_status(room: int, status: Any) -> None:
         if status == SUCCESS:
-            prefill.aborts.let_go()  # what the control thread does, just now
+            prefill.aborts.let_go()  # the control thread does this, at that moment
         inner(room, status)
 
     prefill.manager.update_status = update_status

@@ -1,7 +1,7 @@
-"""R3: an abort is sent once; if it is lost, prefill never hears of it.
+"""R3: an abort is sent once; if it is lost, prefill never learns of it.
 
 A frame is lost when its connection breaks. Decode does not repeat it, and waits for an answer until
-its clock strikes; prefill keeps the request, its pages, and the address to write to.
+its clock runs out. Prefill keeps the request, its pages, and the address to write to.
 """
 
 from time import sleep
@@ -30,7 +30,7 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="R3", expected="decode says again that it has aborted, until it is answered")
+    scene, race="R3", expected="decode repeats the abort until it has an answer")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,7 +1,7 @@
 """R4: an abort that comes before its request is forgotten, and the request waits for a time-out.
 
-Decode aborts before prefill's copy of the request has arrived. Prefill looks for the room, has
-none, and keeps nothing. The request then comes, and waits for metadata that nobody will send.
+Decode aborts before prefill's copy of the request has arrived. Prefill finds no such room, and
+keeps nothing. The request then comes, and waits for metadata that decode will never send.
 """
 
 from time import sleep
@@ -21,7 +21,7 @@ def scene(world: World) -> Seen:
     receiver.abort()
     decode.fail(receiver)
     must(lambda: prefill.aborts.held, "the abort has come")
-    prefill.aborts.let_go()  # it is heard
+    prefill.aborts.let_go()  # prefill has received it
     sender = prefill.sender(4)
     sleep(SECONDS)
     status = prefill.status(4)

@@ -1,7 +1,7 @@
-"""R5: metadata for a room that prefill has given up opens the room again, and nobody owns it.
+"""R5: metadata for a room that prefill has given up opens the room again, without an owner.
 
 Prefill gives a request up, and clears it, before decode has had memory for it. Decode publishes its
-pages; prefill makes a room of it, in which nothing will ever happen, and decode is not told.
+pages. Prefill makes a room of the message, in which nothing will ever happen, and sends no answer.
 """
 
 from time import sleep
@@ -30,7 +30,7 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="R5", expected="decode is told that the room is over; prefill keeps nothing")
+    scene, race="R5", expected="prefill answers that the room is over, and keeps nothing")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,6 +1,6 @@
-"""R6: prefill aborts, and decode is not told.
+"""R6: prefill aborts, and does not tell decode.
 
-Decode has published its pages, and prefill ends the request. Nothing is sent: decode keeps the
+Decode has published its pages, and prefill ends the request without a message. Decode keeps the
 pages until its own time-out.
 """
 

@@ -1,7 +1,7 @@
 """R8, in the queue: a chunk of an earlier use of a room is sent to the pages of the present one.
 
-The workers of prefill are busy, so that a chunk waits in the queue when its request is aborted. The
-number is used again, and decode publishes other pages. The worker comes to the old chunk, finds the
+The workers of prefill are busy, so a chunk waits in the queue when its request is aborted. The
+number is used again, and decode publishes other pages. The worker takes the old chunk, finds the
 room ready, sends old bytes to new pages, and concludes the new use with them.
 """
 
@@ -33,7 +33,8 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="R8, in the queue", expected="what was queued for the first use is dropped")
+    scene, race="R8, in the queue", expected=
+        "chunks that were queued for the first use are dropped")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,10 +1,9 @@
 """R8, by clear(): a chunk is written for a room whose abort has been acknowledged.
 
-A chunk waits in the queue when decode aborts. Nothing of the room is under way, so prefill says
-that it has drained, and decode gives the page to another request. The worker comes to the chunk,
-finds the room there, and is about to look at its status when the scheduler clears it. NIXL's
-manager takes a room without a status for one that waits for input, and its addresses go a moment
-later.
+A chunk waits in the queue when decode aborts. No write of the room is under way, so prefill answers
+that it has drained, and decode gives the page to another request. The worker takes the chunk, finds
+the room there, and is about to check its status when the scheduler clears it. NIXL's manager takes
+a room without a status for one that waits for input, and its addresses go a moment later.
 """
 
 import threading
@@ -31,7 +30,7 @@ class Clearing(dict[int, Any]):
 
 
 class Looking:
-    """A worker that takes long from finding the room to looking at its status."""
+    """A worker that takes long between finding the room and checking its status."""
 
     def __init__(self, manager: Any) -> None:
         self.gate: Final = Gate()
@@ -61,7 +60,7 @@ def scene(world: World) -> Seen:
     clearing.gate.shut()
     scheduler = threading.Thread(target=fail, args=(sender,))
     scheduler.start()
-    must(clearing.gate.reached.is_set, "the scheduler has taken out the status of the room")
+    must(clearing.gate.reached.is_set, "the scheduler has removed the status of the room")
     looking.gate.open()
     shows = wait(lambda: decode.buffers[-1][1, -1] == 77, 3.0)
     clearing.gate.open()
@@ -71,7 +70,8 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="R8, by clear()", expected="what was queued for an aborted room is dropped",
+    scene, race="R8, by clear()", expected=
+        "chunks that were queued for an aborted room are dropped",
     traced=False, only="nixl")
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """R8a: the Success of an earlier use of a room completes the present one.
 
 Decode aborts a request just when prefill has finished it. It uses the room number again, as a retry
-or a rebootstrap does, and only then the old status comes: it names the room, and no use of it.
+or a rebootstrap does. Only then the old status comes: it names the room, and not its use.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ def scene(world: World) -> Seen:
     sender.clear()
     receiver.abort()
     decode.fail(receiver)
-    must(lambda: 8 not in prefill.manager.request_status, "prefill has heard of the abort")
+    must(lambda: 8 not in prefill.manager.request_status, "prefill has received the abort")
     decode.release(receiver)
     again = decode.receiver(8)
     decode.publish(again, 2)
@@ -33,7 +33,7 @@ def scene(world: World) -> Seen:
 
 
 SCRIPT: Final = Script(
-    scene, race="R8a", expected="a status of the first use says nothing of the second")
+    scene, race="R8a", expected="a status of the first use does not count for the second")
 
 if __name__ == "__main__":
     play(SCRIPT)

@@ -1,7 +1,7 @@
 """R8b: a room that is used again makes prefill acknowledge an abort while it writes.
 
-A chunk is being written when its request is aborted on prefill. The number is used again: the new
-entry drops the count of chunks under way. Decode now aborts, and prefill, which counts none, says
+Prefill aborts a request while a chunk of it is being written. The number is used again: the new
+entry drops the count of chunks under way. Decode now aborts. Prefill counts no chunk, and answers
 at once that it has drained. Decode gives the page to another request; then the write arrives.
 """
 
@@ -23,7 +23,7 @@ def scene(world: World) -> Seen:
     decode.fail(receiver)
     if not wait(lambda: decode.may_release(receiver), 2.0):
         prefill.writes.open()
-        return Seen(False, "nothing is acknowledged while the write is under way")
+        return Seen(False, "no abort is acknowledged while the write is under way")
     decode.release(receiver)
     for buffer in decode.buffers:
         buffer[1] = 55  # the KV of the request that has the page now

@@ -1,8 +1,8 @@
-"""R8b, after an error: a room that is used again forgets that a write of it may still arrive.
+"""R8b, after an error: a room that is used again forgets that one of its writes may still arrive.
 
-The engine gives a write up, which may still land: Mooncake says -1 after 30 s and stops no adapter.
-Prefill marks the room, so that no abort of it is ever acknowledged. The number is used again, and
-the mark is dropped with the old entry: the abort of decode is acknowledged at once.
+The engine gives up a write that may still land: Mooncake returns -1 after 30 s and stops no
+adapter. Prefill marks the room, so that it never acknowledges an abort of it. The number is used
+again, and the mark is dropped with the old entry: prefill acknowledges decode's abort at once.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""R8c: two uses of a room that were both aborted share one record of who has answered.
+"""R8c: two aborted uses of a room share one record of the answers.
 
-Decode holds the pages of both. The answer to the second abort lets go of the pages of the first,
-whose own answer is thrown away; with that the record is gone, and the pages of the second wait for
+Decode holds the pages of both. The answer to the second abort releases the pages of the first,
+whose own answer is thrown away. With that the record is gone, and the pages of the second wait for
 the clock, although prefill has drained.
 """
 
@@ -30,12 +30,12 @@ def scene(world: World) -> Seen:
     first_by_other = wait(lambda: decode.may_release(first), 1.0)
     decode.release(first)
     return Seen(not first_by_own and first_by_other and not decode.may_release(second),
-                "the answer to the first abort counts for nothing, that to the second lets go of "
-                "the first's pages, and then the second's wait for 30 s")
+                "the answer to the first abort counts for nothing, the answer to the second "
+                "releases the pages of the first, and the pages of the second wait for 30 s")
 
 
 SCRIPT: Final = Script(
-    scene, race="R8c", expected="each answer lets go of the pages of its own abort")
+    scene, race="R8c", expected="each answer releases the pages of its own abort")
 
 if __name__ == "__main__":
     play(SCRIPT)

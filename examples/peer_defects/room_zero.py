@@ -1,8 +1,8 @@
-"""Part 3.5: room 0 is handed over and never taken.
+"""Part 3.5: room 0 is handed over, and decode never takes it.
 
 The metadata row begins with its room number, and 0 there means that the row has not come yet. The
-bytes of room 0 arrive, prefill succeeds, and decode waits for a row that it has: without any
-time-out, since that runs in WaitingForInput alone.
+bytes of room 0 arrive, prefill succeeds, and decode waits for a row that it has. It waits for ever,
+because its time-out runs only in WaitingForInput.
 """
 
 from types import SimpleNamespace

@@ -1,9 +1,9 @@
 """How each script of this folder runs, and what it prints.
 
-A scene sets SGLang's own managers to work, and says what it has seen. Exit status: 0 SGLang does
-what is to be expected, 1 it does not and the defect shows, 2 the scene could not be set, 3 only
-another backend can have the defect. The traces of the run are replayed against the tables that
-describe SGLang as it is (spec/peers/sglang.py).
+A scene sets SGLang's own managers to work, and returns what happened. Exit status: 0 SGLang behaves
+as expected, 1 it does not and the defect shows, 2 the scene could not be set, 3 only another
+backend can have the defect. The traces of the run are replayed against the tables that describe
+SGLang as it is (spec/peers/sglang.py).
 """
 
 import argparse
@@ -30,12 +30,12 @@ VERDICTS: Final = {
 
 
 class SceneError(Exception):
-    """The scene could not be set: what has not happened."""
+    """The scene could not be set: the step that did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a scene has come to. shows: the defect is there."""
+    """The result of a scene. shows: the defect is there."""
 
     shows: bool
     what: str
@@ -43,8 +43,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """race: its name in docs/peer.md. traced: its run can be told in the tables' words. only: the
-    backend that has the defect, if not both may have it.
+    """race: its name in docs/peer.md. traced: the tables can describe its run. only: the backend
+    that has the defect, if not both may have it.
     """
 
     scene: Callable[[World], Seen]
@@ -55,7 +55,7 @@ class Script:
 
     @property
     def backend(self) -> str:
-        """On which it runs where none is asked for."""
+        """The backend on which it runs by default."""
         return self.only or BACKENDS[0]
 
 
@@ -64,14 +64,14 @@ def say(*lines: str) -> None:
 
 
 def settle(world: World) -> None:
-    """Wait until nobody writes into the traces any more."""
+    """Wait until no thread writes into the traces any more."""
     paths, size = (*world.traces(), *world.registry_trace()), -1
     while size != (size := sum(path.stat().st_size for path in paths)):
         sleep(SETTLED_S)
 
 
 def replay(system: System, paths: Sequence[Path]) -> None:
-    """Hold the traces against the tables, and say what comes of it."""
+    """Replay the traces against the tables, and print the verdict."""
     found = verify(system, paths)
     say(f"they {VERDICTS[found.verdict]} the tables of {system.name}", *found.missing)
     if found.rejection is not None:
@@ -80,14 +80,14 @@ def replay(system: System, paths: Sequence[Path]) -> None:
 
 
 def play(script: Script) -> None:
-    """Run a script as the options say, and end the process."""
+    """Run a script with the options of the command line, and end the process."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--backend", choices=BACKENDS, default=script.backend)
     leave(run(script, parser.parse_args().backend))
 
 
 def run(script: Script, backend: str) -> int:
-    """Run a script in this process, which no other may use after that. Returns its exit status."""
+    """Run a script in this process, which can run no other after it. Returns its exit status."""
     if script.only not in ("", backend):
         say(f"{script.race} is of {script.only} only")
         return 3

@@ -17,7 +17,7 @@ def must(holds: Callable[[], Any], what: str) -> None:
 
 
 def ready(prefill: Prefill, decode: Decode, room: int, *, page: int = 1) -> tuple[Any, Any]:
-    """A sender and a receiver of the room, once the page is published and prefill knows."""
+    """A sender and a receiver of the room, after the page is published and prefill knows it."""
     sender, receiver = prefill.sender(room), decode.receiver(room)
     decode.publish(receiver, page)
     must(lambda: sender.poll() == READY, f"prefill learns where the pages of room {room} are")
@@ -25,7 +25,7 @@ def ready(prefill: Prefill, decode: Decode, room: int, *, page: int = 1) -> tupl
 
 
 def writing(prefill: Prefill, sender: Any, byte: int, *, page: int = 8, slot: int = 0) -> None:
-    """The sender's chunk is on its way, and does not arrive until `prefill.writes` is opened."""
+    """The sender's chunk is under way, and does not arrive until `prefill.writes` is opened."""
     prefill.writes.shut()
     sender.send(prefill.computed(sender.bootstrap_room, page, byte, slot=slot))
     must(prefill.writes.reached.is_set, "a write is under way")
@@ -48,7 +48,7 @@ def hand_over(prefill: Prefill, decode: Decode, room: int, byte: int, *, pages: 
 
 
 def fail(end: Any) -> str:
-    """Take the failure and clear, as a scheduler does. Returns why it failed."""
+    """Take the failure and clear, as a scheduler does. Returns the reason of the failure."""
     try:
         end.failure_exception()
     except Exception as error:

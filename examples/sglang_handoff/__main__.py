@@ -4,8 +4,8 @@
     python -m examples.sglang_handoff --requests 500 --in-flight 32 --backend mooncake
     python -m examples.sglang_handoff --pp 2 --prefill-tp 2 --prefix 2
 
-There is no model: a forward pass fills pages with words that no other page has, and each byte is
-compared where it arrives. Needs the `sglang` extra, and no GPU.
+There is no model: a forward pass fills each page with words of its own, and the receiver compares
+each byte. Needs the `sglang` extra, and no GPU.
 """
 
 import argparse
@@ -20,39 +20,40 @@ from examples.sglang_handoff.cluster import run
 from examples.sglang_handoff.load import HEADS, Load, Outcome
 
 COUNTS = (
-    ("requests", 200, "hand-overs"), ("in-flight", 16, "of them at once"),
-    ("layers", 4, "of the cache"), ("page-bytes", 4096, "bytes of a page of K, and of V"),
-    ("pages", 4, "of a request"), ("chunks", 2, "in which they are sent"),
-    ("prefix", 0, "pages of a request, at most, that decode has cached"),
-    ("warm", 0, "of the requests, the first, that do not count for the rate"),
-    ("abort-every", 0, "n: each n-th request is aborted by one of the sides"),
+    ("requests", 200, "hand-overs"), ("in-flight", 16, "hand-overs under way at once"),
+    ("layers", 4, "layers of the cache"), ("page-bytes", 4096, "bytes of a page of K, and of V"),
+    ("pages", 4, "pages of a request"), ("chunks", 2, "chunks of a request"),
+    ("prefix", 0, "pages of a request that decode has cached, at most"),
+    ("warm", 0, "first requests that do not count for the rate"),
+    ("abort-every", 0, "one of the sides aborts each n-th request (0: none)"),
     ("prefill-tp", 1, "ranks of prefill's tensor parallelism"),
     ("decode-tp", 1, "ranks of decode's tensor parallelism"),
     ("pp", 1, "stages of prefill's pipeline"),
     ("decode-pp", 1, "stages of decode's pipeline: one, or as many as of prefill's"),
     ("dp", 1, "data-parallel ranks of prefill"),
     ("cp", 1, "ranks of prefill's context parallelism"),
-    ("port", 18_800, "of the bootstrap server"),
+    ("port", 18_800, "port of the bootstrap server"),
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", default="pdproto", help="of SGLang (default: pdproto)")
-    parser.add_argument("--engine", default="tcp", help="of pdproto (default: tcp)")
+    parser.add_argument("--backend", default="pdproto", help="backend of SGLang (default: pdproto)")
+    parser.add_argument("--engine", default="tcp", help="engine of pdproto (default: tcp)")
     for flag, default, what in COUNTS:
         parser.add_argument(f"--{flag}", type=int, default=default, help=what)
     parser.add_argument("--states", nargs="*", default=(), choices=("swa", "mamba", "dsa"),
-                        help="beside the KV cache")
-    parser.add_argument("--latent", action="store_true", help="KV as under MLA")
+                        help="states of the model beside the KV cache")
+    parser.add_argument("--latent", action="store_true",
+                        help="the same KV on every tensor rank, as under MLA")
     parser.add_argument("--drafts", nargs="*", default=(), choices=("prefill", "decode"),
                         help="the sides that have a draft model")
     parser.add_argument("--query", action="store_true",
-                        help="rooms run on data-parallel ranks that only the registry knows")
+                        help="run rooms on data-parallel ranks that only the registry knows")
     parser.add_argument("--timed", action="store_true",
-                        help="neither fill nor compare pages: time is the backend's alone")
+                        help="neither fill nor compare pages, so that only the backend is timed")
     parser.add_argument("--pinned", action="store_true", help="one processor for each side")
-    parser.add_argument("--json", metavar="FILE", help="write the numbers there")
+    parser.add_argument("--json", metavar="FILE", help="file for the numbers")
     told = vars(parser.parse_args())
     target = told.pop("json")
     load = Load(**told | {"states": tuple(told["states"]),
@@ -74,7 +75,7 @@ def main() -> int:
 
 
 def summary(load: Load, found: dict[str, Outcome]) -> dict[str, Any]:
-    """The numbers of a run: of all decode ranks, whose seconds are the longest."""
+    """The numbers of a run, over all decode ranks. The seconds are those of the slowest rank."""
     decode = [outcome for name, outcome in found.items() if name.startswith("decode")]
     succeeded = set.intersection(*(set(outcome.succeeded) for outcome in decode))
     failed = set().union(*(outcome.failed for outcome in decode))

@@ -1,4 +1,4 @@
-"""The processes of a drill, and what a router does: it names each room to both servers."""
+"""The processes of a drill, and its router, which names each room to both servers."""
 
 import multiprocessing
 from collections import Counter
@@ -13,8 +13,8 @@ Body = Callable[[Seat, Load, "Connection[Any, Any]"], None]
 
 
 def run(load: Load, seconds: float, body: Body = live) -> dict[str, Outcome]:
-    """All ranks to their end, by name. seconds: that may pass without a hand-over's end. body: the
-    life of a rank's process, where that is not all there is to it.
+    """Run all ranks to their end, by name. seconds: the longest time without the end of a
+    hand-over. body: the life of a rank's process, if it does more than the default.
 
     Raises TimeoutError.
     """
@@ -55,7 +55,7 @@ def _await(seat: Seat, pipe: "Connection[Any, Any]") -> None:
 
 
 def _route(load: Load, pipes: dict[Seat, Any], seconds: float) -> None:
-    """Have so many rooms under way at once, until there are no more."""
+    """Keep so many rooms under way at once, until there are no more."""
     waiting: Counter[int] = Counter()  # decode ranks that a room waits for
     talking: dict[Any, Seat] = {
         pipe: seat for seat, pipe in pipes.items()
@@ -91,7 +91,7 @@ def _route(load: Load, pipes: dict[Seat, Any], seconds: float) -> None:
 
 
 def _relay(pipes: dict[Seat, Any], first: Seat, room: int) -> None:
-    """Tell the later stages of a pipeline that the first one begins with a room."""
+    """Tell the later stages of a pipeline that the first one begins a room."""
     place = first.dp, first.cp, first.tp
     for seat, pipe in pipes.items():
         if seat.side == "prefill" and seat.pp and (seat.dp, seat.cp, seat.tp) == place:

@@ -1,4 +1,4 @@
-"""What is handed over between whom, what each rank has seen of it, and how its process begins."""
+"""The load of a drill, the result of each rank, and the start of its process."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,7 @@ LOOPBACK: Final = "127.0.0.1"
 START_S: Final = 120.0
 HEADS: Final = 8  # of the model
 STATE_ITEMS: Final = {"swa": 2, "mamba": 1, "dsa": 3}  # of one request
-# What SGLang's own backends need to be told on one machine without a GPU.
+# SGLang's own backends need these settings on one machine without a GPU.
 ENVIRONMENT: Final = {
     "MOONCAKE_PROTOCOL": "tcp", "MC_FORCE_TCP": "1",
     "MC_LOG_LEVEL": "ERROR",
@@ -40,15 +40,15 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is handed over. abort_every: each n-th room is aborted by one of the sides.
+    """The load of a drill. abort_every: one of the sides aborts each n-th room.
 
-    prefix: up to so many pages of a request decode has cached. latent: every rank of a tensor
+    prefix: decode has cached up to so many pages of a request. latent: every rank of a tensor
     parallelism holds the same KV, as under MLA. query: rooms run on ranks that only the registry
     knows. named, placed: by the room modulo their length, the rank that the request names, and the
-    one that it is put on. environment: settings of SGLang: side, name, value. drafts: the sides
+    rank that gets it. environment: settings of SGLang: side, name, value. drafts: the sides
     that have a draft model, for speculative decoding. warm: so many of the requests come first and
-    do not count. timed: pages are neither filled nor compared, so that time is the backend's alone.
-    hosts: the addresses of prefill and of decode, which SGLang is told as SGLANG_HOST_IP.
+    do not count. timed: pages are neither filled nor compared, so only the backend is timed.
+    hosts: the addresses of prefill and of decode, for SGLang's SGLANG_HOST_IP.
     """
 
     backend: str = "pdproto"
@@ -89,7 +89,7 @@ class Load:
 
     @property
     def tokens(self) -> int:
-        """Of a page: SGLang's pool of sparse attention wants 64."""
+        """Tokens of a page: SGLang's pool of sparse attention wants 64."""
         return 64 if "dsa" in self.states else 16
 
     def tp(self, side: str) -> int:
@@ -99,7 +99,7 @@ class Load:
         return self.pp if side == "prefill" else self.decode_pp
 
     def state_rows(self, name: str) -> int:
-        """Items of a state in a pool: those of all requests that are under way, twice."""
+        """Items of a state in a pool: twice those of all requests that are under way."""
         return 2 * self.in_flight * STATE_ITEMS[name]
 
     @property
@@ -111,7 +111,7 @@ class Load:
         return self.hosts[side == "decode"]
 
     def cached(self, room: int) -> int:
-        """Pages of the room that decode has."""
+        """The pages of the room that decode has cached."""
         return room % (self.prefix + 1)
 
     def runs(self, room: int) -> int:
@@ -121,7 +121,7 @@ class Load:
         return (room + 1 if self.query else room) % self.dp
 
     def names(self, room: int) -> int | None:
-        """The data-parallel rank that the request itself asks for."""
+        """The data-parallel rank that the request names."""
         return self.named[room % len(self.named)] if self.named else None
 
     def who_aborts(self, room: int) -> str:
@@ -132,8 +132,8 @@ class Load:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one rank has seen. latencies: seconds from the receiver's birth to Success. processor_s:
-    seconds of processor time, of all that its process did from its first request on.
+    """The result of one rank. latencies: seconds from the start of the receiver to Success.
+    processor_s: seconds of processor time, of all work of its process from its first request on.
     """
 
     succeeded: list[int] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Outcome:
 
 
 def live(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
-    """The life of one rank's process. SGLang, which takes long to import, only these import."""
+    """The life of one rank's process. Only these processes import SGLang, which takes long."""
     told = {"SGLANG_HOST_IP": load.host_of(seat.side), "PDPROTO_ENGINE": load.engine}
     told |= {name: value for side, name, value in load.environment if side == seat.side}
     for name, value in {**ENVIRONMENT, **told}.items():

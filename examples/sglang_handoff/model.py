@@ -1,8 +1,8 @@
-"""What stands for a model: what a forward pass leaves in the pools of a rank, and SGLang's own
-description of them.
+"""A stand-in for a model: it fills the pools of a rank as a forward pass would, and describes them
+with SGLang's own code.
 
-Every 8 bytes say whose they are: room, buffer, head, token, and place in the request. A rank of a
-tensor parallelism holds its heads of each page, and one of a pipeline its layers.
+Every 8 bytes name their owner: room, buffer, head, token, and place in the request. A rank of a
+tensor parallelism holds its heads of each page, and a rank of a pipeline its layers.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Filled:
     heads: range
 
     def expected(self, load: Load, room: int, index: int, of: Buffer) -> Any:
-        """What an item of a request is to hold, uint8 [byte]."""
+        """The expected content of an item of a request, uint8 [byte]."""
         number = of.layer * 2 + of.kind + 64 * (self.name != "kv")
         base = np.uint64(room << 40 | number << 32 | index)
         if self.name not in SLICED:
@@ -48,7 +48,7 @@ class Filled:
                 buffer.items.numpy()[item] = self.expected(load, room, index, buffer)
 
     def holds(self, load: Load, room: int, items: list[int], first: int = 0) -> bool:
-        """Whether these hold what they are to, from the request's item `first` on."""
+        """Whether the items hold the expected content, from the request's item `first` on."""
         return all(
             np.array_equal(buffer.items.numpy()[item],
                            self.expected(load, room, first + index, buffer))
@@ -63,8 +63,8 @@ def filled(load: Load, seat: Seat, memory: Memory, name: str) -> Filled:
 
 
 def manager_of(load: Load, seat: Seat, memory: Memory, metadata: Any, published: ServerArgs) -> Any:
-    """The manager of this rank, made by SGLang's own scheduler code, which describes the pools to
-    it in KVArgs. The scheduler itself is not there: `asked` has as much of it as that code reads.
+    """The manager of this rank. SGLang's own scheduler code makes it, and describes the pools to it
+    in KVArgs. The scheduler itself is not there: `asked` has the parts that this code reads.
     """
     runner = SimpleNamespace(kv_cache_dtype_str="bfloat16")
     scheduler = SimpleNamespace(

@@ -35,7 +35,7 @@ def write_config(load: Load, folder: Path) -> None:
 
 
 def full_attention(load: Load, layers: range) -> range:
-    """The layers that have no state instead of KV: every second one of a hybrid model."""
+    """The layers that have a state and no KV: every second one of a hybrid model."""
     is_hybrid = {"swa", "mamba"} & set(load.states)
     return range(layers.start + layers.start % 2, layers.stop, 2) if is_hybrid else layers
 
@@ -45,13 +45,13 @@ def others(load: Load, layers: range) -> list[int]:
 
 
 def layers_of(load: Load, seat: Seat) -> range:
-    """Of this rank's stage."""
+    """The layers of this rank's stage."""
     each = load.layers // load.stages(seat.side)
     return range(seat.pp * each, (seat.pp + 1) * each)
 
 
 def heads_of(load: Load, seat: Seat) -> range:
-    """Of this rank; all of them under MLA, where every rank holds the same."""
+    """The heads of this rank; all of them under MLA, where every rank holds the same."""
     if load.latent:
         return range(HEADS)
     first = seat.tp * HEADS // load.tp(seat.side)
@@ -60,8 +60,8 @@ def heads_of(load: Load, seat: Seat) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """As SGLang's scheduler names them. requests: the pool that has a request's state, where the
-    KV pool has it not.
+    """The pools by the names of SGLang's scheduler. requests: the pool that holds a request's
+    state, where the KV pool does not.
     """
 
     kv: Any
@@ -136,7 +136,7 @@ def _requests(load: Load, seat: Seat) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Items [item, byte] of one layer. kind: which of those of its layer (K is 0, V is 1)."""
+    """The items [item, byte] of one layer. kind: which buffer of its layer (K is 0, V is 1)."""
 
     items: torch.Tensor
     layer: int
@@ -173,5 +173,5 @@ def _of_attention(load: Load, pool: Any, layers: list[int]) -> list[Buffer]:
 
 
 def _bytes(tensor: torch.Tensor, rows: int = 1) -> torch.Tensor:
-    """The same memory as [item, byte], so many rows an item."""
+    """The same memory as [item, byte], with so many rows an item."""
     return tensor.view(torch.uint8).view(tensor.shape[0] // rows, -1)

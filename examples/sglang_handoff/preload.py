@@ -1,4 +1,4 @@
-"""What every rank imports, imported once: the server that ranks are forked from begins with it."""
+"""The imports of every rank, done once: the server that ranks are forked from begins with them."""
 
 from examples.sglang_handoff import without_torchvision
 

@@ -31,7 +31,7 @@ POLL_S: Final = 0.0002
 
 
 class Group:
-    """As much of SGLang's groups of ranks as its transfer backends use."""
+    """The part of SGLang's groups of ranks that its transfer backends use."""
 
     def __init__(self, numbers: list[int], number: int) -> None:
         self._group = dist.new_group(numbers) if len(numbers) > 1 else None
@@ -41,7 +41,7 @@ class Group:
         self.is_last_rank = self.rank_in_group == self.world_size - 1
 
     def broadcast_object(self, told: Any, src: int = 0) -> Any:
-        assert src == 0  # noqa: S101 - nothing else is asked for
+        assert src == 0  # noqa: S101 - the backends ask for nothing else
         listed = [told]
         if self._group is not None:
             dist.broadcast_object_list(listed, self._first, group=self._group)
@@ -49,7 +49,7 @@ class Group:
 
 
 def _join(seat: Seat, load: Load) -> None:
-    """Tell SGLang which rank this is, as its launcher would."""
+    """Tell SGLang which rank this is, as its launcher does."""
     mine = [one for one in load.seats if one.side == seat.side]
     if len(mine) > 1:
         port = load.port + (50 if seat.side == "prefill" else 51)
@@ -75,7 +75,7 @@ def _join(seat: Seat, load: Load) -> None:
 
 
 class Rank:
-    """SGLang's runtime in this process, as far as its transfer backends look at it."""
+    """The part of SGLang's runtime in this process that its transfer backends read."""
 
     def __init__(self, load: Load, seat: Seat, model: Path) -> None:
         torch.set_num_threads(1)
@@ -102,7 +102,7 @@ class Rank:
         self.kv = filled(load, seat, memory, "kv")
         self.states = [filled(load, seat, memory, name) for name in load.states]
         for buffer in self.kv.buffers if load.timed else ():
-            buffer.items.fill_(1)  # memory that nobody has touched is none yet
+            buffer.items.fill_(1)  # untouched memory counts as none
         self.metadata = utils.MetadataBuffers(
             2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
             max_sampling_mask_tokens=0)
@@ -124,12 +124,12 @@ class Rank:
         self.slots.append(slot)
 
     def state_items(self, slot: int) -> list[Any]:
-        """Those of a request, of each state."""
+        """The pages of a request, for each state."""
         return [np.arange(slot * count, (slot + 1) * count, dtype=np.int32)
                 for count in (STATE_ITEMS[of.name] for of in self.states)]
 
     def sender_of(self, room: int) -> Any:
-        """As SGLang's prefill makes it of a request."""
+        """The object that SGLang's prefill makes for a request."""
         request = self.request(room)
         queue: Any = SimpleNamespace(
             kv_manager=self.manager, transfer_backend=utils.TransferBackend(self.load.backend),
@@ -139,7 +139,7 @@ class Rank:
         return request.disagg_kv_sender
 
     def request(self, room: int) -> Any:
-        """As much of a request as SGLang reads to find who runs it."""
+        """The part of a request that SGLang reads to find its data-parallel rank."""
         return SimpleNamespace(
             bootstrap_host=self.load.host_of("prefill"), bootstrap_port=self.load.port,
             bootstrap_room=room,
@@ -151,7 +151,7 @@ class Rank:
         return DecodePreallocQueue._resolve_prefill_dp_rank(queue, self.request(room))
 
     def end(self) -> dict[str, float]:
-        """What the node still counts, and then its end; other backends have no such thing."""
+        """Return the node's last counts, and close it; other backends have none."""
         node = getattr(self.manager, "node", None)
         if node is None:
             return {}
@@ -169,7 +169,7 @@ class Rank:
 
 @dataclass(slots=True)
 class Running:
-    """A request that runs on this prefill rank. chunks: pages that are to be sent."""
+    """A request that runs on this prefill rank. chunks: the pages to send."""
 
     sender: Any
     pages: list[int]
@@ -180,7 +180,7 @@ class Running:
 
 
 def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -> None:
-    """The whole life of a prefill process. The parent says which rooms there are."""
+    """The whole life of a prefill process. The parent names the rooms."""
     rank = Rank(load, seat, model)
     pipe.send("ready")
     outcome, spent = Outcome(), process_time()
@@ -190,7 +190,7 @@ def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -
             if room > 0:
                 live[room] = _begin(rank, room)
             elif -room in live:
-                live[-room].agreed = True  # the first stage has said so
+                live[-room].agreed = True  # the first stage has announced the room
         for room, request in list(live.items()):
             (poll,) = utils._poll_with_failure_injection([request.sender])
             if poll == 2 and not request.begun and _agree(rank, room, request, pipe):
@@ -219,7 +219,8 @@ def _begin(rank: Rank, room: int) -> Running:
 
 
 def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]") -> bool:
-    """The first stage of a pipeline waits for all, and then tells them, as SGLang's scheduler does.
+    """The first stage of a pipeline waits for all requests, and then tells the others, as SGLang's
+    scheduler does.
     """
     if rank.load.pp == 1 or request.agreed:
         return True
@@ -230,7 +231,7 @@ def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]"
 
 
 def _meet(rank: Rank, room: int, request: Running) -> None:
-    """Decode has come: what it has not cached will be sent."""
+    """Decode has come: send the pages that it has not cached."""
     cached = request.sender.pop_decode_prefix_len() // rank.load.tokens
     assert cached == rank.load.cached(room)  # noqa: S101 - what decode has said
     pages = np.array(request.pages[cached:], np.int32)
@@ -259,7 +260,7 @@ class Receiving:
 
 
 def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -> None:
-    """The whole life of a decode process: it says which rooms are done."""
+    """The whole life of a decode process: it reports each room that is done."""
     rank = Rank(load, seat, model)
     deadline = monotonic() + START_S
     while not rank.manager.try_ensure_parallel_info(rank.address):
@@ -298,7 +299,7 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
 
 
 def _resolve(rank: Rank, live: dict[int, Receiving]) -> None:
-    """Begin what has not begun, where it is known which data-parallel rank runs it."""
+    """Begin the waiting rooms whose data-parallel rank is known."""
     load = rank.load
     fresh = [room for room, request in live.items() if not request.begun]
     known = {str(room): rank.resolved(room) for room in fresh}
@@ -320,7 +321,7 @@ def _resolve(rank: Rank, live: dict[int, Receiving]) -> None:
 
 
 def _told(pipe: "Connection[Any, Any]", live: dict[int, Any]) -> Iterator[list[int]]:
-    """The rooms that the parent names, as they come, until it says that these were all.
+    """The rooms that the parent names, as they come, until it has named the last.
 
     A negative one is a room that the first stage of the pipeline has begun.
     """

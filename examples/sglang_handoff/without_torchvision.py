@@ -1,4 +1,4 @@
-"""SGLang imports torchvision, which its hand-over never calls: an empty one will do."""
+"""An empty torchvision: SGLang imports it, and its hand-over never calls it."""
 
 import importlib.util
 import sys
@@ -11,7 +11,7 @@ NAME = "torchvision"
 
 
 class _Nothing:
-    """Whatever somebody imports from there, as long as nobody uses it."""
+    """Stands for any name that SGLang imports from there and does not use."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -46,10 +46,10 @@ class _Finder(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing in it."""
+        """An empty module."""
 
 
 def install() -> None:
-    """If it is not installed."""
+    """Install it if torchvision is missing."""
     if importlib.util.find_spec(NAME) is None:
         sys.meta_path.append(_Finder())

@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--once", action="store_true", help="ask one question, and end")
     parser.add_argument("--model", default="llama", choices=sorted(tiny_models.MODELS))
-    parser.add_argument("--backend", default="pdproto", help="of SGLang (default: pdproto)")
+    parser.add_argument("--backend", default="pdproto", help="backend of SGLang (default: pdproto)")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pdproto-sglang-") as folder:
         try:

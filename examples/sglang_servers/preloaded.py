@@ -1,4 +1,4 @@
-"""The process that has imported SGLang, of which every server is a fork (examples/servers).
+"""The process that has imported SGLang; every server is a fork of it (examples/servers).
 
 Module "sglang.launch_server" is a server, and "sglang_router.launch_router" the router. An import
 of SGLang takes 25 s of a server's start and 2.2 GB of memory; a fork starts in 2 s, in 0.3 GB.
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _import_sglang() -> None:
-    """Everything that a server imports before its command line matters, models included."""
+    """All modules that a server imports before its command line matters, models included."""
     from sglang.srt.plugins import load_plugins
 
     load_plugins()
@@ -40,7 +40,7 @@ def _import_sglang() -> None:
 
 
 def _serve(argv: list[str]) -> int:
-    """As `python -m sglang.launch_server` does."""
+    """The same as `python -m sglang.launch_server`."""
     from sglang.launch_server import run_server
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
@@ -56,7 +56,7 @@ def _serve(argv: list[str]) -> int:
 
 
 def _route(argv: list[str]) -> int:
-    """As `python -m sglang_router.launch_router` does."""
+    """The same as `python -m sglang_router.launch_router`."""
     from sglang_router.launch_router import launch_router, parse_router_args
 
     launch_router(parse_router_args(argv))

@@ -20,7 +20,7 @@ class SglangServer(Server):
         return [pid for pid in self.processes() if b"sglang::scheduler" in _command(pid)]
 
     def held(self) -> list[dict[str, Any]]:
-        """What SGLang says of its queues, rank by rank."""
+        """SGLang's report of its queues, rank by rank."""
         with suppress(OSError, KeyError):
             return list(self.get("/v1/loads?include=all")["loads"])
         return []
@@ -51,7 +51,7 @@ class Servers(ForkedServers):
     def prefill(self, name: str, model: Path, flags: Sequence[str] = (), *,
                 backend: str = "pdproto", like: SglangServer | None = None,
                 env: Mapping[str, str] | None = None) -> SglangServer:
-        """like: of a dead server, whose ports this one takes over."""
+        """like: a dead server, whose ports this one takes over."""
         bootstrap = (like.bootstrap if like else None) or free_port()
         return self.start(
             name, model,
@@ -70,7 +70,7 @@ class Servers(ForkedServers):
 
     def router(self, name: str, prefill: Sequence[SglangServer],
                decode: Sequence[Server], flags: Sequence[str] = ()) -> Server:
-        """SGLang's router. It retries nothing and breaks no circuit: failures are shown."""
+        """SGLang's router. It never retries and breaks no circuit, so failures show."""
         port = free_port()
         argv = ["--pd-disaggregation", "--host", HOST, "--port", str(port),
                 "--prometheus-port", str(free_port()), "--policy", "round_robin",

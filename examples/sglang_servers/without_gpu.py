@@ -51,11 +51,11 @@ class _Kernels(ModuleType):
 
 
 def complete_attention() -> None:
-    """Three things that the attention backend torch_native lacks in 0.5.23.
+    """Three parts that the attention backend torch_native lacks in 0.5.23.
 
     Latent attention: SGLang takes a form for prompts without a cached prefix that only other
-    backends know; the absorbed one reads the cache as it is.
-    DP attention: the length of the requests that idle ranks are padded with.
+    backends have; the absorbed form reads the cache as it is.
+    DP attention: the length to which the requests of idle ranks are padded.
     Sliding windows: it writes where the window's own pool has a token, and reads where the other
     pool has it.
     """
