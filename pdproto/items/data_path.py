@@ -25,6 +25,7 @@ from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import (
     Place,
     Share,
+    Split,
     check_split,
     everything,
     header_bytes_max,
@@ -48,8 +49,8 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a sink publishes to a source. prefix: tokens that decode has cached already. splits: see
-    splits_of in shares.py; of another model a lease may be too short for the header that says so.
+    """What a sink publishes to a source. prefix: tokens that decode has cached already. splits: one
+    for each component; of another model a lease may be too short for the header that says so.
     counts: how many items of each component the sink wants.
     """
 
@@ -57,7 +58,7 @@ class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     size: Annotated[int, Meta(ge=1, le=4_096)]
     rank: Rank
     prefix: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
-    splits: Annotated[tuple[tuple[int, int], ...], Meta(max_length=COMPONENTS_MAX)] = ()
+    splits: Annotated[tuple[Split, ...], Meta(max_length=COMPONENTS_MAX)] = ()
     counts: Annotated[tuple[Count, ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
     @property
@@ -116,8 +117,8 @@ class SourceItems(SourcePages):
         self._begin(job, lambda: self._items(head, key, share, pages))
         return Posted(length, offset + length)
 
-    def _check(self, splits: tuple[tuple[int, int], ...]) -> None:
-        """Raise ValueError with both sides' heads if a sink has others."""
+    def _check(self, splits: tuple[Split, ...]) -> None:
+        """Raise ValueError with both sides' splits if a sink has others."""
         if splits != self._splits:
             for component, there, here in zip(self._components, splits, self._splits, strict=False):
                 check_split(component, there, here)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from pdproto.kernels.chunk import KVLayout, register
 
 ALIGNMENT_BYTES: Final = 128
 WORD: Final = np.dtype("<u4")
+
+# How items lie: heads of the model and rows of each in an item (zeros if every rank holds the same
+# bytes), and buffers of a layer (0 if that is not known).
+Split: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,8 @@ def share_for(components: Sequence[Component], us: Place, sink: Place) -> Share:
     parts = tuple(_sent(component, us, sink) for component in components)
     words = [us.size, us.rank, len(parts)]
     for component, part in zip(components, parts, strict=True):
-        total, tokens = _split_of(component)
-        words += [len(part.entries), len(part.layers), total, tokens, *part.layers, *part.sizes]
+        words += [len(part.entries), len(part.layers), *_split_of(component), *part.layers,
+                  *part.sizes]
     return Share(parts, header := _padded(words), _signature(header))
 
 
@@ -114,8 +118,8 @@ def share_of(
                          f"model and the same states at both ends")
     parts = []
     for component in components:
-        entries, names, total, tokens = words.take(4)
-        told = Told(Place(size, rank), words.take(names), words.take(entries), (total, tokens))
+        entries, names, total, rows, each = words.take(5)
+        told = Told(Place(size, rank), words.take(names), words.take(entries), (total, rows, each))
         parts.append(_taken(component, us, told))
     covered = frozenset((number, entry, head) for number, part in enumerate(parts)
                         for entry in part.entries for head in part.heads)
@@ -127,13 +131,13 @@ class Told:
     """The description of one component in a source's header.
 
     layers: of its buffers; () if they have no names. sizes: bytes of an item in each buffer. split:
-    heads of the model and tokens of an item; zeros if every rank holds the same bytes.
+    see Split.
     """
 
     source: Place
     layers: tuple[int, ...]
     sizes: tuple[int, ...]
-    split: tuple[int, int]
+    split: Split
 
 
 class _Words:
@@ -163,7 +167,7 @@ def header_bytes_max(components: Sequence[Component]) -> int:
     """The length of the longest header that is read: of a source with twice as many buffers. So a
     source with more layers still gets an error that names the difference.
     """
-    words = 4 + sum(4 + 4 * len(component.buffers) for component in components)
+    words = 4 + sum(5 + 4 * len(component.buffers) for component in components)
     return -(-words * WORD.itemsize // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
@@ -189,23 +193,35 @@ def _held(component: Component, us: Place) -> range:
     return range(1) if component.heads is None else us.heads(component.heads.total)
 
 
-def _split_of(component: Component) -> tuple[int, int]:
+def _split_of(component: Component) -> Split:
     heads = component.heads
-    return (heads.total, heads.tokens) if heads is not None else (0, 0)
+    each = set(Counter(layer for layer in component.layers if layer < DRAFT_LAYER).values())
+    return (*((heads.total, heads.tokens) if heads is not None else (0, 0)),
+            each.pop() if len(each) == 1 else 0)
 
 
-def splits_of(components: Sequence[Component]) -> tuple[tuple[int, int], ...]:
-    """Heads of the model and tokens of an item, component by component; see Told.split."""
+def splits_of(components: Sequence[Component]) -> tuple[Split, ...]:
+    """Component by component."""
     return tuple(map(_split_of, components))
 
 
-def check_split(component: Component, there: tuple[int, int], here: tuple[int, int]) -> None:
-    """Raise ValueError with both splits unless they are the same."""
-    if there != here:
-        told = [f"{heads} heads, {tokens} tokens a page" if heads else "no heads"
-                for heads, tokens in (there, here)]
-        raise ValueError(f"{component.name}: {told[0]} there and {told[1]} here: want the same "
-                         f"model and page size at both ends")
+def check_split(component: Component, there: Split, here: Split) -> None:
+    """Raise ValueError with both splits unless they are the same. A number of buffers that one end
+    does not know is not compared.
+    """
+    if there[:2] != here[:2] or (there[2] != here[2] and there[2] and here[2]):
+        raise ValueError(f"{component.name}: {_told(there)} there and {_told(here)} here: want the "
+                         f"same engine, model and page size at both ends")
+
+
+def _told(split: Split) -> str:
+    total, rows, each = split
+    told = [_count(total, "head"), _count(rows, "row") + " a page"] if total else ["no heads"]
+    return ", ".join(told + ([_count(each, "buffer") + " a layer"] if each else []))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _sent(component: Component, us: Place, sink: Place) -> Part:

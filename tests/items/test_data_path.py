@@ -192,8 +192,9 @@ def test_a_sink_of_another_model_is_refused_with_both_numbers(closing: ExitStack
     data_path.post(1, Life(1, 1, 0), msgspec.msgpack.encode(Placement(b"", 1, 0, 0, splits)), 0,
                    [0], lambda: True)
     (_, _, reason), = data_path.outcomes()
-    assert reason == ("kv: 2 heads, 16 tokens a page there and 4 heads, 16 tokens a page here: "
-                      "want the same model and page size at both ends")
+    assert reason == ("kv: 2 heads, 16 rows a page, 1 buffer a layer there and "
+                      "4 heads, 16 rows a page, 1 buffer a layer here: "
+                      "want the same engine, model and page size at both ends")
 
 
 def test_a_place_that_there_is_not_refuses_the_write(closing: ExitStack) -> None:

@@ -1,0 +1,79 @@
+"""A server of SGLang and one of vLLM: how pages lie is compared, and both ends say what differs."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpSource
+from pdproto.items.components import Component
+from pdproto.items.data_path import SinkItems, SourceItems
+from pdproto.items.direct import DirectItems
+from pdproto.items.shares import Place
+from pdproto.sglang.pools import Model, kv_component
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
+from pdproto.vllm.pools import components
+from tests.vllm.pair import ALONE, until
+
+PAGES, LAYERS, HEADS, SIZE = 16, 2, 2, 4
+BLOCK = 32
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def of_vllm(closing: ExitStack) -> list[Component]:
+    layers = {f"layers.{number}.attn": torch.zeros(PAGES, HEADS, BLOCK, 2 * SIZE)
+              for number in range(LAYERS)}
+    closing.callback(layers.clear)  # the memory lives as long
+    return components(layers, [list(layers)], HEADS)
+
+
+def of_sglang(closing: ExitStack, page: int) -> list[Component]:
+    """As SGLang describes its pool of K and V, here with pages of so many tokens."""
+    buffers = [np.zeros((PAGES, page, HEADS, SIZE), np.float32) for _ in range(2 * LAYERS)]
+    closing.callback(buffers.clear)
+    return [kv_component(SimpleNamespace(
+        kv_data_ptrs=[one.ctypes.data for one in buffers],
+        kv_data_lens=[one.nbytes for one in buffers],
+        kv_item_lens=[one.nbytes // PAGES for one in buffers],
+        kv_layer_ids=[], num_draft_entries=0, mla_compression_ratios=None, page_size=page,
+    ), Model(HEADS, (0, LAYERS)))]
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("page", [1, BLOCK])
+@pytest.mark.parametrize("first", ["SGLang", "vLLM"])
+def test_a_server_of_another_engine_is_refused_with_both_layouts(
+    closing: ExitStack, first: str, page: int, direct: bool
+) -> None:
+    """By the heads and rows of a page, and where they are the same, by the buffers of a layer."""
+    ends = {"SGLang": of_sglang(closing, page), "vLLM": of_vllm(closing)}
+    theirs = ends.pop(first)
+    (ours,) = ends.values()
+    prefill = PrefillNode("prefill", SourceItems(theirs, ALONE, TcpSource()))
+    closing.callback(prefill.close)
+    kind, begin = (DirectItems, DirectDecodeNode) if direct else (SinkItems, DecodeNode)
+    decode = begin("decode", kind(ours, Place(1, 0), TcpSink()))
+    closing.callback(decode.close)
+    sender = prefill.open(7)
+    receiver = decode.open(7, {"prefill": prefill.endpoint})
+    receiver.publish([1, 2])
+    until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
+    sender.send([3, 4], last=True)
+    until(lambda: receiver.poll() in (KVPoll.SUCCESS, KVPoll.FAILED))
+    assert receiver.poll() is KVPoll.FAILED
+    rows = {"SGLang": f"2 heads, {page} row{'s' * (page > 1)} a page, 2 buffers a layer",
+            "vLLM": "2 heads, 1 row a page, 1 buffer a layer"}
+    here = rows.pop(first)
+    (there,) = rows.values()
+    for failure in (sender.failure, receiver.failure):
+        assert f"kv: {there} there and {here} here: want the same engine" in str(failure)
