@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pdproto.engine.tcp_sink import TcpSink
-from pdproto.engine.tcp_source import TcpSource
+from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component, Heads
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.shares import Place
@@ -22,6 +21,7 @@ from pdproto.vllm.ranks import Rank
 from pdproto.vllm.rooms import ToldRooms
 
 ALONE: Final = Place(1, 0)
+HOST: Final = "127.0.0.1"
 BLOCKS: Final = 32
 BLOCK_BYTES: Final = 640
 LAYERS: Final = 2
@@ -58,12 +58,12 @@ class Prefill:
 
     def __init__(
         self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
-        waits: dict[str, float] | None = None,
+        waits: dict[str, float] | None = None, engine: str = "tcp",
     ) -> None:
         self.caches: Final = caches(len(groups), 7)
         self.scheduler: Final = OfferingScheduler(groups, layout)
         told = ToldRooms()
-        data_path = SourceItems(self.caches, ALONE, TcpSource())
+        data_path = SourceItems(self.caches, ALONE, open_source(engine, HOST))
         node = PrefillNode("prefill", data_path, waits=waits, refuses=told.refusal)
         closing.callback(node.close)
         self.worker: Final = OfferingWorker(node, told, data_path,
@@ -94,11 +94,11 @@ class Decode:
 
     def __init__(
         self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
-        waits: dict[str, float] | None = None,
+        waits: dict[str, float] | None = None, engine: str = "tcp",
     ) -> None:
         self.caches: Final = caches(len(groups), None)
         self.scheduler: Final = LoadingScheduler(groups, layout)
-        data_path = SinkItems(self.caches, ALONE, TcpSink())
+        data_path = SinkItems(self.caches, ALONE, open_sink(engine, HOST))
         rank = Rank(ALONE)
         self.node: Final = DecodeNode(rank.name(), data_path, waits=waits)
         closing.callback(self.node.close)
@@ -142,10 +142,10 @@ class Decode:
 class Servers:
     """One of each."""
 
-    def __init__(self, closing: ExitStack, groups: Sequence[Group] = FULL,
+    def __init__(self, closing: ExitStack, groups: Sequence[Group] = FULL, engine: str = "tcp",
                  **waits: float) -> None:
-        self.prefill = Prefill(closing, groups, waits=waits)
-        self.decode: Final = Decode(closing, groups, waits=waits)
+        self.prefill = Prefill(closing, groups, waits=waits, engine=engine)
+        self.decode: Final = Decode(closing, groups, waits=waits, engine=engine)
 
     def step(self) -> None:
         self.prefill.step()

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from examples.servers.serving import Server
 from examples.vllm_servers.proxy import FOR_DECODE
+from examples.vllm_servers.serving import gauge
 from tests.servers.load import Ask, asks, every_second, send
 from tests.servers.suite import Finding, UntestedError
 from tests.vllm_servers.cells import LEASE_S, Layout
@@ -17,6 +18,7 @@ from tests.vllm_servers.stage import Pair, Stage, completion
 
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 30  # requests
+WAIT: Final = 5  # requests that wait for decode's memory when it is killed
 MANY: Final = asks(300)
 LONG: Final = asks(60, new=48)
 STOPPED: Final = asks(1, seed=3)
@@ -115,16 +117,21 @@ def kill_decode(stage: Stage, layout: Layout) -> Finding:
 
 
 def _stop_as_prefill_writes(pair: Pair) -> None:
-    """Stop decode at a moment when writes to it have begun that cannot end without it."""
-    end = time.monotonic() + HANGS_S
+    """Stop decode at a moment when some of its requests wait for blocks, and writes to it have
+    begun that cannot end without it.
+    """
+    end = time.monotonic() + 2 * HANGS_S
     while time.monotonic() < end:
+        if gauge(pair.decode, "num_requests_waiting") < WAIT:
+            time.sleep(0.05)
+            continue
         pair.decode.signal_all(signal.SIGSTOP)
         time.sleep(0.05)  # prefill does what it has been asked for
         if pair.writes():
             return
         pair.decode.signal_all(signal.SIGCONT)
         time.sleep(0.01)
-    raise UntestedError("prefill never wrote while decode was stopped")
+    raise UntestedError(f"prefill never wrote while {WAIT} requests waited at decode")
 
 
 def _kill(stage: Stage, pair: Pair, server: Server, prepare: Callable[[], None]
