@@ -1,6 +1,6 @@
 """Claim: every hand-over drains on both sides, for any number of sources, sinks, lives, chunks and
 pages, in any topology, under any loss and any death: each source and each sink ends, a failed sink
-has an answer of every source or has it fenced, and every page, slot, landing chunk and pinned page
+has an answer of every source or has it fenced, and every page, slot, staging buffer and pinned page
 of a source comes back (L1, L3 and L4 of the transfer).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); the helping rows are in
