@@ -7,6 +7,7 @@ Pairs of servers come in turns, so that both meet the same machine; figures are 
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -95,7 +96,8 @@ def main() -> int:
                     figures = measure(pair, in_flight, count, number)
                     found[name, in_flight].append(figures)
                     _say(f"round {number + 1}, {name}, {in_flight} in flight: " + ", ".join(
-                        f"{key} {value:.1f}" for key, value in figures.items()))
+                        f"{key} {value:.1f}" for key, value in figures.items())
+                        + f"; load {os.getloadavg()[0]:.1f}")
                 if name == OURS:
                     _say(f"steps within 1 ms: {steps_told(pair)}")
         stage.end()

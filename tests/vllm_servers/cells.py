@@ -78,6 +78,9 @@ CELLS: Final = (
          "as prefill writes to it, with 60 in flight: each request ends, and prefill has its "
          "blocks back, within 10 s; prefill serves with the next decode",
          "loss-unnoticed", quick=True),
+    Cell("params cut", "plain", "params_cut",
+         "a proxy that cuts what prefill has answered, or has another version: an error, at once",
+         "params-unread"),
     Cell("late read", "late", "late_read",
          "decode is asked after prefill has given the blocks to others: an error within 10 s",
          "blocks-given-early"),

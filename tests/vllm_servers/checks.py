@@ -11,6 +11,7 @@ from typing import Any, Final
 from examples.servers.serving import Server
 from examples.vllm_servers.proxy import FOR_DECODE
 from examples.vllm_servers.serving import gauge
+from pdproto.vllm.offer import KEY, VERSION
 from tests.servers.load import Ask, asks, every_second, send
 from tests.servers.suite import Finding, UntestedError
 from tests.vllm_servers.cells import LEASE_S, Layout
@@ -191,6 +192,26 @@ def late_read(stage: Stage, layout: Layout) -> Finding:
     pair.check_nothing_is_held()
     return Finding(len(wanted), 0 if layout.policy == "fail" else len(wanted),
                    f"each told within {slowest:.2f} s")
+
+
+def params_cut(stage: Stage, layout: Layout) -> Finding:
+    """Decode is given less than prefill has answered, or another version; and then everything."""
+    pair, (ask, *_) = stage.pair(layout), LATE
+    params = _at_prefill(pair.prefill, ask)
+    told = params[KEY]
+    cut = {"kv_transfer_params have no 'pdproto'": {**params, KEY: None},
+           "missing required field `tokens`": {
+               **params, KEY: {name: told[name] for name in ("version", "room")}},
+           f"of version {VERSION + 1}, and {VERSION} is known": {
+               **params, KEY: {**told, "version": VERSION + 1}}}
+    for words, given in cut.items():
+        began = time.monotonic()
+        assert _at_decode(pair.decode, ask, given, HANGS_S) == [], "a request was served"
+        assert time.monotonic() - began < HANGS_S, f"a request hangs for {HANGS_S:.0f} s"
+        assert words in pair.decode.log.read_text(errors="replace"), f"decode does not say: {words}"
+    assert _at_decode(pair.decode, ask, params, 30.0) == _alone(stage, ask)
+    pair.check_nothing_is_held()
+    return Finding(1 + len(cut), 1, f"{len(cut)} fail")
 
 
 def differs(stage: Stage, layout: Layout) -> Finding:

@@ -97,6 +97,17 @@ def heads_swapped() -> None:
         Place(self.size, self.size - 1 - self.rank), total))
 
 
+def params_unread() -> None:
+    """Decode computes a request whose params it cannot read, as if there were none."""
+    def arrived(old: Any, self: Any, request: Any, orders: Any) -> None:
+        old(self, request, orders)
+        expected = self._expected.get(request.request_id)
+        if expected is not None and expected.offer is None:
+            del self._expected[request.request_id]
+
+    _wrap(loading.LoadingScheduler, "arrived", arrived)
+
+
 def misfit_unnoticed() -> None:
     """The two ends do not compare how they keep the KV cache."""
     vars(loading)["misfit"] = lambda *_: None
@@ -118,7 +129,7 @@ def nixl_wrong_block() -> None:
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
-                   heads_swapped, misfit_unnoticed, nixl_wrong_block)}
+                   heads_swapped, params_unread, misfit_unnoticed, nixl_wrong_block)}
 
 if os.environ.get(DEFECT):
     DEFECTS[os.environ[DEFECT]]()
