@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from tests.servers.reference import Reference
 from tests.vllm_servers.cells import DEFECT, Layout
 
 DEFECTIVE: Final = "tests.vllm_servers.defective"
+NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
 SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
 WRITES: Final = "num_prefill_writes"
 OPERATOR: Final = 10  # the operator's port of a server's first worker lies so much above its port
@@ -117,7 +119,7 @@ class Stage:
         self.model: Final = tiny_model.make(folder / "llama")
         self._reference: Final = Reference(servers, self.model, (), Completions)
         self._pair: Pair | None = None
-        self._count = 0
+        self._number = 0
 
     def reference(self, wanted: Sequence[Ask]) -> Reference:
         """With answers to all of these. It may start a third server for them."""
@@ -130,11 +132,11 @@ class Stage:
         if pair and pair.layout == layout and all(s.is_alive() for s in pair.servers):
             return pair
         self.end()
-        self._count += 1
+        self._number = next(NUMBERS)
         prefill, decode = self.start(layout, "prefill"), self.start(layout, "decode")
         for server in (prefill, decode):
             server.wait_healthy()
-        proxy = self.servers.proxy(f"proxy-{self._count}", [prefill], [decode])
+        proxy = self.servers.proxy(f"proxy-{self._number}", [prefill], [decode])
         proxy.wait_healthy()
         self._pair = Pair(layout, prefill, decode, proxy)
         return self._pair
@@ -146,7 +148,7 @@ class Stage:
             PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
             kv_connector_module_path=DEFECTIVE, kv_load_failure_policy=layout.policy)
         return self.servers.start(
-            f"{side}-{self._count}", self.model, layout.prefill if is_prefill else layout.decode,
+            f"{side}-{self._number}", self.model, layout.prefill if is_prefill else layout.decode,
             transfer=transfer, port=port, env={
                 DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"})
 
@@ -155,7 +157,7 @@ class Stage:
         assert self._pair is not None
         old: Server = getattr(self._pair, side)
         self.servers.end(old)
-        self._count += 1
+        self._number = next(NUMBERS)
         new = self.start(self._pair.layout, side, old.port)
         setattr(self._pair, side, new)
         new.wait_healthy()
