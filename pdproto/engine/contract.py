@@ -44,12 +44,15 @@ class EngineBusy(EngineError):  # noqa: N818 - it is no failure: the caller wait
 
 
 class Scope(Enum):
-    """Whom a fence keeps out of which memory. A finer scope disturbs fewer hand-overs."""
+    """The effect of a fence: which sources it keeps out of which memory.
+
+    A narrower scope disturbs fewer hand-overs.
+    """
 
     PAGE = "page"  # one source, out of the memory of one lease
     PEER = "peer"  # one source, out of all memory of the sink
-    POOL = "pool"  # everybody, out of all memory of the sink
-    NONE = "none"  # no fence: the lease must be held until the writer is proven gone
+    POOL = "pool"  # all sources, out of all memory of the sink
+    NONE = "none"  # no fence: the lease must be held until the writer has provably ended
 
 
 class Result(Enum):
@@ -63,7 +66,7 @@ class Result(Enum):
 class Address(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Where a source may write: `length` bytes at `offset` of a region of the engine at `endpoint`.
 
-    token: proves that the sink has granted it, and says which lease it is.
+    token: proves that the sink has granted the lease, and identifies it.
     """
 
     engine: Annotated[str, Meta(min_length=1, max_length=32)]
@@ -79,7 +82,7 @@ class Address(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, data: bytes) -> "Address":
-        """Read an address that a peer sent; RemoteProtocolError for anything else."""
+        """Read an address that a peer sent. Raises RemoteProtocolError if it is malformed."""
         if len(data) > ADDRESS_MAX:
             raise RemoteProtocolError(f"address: {len(data)} bytes, at most {ADDRESS_MAX}")
         try:
@@ -123,7 +126,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of the write to which `post` gave this number. reason: empty if it landed."""
+    """The end of a write. write: the number that `post` returned. reason: empty if it landed."""
 
     write: int
     result: Result
@@ -173,7 +176,7 @@ class SourceCounts:
 
 
 class SinkEngine(Protocol):
-    """Decode's side. Any thread may call; `wake` is called from any thread."""
+    """Decode's side. Any thread may call it. It calls `wake` from any thread."""
 
     @property
     def scope(self) -> Scope:
@@ -187,14 +190,15 @@ class SinkEngine(Protocol):
         """Why a source at this address cannot write here; None if no reason is known."""
 
     def attach(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called when a fence is done, memory is free again or a source departs."""
+        """Call `wake` when a fence is done, when memory is free again, and when a source departs.
+        """
 
     def lease(
         self, life: Hashable, source: str, length: int, target: Target | None = None
     ) -> Lease | None:
-        """Lease memory of `length` bytes; None while all is in use.
+        """Lease memory of `length` bytes. Returns None while there is not enough.
 
-        target: lease this memory instead. Raises ValueError if so much memory is never free, and
+        target: lease this memory instead. Raises ValueError if there is never so much memory, and
         EngineError for a target unless `target_scope` is PAGE.
         """
 
@@ -211,7 +215,7 @@ class SinkEngine(Protocol):
         """
 
     def fenced(self, ticket: Ticket) -> bool:
-        """Whether that fence is done."""
+        """Whether the fence is done."""
 
     def release(self, lease: Lease) -> None:
         """End the lease: its memory may be leased again. Drop every view of it before."""
@@ -219,17 +223,18 @@ class SinkEngine(Protocol):
     def departed(self) -> list[Departed]:
         """The sources whose connections have ended since the last call."""
 
-    def counts(self) -> SinkCounts: ...
+    def counts(self) -> SinkCounts:
+        """The numbers of this engine, as of now."""
 
     def close(self) -> None:
         """End every connection and give back all memory. A second call does nothing."""
 
 
 class SourceEngine(Protocol):
-    """Prefill's side. Any thread may call; `wake` is called from any thread."""
+    """Prefill's side. Any thread may call it. It calls `wake` from any thread."""
 
     def attach(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called when there are outcomes."""
+        """Call `wake` when there are outcomes."""
 
     def connect(self, address: Address) -> None:
         """Begin to connect, so that the first write need not wait for it."""
@@ -248,7 +253,8 @@ class SourceEngine(Protocol):
     def completed(self) -> list[Outcome]:
         """The writes that have ended since the last call, in the order in which they ended."""
 
-    def counts(self) -> SourceCounts: ...
+    def counts(self) -> SourceCounts:
+        """The numbers of this engine, as of now."""
 
     def close(self) -> None:
         """End every connection. Writes in flight get no outcome. A second call does nothing."""

@@ -1,6 +1,6 @@
-"""The engines by name: each a sink's side and a source's side that understand each other.
+"""The engines by name. Each has a sink's side and a source's side.
 
-`mooncake` and `nixl` need their libraries, which are loaded when first asked for.
+`mooncake` and `nixl` need their libraries, which are loaded at their first use.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,9 @@ from pdproto.engine.tcp_source import TcpSource
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """sink, source: open one side at an address of this host. target_scope: of the sink, and what
-    its fences keep out of targets (see contract.SinkEngine).
+    """An engine.
+
+    sink, source: open one side at an address of this host. target_scope: see contract.SinkEngine.
     """
 
     sink: Callable[[str], SinkEngine]
@@ -43,16 +44,17 @@ LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
 
 
 def require(name: str) -> None:
-    """Load the library of an engine, which has threads and files of its own from then on.
+    """Load the library of an engine. From then on the process has threads and files of it.
 
-    Raises EngineError, in one line that says what to install, if it is not there.
+    Raises EngineError if it is not installed; the message is one line with the command to install
+    it.
     """
     if name in LIBRARIES:
         LIBRARIES[name]()
 
 
 def require_page_fence(name: str) -> None:
-    """Raise EngineError, in one line, if sources may not write straight into pages with it."""
+    """Raise EngineError, in one line, if this engine does not allow direct writes into pages."""
     if ENGINES[name].target_scope is not Scope.PAGE:
         able = [other for other, kind in ENGINES.items() if kind.target_scope is Scope.PAGE]
         raise EngineError(
@@ -62,14 +64,18 @@ def require_page_fence(name: str) -> None:
 
 
 def open_sink(name: str, host: str = LOOPBACK) -> SinkEngine:
-    """The sink's side of an engine. host: the address of this host that sources call; of `shm`
-    they are on this host. Raises EngineError if it does not start.
+    """Open the sink's side of an engine.
+
+    host: the address of this host to which sources connect; not used by `shm`. Raises EngineError
+    if it does not start.
     """
     return ENGINES[name].sink(host)
 
 
 def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:
-    """The source's side of an engine. host: the address of this host that the library of the sink
-    may call. Raises EngineError if it does not start.
+    """Open the source's side of an engine.
+
+    host: the address of this host to which the sink's library may connect; not used by `shm` and
+    `tcp`. Raises EngineError if it does not start.
     """
     return ENGINES[name].source(host)

@@ -2,14 +2,14 @@
 
     magic        4 bytes, "pde" and the version
     kind         1 byte, then 3 unused ones
-    write        8 bytes: which write of this connection, counted by the source from 1 upwards
+    write        8 bytes: the number of the write in this connection; the source counts from 1
     offset       8 bytes
     length       8 bytes
     region       8 bytes
     token        32 bytes: 8 of the lease's number, 24 that only the sink can make
 
-Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. Reading
-72 bytes that are no frame raises RemoteProtocolError.
+Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. A
+malformed frame raises RemoteProtocolError.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Kind(IntEnum):
     SEGMENT = 2  # source, TCP: so many bytes of the write follow
     COPIED = 3  # source, shared memory: all bytes of the write are in place
     DROPPED = 4  # source, shared memory: it has unmapped the region
-    GRANTED = 5  # sink, shared memory: copy them into the region, whose memory may come along
+    GRANTED = 5  # sink, shared memory: copy them into the region; its file may come along
     LANDED = 6  # sink: the write has ended well
     REFUSED = 7  # sink: the write has ended; its later bytes are thrown away
     REVOKED = 8  # sink, shared memory: unmap the region
@@ -54,13 +54,14 @@ class Frame:
     token: bytes = b""
 
     def encode(self) -> bytes:
+        """The bytes of the frame."""
         return LAYOUT.pack(
             MAGIC, self.kind, self.write, self.offset, self.length, self.region, self.token
         )
 
 
 def decode(data: bytes | bytearray, expected: frozenset[Kind]) -> Frame:
-    """Read a frame of one of the expected kinds."""
+    """Read a frame. Raises RemoteProtocolError if it is malformed, or of no expected kind."""
     if len(data) != FRAME_BYTES:
         raise RemoteProtocolError(f"frame: {len(data)} bytes, want {FRAME_BYTES}")
     magic, kind, write, offset, length, region, token = LAYOUT.unpack(data)
@@ -83,17 +84,15 @@ class Mint:
         self._secret: Final = token_bytes(32)
 
     def token(self, number: int) -> bytes:
+        """The token of the lease with this number."""
         name = number.to_bytes(NUMBER_BYTES, "little")
         return name + self._proof(name)
 
     def number(self, token: bytes) -> int:
-        """The number of the lease that the token names.
-
-        Raises RemoteProtocolError for another's.
-        """
+        """The number of the token's lease. Raises RemoteProtocolError if another made the token."""
         name, proof = token[:NUMBER_BYTES], token[NUMBER_BYTES:]
         if not compare_digest(proof, self._proof(name)):
-            raise RemoteProtocolError("token: this sink has never granted it")
+            raise RemoteProtocolError("token: this sink has not granted it")
         return int.from_bytes(name, "little")
 
     def _proof(self, name: bytes) -> bytes:

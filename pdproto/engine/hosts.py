@@ -1,7 +1,7 @@
-"""Addresses of hosts: how they are written, and from where each can be called.
+"""Addresses of hosts: their text forms, and which hosts can connect to each.
 
-A host is an IPv4 or IPv6 address as text, without brackets, or a name. Nothing here asks a name
-server: event loops call these functions, and must not wait.
+A host is an IPv4 or IPv6 address as text, without brackets, or a name. No function here asks a name
+server, because event loops call them and must not wait.
 """
 
 import socket
@@ -12,7 +12,7 @@ from pdproto.engine.contract import EngineError
 
 LOOPBACK: Final = "127.0.0.1"
 BACKLOG: Final = 128
-PORT_OF_NOBODY: Final = 9  # `route_to` sends nothing: any port does
+UNUSED_PORT: Final = 9  # `route_to` sends no packet, so that any port does
 
 
 def joined(host: str, port: int) -> str:
@@ -30,7 +30,7 @@ def split(place: str) -> tuple[str, int]:
 
 
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """The address, or None if it is a name. An IPv4 address in IPv6 form is an IPv4 address."""
+    """The address of a host; None for a name. An IPv4 address in IPv6 form becomes IPv4."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -40,36 +40,36 @@ def address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether it stands for all addresses of a host (0.0.0.0, ::, *): no peer can call that."""
+    """Whether it means all addresses of a host (0.0.0.0, ::, *). No peer can connect to that."""
     address = address_of(host)
     return host == "*" or (address is not None and address.is_unspecified)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this host can call it."""
+    """Whether only this host can connect to it."""
     address = address_of(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def family_of(host: str) -> socket.AddressFamily:
-    """The family of sockets for this address."""
+    """The socket family of this address."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def route_to(host: str) -> str:
-    """The address of this host from which the route to that one leaves. Nothing is sent.
+    """The address of this host that the route to the other host uses. No packet is sent.
 
-    Raises OSError where there is no route, ValueError for a name.
+    Raises OSError if there is no route, ValueError for a name.
     """
     if address_of(host) is None:
-        raise ValueError(f"{host!r} is no address")
+        raise ValueError(f"{host!r} is not an IP address")
     with socket.socket(family_of(host), socket.SOCK_DGRAM) as probe:
-        probe.connect((host, PORT_OF_NOBODY))
+        probe.connect((host, UNUSED_PORT))
         return str(probe.getsockname()[0])
 
 
 def is_elsewhere(host: str) -> bool:
-    """Whether this is an address of another host; False for a name, and without a route to it."""
+    """Whether it is an address of another host. False for a name, and if there is no route."""
     address = address_of(host)
     if address is None or address.is_loopback or address.is_unspecified:
         return False
@@ -80,7 +80,7 @@ def is_elsewhere(host: str) -> bool:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that others connect to; port 0 takes a free one. :: takes IPv4 calls as well.
+    """A listening socket; port 0 takes a free port. :: also accepts IPv4 connections.
 
     Raises EngineError with the system's reason.
     """
@@ -99,7 +99,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def callable_at(engine: str, host: str) -> str:
-    """The address, if sources can call it. Raises EngineError for a wildcard, and for a name."""
+    """The address, if sources can connect to it. Raises EngineError for a wildcard or a name."""
     if is_wildcard(host) or address_of(host) is None:
         raise EngineError(f"engine {engine}: sources cannot be told to call {host!r}: give the "
                           f"address of this host at which they reach it")

@@ -1,10 +1,10 @@
 """The leases of one sink engine, and the fences on them.
 
-Rule 1: a write begins and ends under the lock that a fence takes: it is wholly before the fence, or
-        it is refused.
-Rule 2: memory is *busy* while a writer may be writing to it. Over TCP the writer is our own thread,
-        during one receive. In shared memory it is another process, until it says that it has
-        copied.
+Rule 1: a write begins and ends under the lock that a fence takes. So it is either completely before
+        the fence, or it is refused.
+Rule 2: memory is *busy* while a writer may write to it. Over TCP the writer is our own thread,
+        during one receive. In shared memory it is another process, until it reports the end of its
+        copy.
 Rule 3: a fence is done when the lease's memory is not busy. An engine that *abandons* gives up busy
         memory, so its fences are done at once.
 """
@@ -19,7 +19,7 @@ from pdproto.engine.frames import Mint
 from pdproto.engine.memory import Backing, Pool
 from pdproto.runtime.errors import RemoteProtocolError
 
-NO_REGION: Final = 0  # of a target: no piece of staging memory has this name
+NO_REGION: Final = 0  # the region of a target: no piece of staging memory has this number
 
 
 @dataclass(slots=True, eq=False)
@@ -46,9 +46,9 @@ class Held:
 
 
 class Leases:
-    """All leases of one engine. Every method takes the lock, unless it says that it has it.
+    """All leases of one engine. Every method takes the lock, unless it says that the caller has it.
 
-    make: a piece of staging memory, where an engine has its own kind; see memory.Pool.
+    abandons: whether a fence gives up busy memory (rule 3). make: see memory.Pool.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Leases:
     def grant(
         self, life: Hashable, source: str, length: int, target: Target | None = None
     ) -> Lease | None:
+        """See contract.SinkEngine.lease. Raises ValueError for a negative length."""
         if length < 0:
             raise ValueError(f"lease: want 0 bytes or more, got {length}")
         with self.lock:
@@ -96,16 +97,18 @@ class Leases:
             return lease
 
     def view(self, lease: Lease) -> memoryview:
+        """See contract.SinkEngine.view."""
         with self.lock:
             held = self._held.get(lease.number)
             if held is None or held.fenced or held.released:
                 raise EngineError(f"lease {lease.number} of {lease.life} is fenced or released")
             if held.target is not None:
-                raise EngineError(f"lease {lease.number} of {lease.life} is of its owner's memory")
+                raise EngineError(f"lease {lease.number} of {lease.life} is on the caller's memory:"
+                                  f" read that memory itself")
             return held.view.toreadonly()
 
     def fence(self, lease: Lease) -> tuple[Ticket, Held | None]:
-        """The ticket, and the lease if this call has fenced it."""
+        """Fence the lease. Returns the ticket, and the lease if it was not fenced before."""
         ticket = Ticket(lease.number)
         with self.lock:
             held = self._held.get(lease.number)
@@ -118,6 +121,7 @@ class Leases:
             return ticket, held
 
     def fenced(self, ticket: Ticket) -> bool:
+        """See contract.SinkEngine.fenced."""
         with self.lock:
             held = self._held.get(ticket.lease)
             return held is None or (held.fenced and not held.busy)
@@ -135,10 +139,11 @@ class Leases:
             return held
 
     def redeem(self, token: bytes, offset: int, length: int) -> Held | None:
-        """The lease that the token names, if it may still be written to; None if not.
+        """The lease of the token, if sources may still write to it; else None. The caller has the
+        lock.
 
-        The caller has the lock. Raises RemoteProtocolError if the token was never granted, or if
-        the write does not fit into the lease: no correct source asks for that.
+        Raises RemoteProtocolError if the token was never granted, or if the write does not fit into
+        the lease.
         """
         held = self._held.get(self._mint.number(token))
         if held is None or held.fenced or held.released:
@@ -150,8 +155,7 @@ class Leases:
         return held
 
     def enter(self, held: Held) -> bool:
-        """A writer begins to write into the lease's memory; False if it must not.
-
+        """Note a writer that begins to write into the lease's memory. Returns False if it must not.
         The caller has the lock.
         """
         if held.fenced or held.released:
@@ -160,7 +164,9 @@ class Leases:
         return True
 
     def leave(self, held: Held) -> bool:
-        """A writer has stopped. Returns whether that completes a fence. The caller has the lock."""
+        """Note a writer that has stopped. Returns whether that completes a fence. The caller has
+        the lock.
+        """
         if not held.busy:
             return False  # It was given up meanwhile.
         held.busy -= 1
@@ -168,9 +174,8 @@ class Leases:
         return held.fenced and not held.busy
 
     def land(self, held: Held, length: int) -> bool:
-        """All bytes of a write are in place; False if the lease was fenced or released before.
-
-        The caller has the lock, and refuses the write if it is False.
+        """Note a write whose bytes are all in place. Returns False if the lease was fenced or
+        released before: then the caller refuses the write. The caller has the lock.
         """
         if held.fenced or held.released:
             return False
@@ -179,6 +184,7 @@ class Leases:
         return True
 
     def counts(self, connections: int, dropped_peers: int) -> SinkCounts:
+        """See contract.SinkEngine.counts. connections, dropped_peers: of the sink."""
         with self.lock:
             pending = sum(1 for held in self._held.values() if held.fenced and held.busy)
             return SinkCounts(
@@ -197,6 +203,7 @@ class Leases:
             )
 
     def close(self) -> None:
+        """Give back all memory, leased or not."""
         with self.lock:
             for held in self._held.values():
                 held.view.release()

@@ -44,6 +44,7 @@ class Loop:
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def check(self) -> None:
@@ -54,9 +55,8 @@ class Loop:
             raise EngineError(f"{self._name} is closed")
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have the thread call this soon; from any thread.
-
-        Does nothing after the thread has ended.
+        """Call the function on the thread soon. For any thread. After the thread has ended, this
+        does nothing.
         """
         with self._lock:
             if not self._closed:
@@ -64,13 +64,14 @@ class Loop:
                 os.eventfd_write(self._eventfd, 1)
 
     def watch(self, sock: socket.socket, events: int, serve: Callable[[int], None]) -> None:
-        """Have the thread call `serve` with the events of the socket. A second call replaces it."""
+        """Call `serve` on the thread with the events of the socket. A second call replaces it."""
         if sock in self._selector.get_map():
             self._selector.modify(sock, events, serve)
         else:
             self._selector.register(sock, events, serve)
 
     def forget(self, sock: socket.socket) -> None:
+        """Stop serving the socket, if it is served."""
         if sock in self._selector.get_map():
             self._selector.unregister(sock)
 

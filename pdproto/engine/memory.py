@@ -1,11 +1,11 @@
-"""Staging memory: pieces that are mapped once, leased many times, and bounded in all.
+"""Staging memory: pieces that are mapped once and leased many times. Their total size is bounded.
 
-Mapping memory and touching it for the first time costs more than the copy into it, so a piece is
-kept after a lease gave it back cleanly. A piece is up to an eighth larger than the lease, so that
-few sizes serve all leases. Pages that are never touched take no memory.
+Mapping memory and touching it for the first time costs more than the copy into it. So a piece is
+kept after a lease has ended without a fenced writer. A piece is up to an eighth larger than the
+lease, so that few sizes serve all leases. Pages that are never touched take no memory.
 
-A shared piece is a file without a name: nothing is left behind when the process is killed. Its
-size is sealed: if a peer could shorten the file during a copy, the copy would kill this process.
+A shared piece is a file without a name, so it disappears with the process. Its size is sealed: if a
+peer could shorten the file during a copy, the copy would kill this process.
 """
 
 import fcntl
@@ -60,7 +60,7 @@ class Backing:
         return os.dup(self.file)
 
     def close(self) -> None:
-        """Give the memory back, or leave that to the last view of it."""
+        """Unmap the memory, now or when the last view of it is gone."""
         if self.file is not None:
             os.close(self.file)
             self.file = None
@@ -69,11 +69,11 @@ class Backing:
 
 
 class Pool:
-    """All staging memory of one sink engine. Its owner's lock guards every call.
+    """All staging memory of one sink engine. The caller holds its own lock during every call.
 
-    capacity_bytes: of leased, kept and abandoned memory together. make: makes a piece of this
-    region and length, if the engine has its own kind; it raises OSError if the system refuses
-    memory.
+    capacity_bytes: the limit for leased, kept and abandoned memory together. shared: whether pieces
+    are files. make: makes a piece of a region and length, if the engine has its own kind; it raises
+    OSError if the system refuses memory.
     """
 
     def __init__(
@@ -85,21 +85,22 @@ class Pool:
     ) -> None:
         self.capacity_bytes: Final = capacity_bytes
         self.leased_bytes = self.kept_bytes = self.abandoned_bytes = 0
-        self.retired: Final[list[Backing]] = []  # evicted, and mapped by holders that need telling
+        self.retired: Final[list[Backing]] = []  # evicted; their holders must be told to unmap them
         self._make: Final = make or partial(Backing, shared=shared)
         self._kept: Final[dict[int, list[Backing]]] = {}  # by size, in order of first use
-        self._abandoned: Final[dict[Backing, bool]] = {}  # whether it was evicted
+        self._abandoned: Final[dict[Backing, bool]] = {}  # value: whether it was evicted
         self._regions = 0
         self._retiring = 0  # bytes of pieces that were evicted and are still mapped
 
     def take(self, length: int) -> Backing | None:
-        """A piece of at least so many bytes; None if there is none. It is not cleared.
+        """A piece of at least `length` bytes, not cleared; None if the capacity does not suffice.
 
-        Raises ValueError if it is larger than all memory, EngineError if the system refuses memory.
+        Raises ValueError if `length` exceeds the whole capacity, EngineError if the system refuses
+        memory.
         """
         size = size_class(length)
         if size > self.capacity_bytes:
-            raise ValueError(f"lease: {length} bytes, all staging memory is {self.capacity_bytes}")
+            raise ValueError(f"lease: {length} bytes; all staging memory is {self.capacity_bytes}")
         if kept := self._kept.get(size):
             backing = kept.pop()
             self.kept_bytes -= size
@@ -119,21 +120,22 @@ class Pool:
 
     @property
     def bytes(self) -> int:
+        """The bytes of all pieces: leased, kept and abandoned."""
         return self.leased_bytes + self.kept_bytes + self.abandoned_bytes
 
     def keep(self, backing: Backing) -> None:
-        """Take back a piece that no writer is using."""
+        """Take back a piece that no writer uses, and keep it for the next lease."""
         self.leased_bytes -= backing.bytes
         self.kept_bytes += backing.bytes
         self._kept.setdefault(backing.bytes, []).append(backing)
 
     def abandon(self, backing: Backing) -> None:
-        """Take back a piece that a holder may still write to: it is never leased again."""
+        """Take back a piece that a holder may still write to. It is never leased again."""
         self.leased_bytes -= backing.bytes
         self._bury(backing, evicted=False)
 
-    def let_go(self, backing: Backing, holder: object) -> bool:
-        """A holder has unmapped the piece; whether memory is free again."""
+    def drop_holder(self, backing: Backing, holder: object) -> bool:
+        """Note that a holder has unmapped the piece. Returns whether memory has become free."""
         backing.holders.discard(holder)
         if backing not in self._abandoned or backing.holders:
             return False
@@ -152,7 +154,7 @@ class Pool:
         self.kept_bytes = self.abandoned_bytes = self._retiring = 0
 
     def _evict(self) -> bool:
-        """Give back one kept piece; whether there was one."""
+        """Give back one kept piece. Returns whether there was one."""
         for size, kept in self._kept.items():
             if kept:
                 backing = kept.pop(0)
@@ -164,7 +166,7 @@ class Pool:
         return False
 
     def _bury(self, backing: Backing, *, evicted: bool) -> None:
-        """Unmap a piece; it counts for as long as another process has it mapped."""
+        """Unmap a piece. It counts as abandoned while another process has it mapped."""
         backing.close()
         if backing.holders:
             self._abandoned[backing] = evicted

@@ -11,17 +11,17 @@ repeats the first two), and how this module handles them:
 *   Unregistering memory is no fence. New writes are refused, and one that runs lands all its bytes.
     So a fence gives memory up (one_sided.py).
 *   A write to memory that was never registered fails. Up to 0.3.10 it was reported as a success
-    and lost, or ended the sink's process: older releases are not taken.
+    and lost, or ended the sink's process. So older releases are refused.
 *   A success means that the sink's library has acknowledged the bytes. The digest decides.
 *   A transfer cannot be cancelled. The source's buffers are kept until it has ended.
 *   Over TCP a source's memory need not be registered, so it is not.
-*   The end of an instance takes up to a second, and holds up all Python threads meanwhile: its
-    threads sleep that long. So does `close`.
-*   It takes any protocol by name, and starts with `rdma` where there is no adapter. Names are
-    checked here; whether it found an adapter is in its log.
-*   Loading it starts threads, opens a local datagram socket, and keeps both to the end.
-*   It calls IPv6 addresses only where MC_USE_IPV6 is set, and IPv4 ones then no more: it is set in
-    a process whose engine is opened at an IPv6 address.
+*   Closing an instance takes up to a second, because its threads sleep that long, and blocks all
+    Python threads meanwhile. So does `close`.
+*   It accepts any name of a protocol, and starts with `rdma` even without an adapter. This module
+    checks names; the library's log says whether it found an adapter.
+*   Loading it starts threads and opens a local datagram socket. Both stay until the process ends.
+*   It connects to IPv6 addresses only if MC_USE_IPV6 is set, and then no longer to IPv4 ones. The
+    variable is set in a process whose engine is opened at an IPv6 address.
 *   It logs to standard error. MC_LOG_LEVEL=ERROR is set unless it is set already.
 """
 
@@ -49,7 +49,7 @@ UNDER_WAY: Final = 0
 
 
 def load_library() -> tuple[Any, str]:
-    """The library's module and version. Raises EngineError if it is not there."""
+    """The library's module and version. Raises EngineError if it is not installed."""
     os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
     return load(MODULES, engine=ENGINE, command=COMMAND, at_least=AT_LEAST)
 
@@ -57,9 +57,9 @@ def load_library() -> tuple[Any, str]:
 class MooncakeSink(OneSidedSink):
     """Staging memory that sources write to with Mooncake.
 
-    host, port: where sources ask, and the address of Mooncake itself, whose port it picks.
-    protocol: `tcp` or `rdma`, the same on both sides. device: of rdma, as Mooncake names it. Raises
-    EngineError if Mooncake is not there, or does not start.
+    host, port: where sources ask for grants. Mooncake itself uses the same address, with a port
+    that it picks. protocol: `tcp` or `rdma`, the same on both sides. device: for rdma, as Mooncake
+    names it. Raises EngineError if Mooncake is not installed, or does not start.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class MooncakeTransport:
     engine: Final = ENGINE
 
     def __init__(self, host: str, protocol: str, device: str, *, registers: bool = True) -> None:
-        if protocol not in PROTOCOLS:  # It would take any name, and fail with the first write.
+        if protocol not in PROTOCOLS:  # The library accepts any name, and fails at the first write.
             raise EngineError(f"Mooncake: want a protocol of {PROTOCOLS}, got {protocol!r}")
         if ":" in host:
             os.environ.setdefault("MC_USE_IPV6", "1")
@@ -116,17 +116,20 @@ class MooncakeTransport:
         self._host: Final = host
         if status := self._library.initialize(host, "P2PHANDSHAKE", protocol, device):
             raise EngineError(f"Mooncake does not start on {host} with {protocol} {device}:"
-                              f" it says {status}")
+                              f" its status is {status}")
 
     def register(self, address: int, length: int) -> None:
+        """See one_sided.Transport."""
         if self._registers and (status := self._library.register_memory(address, length)):
-            raise EngineError(f"Mooncake does not register {length} bytes: it says {status}")
+            raise EngineError(f"Mooncake does not register {length} bytes: its status is {status}")
 
     def unregister(self, address: int) -> None:
+        """See one_sided.Transport."""
         if self._registers:
             self._library.unregister_memory(address)
 
     def describe(self, _address: int, _length: int) -> Description:
+        """See one_sided.Transport."""
         return Description(self.version, joined(self._host, self._library.get_rpc_port()))
 
     def expect(self, writes: int) -> None:
@@ -136,14 +139,17 @@ class MooncakeTransport:
         """Nothing to do: the library asks the peer with the first write."""
 
     def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
+        """See one_sided.Transport."""
         transfer = self._library.transfer_submit_write(peer, source, target, length)
         if transfer <= 0:
             raise EngineError(f"Mooncake does not reach {peer}")
         return transfer
 
     def ended(self, handle: Handle) -> bool | None:
+        """See one_sided.Transport."""
         status = self._library.transfer_check_status(handle)
         return None if status == UNDER_WAY else status == COMPLETED
 
     def close(self) -> None:
+        """See one_sided.Transport."""
         self._library = None

@@ -13,13 +13,13 @@ and how this module handles them:
 *   A process that has started UCX crashes when it exits (status 139), where UCX has loaded its
     module for EFA adapters: that brings in the system's libnl beside the one of the wheel.
     UCX_MODULES=^efa is set unless it is set already; then the exit is clean.
-*   Its progress thread spins: a quarter of a core with nothing to do, and delays of 20 ms where
-    cores are few. It is off. A sink moves the library on by a thread of its own, which sleeps
-    while nothing has been granted; a source does so by asking.
+*   Its progress thread spins: it takes a quarter of a core when idle, and delays of 20 ms on a
+    machine with few cores. It is off. A sink calls the library from a thread of its own, which
+    sleeps while no write is granted. A source makes progress by polling.
 *   On one host a transfer is a copy that `transfer` makes before it returns (process_vm_writev).
-    It takes no part of the sink's, which may be stopped meanwhile; a transfer is 4 MiB at most.
-*   An agent is not safe to use from two threads, as it is configured here. A lock sees to that.
-*   A peer that was lost stays lost under its name: it is forgotten, and met anew.
+    It works even while the sink's process is stopped. A transfer has at most 4 MiB.
+*   In this configuration an agent must not be used from two threads at a time. A lock prevents it.
+*   A peer that was lost stays lost under its name. So it is removed, and added again.
 """
 
 import logging
@@ -49,11 +49,11 @@ AT_LEAST: Final = (1, 5)
 BACKEND: Final = "UCX"
 MEMORY: Final = "DRAM"
 PAUSE_SECONDS: Final = 50e-6  # between two steps of the library
-FAILED_SECONDS: Final = 1.0  # after a step that failed, or there would be nothing else in the log
+FAILED_SECONDS: Final = 1.0  # after a step that failed, so that the log is not flooded
 
 
 def load_library() -> tuple[Any, str]:
-    """The library's module and version. Raises EngineError if it is not there."""
+    """The library's module and version. Raises EngineError if it is not installed."""
     os.environ.setdefault("UCX_MODULES", "^efa")
     os.environ.setdefault("NIXL_LOG_LEVEL", "ERROR")
     return load(MODULES, engine=ENGINE, command=COMMAND, at_least=AT_LEAST)
@@ -62,9 +62,9 @@ def load_library() -> tuple[Any, str]:
 class NixlSink(OneSidedSink):
     """Staging memory that sources write to with NIXL.
 
-    host, port: where sources ask. UCX finds its own addresses, and takes IPv6 ones first where the
-    host is one (UCX_AF_PRIO, unless it is set already). Raises EngineError if NIXL is not
-    there, or does not start.
+    host, port: where sources ask for grants. UCX finds its own addresses. It prefers IPv6 ones if
+    `host` is one (UCX_AF_PRIO, unless it is set already). Raises EngineError if NIXL is not
+    installed, or does not start.
     """
 
     def __init__(
@@ -116,21 +116,24 @@ class NixlTransport:
         self._progress: Final = Progress(self._move_on)
 
     def register(self, address: int, length: int) -> None:
+        """See one_sided.Transport."""
         with self._lock:
             try:
                 memory = [(address, length, 0, "")]
                 self._registered[address] = self._agent.register_memory(memory, MEMORY)
-            except Exception as error:  # Each of its errors is a class by itself.
+            except Exception as error:  # The library's errors have no common class.
                 raise EngineError(f"NIXL does not register {length} bytes: {error}") from error
 
     def unregister(self, address: int) -> None:
+        """See one_sided.Transport."""
         with self._lock:
             try:
                 self._agent.deregister_memory(self._registered.pop(address))
-            except Exception:  # Nothing depends on it: it is no fence.
+            except Exception:  # No rule depends on it, because it is no fence.
                 log.warning("NIXL keeps the memory at %#x", address, exc_info=True)
 
     def describe(self, address: int, _length: int) -> Description:
+        """See one_sided.Transport."""
         with self._lock:
             data = self._agent.get_partial_agent_metadata(
                 self._registered[address], inc_conn_info=True, backends=[BACKEND]
@@ -138,9 +141,11 @@ class NixlTransport:
         return Description(self.version, self.name, data)
 
     def expect(self, writes: int) -> None:
+        """See one_sided.Transport."""
         self._progress.expect(writes)
 
     def meet(self, description: Description) -> None:
+        """See one_sided.Transport."""
         with self._lock:
             if description.peer in self._lost:
                 self._lost.discard(description.peer)
@@ -153,6 +158,7 @@ class NixlTransport:
             raise RemoteProtocolError(f"description: of {name!r}, want {description.peer!r}")
 
     def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
+        """See one_sided.Transport."""
         with self._lock:
             here = self._agent.get_xfer_descs([(source, length, 0)], MEMORY)
             there = self._agent.get_xfer_descs([(target, length, 0)], MEMORY)
@@ -165,6 +171,7 @@ class NixlTransport:
         return peer, handle
 
     def ended(self, handle: Handle) -> bool | None:
+        """See one_sided.Transport."""
         peer, transfer = handle
         with self._lock:
             try:
@@ -175,11 +182,12 @@ class NixlTransport:
                 return None
             if state != "DONE":
                 self._lost.add(peer)
-            with suppress(Exception):  # The library keeps what it cannot release.
+            with suppress(Exception):  # The library may keep a handle that it cannot release.
                 self._agent.release_xfer_handle(transfer)
             return bool(state == "DONE")
 
     def close(self) -> None:
+        """See one_sided.Transport."""
         self._progress.close()
         with self._lock:
             self._agent = None
@@ -189,11 +197,11 @@ class NixlTransport:
             with self._lock:
                 self._agent.get_new_notifs()
         except Exception:
-            log.warning("NIXL does not move on", exc_info=True)
+            log.warning("NIXL makes no progress", exc_info=True)
             sleep(FAILED_SECONDS)
 
     def _forget(self, peer: str) -> None:
-        with suppress(Exception):  # It may have forgotten by itself.
+        with suppress(Exception):  # It may have removed the peer by itself.
             self._agent.remove_remote_agent(peer)
 
 
@@ -211,6 +219,7 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def expect(self, writes: int) -> None:
+        """Count so many more writes of peers that may be under way; fewer if negative."""
         with self._changed:
             self._writes += writes
             if self._thread is None and not self._closing:
@@ -219,6 +228,7 @@ class Progress:
             self._changed.notify()
 
     def close(self) -> None:
+        """End the thread and wait for it."""
         with self._changed:
             self._closing = True
             self._changed.notify()

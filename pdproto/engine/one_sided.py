@@ -4,13 +4,13 @@ Such a library (Mooncake, NIXL) does not ask the sink before it writes, and has 
 that has begun lands at some time, even if the memory was deregistered. So these engines ask first,
 over a connection of their own, and give up memory that a writer may still reach:
 
-Rule 1: a source writes only where the sink has granted a write, one at a time, and says when the
-        library has ended it. A source that says nothing counts as writing.
-Rule 2: an address range is staging memory once. A piece that is given up is never leased again, and
-        its address range is never used again: late bytes there harm nothing. Its pages go back to
-        the system. It counts as abandoned until no writer can reach it.
-Rule 3: success that a library reports only proves that the write has ended. The digest proves that
-        the bytes are right.
+Rule 1: a source writes only after the sink has granted that one write, and reports when the library
+        has ended it. A source that reports nothing counts as writing.
+Rule 2: a piece of memory that was given up is never leased again, and its address range is never
+        used again. So late bytes there do no harm. Its pages go back to the system. It counts as
+        abandoned until no writer can reach it.
+Rule 3: a success that the library reports only proves that the write has ended. The digest proves
+        that the bytes are right.
 
 Rule 2 is the fence: it keeps one source out of the memory of one lease, without help of the
 library, the writer or a clock. It works for staging memory only: pages cannot be given up. Any host
@@ -38,7 +38,7 @@ DESCRIPTION_MAX: Final = 1 << 16  # bytes of an encoded description
 
 Handle: TypeAlias = Any  # the library's name for a transfer
 
-# Address ranges that were given up: reserved while the process lives, and without memory.
+# Address ranges that were given up: they stay reserved until the process ends, without memory.
 _reserved: Final[dict[int, mmap.mmap]] = {}
 
 
@@ -53,6 +53,7 @@ class Description(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     data: bytes = b""
 
     def encode(self) -> bytes:
+        """The bytes that are sent to the source."""
         return _encoder.encode(self)
 
     @classmethod
@@ -69,13 +70,15 @@ _decoder: Final = msgspec.msgpack.Decoder(Description)
 
 
 class Transport(Protocol):
-    """A library, started. Any thread may call; `meet` and `begin` may wait for a peer."""
+    """A running library. Any thread may call it; `meet` and `begin` may wait for a peer."""
 
     @property
-    def engine(self) -> str: ...
+    def engine(self) -> str:
+        """The name of the engine."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """The version of the library."""
 
     def register(self, address: int, length: int) -> None:
         """Register memory, for writes of peers or as the source of writes. Raises EngineError."""
@@ -104,7 +107,8 @@ class Transport(Protocol):
         After an answer the handle is no longer valid.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the library's instance. No other call follows."""
 
 
 class Piece(Backing):
@@ -120,7 +124,7 @@ class Piece(Backing):
         self._registered = True
 
     def close(self) -> None:
-        """Give it up (rule 2). A second call says that no writer can reach it any more."""
+        """Give the piece up (rule 2). The call is repeated when no writer can reach it any more."""
         if self._registered and not self.holders:
             self._registered = False
             self._transport.unregister(self.address)
@@ -128,6 +132,7 @@ class Piece(Backing):
         _reserved[self.address] = self.memory
 
     def describe(self) -> bytes:
+        """The encoded description with which a peer can write to the piece."""
         return self._transport.describe(self.address, self.bytes).encode()
 
 
@@ -146,7 +151,7 @@ def load(
 ) -> tuple[Any, str]:
     """The module and the version of the first of these packages that is installed.
 
-    Raises EngineError, with the command that mends it, if there is none, or one that is too old.
+    Raises EngineError, with the command to install it, if there is none or it is too old.
     """
     for package, module in modules.items():
         try:
@@ -166,13 +171,13 @@ def load(
 
 
 def release(text: str) -> tuple[int, ...]:
-    """The numbers that a version begins with, three at most: (0, 3, 13) of 0.3.13.post1."""
+    """The first numbers of a version, at most three: (0, 3, 13) of 0.3.13.post1."""
     found = re.match(r"\d+(\.\d+){0,2}", text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def check_versions(engine: str, *, ours: str, theirs: str) -> None:
-    """Raise RemoteProtocolError, with both releases, unless both ends have the same one."""
+    """Raise RemoteProtocolError, with both versions, unless both ends have the same release."""
     if release(ours) != release(theirs):
         raise RemoteProtocolError(f"the sink has {engine} {theirs[:64]}, and this source {ours}:"
                                   " install the same release on both")

@@ -25,8 +25,8 @@ from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
 
-WRITES_MAX: Final = 4096  # that one source may have open
-FRAMES_A_TURN: Final = 256  # of one connection, before the others have theirs
+WRITES_MAX: Final = 4096  # of one source at a time
+FRAMES_A_TURN: Final = 256  # of one connection, before the others are served
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED})
 
 
@@ -82,7 +82,7 @@ class OneSidedSink(Sink["OneSidedLine"]):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A write that a source may be making. stopped: it has been refused meanwhile."""
+    """A write that the library of a source may execute. stopped: it was refused meanwhile."""
 
     held: Held
     piece: Piece
@@ -102,7 +102,7 @@ class OneSidedLine(SinkLine):
         self._numbered = 0
 
     def receive(self) -> None:
-        """Take a turn's frames, as far as they have come."""
+        """Read the frames that have come, up to `FRAMES_A_TURN`."""
         with suppress(BlockingIOError):
             for _ in range(FRAMES_A_TURN):
                 _, frame = self.receive_frame(EXPECTED)
@@ -114,17 +114,17 @@ class OneSidedLine(SinkLine):
                     self._end(frame.write)
 
     def stop(self, held: Held) -> None:
-        """The memory has been given up: the source need not go on."""
+        """Refuse the writes to memory that was given up, so that the source stops them."""
         for number, write in list(self._writes.items()):
             if write.held is held and not write.stopped:
                 self._writes[number] = replace(write, stopped=True)
                 self._refuse(number)
 
     def ended(self) -> None:
-        """Its process may live, and write on. Leases it was writing to stay busy for that."""
+        """See sink.Line. The source's process may still run and write, so its leases stay busy."""
         self._sink.transport.expect(-len(self._writes))
         with self._leases.lock:
-            free = [self._let_go(write.piece) for write in self._writes.values()]
+            free = [self._drop_holder(write.piece) for write in self._writes.values()]
         self._writes.clear()
         if any(free):
             self._sink.wake()
@@ -160,12 +160,12 @@ class OneSidedLine(SinkLine):
     def _end(self, number: int) -> None:
         write = self._writes.pop(number, None)
         if write is None:
-            raise RemoteProtocolError(f"write {number} is copied, and is not under way")
+            raise RemoteProtocolError(f"write {number} is reported as copied, but is not under way")
         self._sink.transport.expect(-1)
         others = any(other.piece is write.piece for other in self._writes.values())
         with self._leases.lock:
             landed = not write.stopped and self._leases.land(write.held, write.bytes)
-            free = not others and self._let_go(write.piece)
+            free = not others and self._drop_holder(write.piece)
             done = self._leases.leave(write.held)
         if free or done:
             self._sink.wake()
@@ -174,12 +174,11 @@ class OneSidedLine(SinkLine):
         elif not write.stopped:
             self._refuse(number)
 
-    def _let_go(self, piece: Piece) -> bool:
-        """Nothing of this connection is under way to the piece; whether memory is free again.
-
-        The caller has the lock.
+    def _drop_holder(self, piece: Piece) -> bool:
+        """Note that no write of this connection goes to the piece any more. Returns whether memory
+        has become free. The caller has the lock.
         """
-        free = self._leases.pool.let_go(piece, self)
+        free = self._leases.pool.drop_holder(piece, self)
         if free:
             piece.close()
         return free

@@ -1,12 +1,13 @@
-"""The source of an engine whose library writes by address: it asks, and then has it written.
+"""The source of an engine whose library writes by address: it asks the sink, and then writes.
 
-A library's calls may wait for a peer, or copy, so that each connection has a thread for them. It
-asks the library how transfers stand, and sleeps in between: a thread that spins would take the time
-of those that move the bytes.
+A library's calls may wait for a peer, or copy. So each connection has a thread for them. The thread
+polls the library for the status of transfers, and sleeps in between: a spinning thread would take
+processor time from the threads that move the bytes.
 
-Rule 1: what has begun has its outcome when the library has ended it, even if it was refused
-        meanwhile. If its connection ends, that is an error at once, and the library goes on.
-Rule 2: what the library reads from is kept until it has ended, or is closed.
+Rule 1: a write that has begun gets its outcome when the library has ended it, even if it was
+        refused meanwhile. If its connection ends, its outcome is an error at once, although the
+        library may go on.
+Rule 2: memory that the library reads is kept until the library has ended, or is closed.
 """
 
 import logging
@@ -35,17 +36,17 @@ from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-SEGMENT_BYTES: Final = 4 << 20  # in one transfer: how late a refusal may stop a write
-MOVES_MAX: Final = 16  # that one connection's library calls are under way for
-PAUSE_SECONDS: Final = 50e-6  # between two questions how transfers stand
+SEGMENT_BYTES: Final = 4 << 20  # in one transfer; a refusal stops a write after it
+MOVES_MAX: Final = 16  # writes of one connection that the library executes at a time
+PAUSE_SECONDS: Final = 50e-6  # between two polls of the library
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED})
 
 
 class OneSidedSource(Source):
     """Writes to sinks by means of a library.
 
-    transport: the library; it is closed with the source. bytes_max, writes_max: in flight, beyond
-    which `post` raises EngineBusy; the last write may pass bytes_max.
+    transport: the library; it is closed with the source. bytes_max, writes_max: the limits of what
+    is in flight; beyond them `post` raises EngineBusy. The last write may exceed bytes_max.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class OneSidedSource(Source):
     ) -> None:
         self.transport: Final = transport
         self.movers: Final[set[Mover]] = set()
-        self._readable: Final[dict[tuple[int, int], int]] = {}  # how many writes read from it
+        self._readable: Final[dict[tuple[int, int], int]] = {}  # number of writes, by memory
         self._reading: Final = threading.Lock()
         self._closed = False
         super().__init__(
@@ -63,16 +64,17 @@ class OneSidedSource(Source):
         )
 
     def close(self) -> None:
+        """See contract.SourceEngine."""
         if self._closed:
             return
         self._closed = True
         super().close()
         left = [move for mover in list(self.movers) for move in mover.leave()]
         self.transport.close()
-        left.clear()  # Until now, the library may have read from what they hold.
+        left.clear()  # Until now, the library may have read the memory of these writes.
 
-    def enlist(self, view: memoryview) -> None:
-        """Have the library read from this memory."""
+    def register(self, view: memoryview) -> None:
+        """Let the library read this memory."""
         place = address_of(view), view.nbytes
         with self._reading:
             readers = self._readable.get(place, 0)
@@ -80,8 +82,8 @@ class OneSidedSource(Source):
                 self.transport.register(*place)
             self._readable[place] = readers + 1
 
-    def delist(self, view: memoryview) -> None:
-        """Nothing is read from it any more."""
+    def unregister(self, view: memoryview) -> None:
+        """Note that one write less reads this memory."""
         place = address_of(view), view.nbytes
         with self._reading:
             self._readable[place] -= 1
@@ -92,11 +94,12 @@ class OneSidedSource(Source):
 
 @dataclass(slots=True, eq=False)
 class Move:
-    """A granted write. description: what the library is to be told first, if it has not been.
+    """A granted write.
 
-    target: an address of the sink's. segments: source, target and length of what has not begun.
-    refused: nothing more of it is to begin. problem: why it has failed. wrong: what the sink has
-    said that the library does not take.
+    description: of the sink's memory, if the library does not know it yet. target: an address in
+    the sink's process. segments: source, target and length of the transfers that have not begun.
+    registered: how many of the views are registered. refused: no other transfer may begin. problem:
+    why the write has failed. wrong: the part of the sink's description that the library rejects.
     """
 
     posted: Posted
@@ -105,7 +108,7 @@ class Move:
     target: int
     views: tuple[memoryview, ...] = field(repr=False)
     segments: Iterator[tuple[int, int, int]] = field(init=False, repr=False)
-    enlisted: int = 0  # of the views
+    registered: int = 0
     handle: Handle = None
     refused: bool = False
     copied: bool = False
@@ -126,7 +129,7 @@ class Move:
 
 
 class Mover:
-    """The thread that has one connection's writes made."""
+    """The thread that makes the library execute the writes of one connection."""
 
     def __init__(self, line: "OneSidedLine", source: OneSidedSource, endpoint: str) -> None:
         self._line: Final = line
@@ -143,15 +146,16 @@ class Mover:
         self._thread.start()
 
     def put(self, move: Move) -> None:
+        """Queue a write."""
         self._queue.put(move)
 
     def end(self) -> None:
-        """Begin nothing more, and end when the library has ended what is under way."""
+        """Begin no other transfer, and end when the library has ended those under way."""
         self._ending = True
         self._queue.put(None)
 
     def leave(self) -> list[Move]:
-        """End now. Returns what the library may still be at."""
+        """End now. Returns the writes that the library may still execute."""
         self._leaving = True
         self.end()
         self._thread.join()
@@ -165,12 +169,12 @@ class Mover:
                     sleep(PAUSE_SECONDS)
                 self._moving = still
         except Exception as error:
-            # A mistake of ours, or nothing that its documentation speaks of: it ends the engine.
+            # A defect of ours, or undocumented behaviour of the library: it ends the engine.
             self._source.loop.call(partial(_raise, error))
         self._source.movers.discard(self)
 
     def _take(self) -> bool:
-        """Take what there is to move, and wait for it if there is nothing; False at the end."""
+        """Take queued writes; wait for one if none is under way. Returns False at the end."""
         while not self._ending and len(self._moving) < MOVES_MAX:
             if self._moving and self._queue.empty():
                 break
@@ -180,10 +184,12 @@ class Mover:
         return not self._ending or (bool(self._moving) and not self._leaving)
 
     def _step(self, move: Move) -> bool:
-        """Begin the next transfer of a write if the last has ended; whether the write is over."""
+        """Begin the next transfer of a write if the last has ended. Returns whether the write is
+        over.
+        """
         try:
             if move.description is not None:
-                # Later writes to the same piece rely on it, even if this one is empty or refused.
+                # Later writes to the same piece need it, even if this one is empty or refused.
                 self._transport.meet(move.description)
                 move.description = None
             if move.handle is not None:
@@ -197,23 +203,23 @@ class Mover:
             if not (self._ending or move.refused):
                 segment = next(move.segments, None)
             if segment is not None:
-                self._enlist(move)
+                self._register(move)
                 move.handle = self._transport.begin(move.peer, *segment)
                 return False
         except EngineError as error:
             move.problem = str(error)
         except RemoteProtocolError as error:
-            move.wrong = str(error)  # kept itself, it would keep the library's frames alive
-        for view in move.views[: move.enlisted]:
-            self._source.delist(view)
+            move.wrong = str(error)  # the exception itself would keep the library's frames alive
+        for view in move.views[: move.registered]:
+            self._source.unregister(view)
         step = partial(self._line.moved, move)
         self._source.loop.call(partial(self._source.serve, self._endpoint, step))
         return True
 
-    def _enlist(self, move: Move) -> None:
-        while move.enlisted < len(move.views):
-            self._source.enlist(move.views[move.enlisted])
-            move.enlisted += 1
+    def _register(self, move: Move) -> None:
+        while move.registered < len(move.views):
+            self._source.register(move.views[move.registered])
+            move.registered += 1
 
 
 def _raise(error: Exception) -> None:
@@ -232,23 +238,26 @@ class OneSidedLine:
         self._connected = False
         self._over = self._at_end = False
         self._inbox: Final = bytearray()
-        self._granted: Frame | None = None  # whose description has not come
+        self._granted: Frame | None = None  # its description has not come yet
         self._peers: Final[dict[int, str]] = {}  # by region
         self._moves: Final[dict[int, Move]] = {}
-        self._failed: Final[set[int]] = set()  # that the sink may still refuse
+        self._failed: Final[set[int]] = set()  # writes that the sink may still refuse
         self._has_failed = False
         self._mover: Mover | None = None
 
     @property
     def unsent(self) -> bool:
+        """See source.Line."""
         return not self._connected or bool(self._outbox)
 
     def begin(self, posted: Posted) -> None:
+        """See source.Line."""
         token = posted.address.token
         self._send(Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes, token=token))
 
     def receive(self) -> None:
-        """Take all that has come, and only then act on it: a sink that is gone is not met."""
+        """See source.Line. It reads all bytes first, so that it does not meet a sink that is gone.
+        """
         with suppress(BlockingIOError):
             while not self._at_end:
                 data = self.sock.recv(1 << 16)
@@ -260,7 +269,7 @@ class OneSidedLine:
             raise ConnectionResetError("it has closed the connection")
 
     def flush(self) -> None:
-        """Send what there is. The first call after connecting learns how that went."""
+        """See source.Line. The first call finds out whether connecting has succeeded."""
         if not self._connected:
             if failed := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(failed, "cannot connect")
@@ -272,13 +281,14 @@ class OneSidedLine:
                 del self._outbox[: self.sock.send(self._outbox)]
 
     def ended(self) -> None:
+        """See source.Line."""
         self._over = True
         self._moves.clear()
         if self._mover is not None:
             self._mover.end()
 
     def moved(self, move: Move) -> None:
-        """The library has ended a write, or will not make it."""
+        """Note that the library has ended a write, or does not execute it."""
         posted = move.posted
         if self._over:
             return
@@ -292,10 +302,10 @@ class OneSidedLine:
             self._send(Frame(Kind.COPIED, posted.number))
             if move.refused:
                 self._refuse(posted.number)
-        self._start_anew()
+        self._reconnect()
 
     def _read(self) -> bool:
-        """Take one answer out of the inbox; whether there was one."""
+        """Take one answer out of the inbox. Returns whether there was one."""
         if self._granted is None:
             if len(self._inbox) < FRAME_BYTES:
                 return False
@@ -325,7 +335,7 @@ class OneSidedLine:
         posted = self.open.get(frame.write)
         peer = self._peers.get(frame.region)
         if posted is None or posted.begun or peer is None:
-            raise RemoteProtocolError(f"write {frame.write} is granted, and does not wait for that")
+            raise RemoteProtocolError(f"write {frame.write} is granted, but does not wait for it")
         posted.begun = True
         target = frame.offset + posted.offset
         move = Move(posted, peer, description, target, posted.views)
@@ -348,15 +358,16 @@ class OneSidedLine:
             move.refused = True
         else:
             self._refuse(number)
-        self._start_anew()
+        self._reconnect()
 
     def _refuse(self, number: int) -> None:
         self._moves.pop(number, None)
         posted = self._source.answered(self, number)
-        self._source.finish(posted, Result.REFUSED, "the sink keeps this write out")
+        self._source.finish(posted, Result.REFUSED, "the sink has fenced this hand-over")
 
     def _fail(self, posted: Posted, problem: str) -> None:
-        """Nobody can tell what of it lands, and so the sink is not told that it has ended."""
+        """End a write with an error. Its bytes may still land, so the sink is not told of its end.
+        """
         reason = f"{self._endpoint}: {problem}"
         log.warning("write %d by %s to the sink at %s has failed: %s", posted.number,
                     self._source.engine, self._endpoint, problem)
@@ -365,10 +376,10 @@ class OneSidedLine:
         self._has_failed = True
         self._source.finish(posted, Result.ERROR, reason)
 
-    def _start_anew(self) -> None:
-        """End the connection if a write has failed and no other needs it.
+    def _reconnect(self) -> None:
+        """End the connection if a write has failed and no other write needs it.
 
-        The sink counts the memory as abandoned until then; the next write makes a connection.
+        Until then the sink counts the memory as abandoned. The next write opens a new connection.
         """
         if self._has_failed and not self.open:
             raise ConnectionAbortedError("a write over this connection has failed")

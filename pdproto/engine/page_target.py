@@ -3,7 +3,7 @@
     places = PagePlaces(layout)                       # once
     target = places.target(pages)                     # for the writes of one source in one life
     lease = sink.lease(life, source, target.length, target)
-    target.intact(chunks, key)                        # when the source says that all has landed
+    target.intact(chunks, key)                        # when the source has written everything
 
 The chunks are those of chunks.py, each at its `chunk_offset`. Their payload goes into the pages,
 their digests into memory beside them; nothing is copied afterwards.
@@ -36,11 +36,11 @@ class PagePlaces:
         for group in layout.groups:
             if not _in_one_piece(group.geometry, layout.order):
                 raise ValueError(
-                    f"pools[{group.first}]: the bytes of a page lie in several pieces: it cannot"
-                    f" be written to in place"
+                    f"pools[{group.first}]: the bytes of a page are not contiguous, so a source"
+                    f" cannot write straight into it"
                 )
         self.layout: Final = layout
-        # By group, for its pools have their pages at the same places.
+        # By group: pools of a group have their pages at the same places.
         self._pools: Final = [
             (group.geometry, [_memory(address, group.geometry.extent(layout.pages))
                               for address in group.addresses])
@@ -50,7 +50,7 @@ class PagePlaces:
     def target(self, pages: Sequence[int]) -> "PageTarget":
         """These pages, in the order in which the source sends them.
 
-        Raises ValueError for a page that there is not, or is given twice.
+        Raises ValueError for a page that does not exist, or is given twice.
         """
         return PageTarget(self, pages)
 
@@ -63,7 +63,7 @@ class PagePlaces:
 
 
 def _spans(geometry: Geometry, pages: Sequence[int]) -> list[slice]:
-    """Where pages lie in a pool, in bytes: those that are side by side in one piece."""
+    """The byte ranges of pages in a pool. Pages that are side by side share a range."""
     stride, length = geometry.page_stride, geometry.shape.page_bytes
     if stride != length:
         return [slice(page * stride, page * stride + length) for page in pages]
@@ -77,7 +77,7 @@ def _memory(address: int, length: int) -> memoryview:
 
 
 def _in_one_piece(geometry: Geometry, order: Order) -> bool:
-    """Whether the bytes of a page lie in memory as they lie in a chunk."""
+    """Whether the bytes of a page have the same order in memory as in a chunk, without gaps."""
     shape = geometry.shape
     axes = [(shape.tokens, geometry.token_stride), (shape.heads, geometry.head_stride)]
     run = shape.row_bytes
@@ -89,7 +89,7 @@ def _in_one_piece(geometry: Geometry, order: Order) -> bool:
 
 
 def pages_in(layout: KVLayout, length: int) -> int:
-    """How many pages a chunk of this length is of; 0 if there is no such chunk."""
+    """The number of pages of a chunk of this length; 0 if no chunk has this length."""
     one = plan_for(layout, 1).only
     unit = one.payload_bytes + 8 * one.entries  # without the padding, which is of any length below
     fewest = max(0, length - ALIGNMENT_BYTES) // unit
@@ -112,7 +112,7 @@ class ChunkTarget:
         self._digest_offset: Final = plan.digest_offset - plan.payload_bytes
 
     def places(self) -> Iterable[memoryview]:
-        """Back to back."""
+        """The memory for the bytes of the chunk, back to back."""
         return chain(self._places.places(self.pages), (memoryview(self._behind),))
 
     def intact(self, key: int) -> bool:
@@ -140,7 +140,7 @@ class PageTarget:
         self.length: Final = chunk_offset(places.layout, len(pages))
         self._places: Final = places
         self._pages: Final = list(pages)
-        self._chunks: Final[dict[int, ChunkTarget]] = {}  # that came, by first page
+        self._chunks: Final[dict[int, ChunkTarget]] = {}  # chunks that came, by first page
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """See contract.Target: a write is one whole chunk."""

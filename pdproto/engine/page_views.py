@@ -1,6 +1,6 @@
 """A chunk as views of the pages: a source posts the payload without packing it first.
 
-    places = places_in(layout)                        # once; None where packing is better
+    places = places_in(layout)                        # once; None if packing is better
     engine.post(address, offset, chunk_views(places, pages, key))
 
 The views are the same bytes as the chunk of chunks.pack_pages. So the pages must not change until
@@ -35,7 +35,7 @@ def places_in(layout: KVLayout) -> PagePlaces | None:
 def chunk_views(places: PagePlaces, pages: Sequence[int], key: int) -> list[Buffer]:
     """The bytes of a chunk of these pages, back to back; see above.
 
-    Raises ValueError for a page that there is not.
+    Raises ValueError for a page that does not exist.
     """
     plan = plan_for(places.layout, len(pages)).only
     behind = np.zeros(plan.bytes - plan.payload_bytes, np.uint8)  # padding and digests

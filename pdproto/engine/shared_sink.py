@@ -33,7 +33,7 @@ from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
 from pdproto.runtime.errors import RemoteProtocolError
 
 ENGINE: Final = "shared-memory"
-WRITES_MAX: Final = 4096  # that one source may have open
+WRITES_MAX: Final = 4096  # of one source at a time
 CREDENTIALS: Final = Struct("3i")  # process, user, group
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED, Kind.DROPPED})
 
@@ -64,6 +64,7 @@ class SharedSink(Sink["SharedLine"]):
     def lease(
         self, life: Hashable, source: str, length: int, target: Target | None = None
     ) -> Lease | None:
+        """See contract.SinkEngine. It also has evicted memory unmapped."""
         lease = super().lease(life, source, length, target)
         if self.leases.pool.retired:
             self.loop.call(self._retire)
@@ -73,8 +74,8 @@ class SharedSink(Sink["SharedLine"]):
         """See contract.SinkEngine: any address of this host is in reach."""
         if not is_elsewhere(host):
             return None
-        return (f"shared memory ends at this host, and the source is at {host}: open both sides "
-                f"with another engine (tcp, mooncake, nixl)")
+        return (f"shared memory works only within this host, and the source is at {host}: open "
+                f"both sides with another engine (tcp, mooncake, nixl)")
 
     def _over(self, held: Held) -> None:
         """Tell writers of memory that was given up to stop and to unmap it."""
@@ -82,7 +83,7 @@ class SharedSink(Sink["SharedLine"]):
             self.loop.call(lambda: self._for_all(partial(SharedLine.stop, held=held)))
 
     def _retire(self) -> None:
-        """Have evicted memory unmapped: a lease of another size needs its place."""
+        """Ask sources to unmap evicted memory, because a lease of another size needs the space."""
         with self.leases.lock:
             retired = self.leases.pool.retired.copy()
             self.leases.pool.retired.clear()
@@ -96,7 +97,7 @@ class SharedSink(Sink["SharedLine"]):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A write that a source may be copying."""
+    """A write whose bytes a source may be copying."""
 
     held: Held
     bytes: int
@@ -109,7 +110,7 @@ class SharedLine:
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         process, user, _ = CREDENTIALS.unpack(raw)
         if user != os.geteuid():
-            raise PermissionError(f"process {process} is of user {user}")
+            raise PermissionError(f"process {process} belongs to another user, {user}")
         self.sock: Final = sock
         self.peer = f"process {process}"
         self.source: str | None = None
@@ -121,7 +122,7 @@ class SharedLine:
         self._numbered = 0
 
     def receive(self) -> None:
-        """Take all packets that have come, up to as many as there may be writes."""
+        """See sink.Line. It reads at most `WRITES_MAX` packets."""
         with suppress(BlockingIOError):
             for _ in range(WRITES_MAX):
                 packet = self.sock.recv(FRAME_BYTES + 1)
@@ -136,6 +137,7 @@ class SharedLine:
                     self._drop(frame.region)
 
     def flush(self) -> None:
+        """See sink.Line."""
         with suppress(BlockingIOError):
             while self.outbox:
                 frame, file = self.outbox[0]
@@ -147,13 +149,14 @@ class SharedLine:
                 self.outbox.popleft()
 
     def stop(self, held: Held) -> None:
-        """The lease is over: end its writes, and have memory that was given up unmapped."""
+        """End the writes of a lease that is over, and ask the source to unmap its memory."""
         for number in [number for number, write in self._writes.items() if write.held is held]:
             del self._writes[number]
             self._refuse(number)
         self.revoke(held.lease.address.region)
 
     def revoke(self, region: int) -> None:
+        """Ask the source to unmap the region, if it has the region mapped."""
         if region in self._mapped:
             self._sink.send(self, Frame(Kind.REVOKED, region=region).encode())
 
@@ -201,10 +204,10 @@ class SharedLine:
 
     def _end(self, number: int) -> None:
         if not 0 < number <= self._numbered:
-            raise RemoteProtocolError(f"write {number} is copied, and has not begun")
+            raise RemoteProtocolError(f"write {number} is reported as copied, but has not begun")
         write = self._writes.pop(number, None)
         if write is None:
-            return  # It was refused while it copied, and has been told so.
+            return  # It was refused during the copy, and the source has been told.
         with self._leases.lock:
             landed = self._leases.land(write.held, write.bytes)
             self._leases.leave(write.held)
@@ -221,8 +224,8 @@ class SharedLine:
     def _drop(self, region: int) -> None:
         backing = self._mapped.pop(region, None)
         if backing is None:
-            raise RemoteProtocolError(f"region {region} is unmapped, and was not mapped")
+            raise RemoteProtocolError(f"region {region} is reported as unmapped, but was not")
         with self._leases.lock:
-            free = self._leases.pool.let_go(backing, self)
+            free = self._leases.pool.drop_holder(backing, self)
         if free:
             self._sink.wake()

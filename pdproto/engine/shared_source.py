@@ -23,15 +23,15 @@ from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
 from pdproto.runtime.errors import RemoteProtocolError
 
-SEGMENT_BYTES: Final = 4 << 20  # a millisecond's copy: how late a refusal may stop a write
+SEGMENT_BYTES: Final = 4 << 20  # copied in a millisecond; a refusal stops a write after it
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED, Kind.REVOKED})
 
 
 class SharedSource(Source):
     """Writes to sinks on this host, into their memory.
 
-    bytes_max, writes_max: in flight, beyond which `post` raises EngineBusy; the last write may
-    pass bytes_max.
+    bytes_max, writes_max: the limits of what is in flight; beyond them `post` raises EngineBusy.
+    The last write may exceed bytes_max.
     """
 
     engine = shared_sink.ENGINE
@@ -47,16 +47,16 @@ class SharedSource(Source):
         )
 
     def close(self) -> None:
-        """As of any source. An interrupted copy keeps no memory of the sink."""
+        """See contract.SourceEngine. It also drops copies that were interrupted."""
         super().close()
         self._copies.clear()
 
     def copy(self, copy: "Copy") -> None:
-        """Have the engine's thread make this copy after those before it."""
+        """Queue a copy for the engine's thread."""
         self._copies.append(copy)
 
     def _work(self) -> bool:
-        """Copy one segment; whether there are more."""
+        """Copy one segment. Returns whether there are more."""
         if self._copies:
             copy = self._copies[0]
             if copy.posted.ended or copy.step():
@@ -68,7 +68,7 @@ class SharedSource(Source):
 
 @dataclass(slots=True)
 class Copy:
-    """A copy under way. target: uint8, where the next byte goes and all behind it."""
+    """A copy under way. target: uint8, the memory that is not filled yet. views: not copied yet."""
 
     line: "SharedLine"
     posted: Posted
@@ -76,7 +76,7 @@ class Copy:
     views: deque[memoryview] = field(repr=False)
 
     def step(self) -> bool:
-        """Copy a segment; whether that was the last one."""
+        """Copy a segment. Returns whether it was the last one."""
         left = SEGMENT_BYTES
         while self.views and left:
             view = self.views.popleft()
@@ -91,11 +91,11 @@ class Copy:
 
 
 class SharedLine:
-    """The connection to one sink, and the memory that came over it."""
+    """The connection to one sink, and the memory that the sink has handed out over it."""
 
     def __init__(self, source: SharedSource, endpoint: str) -> None:
         if not endpoint.startswith("@"):
-            raise OSError("no name of a local socket")
+            raise OSError(f"{endpoint!r} is not the name of a local socket (@name)")
         self.sock: Final = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.open: Final[dict[int, Posted]] = {}
         self._source: Final = source
@@ -110,17 +110,21 @@ class SharedLine:
 
     @property
     def unsent(self) -> bool:
+        """See source.Line."""
         return bool(self._outbox)
 
     def begin(self, posted: Posted) -> None:
+        """See source.Line."""
         address = posted.address
         frame = Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token)
         self._send(frame)
 
     def copied(self, posted: Posted) -> None:
+        """Tell the sink that all bytes of the write are in place."""
         self._send(Frame(Kind.COPIED, posted.number))
 
     def receive(self) -> None:
+        """See source.Line."""
         with suppress(BlockingIOError):
             while True:
                 packet, files, _, _ = socket.recv_fds(
@@ -135,12 +139,14 @@ class SharedLine:
                         os.close(file)
 
     def flush(self) -> None:
+        """See source.Line."""
         with suppress(BlockingIOError):
             while self._outbox:
                 self.sock.send(self._outbox[0])
                 self._outbox.popleft()
 
     def ended(self) -> None:
+        """See source.Line."""
         self._mapped.clear()
 
     def _answer(self, frame: Frame, files: list[int]) -> None:
@@ -151,7 +157,7 @@ class SharedLine:
                 self._source.finish(self._source.answered(self, frame.write), Result.LANDED)
             case Kind.REFUSED:
                 posted = self._source.answered(self, frame.write)
-                self._source.finish(posted, Result.REFUSED, "the sink keeps this write out")
+                self._source.finish(posted, Result.REFUSED, "the sink has fenced this hand-over")
             case _:
                 if self._mapped.pop(frame.region, None) is not None:
                     self._send(Frame(Kind.DROPPED, region=frame.region))
@@ -159,7 +165,7 @@ class SharedLine:
     def _granted(self, frame: Frame, files: list[int]) -> None:
         posted = self.open.get(frame.write)
         if posted is None or posted.begun:
-            raise RemoteProtocolError(f"write {frame.write} is granted, and does not wait for that")
+            raise RemoteProtocolError(f"write {frame.write} is granted, but does not wait for it")
         for file in files:
             self._map(frame.region, file)
         memory = self._mapped.get(frame.region)

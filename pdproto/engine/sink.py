@@ -1,8 +1,7 @@
 """The common part of the sinks of the built-in engines: leases, a thread, and connections.
 
 Rule 1: a connection is dropped only for malformed bytes. The log names its peer.
-Rule 2: the first token that a connection shows gives it its name: the source of that lease. If
-there
+Rule 2: a connection is named after the source of the lease whose token it shows first. If there
         are too many connections, one that has shown no token is closed first.
 """
 
@@ -32,8 +31,8 @@ log = logging.getLogger(__name__)
 
 CAPACITY_BYTES: Final = 4 << 30
 CONNECTIONS_MAX: Final = 1024
-OUTBOX_MAX: Final = 16_384  # frames that a peer has not taken
-DEPARTED_MAX: Final = 65_536  # that the caller has not read; then the oldest are forgotten
+OUTBOX_MAX: Final = 16_384  # unread frames of a peer
+DEPARTED_MAX: Final = 65_536  # unread departures; beyond them the oldest are forgotten
 OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept a peer
 
 
@@ -42,10 +41,11 @@ class Line(Protocol):
 
     peer: str
     source: str | None
-    outbox: deque[tuple[bytes, int | None]]  # frames, with a file to go along
+    outbox: deque[tuple[bytes, int | None]]  # frames, each with a file to send along or None
 
     @property
-    def sock(self) -> socket.socket: ...
+    def sock(self) -> socket.socket:
+        """The socket of the connection."""
 
     def receive(self) -> None:
         """Handle the bytes that have come. RemoteProtocolError or OSError ends the connection."""
@@ -54,14 +54,14 @@ class Line(Protocol):
         """Send what the socket takes. OSError ends the connection."""
 
     def ended(self) -> None:
-        """The connection has ended: forget its writes."""
+        """Forget the writes of a connection that has ended."""
 
 
 AnyLine = TypeVar("AnyLine", bound=Line)
 
 
 class Sink(Generic[AnyLine]):
-    """A sink engine, but for how its connections speak."""
+    """A sink engine; the engine's `Line` gives its connections their protocol."""
 
     scope: Final = Scope.PAGE
     target_scope: ClassVar[Scope] = Scope.NONE
@@ -79,7 +79,7 @@ class Sink(Generic[AnyLine]):
         self._line: Final = line
         self._connections_max: Final = connections_max
         self._lines: Final[dict[AnyLine, None]] = {}
-        self._waiting: set[AnyLine] = set()  # for their sockets to take more
+        self._waiting: set[AnyLine] = set()  # connections with unsent frames
         self._departed: Final[deque[Departed]] = deque(maxlen=DEPARTED_MAX)
         self._dropped_peers = 0
         self._wake: Callable[[], None] = lambda: None
@@ -92,6 +92,7 @@ class Sink(Generic[AnyLine]):
     # The methods of contract.SinkEngine.
 
     def out_of_reach(self, host: str) -> str | None:
+        """See contract.SinkEngine."""
         here, _ = split(self.leases.endpoint)
         if not is_loopback(here) or not is_elsewhere(host):
             return None
@@ -99,11 +100,13 @@ class Sink(Generic[AnyLine]):
                 f"{route_to(host)}")
 
     def attach(self, wake: Callable[[], None]) -> None:
+        """See contract.SinkEngine."""
         self._wake = wake
 
     def lease(
         self, life: Hashable, source: str, length: int, target: Target | None = None
     ) -> Lease | None:
+        """See contract.SinkEngine."""
         self.loop.check()
         if target is not None and self.target_scope is not Scope.PAGE:
             raise EngineError(
@@ -113,10 +116,12 @@ class Sink(Generic[AnyLine]):
         return self.leases.grant(life, source, length, target)
 
     def view(self, lease: Lease) -> memoryview:
+        """See contract.SinkEngine."""
         self.loop.check()
         return self.leases.view(lease)
 
     def fence(self, lease: Lease) -> Ticket:
+        """See contract.SinkEngine."""
         self.loop.check()
         ticket, held = self.leases.fence(lease)
         if held is not None:
@@ -126,36 +131,43 @@ class Sink(Generic[AnyLine]):
         return ticket
 
     def fenced(self, ticket: Ticket) -> bool:
+        """See contract.SinkEngine."""
         return self.leases.fenced(ticket)
 
     def release(self, lease: Lease) -> None:
+        """See contract.SinkEngine."""
         self.loop.check()
         held = self.leases.release(lease)
         if held is not None:
             self._over(held)
 
     def departed(self) -> list[Departed]:
+        """See contract.SinkEngine."""
         return [self._departed.popleft() for _ in range(len(self._departed))]
 
     def counts(self) -> SinkCounts:
+        """See contract.SinkEngine."""
         return self.leases.counts(len(self._lines), self._dropped_peers)
 
     def close(self) -> None:
+        """See contract.SinkEngine."""
         self.loop.close()
 
     # For the engines.
 
     def wake(self) -> None:
+        """Wake the caller of the engine. For any thread."""
         self._wake()
 
     @property
     def lines(self) -> tuple[AnyLine, ...]:
+        """The open connections."""
         return tuple(self._lines)
 
     def send(self, line: AnyLine, frame: bytes, file: int | None = None) -> None:
-        """Send a frame, in order, as soon as the socket takes it; on the loop's thread.
+        """Send a frame, in order, as soon as the socket accepts it. On the loop's thread.
 
-        The file goes along, and is closed.
+        file: is sent along, and closed.
         """
         if len(line.outbox) >= OUTBOX_MAX:
             if file is not None:
@@ -177,13 +189,13 @@ class Sink(Generic[AnyLine]):
             self._hang_up(line, str(error))
 
     def _over(self, held: Held) -> None:
-        """A lease has been fenced or released; writes of it may be under way."""
+        """React to the end of a lease by fence or release. Writes of it may be under way."""
 
     def _accept(self, _events: int) -> None:
         try:
             sock, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # The peer has left again.
+            return  # The peer has disconnected already.
         except OSError as error:
             log.warning("%s: cannot accept a peer: %s", self.leases.endpoint, error)
             self._make_room()
@@ -200,7 +212,7 @@ class Sink(Generic[AnyLine]):
         try:
             line = self._line(sock)
         except OSError as error:
-            log.warning("%s: a peer that is not served: %s", self.leases.endpoint, error)
+            log.warning("%s: refused a peer: %s", self.leases.endpoint, error)
             self._dropped_peers += 1
             sock.close()
             return
@@ -212,7 +224,7 @@ class Sink(Generic[AnyLine]):
         for line in self._lines:
             if line.source is None:
                 self._dropped_peers += 1
-                self._hang_up(line, "it has shown no token, and others want to connect")
+                self._hang_up(line, "it has shown no token, and other peers want to connect")
                 return
 
     def _serve(self, line: AnyLine, events: int) -> None:
@@ -235,7 +247,7 @@ class Sink(Generic[AnyLine]):
         line.ended()
         if line.source is not None:
             self._departed.append(Departed(line.source, reason))
-        del self._lines[line]  # last: `departed` names it before it stops counting
+        del self._lines[line]  # last, so that `departed` names it before `counts` changes
         if line.source is not None:
             self.wake()
 

@@ -21,7 +21,7 @@ class SinkLine:
         self.source: str | None = None
         self.outbox: deque[tuple[bytes, int | None]] = deque()
         self._frame: Final = bytearray(FRAME_BYTES)
-        self._frame_bytes = 0  # that have come
+        self._frame_bytes = 0  # bytes of it that have come
 
     def flush(self) -> None:
         """See sink.Line."""
@@ -35,12 +35,12 @@ class SinkLine:
                 self.outbox.popleft()
 
     def receive_frame(self, expected: frozenset[Kind]) -> tuple[int, Frame | None]:
-        """Read bytes of a frame: how many came, and the frame if it is complete.
+        """Read bytes of a frame. Returns their number, and the frame if it is complete.
 
-        Raises BlockingIOError when no byte has come, RemoteProtocolError for a malformed frame and
-        for a kind that is not expected.
+        Raises BlockingIOError if no byte has come, RemoteProtocolError for a malformed frame or an
+        unexpected kind.
         """
-        count = self.took(self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
+        count = self.checked(self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
         self._frame_bytes += count
         if self._frame_bytes < FRAME_BYTES:
             return count, None
@@ -54,8 +54,8 @@ class SinkLine:
             self.peer = f"{source} at {self.peer}"
 
     @staticmethod
-    def took(count: int) -> int:
-        """Count received bytes. Raises ConnectionResetError for none: the peer has closed."""
+    def checked(count: int) -> int:
+        """The number of received bytes. Raises ConnectionResetError for 0: the peer has closed."""
         if not count:
             raise ConnectionResetError("it has closed the connection")
         return count

@@ -2,9 +2,10 @@
 
 Rule 1: when a connection ends, a write that had not begun is refused. A write that had begun is an
         error: its bytes may or may not arrive.
-Rule 2: an engine that gathers reads no byte of a write after its outcome: the bytes may be pages,
-        and another request may own them by then. A library may go on reading, so it gets a copy.
-Rule 3: the next write tries an endpoint again that could not be reached.
+Rule 2: an engine that gathers reads no byte of a write after its outcome, because the bytes may be
+        pages, which another request may own by then. A library may go on reading, so it gets a
+        copy.
+Rule 3: if an endpoint could not be reached, the next write tries it again.
 """
 
 import logging
@@ -34,9 +35,9 @@ log = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
 WRITES_MAX: Final = 1024
-SILENCE_MS: Final = 5_000  # after so long a silence of its host a connection ends
-TCP_RTO_MAX_MS: Final = 44  # of Linux 6.15 on; Python has no name for it
-AGAIN_MS: Final = 1_000  # at most between two transmissions, where the kernel has a bound
+SILENCE_MS: Final = 5_000  # a connection ends after so long a silence of its host
+TCP_RTO_MAX_MS: Final = 44  # an option of Linux 6.15 and later; Python has no name for it
+AGAIN_MS: Final = 1_000  # the longest time between two transmissions, if the kernel has the option
 CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
 
 
@@ -68,7 +69,7 @@ def dial(endpoint: str, silence_ms: int = SILENCE_MS) -> socket.socket:
 
 @dataclass(slots=True, eq=False)
 class Posted:
-    """A write in flight. begun: bytes of it may have left. ended: it has its outcome."""
+    """A write in flight. begun: some of its bytes may have been sent. ended: it has its outcome."""
 
     number: int
     address: Address
@@ -81,7 +82,7 @@ class Posted:
 
 def bytes_of(views: Sequence[Buffer]) -> tuple[memoryview, ...]:
     """The views as uint8 [byte], without the empty ones. TypeError if one is not contiguous."""
-    # That numpy's arrays are buffers is not in their types before Python 3.12.
+    # Before Python 3.12, the types do not say that numpy's arrays are buffers.
     memories = [memoryview(cast("bytes", view)) for view in views]
     return tuple(memory.cast("B") for memory in memories if memory.nbytes)
 
@@ -90,14 +91,15 @@ class Line(Protocol):
     """The source's end of one connection. Only the loop's thread touches it."""
 
     @property
-    def sock(self) -> socket.socket: ...
+    def sock(self) -> socket.socket:
+        """The socket of the connection."""
 
     @property
     def open(self) -> dict[int, Posted]:
-        """The writes that it has to answer, by number."""
+        """The writes that the sink has to answer, by number."""
 
     def begin(self, posted: Posted) -> None:
-        """Take a write, which is in `open` already. OSError ends the connection."""
+        """Begin a write, which is in `open` already. OSError ends the connection."""
 
     def receive(self) -> None:
         """Handle the bytes that have come. RemoteProtocolError or OSError ends the connection."""
@@ -114,10 +116,10 @@ class Line(Protocol):
 
 
 class Source:
-    """A source engine, but for how its connections speak."""
+    """A source engine; the engine's `Line` gives its connections their protocol."""
 
     engine: str
-    gathers: ClassVar[bool] = False  # many views cost a write little more than one; see rule 2
+    gathers: ClassVar[bool] = False  # a write of many views costs little more; see rule 2
 
     def __init__(
         self,
@@ -131,8 +133,8 @@ class Source:
         self._bytes_max: Final = bytes_max
         self._writes_max: Final = min(writes_max, WRITES_MAX)
         self._lines: Final[dict[str, Line]] = {}
-        self._waiting: set[str] = set()  # endpoints whose sockets are to take more
-        self._lock: Final = threading.Lock()  # over what is in flight
+        self._waiting: set[str] = set()  # endpoints with unsent bytes
+        self._lock: Final = threading.Lock()  # guards the numbers of what is in flight
         self._numbered = self._writes = self._bytes = 0
         self._landed_writes = self._landed_bytes = self._refused_writes = self._failed_writes = 0
         self._outcomes: Final[deque[Outcome]] = deque()
@@ -143,18 +145,22 @@ class Source:
     # The methods of contract.SourceEngine.
 
     def attach(self, wake: Callable[[], None]) -> None:
+        """See contract.SourceEngine."""
         self._wake = wake
 
     def connect(self, address: Address) -> None:
+        """See contract.SourceEngine."""
         self.loop.check()
         self._check(address)
         self.loop.call(lambda: self._prepare(address.endpoint))
 
     @property
     def has_room(self) -> bool:
+        """See contract.SourceEngine."""
         return self._bytes < self._bytes_max and self._writes < self._writes_max
 
     def post(self, address: Address, offset: int, views: Sequence[Buffer]) -> int:
+        """See contract.SourceEngine."""
         self.loop.check()
         self._check(address)
         pieces = bytes_of(views)
@@ -164,8 +170,8 @@ class Source:
         with self._lock:
             if not self.has_room:
                 raise EngineBusy(
-                    f"{self._writes} writes of {self._bytes} bytes are in flight, at most"
-                    f" {self._writes_max} of {self._bytes_max} may be: read their outcomes first"
+                    f"{self._writes} writes of {self._bytes} bytes are in flight; the limits are"
+                    f" {self._writes_max} writes and {self._bytes_max} bytes: read outcomes first"
                 )
             self._numbered += 1
             self._writes += 1
@@ -175,9 +181,11 @@ class Source:
         return posted.number
 
     def completed(self) -> list[Outcome]:
+        """See contract.SourceEngine."""
         return [self._outcomes.popleft() for _ in range(len(self._outcomes))]
 
     def counts(self) -> SourceCounts:
+        """See contract.SourceEngine."""
         with self._lock:
             return SourceCounts(
                 writes=self._writes,
@@ -190,12 +198,13 @@ class Source:
             )
 
     def close(self) -> None:
+        """See contract.SourceEngine."""
         self.loop.close()
 
     # For the engines, on the loop's thread.
 
     def finish(self, posted: Posted, result: Result, reason: str = "") -> None:
-        """A write has ended."""
+        """End a write."""
         posted.ended = True
         posted.views = ()
         with self._lock:
@@ -209,10 +218,10 @@ class Source:
         self._wake()
 
     def answered(self, line: Line, number: int) -> Posted:
-        """The write that the sink says has ended."""
+        """The write that the sink's answer ends. Raises RemoteProtocolError for an unknown one."""
         posted = line.open.pop(number, None)
         if posted is None:
-            raise RemoteProtocolError(f"write {number} is answered, and not under way")
+            raise RemoteProtocolError(f"write {number} is answered, but not under way")
         return posted
 
     def serve(self, endpoint: str, step: Callable[[], None]) -> None:

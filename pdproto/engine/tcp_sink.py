@@ -24,9 +24,9 @@ from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
 
 ENGINE: Final = "tcp"
-RECEIVE_BYTES: Final = 1 << 20  # in one call: how long a fence may have to wait
-TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
-PIECES_MAX: Final = 128  # of one receive; the system takes 1024
+RECEIVE_BYTES: Final = 1 << 20  # in one call, because a fence waits for a running call
+TURN_BYTES: Final = 4 << 20  # from one connection, before the others are served
+PIECES_MAX: Final = 128  # of memory in one receive; the system allows 1024
 NOWHERE: Final = memoryview(b"")
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.SEGMENT})
 
@@ -35,7 +35,8 @@ class TcpSink(Sink["TcpLine"]):
     """Staging memory, or targets, that sources on other hosts write to over TCP.
 
     host, port: where to listen; port 0 picks one. advertised: the address that sources connect to,
-    if it is not `host`; a wildcard needs one. Raises EngineError if it cannot listen there.
+    if it is not `host`; it is needed for a wildcard. capacity_bytes: of staging memory. Raises
+    EngineError if it cannot listen there.
     """
 
     target_scope = Scope.PAGE
@@ -76,7 +77,7 @@ class Arriving:
     held: Held | None
     bytes: int
     places: Iterator[memoryview]
-    left: int  # bytes that no segment has brought
+    left: int  # bytes that have not come yet
     rest: memoryview = NOWHERE
     window: deque[memoryview] = field(default_factory=deque)
 
@@ -92,14 +93,14 @@ class Arriving:
         return list(islice(self.window, PIECES_MAX))
 
     def filled(self, count: int) -> None:
-        """So many bytes have come."""
+        """Note that `count` more bytes have come."""
         while count and count >= self.window[0].nbytes:
             count -= self.window.popleft().nbytes
         if count:
             self.window[0] = self.window[0][count:]
 
     def refuse(self) -> None:
-        """Nothing more of it has a place."""
+        """Give up the memory of the write: its other bytes are thrown away."""
         self.held, self.places, self.rest = None, iter(()), NOWHERE
         self.window.clear()
 
@@ -117,7 +118,7 @@ class TcpLine(SinkLine):
         self._waste: bytearray | None = None
 
     def receive(self) -> None:
-        """Take up to a turn's bytes, as far as they have come."""
+        """Read the bytes that have come, up to `TURN_BYTES`."""
         left = TURN_BYTES
         with suppress(BlockingIOError):
             while left > 0:
@@ -127,6 +128,7 @@ class TcpLine(SinkLine):
                     left -= self._receive_frame()
 
     def ended(self) -> None:
+        """See sink.Line."""
         self._write = None
 
     def _receive_frame(self) -> int:
@@ -199,9 +201,9 @@ class TcpLine(SinkLine):
         return count
 
     def _place(self, write: Arriving, held: Held, length: int) -> int:
-        """Receive into the memory of the write. A fence asked for meanwhile is done afterwards."""
+        """Receive into the memory of the write. A fence that began meanwhile is done afterwards."""
         try:
-            count = self.took(self.sock.recvmsg_into(write.pieces(length))[0])
+            count = self.checked(self.sock.recvmsg_into(write.pieces(length))[0])
             write.filled(count)
             return count
         finally:
@@ -213,4 +215,4 @@ class TcpLine(SinkLine):
     def _throw_away(self, length: int) -> int:
         if self._waste is None:
             self._waste = bytearray(RECEIVE_BYTES)
-        return self.took(self.sock.recv_into(memoryview(self._waste)[:length]))
+        return self.checked(self.sock.recv_into(memoryview(self._waste)[:length]))

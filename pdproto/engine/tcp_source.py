@@ -12,17 +12,18 @@ from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.source import BYTES_MAX, SILENCE_MS, WRITES_MAX, Posted, Source, dial
 from pdproto.runtime.errors import RemoteProtocolError
 
-SEGMENT_BYTES: Final = 1 << 20  # how late a refusal may stop a write
-VIEWS_MAX: Final = 256  # of a segment; the system takes 1024 in one call
-TURN_BYTES: Final = 4 << 20  # for one connection, before the others have theirs
+SEGMENT_BYTES: Final = 1 << 20  # a refusal stops a write at the end of a segment
+VIEWS_MAX: Final = 256  # of a segment; the system allows 1024 in one call
+TURN_BYTES: Final = 4 << 20  # to one connection, before the others are served
 EXPECTED: Final = frozenset({Kind.LANDED, Kind.REFUSED})
 
 
 class TcpSource(Source):
     """Writes to sinks on other hosts over TCP.
 
-    bytes_max, writes_max: in flight, beyond which `post` raises EngineBusy; the last write may
-    pass bytes_max. silence_ms: how long a sink's host may take no bytes before it counts as lost.
+    bytes_max, writes_max: the limits of what is in flight; beyond them `post` raises EngineBusy.
+    The last write may exceed bytes_max. silence_ms: how long a sink's host may accept no bytes
+    before it counts as lost.
     """
 
     engine = tcp_sink.ENGINE
@@ -53,20 +54,23 @@ class TcpLine:
         self._connected = False
         self._sending: Posted | None = None
         self._pieces: Iterator[list[memoryview]] = iter(())
-        self._rest: list[memoryview] = []  # of a piece that the socket took a part of
+        self._rest: list[memoryview] = []  # the unsent part of a piece
         self._frame: Final = bytearray(FRAME_BYTES)
         self._frame_bytes = 0
 
     @property
     def unsent(self) -> bool:
+        """See source.Line."""
         return not self._connected or bool(self._rest or self._queue) or self._sending is not None
 
     def begin(self, posted: Posted) -> None:
+        """See source.Line."""
         self._queue.append(posted)
         if self._connected and len(self._queue) == 1:
             self.flush()
 
     def receive(self) -> None:
+        """See source.Line."""
         with suppress(BlockingIOError):
             while True:
                 count = self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :])
@@ -78,7 +82,9 @@ class TcpLine:
                     self._answer(decode(self._frame, EXPECTED))
 
     def flush(self) -> None:
-        """Send up to a turn's bytes. The first call after connecting learns how that went."""
+        """See source.Line. It sends up to `TURN_BYTES`. The first call finds out whether connecting
+        has succeeded.
+        """
         if not self._connected:
             if failed := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(failed, "cannot connect")
@@ -95,12 +101,13 @@ class TcpLine:
                 self._took(sent)
 
     def ended(self) -> None:
+        """See source.Line."""
         self._queue.clear()
         self._rest.clear()
         self._pieces = iter(())
 
     def _next(self) -> bool:
-        """Take the next piece to send, if there is none; returns whether there is one."""
+        """Take the next piece to send, if there is none now. Returns whether there is one."""
         while not self._rest:
             self._rest = next(self._pieces, [])
             if self._rest:
@@ -122,13 +129,13 @@ class TcpLine:
         if sent:
             rest[0] = rest[0][sent:]
         if not rest:
-            # The last piece may have gone: then nothing waits for the socket any more.
+            # If that was the last piece, `unsent` must be False now.
             self._next()
 
     def _answer(self, frame: Frame) -> None:
         posted = self._source.answered(self, frame.write)
         if frame.kind is Kind.REFUSED:
-            self._source.finish(posted, Result.REFUSED, "the sink keeps this write out")
+            self._source.finish(posted, Result.REFUSED, "the sink has fenced this hand-over")
         elif posted is self._sending or not posted.begun:
             self.open[posted.number] = posted
             raise RemoteProtocolError(f"write {posted.number} has landed before it was sent")

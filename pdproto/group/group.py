@@ -87,7 +87,7 @@ class Group:
 
     def health(self) -> str | None:
         """Why nothing can go on here; None while something can."""
-        return self._loop.standing() or self._core.problem()
+        return self._loop.stalled() or self._core.problem()
 
     def close(self) -> None:
         """Tell the other ranks, and stop. It may be called twice."""

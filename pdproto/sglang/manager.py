@@ -39,7 +39,7 @@ from pdproto.sglang.routing import Rooms
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from pdproto.transport.operator_port import operated
+from pdproto.transport.operator_port import open_operator_port
 from pdproto.transport.settings import Settings, load
 
 log = logging.getLogger("pdproto.sglang")
@@ -98,7 +98,7 @@ class PdprotoKVManager(BaseKVManager):
                                             open_source(engine, self._host)))
         else:
             self._begin_decode(components, open_sink(engine, self._host))
-        self._operated: Final = operated(self.node, self.settings, self._index)
+        self._operator_port: Final = open_operator_port(self.node, self.settings, self._index)
 
     @property
     def _index(self) -> int:
@@ -207,8 +207,8 @@ class PdprotoKVManager(BaseKVManager):
             self.rooms.close()
         if self._queries is not None:
             self._queries.shutdown(cancel_futures=True)
-        if self._operated is not None:
-            self._operated.stop()
+        if self._operator_port is not None:
+            self._operator_port.stop()
         self.node.close()
         if self.statuses is not None:
             self.statuses.close()

@@ -3,10 +3,10 @@
     sender = prefill.open(room)
     await until(sender, KVPoll.WAITING_FOR_INPUT)
     sender.send(pages)
-    await until(sender, KVPoll.SUCCESS)        # raises HandoffFailed with the reason
+    await until(sender, KVPoll.SUCCESS)        # raises HandoffFailedError with the reason
     sender.close()
 
-What a sender or a receiver can do besides returns at once, and is called as it stands: `send`,
+All other methods of senders and receivers return at once, so they have no asyncio form: `send`,
 `publish`, `poll`, `abort`, `close`, `failure`, `metrics`.
 """
 
@@ -18,20 +18,21 @@ from pdproto.spec.handoff.poll import KVPoll
 
 
 class HandoffFailedError(Exception):
-    """The hand-over has failed; the message is the reason, from whichever side it comes."""
+    """The hand-over has failed. The message is the reason, which may come from either side."""
 
 
 async def until(handoff: Handle, *wanted: KVPoll) -> KVPoll:
-    """Wait until a poll answers one of these, and return it.
+    """Wait until `handoff.poll()` returns one of these, and return it.
 
-    Raises HandoffFailedError when the hand-over fails and FAILED is not wanted. Any number of tasks
-    may wait for one hand-over. Cancelling a wait leaves the hand-over alone.
+    handoff: a sender or receiver. Raises HandoffFailedError when the hand-over fails and FAILED is
+    not wanted. Any number of tasks may wait for one hand-over. Cancelling a wait does not change
+    the hand-over.
     """
     loop = asyncio.get_running_loop()
     stepped = asyncio.Event()
 
     def watcher() -> None:
-        with suppress(RuntimeError):  # the loop of the task that waits has been closed
+        with suppress(RuntimeError):  # the loop of the waiting task has been closed
             loop.call_soon_threadsafe(stepped.set)
 
     handoff.watchers = (*handoff.watchers, watcher)

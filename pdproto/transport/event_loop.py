@@ -1,10 +1,10 @@
 """The event loop: one thread that owns the sockets and the clock of a node, and takes its turns.
 
-A node itself does no I/O. `run_turn` (node/core.py) is all that this thread ever asks of it.
+A node itself does no I/O. This thread only calls its `run_turn` (node/core.py).
 
-Rule 1: nothing outside this thread touches the node's state. The only ways in are `ask` and `wake`.
-Rule 2: no frame and no call ends the thread. A turn that fails is counted and logged, and the next
-        one goes on.
+Rule 1: no other thread changes the node's state. Other threads use `ask` and `wake`.
+Rule 2: no frame and no request ends the thread. A turn that fails is counted and logged, and the
+        loop goes on.
 """
 
 import logging
@@ -31,15 +31,15 @@ from pdproto.transport.watchdog import Watchdog
 log = logging.getLogger("pdproto.transport")
 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
-STANDS_STILL_S: Final = 5.0  # a loop that has not come round for so long serves nobody
+STANDS_STILL_S: Final = 5.0  # after so long without a turn, the loop counts as hung
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
 
 
 class EventLoop:
-    """The transport of one node (node/ports.py). link: of the node; port 0 of `bind` takes a free
-    one. bound: where the loop listens. endpoint: where peers are told to call.
+    """The transport of one node (node/ports.py).
 
-    Raises OSError if it cannot listen.
+    bound: where the loop listens. endpoint: where peers are told to call. Raises OSError if it
+    cannot listen at `link.bind`.
     """
 
     def __init__(self, core: Core, link: Link) -> None:
@@ -55,26 +55,27 @@ class EventLoop:
         self._monitor: Final = Monitor()
         self._inbox: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._awake = False  # another thread wants a turn
-        self._unread = True  # ZeroMQ tells of messages only a reader that has found nothing
-        self._turned = monotonic()  # when the loop last came round
+        self._awake = False  # another thread has asked for a turn
+        self._unread = True  # ZeroMQ signals messages only after a reader has found none
+        self._turned = monotonic()  # when the last turn began
         self._closing = False
         self._thread: Final = threading.Thread(
             target=self._run, name=f"pdproto-{core.name}", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._core.begin(self)
         self._thread.start()
 
     def measure(self, metrics: Metrics) -> None:
-        """Have the loop's numbers read among the node's."""
+        """Add the loop's numbers to the metrics of the node."""
         self.pace.measure(metrics)
         metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
                         lambda: self.turn_errors)
 
-    def standing(self) -> str | None:
-        """Why the node does nothing any more, whatever its peers do; None while the loop turns.
-        For any thread.
+    def stalled(self) -> str | None:
+        """Why the loop takes no turns: it is closed, or it hangs. None while it runs. For any
+        thread.
         """
         name = self._core.name
         if self._closing:
@@ -105,15 +106,18 @@ class EventLoop:
     # For the node: see Transport
 
     def clock(self) -> float:
+        """See Transport."""
         return monotonic()
 
     def ask(self, request: Callable[[], None]) -> None:
+        """See Transport."""
         if self._closing:
             raise LocalProtocolError(f"node {self._core.name} is closed")
         self._inbox.put(request)
         self.wake()
 
     def wake(self) -> None:
+        """See Transport."""
         if threading.get_ident() == self._thread.ident:
             self._core.again = True
         elif not self._awake:
@@ -121,9 +125,11 @@ class EventLoop:
             os.eventfd_write(self._wake_fd, 1)
 
     def address_for(self, endpoint: str) -> str:
+        """See Transport."""
         return address_for(self._core.name, self._link, self.bound, endpoint)
 
     def connect(self, endpoint: str) -> Dealer:
+        """See Transport."""
         return Dealer(self._context, self._core.name, endpoint, self._link, self._monitor)
 
     # The loop
@@ -140,8 +146,8 @@ class EventLoop:
             at_once = core.wants_turn or self._unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
             ready = [file for file, _ in files.poll(wait)]
-            # Sockets are read only where there is something: even a system call that does not wait
-            # lets other threads run, and that may take long.
+            # Sockets are read only if they have data: even a system call that does not wait lets
+            # other threads run, and that may take long.
             due = self._turn(batches=self._unread or speech in ready, changes=news in ready)
         files.close()
         carry_out(self._core, self._core.farewells(
@@ -149,7 +155,7 @@ class EventLoop:
 
     def _turn(self, *, batches: bool, changes: bool) -> float:
         """Take one turn. Returns when the next is due."""
-        if self._awake:  # before the requests are taken: one that comes later wakes the loop again
+        if self._awake:  # before the requests are taken, so that a later one wakes the loop again
             with suppress(BlockingIOError):
                 os.eventfd_read(self._wake_fd)
             self._awake = False
@@ -159,7 +165,7 @@ class EventLoop:
         try:
             return run_turn(self._core, arrived, now)
         except Exception:
-            # A defect in one turn must not leave a hundred thousand hand-overs unserved.
+            # After a defect in one turn, the other hand-overs must still be served.
             self.turn_errors += 1
             if self.turn_errors & (self.turn_errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
                 log.exception("node %s: a turn of its loop failed (%d times)", self._core.name,
@@ -167,14 +173,14 @@ class EventLoop:
             return now + self._link.sign_of_life_s
 
     def _requests(self) -> Iterator[Callable[[], None]]:
-        """The requests that have come until now."""
+        """The requests that other threads have put into the inbox until now."""
         for _ in range(self._inbox.qsize()):
             if self._inbox.empty():
                 return
             yield self._inbox.get_nowait()
 
     def _batches(self) -> Iterator[tuple[str, list[bytes]]]:
-        """The messages that are there, each with the name of its sender."""
+        """The messages that have arrived, each with the name of its sender."""
         router, self._unread = self._router, True
         while self._unread:
             try:
@@ -182,7 +188,7 @@ class EventLoop:
             except zmq.Again:
                 self._unread = False
                 return
-            while router.getsockopt(zmq.RCVMORE):  # asked once: asking takes as long as receiving
+            while router.getsockopt(zmq.RCVMORE):  # this takes as long as receiving a part
                 frames.append(router.recv(zmq.NOBLOCK))
             self._unread = bool(int(router.getsockopt(zmq.EVENTS)) & READABLE)
             yield frames[0].decode("utf-8", "replace"), frames[1:]

@@ -1,9 +1,9 @@
-"""An HTTP server in a thread of its own, which strangers cannot fill.
+"""An HTTP server in a thread of its own, with a bounded number of connections.
 
-Rule 1: a connection costs a file, and a process has few. When all that it may have are open, the
-        one that has had no answer for longest is closed for the newcomer: a client that says half a
-        request and waits is the first to go, and ours connect again by themselves.
-Rule 2: where files have run out all the same, the log has a line now and then, and no traceback.
+Rule 1: a connection needs a file, and a process has few. When the bound is reached, a new
+        connection replaces the one that has had no answer for longest. So a client that sends half
+        a request and waits is closed first. Our own clients connect again by themselves.
+Rule 2: if files still run out, the log has a line now and then, without a traceback.
 """
 
 import asyncio
@@ -23,23 +23,24 @@ from pdproto.engine.hosts import is_wildcard, joined, listening
 
 log = logging.getLogger("pdproto.http")
 
-CLOSING_S: Final = 1.0  # for requests under way, when the server stops
+CLOSING_S: Final = 1.0  # for requests that are served when the server stops
 CONNECTIONS_MAX: Final = 1_024  # open at once
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 
 
 def connections_max() -> int:
-    """How many connections a server may have open: half of the files that the process may."""
+    """How many connections a server may have open: half of the files that the process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     half = CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft // 2
     return max(1, min(CONNECTIONS_MAX, half))
 
 
 class HttpServer:
-    """Serves an application. The address is that of `host` and `port`; port 0 takes a free one.
+    """Serves an application at `host` and `port`; port 0 takes a free port.
 
-    title: of the server, in errors and as the name of its thread. tls: None for plain HTTP. tick:
-    called in the loop every `pause_s`. `start` raises OSError with the address if it cannot be had.
+    title: the server's name in errors, and of its thread. tls: None for plain HTTP. tick: called in
+    the loop every `pause_s` seconds. `start` raises OSError, with the address, if it cannot listen
+    there.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class HttpServer:
     ) -> None:
         self.host: Final = host
         self.port = port
-        self.closed_connections = 0  # for newcomers
+        self.closed_connections = 0  # to make room for new ones
         self._title: Final = title
         self._app: Final = app
         self._tls: Final = tls
@@ -56,7 +57,7 @@ class HttpServer:
         self._pause_s: Final = pause_s
         self._most: Final = connections_max()
         self._heard: Final[dict[object, float]] = {}  # when a connection had its last answer
-        self._spent = 0  # times that there was no file for a connection
+        self._spent = 0  # how often there was no file for a connection
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
         self._begun: Final = threading.Event()
@@ -70,9 +71,9 @@ class HttpServer:
         return joined(self.host, self.port)
 
     def start(self) -> None:
-        """Serve; returns when the port is open."""
+        """Start the thread. Returns when the port is open. Raises OSError if it cannot listen."""
         if self._thread is not None:
-            raise RuntimeError(f"a server ({self._title}) starts once: make another")
+            raise RuntimeError(f"{self._title}: a server starts only once; create another one")
         self._thread = threading.Thread(target=self._run, name=f"pdproto-{self._title}",
                                         daemon=True)
         self._thread.start()
@@ -123,9 +124,9 @@ class HttpServer:
             await runner.cleanup()
 
     async def _listening(self, runner: web.AppRunner) -> asyncio.Server:
-        """Where it listens. asyncio's own servers at :: take no IPv4 calls."""
+        """Listen. asyncio's own servers at :: accept no IPv4 connections."""
         loop, admitted = asyncio.get_running_loop(), self._admitting(runner)
-        # asyncio takes so many in one go before it asks for a protocol, and each has a file by then
+        # asyncio accepts so many at once before it asks for a protocol, and each has a file then.
         backlog = max(1, self._most // 4)
         if is_wildcard(self.host) and ":" in self.host:
             return await loop.create_server(admitted, sock=listening(self.host, self.port),
@@ -134,7 +135,7 @@ class HttpServer:
                                         backlog=backlog)
 
     def _admitting(self, runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
-        """What makes the protocol of a new connection (rule 1)."""
+        """The factory for the protocols of new connections, which keeps rule 1."""
         server = runner.server
         assert server is not None  # noqa: S101 - the runner has been set up
 
@@ -163,8 +164,8 @@ class HttpServer:
         if isinstance(error, OSError) and error.errno in SPENT:
             self._spent += 1
             if self._spent & (self._spent - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-                log.warning("%s at %s: a connection waits, for there is no file for it: %s (%d "
-                            "times)", self._title, self.address, error.strerror, self._spent)
+                log.warning("%s at %s: a connection waits, because no file is free: %s (%d times)",
+                            self._title, self.address, error.strerror, self._spent)
             return
         loop.default_exception_handler(dict(context))
 
@@ -174,8 +175,8 @@ class HttpServer:
                 if self._tick is not None:
                     self._tick()
             except Exception:
-                # A mistake of ours must not end the server of everybody.
-                log.exception("%s at %s: its clock", self._title, self.address)
+                # A defect in the tick must not end the server.
+                log.exception("%s at %s: its regular tick failed", self._title, self.address)
             try:
                 await asyncio.wait_for(ending.wait(), self._pause_s)
             except TimeoutError:

@@ -1,18 +1,22 @@
-"""The number that tells a process from those that had its name before it, and will have it later.
+"""The incarnation: a number that distinguishes the runs of a process under one name.
 
-It grows: the registry takes the larger of two for the later, and a random number would have it
-refuse every second restart. And nobody else has it: a life is known by it (runtime/wire.py), and
-two decode ranks may start within one tick of a clock. So its upper bits are the time, of which a
-restart takes more than a step, and its lower bits are drawn.
+A later run must have a greater number, because the registry takes the greater one for the later;
+with random numbers it would refuse every second restart. And two processes must not have the same
+number, because it identifies lives (runtime/wire.py), and two decode ranks may start within one
+tick of a clock. So the upper bits are the time, in steps that are shorter than a restart, and the
+lower bits are random.
 """
 
 import secrets
 from time import time_ns
 from typing import Final
 
-DRAWN_BITS: Final = 20  # the time goes on in steps of 1.05 ms
+RANDOM_BITS: Final = 20  # so the time has steps of 1.05 ms
 
 
 def new_incarnation() -> int:
-    """For a process, or a group of ranks that start and die as one. 61 bits; never 0."""
-    return time_ns() >> DRAWN_BITS << DRAWN_BITS | secrets.randbits(DRAWN_BITS)
+    """A new incarnation, for a process or for a group of ranks that start and end together.
+
+    61 bits; never 0.
+    """
+    return time_ns() >> RANDOM_BITS << RANDOM_BITS | secrets.randbits(RANDOM_BITS)

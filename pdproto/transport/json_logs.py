@@ -1,4 +1,4 @@
-"""Logs for machines: a line is one JSON object, with the fields that a message is about.
+"""Logs for machines: each line is a JSON object, with the fields of the hand-over it is about.
 
     {"time": "2026-01-31T03:00:00.123Z", "level": "warning", "logger": "pdproto.node",
      "message": "node d0: ...", "rank": "d0", "peer": "p0", "room": 7}
@@ -13,9 +13,10 @@ FIELDS: Final = ("rank", "peer", "room", "incarnation", "generation")  # see `No
 
 
 class JsonFormatter(logging.Formatter):
-    """See above. An exception is the field `exception`, with its lines."""
+    """See above. The field `exception` has the traceback, if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line for this record, without its end."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": at.replace("+00:00", "Z"), "level": record.levelname.lower(),
@@ -29,7 +30,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_as_json(stream: TextIO, level: int = logging.INFO) -> None:
-    """Have everything that pdproto logs in this process written there, and nowhere else."""
+    """Write all log lines of pdproto in this process to the stream, and nowhere else.
+
+    level: lines below it are dropped.
+    """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     ours = logging.getLogger("pdproto")

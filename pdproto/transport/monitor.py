@@ -1,9 +1,9 @@
-"""Tells when connections end and come back: ZeroMQ's own events, of many sockets behind one file.
+"""Reports when connections end and come back: ZeroMQ's own events, of many sockets in one file.
 
-A process that dies closes its connections, and the kernel says so at once. Silence would take
-seconds to say the same. But a connection ends for other reasons too: a proxy restarts, a firewall
-forgets. So an end proves nothing by itself. ZeroMQ connects again by itself, and only a live
-process answers its handshake: a peer that does not do so for a while is gone (node/calls.py).
+When a process ends, the kernel closes its connections at once; a timeout would notice seconds
+later. But connections also end for other reasons: a proxy restarts, or a firewall drops them. So
+the end of a connection proves nothing. ZeroMQ connects again by itself, and only a running process
+answers its handshake. A peer that does not answer for some time counts as gone (node/calls.py).
 """
 
 import select
@@ -15,7 +15,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from pdproto.node.ports import Connection, ConnectionChange
 
-EVENTS_MAX: Final = 64  # read in one turn; the rest is there in the next
+EVENTS_MAX: Final = 64  # sockets whose events are read in one turn; the next turn reads others
 
 
 class Monitor:
@@ -23,7 +23,7 @@ class Monitor:
 
     def __init__(self) -> None:
         self._files: Final = select.epoll()
-        # By file: the connection, its socket, and the socket that tells about that one.
+        # By file: the connection, its socket, and the socket that reports its events.
         self._watched: Final[
             dict[int, tuple[Connection, zmq.Socket[bytes], zmq.Socket[bytes]]]] = {}
 
@@ -32,17 +32,17 @@ class Monitor:
         return self._files.fileno()
 
     def add(self, connection: Connection, socket: "zmq.Socket[bytes]") -> None:
-        """Watch a connection. Raises zmq.ZMQError where there can be no more sockets."""
+        """Watch a connection. Raises zmq.ZMQError if there can be no more sockets."""
         monitor = socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         file = int(monitor.getsockopt(zmq.FD))
         self._watched[file] = connection, socket, monitor
-        # ZeroMQ tells of events only a reader that has found nothing.
+        # ZeroMQ signals new events only after a reader has found none.
         monitor.getsockopt(zmq.EVENTS)
         self._files.register(file, select.EPOLLIN)
 
     def remove(self, connection: Connection) -> None:
-        """Stop to watch the connection, if it is watched."""
+        """Stop watching the connection, if it is watched."""
         for file, (watched, socket, monitor) in list(self._watched.items()):
             if watched is connection:
                 self._files.unregister(file)
@@ -56,13 +56,13 @@ class Monitor:
             if file not in self._watched:
                 continue  # an earlier change has ended this connection
             connection, _, monitor = self._watched[file]
-            # ZeroMQ's file says only that something may have come, until all of it is read.
+            # The file says only that there may be events, so all of them must be read.
             while int(monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
                 yield ConnectionChange(connection, up=event == zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
     def close(self) -> None:
-        """Watch nothing any more. The connections stay as they are."""
+        """Stop watching all connections. The connections stay open."""
         for connection, _, _ in list(self._watched.values()):
             self.remove(connection)
         self._files.close()

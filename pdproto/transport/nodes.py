@@ -30,10 +30,11 @@ from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
 
 
 class RunningNode:
-    """What both kinds of node have in common.
+    """The methods that both kinds of node have.
 
-    name: of this process, among all that it speaks to. incarnation: of this run of it. endpoint:
-    where peers are told to call. bound: where it listens. metrics: its counters and gauges.
+    name: unique among all nodes that the node communicates with. incarnation: of this run of the
+    process. endpoint: where peers are told to call. bound: where the node listens. metrics: its
+    counters and gauges.
     """
 
     def __init__(self, core: Node, link: Link) -> None:
@@ -50,18 +51,18 @@ class RunningNode:
         self._loop.start()
 
     def health(self) -> str | None:
-        """Why no hand-over can go on here; None while some can (L11)."""
-        return self._loop.standing() or self._core.problem()
+        """Why no hand-over can make progress here; None while some can (property L11)."""
+        return self._loop.stalled() or self._core.problem()
 
     def stalled(self) -> str | None:
-        """Why the node does nothing any more, whatever its peers do; None while its loop turns."""
-        return self._loop.standing()
+        """Why the node's loop takes no turns: it is closed, or it hangs. None while it runs."""
+        return self._loop.stalled()
 
     def open_handoffs(self, most: int = 100, room: int | None = None) -> OpenHandoffs:
         """The open hand-overs that have been longest in their state.
 
-        most: so many are described. room: of this room only. Waits for the loop, for a second at
-        most: the loop itself must not call it.
+        most: how many are described. room: only hand-overs of this room. It waits for the loop for
+        a second at most, so callbacks in the loop must not call it.
         """
         return open_handoffs(self._core, self.health(), most, room)
 
@@ -70,22 +71,26 @@ class RunningNode:
         return self._core.calls.lost()
 
     def living_peers(self) -> tuple[str, ...]:
-        """The names of the other peers that are known."""
+        """The names of the known peers that do not count as gone."""
         return tuple(p.name for p in list(self._core.peers.values()) if not p.lost)
 
     def declare_gone(self, name: str) -> None:
-        """Say that the process has ended which a peer of that name has run until now.
+        """Tell the node that the process of this peer has ended.
 
-        A node itself knows only that a peer is silent, and that proves nothing: memory that the
-        peer may still reach waits for its successor. A supervisor that has seen the process end, or
-        has cut its power, does know. Said of a process that runs on, this breaks S1 and S8.
+        A node can only see that a peer is silent, which proves nothing. So memory that the peer may
+        still write to is not reused before its successor appears. A supervisor that has seen the
+        process end, or has cut its power, knows more. If the process still runs, this call breaks
+        the properties S1 and S8.
+
+        Raises LocalProtocolError when this node is closed. A name that was never known is logged
+        and counted (`refused_calls`).
         """
         self._core.ask(lambda: self._core.declare_gone(name))
 
     def close(self) -> None:
-        """Give up what is open, tell the peers, and give back every thread, socket and page.
+        """Abort open hand-overs, tell the peers, and free every thread, socket and page.
 
-        It may be called twice.
+        A second call does nothing.
         """
         self._loop.close()
 
@@ -96,12 +101,15 @@ class RunningNode:
 class PrefillNode(RunningNode):
     """The node of a prefill rank: it opens senders and writes their pages to sinks.
 
-    data_path: how bytes move. waits: seconds by name of timer.
+    name: unique among all nodes that it communicates with. data_path: moves the bytes. link: how
+    the node communicates; default: with peers on this host. waits: seconds by name of timer, in
+    place of the defaults. trace: writes the steps of the node's endpoints.
 
-    refuses: asked in the loop about a room that a sink comes for and that is not open here. It
-    returns why nobody will open it, or None. A sink that is refused fails at once, for that reason.
-    role: the tables to run, if not those of the hand-over.
-    Raises OSError if the node cannot listen at `link`, ValueError for a name or a timer.
+    refuses: called in the loop for a room that a sink introduces and that is not open here. It
+    returns why no sender will open it, or None if one may. A refused sink fails at once, with that
+    reason. role: the tables to run, if not those of the hand-over.
+
+    Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """
 
     _core: Prefill
@@ -126,25 +134,27 @@ class PrefillNode(RunningNode):
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None,
     ) -> Sender:
-        """A sender for a room. on_released, watcher: see `Handle.watch`.
+        """Open a sender for a room.
 
-        Raises LocalProtocolError when the node is closed.
+        room: from 0 to 2**63 - 1. on_released, watcher: see `Handle.watch`. Raises
+        LocalProtocolError when the node is closed, TypeError or ValueError for a room that is no
+        such number.
         """
         return self._core.open(room, on_released, watcher)
 
     def disown(self, room: int, reason: str, name: str, endpoint: str) -> None:
-        """Tell another prefill rank that this room has failed here. It tells decode, which looks
-        for the room there (spec/handoff/dp_rank.py).
+        """Tell another prefill rank that this room has failed here. That rank tells decode, which
+        looks for the room there (spec/handoff/dp_rank.py).
 
-        Raises LocalProtocolError when the node is closed.
+        name, endpoint: of the other rank. Raises LocalProtocolError when this node is closed.
         """
         self._core.ask(lambda: self._core.disown(room, reason, name, endpoint))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
 
-        No page waits for them. But the node remembers their lives: while the sink lives until it
-        has fenced this node, and else for the sink's successor; see `declare_gone`.
+        Their pages are free. But the node remembers their lives until the sink has fenced this
+        node, or until the sink's process is known to have ended; see `declare_gone`.
         """
         return self._core.in_doubt()
 
@@ -152,11 +162,10 @@ class PrefillNode(RunningNode):
 class DecodeNode(RunningNode):
     """The node of a decode rank: it opens receivers, leases memory and commits pages.
 
-    data_path: how bytes move. waits: seconds by name of timer.
+    name, data_path, link, waits, trace: see PrefillNode. incarnation: the same for all ranks of a
+    group; default: a new one. role, pool: the tables to run, if not those of the hand-over.
 
-    incarnation: one for all ranks of a group; default: one of its own. role, pool: the tables to
-    run, if not those of the hand-over.
-    Raises OSError if the node cannot listen at `link`, ValueError for a name or a timer.
+    Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """
 
     _core: Decode
@@ -192,14 +201,17 @@ class DecodeNode(RunningNode):
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None,
     ) -> Receiver:
-        """A receiver for a room. sources: the endpoints of all prefill ranks that feed this rank.
+        """Open a receiver for a room.
 
-        sinks: all ranks of this group that the same sources feed (default: this one). pages, slot:
-        as `Receiver.publish` takes them. generation: the life's number, where the ranks of a group
-        must agree on it: each once, ascending. on_released, watcher: see `Handle.watch`.
+        sources: all prefill ranks that write to this rank: their endpoints, by name. sinks: the
+        names of all ranks of this group to which the same sources write (default: this rank).
+        generation: the number of the life, if the ranks of a group must agree on it; each number
+        once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
+        `Receiver.publish`; without them, call that method later.
+
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
-        with self._opening:  # lives begin in the order of their numbers, whichever thread opens
+        with self._opening:  # so that lives begin in the order of their numbers
             return self._core.open(room, sources, sinks=sinks, generation=generation,
                                    on_released=on_released, watcher=watcher, pages=pages,
                                    slot=slot)
@@ -208,7 +220,8 @@ class DecodeNode(RunningNode):
 class DirectDecodeNode(DecodeNode):
     """A decode node whose sources write straight into its pages.
 
-    data_path: DirectPages, or another that keeps to rule 3 of pages/direct.py.
+    data_path: DirectPages, or another data path that keeps rule 3 of pages/direct.py. Other
+    arguments: see DecodeNode.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Which hand-overs of a node are open, since when, in which state, for whom each waits, and what
-would end it: what GET /debug/handoffs answers.
+"""The open hand-overs of a node, as GET /debug/handoffs shows them: the state of each, its age,
+the events that it waits for, and the timers that would end it.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,15 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.timers import WAITS
 
 SHOWN_MAX: Final = 1_000
-LOOP_S: Final = 1.0  # that the loop may take to answer; then it is looked at from outside
+LOOP_S: Final = 1.0  # how long the loop may take to answer; then another thread reads its state
 
 
 class WaitsFor(Struct, frozen=True):
-    """who: a peer by its name, or a part of this process. what: the message, call or report.
-    trouble: why it may not come, if that is known.
+    """An event that a hand-over waits for.
+
+    who: the name of a peer, or a part of this process. what: the message, call or report. row: of
+    the table. why: the reason of the row. trouble: why the event may not come; empty if no reason
+    is known.
     """
 
     who: str
@@ -32,7 +35,7 @@ class WaitsFor(Struct, frozen=True):
 
 
 class Clock(Struct, frozen=True):
-    """A wait that runs. in_s: until it ends."""
+    """A timer that runs. in_s: seconds until it ends. leads_to: the consequence."""
 
     name: str
     in_s: float
@@ -40,8 +43,12 @@ class Clock(Struct, frozen=True):
 
 
 class OpenHandoff(Struct, frozen=True):
-    """One end of a hand-over. for_s: in this state; open_s: since it was opened. repeats: waits
-    that were in vain. memory: every variable of the table that has not its first value.
+    """One end of a hand-over.
+
+    for_s: seconds in this state. open_s: seconds since it was opened. repeats: how often a message
+    was sent again. waits_for: events that would let it go on. fails_on: events that would fail it.
+    memory: the variables of the table that do not have their first value. blame: the reason so far,
+    if it fails.
     """
 
     room: int
@@ -59,7 +66,11 @@ class OpenHandoff(Struct, frozen=True):
 
 
 class OpenHandoffs(Struct, frozen=True):
-    """open: how many there are. handoffs: those that have been longest in their state."""
+    """The open hand-overs of one node.
+
+    problem: why no hand-over can make progress; empty if some can. open: the number of open
+    hand-overs. handoffs: those that have been longest in their state.
+    """
 
     node: str
     side: str
@@ -71,8 +82,11 @@ class OpenHandoffs(Struct, frozen=True):
 def open_handoffs(
     node: Node, problem: str | None, most: int = 100, room: int | None = None
 ) -> OpenHandoffs:
-    """The longest in their state first. problem: why no hand-over can go on, if so. most: so many
-    are described. room: of this room only. For any thread but the loop's.
+    """Describe the open hand-overs, the longest in their state first. For any thread but the
+    loop's.
+
+    problem: why no hand-over can make progress, if so. most: how many are described. room: only
+    hand-overs of this room.
     """
     owners = [owner for owner in _owners(node) if room is None or _room(owner) == room]
     owners.sort(key=lambda owner: float(owner.entered))
@@ -82,7 +96,7 @@ def open_handoffs(
 
 
 def _owners(node: Node) -> list[Any]:
-    """All ends that are not over, as the loop sees them, or from outside if it stands still."""
+    """The handles that are not over, collected by the loop, or by this thread if the loop hangs."""
     box: SimpleQueue[list[Any]] = SimpleQueue()
     try:
         node.ask(lambda: box.put(_collected(node)))
@@ -92,7 +106,7 @@ def _owners(node: Node) -> list[Any]:
 
 
 def _collected(node: Node) -> list[Any]:
-    """All ends that are not over. For any thread."""
+    """The handles that are not over. For any thread."""
     ends = [*handles_of(node.lives), *node.open_ends()]
     return [owner for owner in {id(owner): owner for owner in ends}.values()
             if owner.poll() not in ENDED or not owner.released]
@@ -119,7 +133,7 @@ def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
 
 
 def _seconds(seconds: float) -> float:
-    """Rounded to milliseconds; 0 for a clock that the loop has yet to see end."""
+    """Rounded to milliseconds; 0 for a timer that is overdue."""
     return round(max(0.0, seconds), 3)
 
 
@@ -146,5 +160,5 @@ def _trouble(node: Node, peers: Sequence[str], one: Awaited, now: float) -> str:
     if peer is None or not peer.incarnation:
         return "nothing was ever heard of it"
     if peer.lost:
-        return "its process has ended" if peer.ended else "it is lost: silent, or not to be reached"
+        return "its process has ended" if peer.ended else "it is lost: silent or unreachable"
     return peer.trouble(now)

@@ -1,12 +1,13 @@
-"""A port for whoever operates a node: HTTP, off unless somebody opens it.
+"""An HTTP port for the operator of a node. It is closed by default.
 
     GET /metrics            for Prometheus
-    GET /health             200 while the node's loop turns; else 503 and why: restart the process
-    GET /ready              200 while hand-overs can go on here; else 503 and why: send it nothing
-    GET /debug/handoffs     which hand-overs are open, for whom each waits, and what would end it
+    GET /health             200 while the node's loop runs; else 503 and why: restart the process
+    GET /ready              200 while hand-overs can go on; else 503 and why: send no requests
+    GET /debug/handoffs     the open hand-overs: what each waits for, and which timer ends it
                             (?limit=100, ?room=7)
 
-It only tells. Whoever reaches it learns names, addresses, rooms and rates, and no KV cache.
+It is read-only. It shows names, addresses, rooms and rates to everyone who can reach it, and no KV
+cache.
 """
 
 import logging
@@ -27,16 +28,16 @@ from pdproto.transport.settings import Settings
 
 log = logging.getLogger("pdproto.transport")
 
-LIMIT: Final = 100  # hand-overs that are described, unless another number is asked for
+LIMIT: Final = 100  # hand-overs described by default
 
 
 class OperatorPort(HttpServer):
-    """Serves what one node tells.
+    """Serves the state of one node over HTTP.
 
         with OperatorPort(node, "127.0.0.1", 9400):
             ...
 
-    Port 0 takes a free one. `start` raises OSError with the address if it cannot be had.
+    Port 0 takes a free port. `start` raises OSError, with the address, if it cannot listen there.
     """
 
     def __init__(self, node: RunningNode, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -69,11 +70,13 @@ class OperatorPort(HttpServer):
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
 
-def operated(node: RunningNode, settings: Settings, index: int = 0) -> OperatorPort | None:
-    """The operator's port that the settings ask for, which serves; None if they ask for none.
+def open_operator_port(
+    node: RunningNode, settings: Settings, index: int = 0
+) -> OperatorPort | None:
+    """Open the operator's port of the settings, and set the log format of the settings.
 
-    index: of the rank among those that share the settings: each takes a port of its own. Has the
-    log written as they say, too. Raises OSError if the port cannot be had.
+    index: of the rank among those that share the settings; it is added to the port, unless that is
+    0. Returns None if the settings name no port. Raises OSError if it cannot listen there.
     """
     if settings.log == "json":
         log_as_json(sys.stderr)

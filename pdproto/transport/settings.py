@@ -1,12 +1,13 @@
-"""The settings of a node and of what it stands on, in one typed object.
+"""The settings of a node, its engine and its operator's port, in one typed object.
 
-Each has one name, written in three ways: `silent_s = 2.0` in a file (TOML), `PDPROTO_SILENT_S=2.0`
-in the environment, `--set silent_s=2.0` on a command line. A wait (spec/handoff/timers.py) is
-`waits.no_drain`: `no_drain = 2.0` below `[waits]` in the file, `PDPROTO_WAITS_NO_DRAIN` in the
-environment. The command line goes before the environment, and that before the file.
+A setting has one name and three forms: `silent_s = 2.0` in a file (TOML), `PDPROTO_SILENT_S=2.0` in
+the environment, `--set silent_s=2.0` on a command line. The name of a wait (spec/handoff/timers.py)
+begins with `waits.`, such as `waits.no_drain`: `no_drain = 2.0` below `[waits]` in the file,
+`PDPROTO_WAITS_NO_DRAIN` in the environment. The command line overrides the environment, which
+overrides the file.
 
-Rule: what is unknown, malformed or contradictory is refused before anything starts, with the name
-as it was written and what to write instead.
+Rule: an unknown, malformed or contradictory setting is refused before the node starts. The error
+gives the name as it was written, and what to write instead.
 """
 
 import tomllib
@@ -25,20 +26,20 @@ from pdproto.spec.handoff.timers import WAITS
 
 PREFIX: Final = "PDPROTO_"
 FILE: Final = "PDPROTO_SETTINGS"  # the settings file, in the environment
-# Variables of the same prefix that are none of a node's: they trace SGLang's own managers.
+# Variables with the same prefix that are not settings of a node: they trace SGLang's own managers.
 OTHERS: Final = frozenset({FILE, "PDPROTO_PEER_TRACE", "PDPROTO_PEER_BACKEND"})
 WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-SERVER: Final = "the server's"  # where a value comes from that the caller gives as a default
-NEAR: Final = 0.6  # how alike a mistyped name is to the one that was meant
+SERVER: Final = "the server's"  # the source of a default that the caller gives
+NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested one
 
 
 class SettingsError(ValueError):
-    """A setting that is refused: one line that says what to write instead."""
+    """A setting is refused. The message is one line that says what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a setting means, for people. choices: the values there are; empty for any."""
+    """The description of a setting. choices: the allowed values; empty if any value is allowed."""
 
     told: str
     choices: tuple[str, ...] = ()
@@ -50,9 +51,10 @@ def _about(default: Any, told: str, *choices: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a node. Raises SettingsError for a value that cannot be.
+    """The settings of a node. `load` reads them.
 
-    given: where each that is not the default comes from, by its name.
+    given: the source of each setting that was set, by name. Raises SettingsError for an impossible
+    value.
     """
 
     engine: str = _about("tcp", "which engine moves the bytes", *sorted(ENGINES))
@@ -72,23 +74,23 @@ class Settings:
             raise SettingsError(problem)
 
     def link(self) -> Link:
-        """How a node talks by these settings."""
+        """The link of a node with these settings."""
         return Link(tcp_at(self.host or LOOPBACK), sign_of_life_s=self.sign_of_life_s,
                     silent_s=self.silent_s, grace_s=self.grace_s, advertise=self.advertise or None)
 
     def wait(self, name: str) -> float:
-        """Seconds of a wait."""
+        """The length of a wait in seconds, set or by default."""
         return self.waits.get(name, WAITS[name].seconds)
 
     def rows(self) -> Iterator[tuple[str, str, str, str]]:
-        """Every setting: its name, its value, where that comes from, and its meaning."""
+        """Every setting: its name, its value, the source of the value, and its meaning."""
         for name, told in NAMES.items():
             wait = name.removeprefix(WAIT)
             value = self.wait(wait) if name.startswith(WAIT) else getattr(self, name)
             yield name, written(value), self.given.get(name, "default"), told.told
 
     def told(self) -> str:
-        """One line: what is not the default, and where it comes from."""
+        """One line that lists the settings that were set, with their sources."""
         said = [f"{name}={value} ({source})" for name, value, source, _ in self.rows()
                 if source != "default"]
         return f"settings: {', '.join(said)}" if said else "settings: all are the defaults"
@@ -109,7 +111,7 @@ class Settings:
             if ours and self.wait(again) >= self.wait(ends):
                 name = WAIT + (again if again in self.waits else ends)
                 yield self._says(name, f"{self.wait(name.removeprefix(WAIT)):g}",
-                                 f"nothing would ever be said again: {again} "
+                                 f"no message would ever be repeated: {again} "
                                  f"({self.wait(again):g} s) must be less than {ends} "
                                  f"({self.wait(ends):g} s)")
         if self.host and (is_wildcard(self.host) or address_of(self.host) is None):
@@ -139,14 +141,14 @@ NAMES: Final[Mapping[str, About]] = {
 
 
 def written(value: object) -> str:
-    """A value as it is written in the environment and on a command line."""
+    """A value as text, as in the environment and on a command line."""
     if isinstance(value, bool):
         return "1" if value else "0"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def variable(name: str) -> str:
-    """The environment's form of a name."""
+    """The name of the setting's environment variable."""
     return PREFIX + name.replace(".", "_").upper()
 
 
@@ -155,11 +157,13 @@ def load(
     defaults: Mapping[str, Any] | None = None,
     tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Settings:
-    """The settings of a process. environment: of the process. sets: `name=value` of its command
-    line. file: the settings file (default: that which the environment names, if it names one).
-    defaults: in place of ours, by name: of the server that it is part of. tables: what that server
-    was told for us, in the form of the file, by the name of its own setting; they go before the
-    environment.
+    """Read the settings of a process.
+
+    environment: of the process. sets: the `name=value` arguments of its command line. file: the
+    settings file; default: the one that the environment names, if any. defaults: values by name
+    that replace our defaults, for a node in a server. tables: settings that the server's own
+    configuration has for pdproto, in the form of the file, by the name of the server's setting;
+    they override the environment.
 
     Raises SettingsError.
     """
@@ -183,7 +187,7 @@ def _of_file(path: str | None) -> Iterator[tuple[str, Any, str]]:
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: no TOML: {error}") from None
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
     yield from _of_table(found, path)
 
 

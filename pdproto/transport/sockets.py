@@ -12,18 +12,18 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import BATCH_BYTES_MAX
 from pdproto.transport.monitor import Monitor
 
-CONNECT_AGAIN_MS: Final = 50  # at first; then twice as long each time, up to
-CONNECT_AGAIN_MAX_MS: Final = 1_000
-CONNECT_MS: Final = 1_500  # for one attempt: the kernel's own goes on for two minutes
-FAREWELL_MS: Final = 200  # for which the last batches may still be under way
+CONNECT_AGAIN_MS: Final = 50  # the first pause between attempts; it doubles each time
+CONNECT_AGAIN_MAX_MS: Final = 1_000  # the longest pause
+CONNECT_MS: Final = 1_500  # the limit for one attempt; the kernel's own limit is two minutes
+FAREWELL_MS: Final = 200  # how long a closed socket may still send the last batches
 
 
 class Dealer:
-    """A connection to one peer (node/ports.py). The peer reads who speaks from its identity."""
+    """A connection to one peer (node/ports.py). Its identity tells the peer this node's name."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", name: str, endpoint: str,
                  link: Link, monitor: Monitor) -> None:
-        """Raises RemoteProtocolError if there can be no such connection."""
+        """Connect. Raises RemoteProtocolError if the socket cannot be opened or connected."""
         self._monitor: Final = monitor
         try:
             self._socket: Final = context.socket(zmq.DEALER)
@@ -68,19 +68,21 @@ class Dealer:
         self._socket.close(linger=0)
 
     def part(self) -> None:
-        """End the connection when the last batches have been sent, or after a moment."""
+        """End the connection when the last batches are sent, or after `FAREWELL_MS`."""
         self._monitor.remove(self)
         self._socket.close(linger=FAREWELL_MS)
 
 
 def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
               ) -> "zmq.Socket[bytes]":
-    """The socket that a node is called at. Raises OSError, which ends the context too."""
+    """The socket on which a node listens. Raises OSError if it cannot listen there; the context is
+    then closed.
+    """
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.IPV6, "[" in link.bind)
     socket.setsockopt(zmq.RCVHWM, link.high_water)
     socket.setsockopt(zmq.MAXMSGSIZE, BATCH_BYTES_MAX)
-    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts takes its name again
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts may use its name again
     if link.curve is not None:
         socket.curve_server = True
         socket.curve_secretkey = link.curve.secret
@@ -95,10 +97,10 @@ def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
 
 
 def address_for(name: str, link: Link, bound: str, theirs: str) -> str:
-    """The endpoint at which a peer is told to call a node.
+    """The endpoint at which a peer can call the node `name`.
 
-    bound: where the node listens. theirs: the endpoint of the peer.
-    Raises RemoteProtocolError, with the way out, where the peer could not call it.
+    bound: where the node listens. theirs: the endpoint of the peer. Raises RemoteProtocolError if
+    the peer cannot call the node; it says what to change.
     """
     ours, host = host_of(bound), host_of(theirs)
     if host is not None and is_wildcard(host):

@@ -1,13 +1,12 @@
-"""What a turn of a node's loop costs: no hand-over may hold up the others.
+"""The time limit and the cost of a node's turns, so that no hand-over delays the others.
 
-Rule 1: a turn is cut short when it has gone on for a while: what is left comes in the next, after
-        all others have had their part.
-Rule 2: a turn that has taken more than `SLOW_S` of processor time all the same is counted and
-        logged, with the part of it that took longest. Processor time is asked for once a turn: it
-        costs a microsecond, ten times as much as the clock.
-Rule 3: Python's collection of garbage is no part of a turn: it looks through all objects of the
-        process, in whichever thread has made the last of them. It is measured apart. A process
-        that cannot afford it calls `gc.freeze` when it has started, as our own do.
+Rule 1: a part of a turn ends when it has taken `PART_S`. Its other work waits for the next turn.
+Rule 2: a turn that has still taken more than `SLOW_S` of processor time is counted and logged, with
+        its longest part. Processor time is read once a turn, because reading it takes a
+        microsecond, ten times as long as reading the clock.
+Rule 3: Python's garbage collection does not count as a part of a turn: it looks through all objects
+        of the process, in the thread that happens to trigger it. It is measured separately. A
+        process that cannot afford it calls `gc.freeze` after its start, as our own do.
 """
 
 import gc
@@ -22,11 +21,11 @@ from pdproto.node.metrics import Metrics
 log = logging.getLogger("pdproto.transport")
 
 SLOW_S: Final = 0.010
-PART_S: Final = 0.002  # after which one part of a turn leaves the rest to the next turn
+PART_S: Final = 0.002  # the time limit for one part of a turn
 
 
 class Collections:
-    """Processor time that threads have spent on collecting garbage, in seconds, by thread."""
+    """Processor time for garbage collection, in seconds, by thread."""
 
     def __init__(self) -> None:
         self.seconds: Final[dict[int, float]] = {}
@@ -46,23 +45,24 @@ COLLECTIONS: Final = Collections()  # of this process
 
 
 class Watchdog:
-    """See the rules above. slow: turns that took too long. longest_s: the longest of them.
+    """See the rules above. slow: the number of slow turns. longest_s: processor time of the
+    longest.
 
-    collecting_s: the longest that a collection of garbage has held up one turn.
+    collecting_s: processor time of the longest garbage collection in one turn.
     """
 
     def __init__(self, name: str) -> None:
         self.slow = 0
         self.longest_s = self.collecting_s = 0.0
         self._name: Final = name
-        self._used: float | None = None  # processor time of the loop's thread, in seconds,
-        self._collected = 0.0  # and what of it went into collections
+        self._used: float | None = None  # processor time of the loop's thread, in seconds
+        self._collected = 0.0  # the part of it that garbage collection took
         self._began = 0.0
         self._part = ""
         self._longest = (0.0, "")  # part of this turn
 
     def measure(self, metrics: Metrics) -> None:
-        """Have these numbers read among the node's."""
+        """Add these numbers to the metrics of the node."""
         metrics.counter("slow_turns", "Turns of the loop that took over 10 ms of processor time",
                         lambda: self.slow)
         metrics.gauge("longest_turn_seconds", "Processor time of the longest of them",
@@ -71,7 +71,7 @@ class Watchdog:
                       "garbage in a turn of the loop", lambda: self.collecting_s)
 
     def begin(self, part: str) -> None:
-        """A turn begins, with this part; the one before, if there was one, is over."""
+        """Begin a turn, with this part, and end the turn before."""
         used, collected = thread_time(), COLLECTIONS.seconds.get(get_ident(), 0.0)
         if self._used is not None:
             collecting = collected - self._collected
@@ -83,7 +83,7 @@ class Watchdog:
         self.part(part)
 
     def part(self, name: str) -> None:
-        """The next part of the turn begins."""
+        """Begin the next part of the turn."""
         now = monotonic()
         if self._part:
             self._longest = max(self._longest, (now - self._began, self._part))
@@ -91,7 +91,7 @@ class Watchdog:
 
     @property
     def has_time(self) -> bool:
-        """Whether the part may go on with what is left of it; always, where no loop turns."""
+        """Whether the part may go on. Always true before the first turn."""
         return self._used is None or monotonic() - self._began < PART_S
 
     def _tell(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import Place, share_for
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from pdproto.transport.operator_port import OperatorPort, operated
+from pdproto.transport.operator_port import OperatorPort, open_operator_port
 from pdproto.transport.settings import Settings
 from pdproto.vllm.loading import LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingWorker
@@ -61,7 +61,8 @@ class Worker:
             self._load(found, rank, incarnation)
         nodes = [half.node for half in (self._offering, self._loading) if half is not None]
         for place, node in enumerate(nodes):
-            port = operated(node, self._settings, len(nodes) * get_world_group().rank + place)
+            index = len(nodes) * get_world_group().rank + place
+            port = open_operator_port(node, self._settings, index)
             if port is not None:
                 self._ports.append(port)
 

@@ -85,7 +85,7 @@ def test_pages_take_no_landing_memory(pair: Pair) -> None:
 def test_who_leased_pages_looks_at_them_himself(pair: Pair) -> None:
     lease = leased(pair.sink, 100)
     assert isinstance(pair.sink, InPlaceSink)
-    with pytest.raises(EngineError, match="of its owner's memory"):
+    with pytest.raises(EngineError, match="on the caller's memory"):
         super(InPlaceSink, pair.sink).view(lease)
 
 

@@ -129,7 +129,7 @@ def test_the_pages_of_another_life_are_not_in_reach() -> None:
 
 def test_pages_that_cannot_be_written_to_in_place_are_refused() -> None:
     wide = np.zeros((PAGES, 3, 4, 24), np.uint8)
-    with pytest.raises(ValueError, match=r"pools\[1\]: the bytes of a page lie in several pieces"):
+    with pytest.raises(ValueError, match=r"pools\[1\]: the bytes of a page are not contiguous"):
         PagePlaces(register([np.zeros((PAGES, 3, 4, 24), np.uint8), wide[:, :, :2]]))
     places = PagePlaces(register([wide]))
     PagePlaces(register([wide], order=Order.HND))

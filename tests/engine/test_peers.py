@@ -70,7 +70,7 @@ def bad_packets(lease: Lease) -> dict[str, list[bytes]]:
         "frame begins with": [bytes(FRAME_BYTES)],
         "frame of kind 99": [opening(lease)[:4] + b"\x63" + opening(lease)[5:]],
         "frame of kind 6": [Frame(Kind.LANDED, 1).encode()],
-        "never granted": [never],
+        "has not granted": [never],
         "at 0 of a lease of 100": [opening(lease, length=101)],
         "write 0 after write 0": [opening(lease, 0)],
         "write 3 after write 3": [opening(lease, 3, 0), opening(lease, 3, 0)],
@@ -119,8 +119,8 @@ def test_answers_to_nothing_drop_their_peer(pair: Pair, caplog: pytest.LogCaptur
     cases = {
         "frame: 3 bytes": b"abc",
         f"frame: {FRAME_BYTES + 1} bytes": opening(lease) + b"x",
-        "write 1 is copied, and has not begun": Frame(Kind.COPIED, 1).encode(),
-        "region 7 is unmapped, and was not mapped": Frame(Kind.DROPPED, region=7).encode(),
+        "write 1 is reported as copied, but has not begun": Frame(Kind.COPIED, 1).encode(),
+        "region 7 is reported as unmapped, but was not": Frame(Kind.DROPPED, region=7).encode(),
     }
     for said, packet in cases.items():
         sock = dial(lease.address.endpoint)
@@ -249,7 +249,7 @@ def test_another_user_is_not_served(
     lease = grant(pair)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     hangs_up(dial(lease.address.endpoint))
-    assert "is of user" in caplog.text
+    assert "belongs to another user" in caplog.text
     assert pair.sink.counts().dropped_peers == 1
 
 
@@ -377,7 +377,7 @@ def test_a_token_with_a_flipped_bit_was_never_granted(number: int, place: int, b
     token = bytearray(mint.token(number))
     assert mint.number(bytes(token)) == number
     token[place] ^= 1 << bit
-    with pytest.raises(RemoteProtocolError, match="never granted"):
+    with pytest.raises(RemoteProtocolError, match="has not granted"):
         mint.number(bytes(token))
 
 

@@ -87,7 +87,7 @@ def test_shared_memory_between_hosts_is_refused_by_name(
     with joined(Pair(*pair, version, engine="shm")) as ends:
         receiver = ends.hand_over(1)
         assert receiver.metrics.seconds < 1
-        assert (f"shared memory ends at this host, and the source is at "
+        assert (f"shared memory works only within this host, and the source is at "
                 f"{pair[0].address(version)}") in str(receiver.failure)
 
 

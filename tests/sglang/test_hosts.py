@@ -67,7 +67,7 @@ def test_shared_memory_between_hosts_fails_every_request_and_says_why(
 ) -> None:
     found = drill(pair, 4, engine="shm", in_flight=REQUESTS)
     assert found["succeeded"] == 0
-    assert any("shared memory ends at this host" in why for why in found["reasons"])
+    assert any("shared memory works only within this host" in why for why in found["reasons"])
 
 
 def test_a_wire_that_loses_and_delays_fails_none() -> None:

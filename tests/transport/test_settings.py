@@ -73,7 +73,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
      "silent_s=2 (--set): a peer would be lost before it has missed 2.5 signs of life: want more "
      "than 2.5, or a smaller sign_of_life_s"),
     ({}, ["waits.no_bytes=200"],
-     "waits.no_bytes=200 (--set): nothing would ever be said again: no_bytes (200 s) must be less "
+     "waits.no_bytes=200 (--set): no message would ever be repeated: no_bytes (200 s) must be less "
      "than transfer_timeout (120 s)"),
     ({}, ["host=0.0.0.0"],
      "host=0.0.0.0 (--set): want an address of this host that peers can call, such as 10.0.0.5 or "
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_refused_with_the_fix(
 @pytest.mark.parametrize(("text", "told"), [
     ("silent = 3", "there is no setting silent: did you mean silent_s?"),
     ("waits = 3", "waits: want a table, [waits]"), ("engine = 3", "want text"),
-    ("silent_s = true", "want seconds, a number"), ("= 3", "no TOML"),
+    ("silent_s = true", "want seconds, a number"), ("= 3", "not valid TOML"),
     ("[waits]\nno_drainn = 3", "did you mean waits.no_drain?"),
 ])
 def test_a_file_is_named_in_its_refusal(tmp_path: Path, text: str, told: str) -> None:
