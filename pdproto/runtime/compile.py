@@ -66,31 +66,31 @@ class Writer(Expressions):
             yield self._search(row, tuple(conjuncts(guard)))
 
     def _look_at(self, update: Update) -> None:
-        """Note an update of elements that no event has named yet; refuse it if it cannot be run."""
+        """Note the symbol of an update that changes elements which no event has named yet."""
         if update.symbol in self.floors and update.value is not True:
             self.refuse(f"it makes {update.symbol} false, but a guard reads {update.symbol} by its "
                         f"floor (all earlier ones hold), which can only rise")
-        unmet = [
-            argument is ANY and sort not in self.bounded
-            for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
-        ]
-        if any(unmet) and update.value != update.symbol.values[0]:
-            if not all(v is ANY or v in self.own for v in update.arguments):
-                self.refuse(f"{update!r} gives a value that is not initial to some of the elements "
-                            f"of an unbounded sort: let ANY stand for each argument, or bound the "
-                            f"sort")
+        if self._reaches_unnamed(update) and update.value != update.symbol.values[0]:
             self.everywhere.add(update.symbol)
+
+    def _reaches_unnamed(self, update: Update) -> bool:
+        """Whether the update changes elements that no event has named yet."""
+        return any(argument is ANY and sort not in self.bounded
+                   for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True))
 
     def _update(self, update: Update) -> str:
         """The changes of one update, as items of a tuple display."""
         symbol, arguments, value = update.symbol, update.arguments, self.value(update.value)
         holder = self.holder(symbol)
         bulk = [i for i, argument in enumerate(arguments) if argument is ANY]
-        if symbol in self.everywhere and bulk:
+        if symbol in self.everywhere and self._reaches_unnamed(update):
+            if not all(v is ANY or v in self.own for v in arguments):
+                self.refuse(f"{update!r} gives a value to some of the elements of an unbounded "
+                            f"sort: let ANY stand for each argument, or bound the sort")
             return f"({holder}, None, {value}), "
         if not bulk:
             return f"({holder}, {key_of(arguments)}, {value}), "
-        if update.value == symbol.values[0]:
+        if update.value == symbol.values[0] and symbol not in self.everywhere:
             bound = tuple(i for i in range(len(arguments)) if i not in bulk)
             index = self.index(symbol, bound, frozenset(symbol.values[1:]))
             key = key_of(tuple(arguments[i] for i in bound))

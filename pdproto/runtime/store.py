@@ -120,7 +120,7 @@ class Shared:
         self._cells: Final = {
             need.symbol: Cells(need.symbol, fixed_places(table, need.symbol, self.own))
             for need in writer.needs.values()
-            if isinstance(need, CellsOf | HolderOf | IndexOf)
+            if isinstance(need, CellsOf | FloorOf | HolderOf | IndexOf)
         }
         for symbol, place in writer.floors.items():
             self._cells[symbol].floor = self._floor(symbol, place)

@@ -34,6 +34,7 @@ from pdproto.spec.language.machine import Call, Completion, Row, Table
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Rigid, Sent, Symbol
 from pdproto.spec.language.system import System
+from tests.runtime import desk
 
 Environment = dict[Sort, int]
 
@@ -116,6 +117,7 @@ CASES = {
                    {Life: 2, Slot: 1, attempts.RunningSlot: 1, Page: 2, Attempt: 1}),
     "pool": Case(transfer.SYSTEM, sink_tables.POOL, (0,),
                  {sort: 1 if sort is Source else 2 for sort in transfer.SYSTEM.sorts}),
+    "desk": Case(desk.SYSTEM, desk.TABLE, (), {desk.Job: 2, desk.Tray: 2}, (desk.Tray,)),
 }
 
 

@@ -26,6 +26,7 @@ from pdproto.spec.language import (
     forall,
 )
 from pdproto.spec.language.symbols import Update
+from tests.runtime import desk as jobs
 
 
 class Job(Sort):
@@ -48,7 +49,10 @@ desk = Machine("desk")
 course = desk.function("course", Course, Job)
 held = desk.relation("held", Job)
 counted = desk.relation("counted", Number)
+counted_of = desk.relation("counted_of", Job, Number)
+near_to = desk.relation("near_to", Job, Job)
 told = Message("told", j, sender=desk, receiver=desk)
+seen = Message("seen", n, sender=desk, receiver=desk)
 near = Rigid("near", i, j)
 
 
@@ -76,11 +80,61 @@ def test_a_formula_that_would_search_is_refused(guard: Formula) -> None:
 def test_an_effect_without_an_end_is_refused() -> None:
     with pytest.raises(SpecError, match=r"each.* sends to an unbounded sort"):
         Shared(table(send=[each(i, told(i))]))
+    with pytest.raises(SpecError, match=r"near_to.* gives a value to some of the elements"):
+        Shared(table(do=(near_to(ANY, j).to(True),)))
     with pytest.raises(SpecError, match="it makes counted false"):
         Shared(Table(desk, rows=(
             Row("look", on=Call("look", n), when=forall(m, ~m.before(n) | counted(m)),
                 do=[counted(n).to(False)]),
         )))
+
+
+def test_a_row_that_python_cannot_call_is_refused() -> None:
+    word = Job("lambda")
+    with pytest.raises(SpecError, match="'lambda' is a keyword of Python: rename the variable"):
+        Shared(Table(desk, rows=(Row("look", on=Call("look", word), when=[held(word)]),)))
+    with pytest.raises(SpecError, match="row 'look': its trigger names a variable twice"):
+        Shared(Table(desk, rows=(Row("look", on=Call("look", j, j), when=[held(j)]),)))
+
+
+def up_to(relation: Any, *rest: Sort) -> Table:
+    """A desk that counts, and looks whether the relation holds for all numbers before one."""
+    return Table(desk, rows=(
+        Row("look", on=Call("look", *rest, n),
+            when=forall(m, ~m.before(n) | relation(*rest, m))),
+        Row("count", on=Call("count", *rest, n), do=[relation(*rest, n).to(True)]),
+    ))
+
+
+def test_a_relation_that_holds_from_the_first_number_on_is_kept_as_a_number() -> None:
+    """It is never taken back; and with what it is counted for, its number is forgotten."""
+    machine = Shared(up_to(counted_of, j))
+    for number in (0, 2, 1, 4, 1):
+        machine.call("count", 7, number)
+    assert [machine.enabled("look", j=7, n=number) for number in range(6)] == [
+        True, True, True, True, False, False]
+    assert (len(machine), machine.enabled("look", j=8, n=1)) == (1, False)
+    assert machine.call("count", 7, 2).changed == machine.call("count", 7, 4).changed == ()
+    machine.forget(Job, 7)
+    assert len(machine) == 0
+    assert not machine.value(counted_of, 7, 0)
+    assert not machine.enabled("look", j=7, n=1)
+
+
+def test_a_message_that_is_counted_is_never_taken_back() -> None:
+    machine = Shared(Table(desk, rows=(
+        Row("look", on=Call("look", n), when=[forall(m, ~m.before(n) | seen(m))]),)))
+    machine.set(seen, (0,), True)
+    assert [machine.enabled("look", n=number) for number in range(3)] == [True, True, False]
+    with pytest.raises(LocalProtocolError, match=r"seen\(0,\) can never become false again"):
+        machine.set(seen, (0,), False)
+    assert machine.enabled("look", n=1)
+
+
+def test_a_relation_that_is_counted_for_pairs_is_refused() -> None:
+    pairs = desk.relation("pairs", Job, Job, Number)
+    with pytest.raises(SpecError, match="a floor for each"):
+        Shared(up_to(pairs, i, j))
 
 
 def test_every_life_at_once() -> None:
@@ -97,6 +151,20 @@ def test_every_life_at_once() -> None:
     assert machine.call("open", 7).changed == ((course, (7,), Course.OPEN),)
     assert machine.value(course, 7) is Course.OPEN
     assert machine.value(course, 8) is Course.DONE
+
+
+def test_a_value_for_every_life_leaves_no_cell_of_any() -> None:
+    machine = Shared(jobs.TABLE, bounded={jobs.Tray: range(2)})
+    machine.call("open", 7)
+    assert len(machine) == 2
+    machine.call("end")
+    assert len(machine) == 0
+    assert machine._cells[jobs.phase].of_element(jobs.Job, 7) == []
+
+
+def test_all_instances_of_a_machine_are_shown_with_their_names() -> None:
+    every = Shared(table(held(j)), None)
+    assert repr(every) == "desk(all): as at first"
 
 
 def test_rigid_symbols_must_be_given() -> None:

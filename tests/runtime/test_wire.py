@@ -1,11 +1,11 @@
 """Any bytes are a batch or a RemoteProtocolError, and every message of the tables has one frame."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdproto.runtime import wire
@@ -188,6 +188,23 @@ def test_too_many_frames() -> None:
     claimed = head + b"\xdd\xff\xff\xff\xff" + bare  # four thousand million, it says
     with pytest.raises(RemoteProtocolError, match="not a batch"):
         decode(claimed)
+
+
+@given(st.integers(1, 40), st.integers(0, wire.ADDRESS_MAX))
+@settings(max_examples=30, deadline=None)
+def test_frames_that_do_not_fit_into_one_batch_go_into_the_next(count: int, size: int) -> None:
+    """In their order, each once, and no batch is longer than a peer reads."""
+    frames = [Publish(Life(1, 2, n), b"x" * size, 1, ("d0",), "tcp://d0:1") for n in range(count)]
+    left: Sequence[AnyFrame] = frames
+    heard: list[AnyFrame] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "FRAMES_MAX", 16)
+        patch.setattr(wire, "BATCH_BYTES_MAX", 1 << 12)
+        while left:
+            data, left = wire.encode_some("d0", 1, 0, left)
+            assert len(data) <= wire.BATCH_BYTES_MAX
+            heard += decode(data).frames
+    assert heard == frames
 
 
 def test_an_oversized_batch_is_not_even_read() -> None:

@@ -1,0 +1,122 @@
+"""Peers of a node, turn by turn and without a network: every queue and every list has a bound."""
+
+import pytest
+
+from pdproto.node import calls, core
+from pdproto.node.core import Core
+from pdproto.node.link import Link
+from pdproto.node.peer import Peer
+from pdproto.node.ports import ConnectionChange
+from pdproto.runtime.wire import Abort, Batch, Drained, Life, encode
+from tests.node.offline import Offline
+
+LINK = Link(sign_of_life_s=1.0, silent_s=600.0)
+
+
+class Listening(Core):
+    """A node that keeps what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__("p0", LINK, 1)
+        self.heard: list[Batch] = []
+        self.returned: list[str] = []
+
+    def on_batch(self, peer: Peer, batch: Batch) -> None:  # noqa: ARG002 - as the node calls it
+        self.heard.append(batch)
+
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """Nothing depends on a peer."""
+
+    def on_returned(self, peer: Peer) -> None:
+        self.returned.append(peer.name)
+
+    def on_turn(self, _now: float) -> float | None:
+        return None
+
+
+@pytest.fixture
+def node() -> Listening:
+    return Listening()
+
+
+@pytest.fixture
+def offline(node: Listening) -> Offline:
+    return Offline(node)
+
+
+def drained(generation: int) -> Drained:
+    return Drained(Life(1, 1, generation))
+
+
+def test_a_peer_that_does_not_read_loses_the_frames_past_the_bound(
+    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "WAITING_FRAMES_MAX", 3)
+    peer = node.connect("d0", "tcp://127.0.0.1:1")
+    offline.line("d0").full = True
+    for generation in range(5):
+        node.say(peer, drained(generation))
+    assert node.calls.dropped_frames == 2
+    offline.line("d0").full = False
+    offline.turn()
+    assert offline.line("d0").frames == [drained(generation) for generation in range(3)]
+
+
+def test_a_batch_that_the_connection_refuses_is_sent_with_the_next_sign_of_life(
+    node: Listening, offline: Offline
+) -> None:
+    node.say(node.connect("d0", "tcp://127.0.0.1:1"), drained(7))
+    line = offline.line("d0")
+    line.full = True
+    offline.turn()
+    assert not node.wants_turn, "a full connection must not keep the loop busy"
+    line.full = False
+    offline.turn(after=0.5)
+    assert line.frames == []
+    offline.turn(after=0.6)
+    assert line.frames == [drained(7)]
+    offline.turn(after=1.1)
+    assert line.frames == [drained(7)], "it is sent once"
+
+
+def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(
+    node: Listening, offline: Offline
+) -> None:
+    first = node.connect("d0", "tcp://127.0.0.1:1").connection
+    peer = node.connect("d0", "tcp://127.0.0.1:2")
+    broken = []
+    for connection, up in ((first, False), (peer.connection, False), (first, True),
+                           (peer.connection, True)):
+        offline.turn(changes=[ConnectionChange(connection, up)])
+        broken.append(peer.broken is not None)
+    assert broken == [False, True, True, False]
+    assert node.returned == ["d0"]
+
+
+def test_malformed_batches_are_counted_for_a_bounded_number_of_names(
+    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "NAMES_MAX", 2)
+    for name in ("a", "b", "c", "d", "b"):
+        offline.turn((name, b"\xc1"))
+    assert node.malformed == {"a": 1, "b": 2}
+
+
+def test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know(
+    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that is lost makes room for another."""
+    monkeypatch.setattr(core, "PEERS_MAX", 2)
+
+    def greet(name: str) -> None:
+        greeting = Abort(Life(1, 1, 1), "", f"tcp://127.0.0.1:{ord(name)}")
+        offline.turn((name, encode(name, 5, 0, [greeting])))
+
+    for name in "abc":
+        greet(name)
+    assert set(node.peers) == {"a", "b"}
+    assert node.malformed == {"c": 1}
+    offline.turn(("a", encode("a", 5, 0, (), gone="closed")))
+    greet("c")
+    assert set(node.peers) == {"b", "c"}
+    assert [batch.node for batch in node.heard] == ["a", "b", "a", "c"]

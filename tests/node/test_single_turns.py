@@ -1,0 +1,291 @@
+"""A prefill and a decode node, turn by turn and without a network: answers to messages, and bounds.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from pdproto.node import node as nodes
+from pdproto.node import sender as senders
+from pdproto.node.data_path import Outcome
+from pdproto.node.decode import Decode
+from pdproto.node.link import Link
+from pdproto.node.prefill import Prefill
+from pdproto.node.receiver import Receiver
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.wire import (
+    SINKS_MAX,
+    Disown,
+    Done,
+    Expecting,
+    Failed,
+    Introduce,
+    Life,
+    Publish,
+    row_digest,
+)
+from pdproto.spec.handoff.poll import KVPoll
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
+from tests.node.offline import Offline
+
+D0, D1, P0, P1 = (f"tcp://127.0.0.{n}:1" for n in range(1, 5))
+WAITS = {"bootstrap_timeout": 20.0, "transfer_timeout": 20.0, "no_news": 1.0}
+LINK = Link(sign_of_life_s=1_000.0, silent_s=2_000.0)
+LIFE = Life(7, 17, 0)
+
+
+class Source:
+    """A prefill node p0 with its data path and its transport."""
+
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.path = SourceDataPath("p0", Fabric(), at_once=at_once)
+        self.node = Prefill("p0", self.path, link=LINK, incarnation=5, waits=WAITS)
+        self.offline = Offline(self.node)
+
+    def introduced(self, life: Life = LIFE, *, sinks: Sequence[str] = ("d0",)) -> None:
+        self.offline.hear("d0", Introduce(life, tuple(sinks), D0))
+
+    def published(self, life: Life = LIFE, pages: int = 3) -> None:
+        self.path.fabric.leased[b"here"] = life, "p0"
+        self.offline.hear("d0", Publish(life, b"here", pages, ("d0",), D0))
+
+    def frames(self, kind: type) -> list[object]:
+        """The frames of this kind that d0 was sent."""
+        return [frame for frame in self.offline.line("d0").frames if isinstance(frame, kind)]
+
+    def counted(self, name: str) -> float:
+        return self.node.metrics.read().get(name, 0)
+
+
+class Reach(SinkDataPath):
+    """A data path to which no host can write."""
+
+    def out_of_reach(self, host: str) -> str | None:
+        return f"no route from {host}"
+
+
+class Sink:
+    """A decode node d0 with its data path and its transport."""
+
+    def __init__(self, kind: type[SinkDataPath] = SinkDataPath, *, at_once: bool = True) -> None:
+        self.path = kind("d0", Fabric(), at_once=at_once)
+        self.node = Decode("d0", self.path, link=LINK, incarnation=17, waits=WAITS)
+        self.offline = Offline(self.node)
+
+    def opened(
+        self, sources: Mapping[str, str], pages: Sequence[int] | None = (1, 2, 3)
+    ) -> Receiver:
+        receiver = self.node.open(7, sources, pages=pages, slot=0)
+        self.offline.turn()
+        return receiver
+
+
+# Prefill
+
+
+def test_a_room_that_another_rank_disowns_fails_at_its_sink() -> None:
+    """The rank that failed tells this one, and this one tells the sink, now or when it comes."""
+    for early in (True, False):
+        source = Source()
+        if early:
+            source.introduced()
+        source.offline.hear("p1", Disown(Life(7, 6, 0), "no room for it", P1), incarnation=6)
+        if not early:
+            source.introduced()
+        source.offline.turn()
+        (failed,) = source.frames(Failed)
+        assert failed == Failed(LIFE, "p1: no room for it")
+
+
+def test_a_rank_that_disowns_a_room_says_so_by_a_life_of_its_own() -> None:
+    source = Source()
+    source.node.disown(7, "no room for it", "p1", P1)
+    source.offline.turn()
+    (said,) = source.offline.line("p1").frames
+    assert isinstance(said, Disown)
+    assert (said.life, said.reason) == (Life(7, 5, 0), "no room for it")
+
+
+def test_a_sink_that_does_not_name_itself_is_a_sink_of_its_life() -> None:
+    """All sinks of a source are named by each; one of them that is not is counted as well."""
+    source = Source()
+    sender = source.node.open(7)
+    source.introduced(sinks=["d1"])
+    assert sender.endpoint.peers == ("d1", "d0")
+    assert source.counted("refused_frames") == 0
+
+
+def test_a_life_that_only_its_sink_knew_is_forgotten_with_the_floor() -> None:
+    """The sink gives it up before the request comes. A later life of the room is served."""
+    source = Source()
+    source.introduced()
+    assert source.node.lives
+    source.offline.hear("d0", floor=1)
+    assert not source.node.lives
+    sender = source.node.open(7)
+    source.introduced(Life(7, 17, 1))
+    assert sender.endpoint.life == Life(7, 17, 1)
+    source.introduced()
+    assert source.counted("stale_frames") == 1
+
+
+def test_a_write_that_was_skipped_ends_without_bytes() -> None:
+    """The engine leaves out a write of a hand-over that has failed: nothing has landed."""
+    source = Source(at_once=False)
+    sender = source.node.open(7)
+    source.introduced()
+    source.published()
+    sender.send([1, 2, 3])
+    source.offline.turn()
+    assert source.counted("num_prefill_writes") == 1
+    sender.abort("the client left")
+    source.offline.turn()
+    assert not sender.released
+    before = source.counted("skipped_chunks")
+    source.path.end(Outcome.SKIPPED)
+    source.offline.turn()
+    assert source.counted("skipped_chunks") == before + 1
+    assert source.counted("num_prefill_writes") == 0
+    assert (sender.released, sender.metrics.chunks) == (True, 0)
+
+
+def test_a_write_that_ends_after_its_sink_was_declared_gone_counts_once() -> None:
+    source = Source(at_once=False)
+    sender = source.node.open(7)
+    source.introduced()
+    source.published()
+    sender.send([1, 2, 3])
+    source.offline.turn()
+    source.path.end(Outcome.ERROR)
+    source.offline.turn()
+    source.node.declare_gone("d0")
+    source.offline.turn()
+    assert sender.released
+    counts = source.node.metrics.read()
+    source.path.end(Outcome.LANDED)
+    source.offline.turn()
+    assert source.node.metrics.read() == counts
+
+
+def test_a_failed_request_tells_its_sink_until_the_bootstrap_would_have_ended() -> None:
+    """A sink that comes in time hears why. One that comes later waits for a request of its own."""
+    for late in (False, True):
+        source = Source()
+        source.node.open(7).abort("the client left")
+        source.offline.turn()
+        source.offline.turn(after=WAITS["bootstrap_timeout"] + (1.0 if late else -1.0))
+        source.introduced()
+        failed = [] if late else [Failed(LIFE, "the client left")]
+        assert source.frames(Failed) == failed
+
+
+def test_a_sender_takes_a_bounded_number_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "CHUNKS_MAX", 2)
+    source = Source()
+    sender = source.node.open(7)
+    source.introduced()
+    source.published(pages=9)
+    for page in range(2):
+        sender.send([page], last=False)
+    with pytest.raises(LocalProtocolError, match="room 7: over 2 chunks"):
+        sender.send([2], last=False)
+
+
+def test_a_sender_without_a_peer_has_no_life() -> None:
+    source = Source()
+    with pytest.raises(LocalProtocolError, match="has no life: no peer is connected to it"):
+        source.node.life(source.node.open(7).endpoint)
+
+
+def test_steps_are_planned_anew_when_too_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are a cache: a node that drops them answers as before."""
+    said = []
+    for most in (1 << 16, 1):
+        monkeypatch.setattr(nodes, "PLANS_MAX", most)
+        source = Source()
+        sender = source.node.open(7)
+        source.introduced()
+        source.published()
+        sender.send([1, 2, 3])
+        source.offline.turn()
+        assert len(source.node._plans) <= most
+        said.append(source.offline.line("d0").frames)
+    assert said[0] == said[1]
+    assert any(isinstance(frame, Done) for frame in said[0])
+
+
+def test_the_application_is_told_when_the_pages_are_free() -> None:
+    source, told = Source(), list[bool]()
+    sender = source.node.open(7, on_released=lambda: told.append(sender.released))
+    source.introduced()
+    source.offline.turn()
+    assert told == []
+    sender.abort("the client left")
+    source.offline.turn()
+    assert told == [True]
+
+
+# Decode
+
+
+def test_a_source_from_which_no_bytes_can_come_fails_the_request_at_once() -> None:
+    receiver = Sink(Reach).opened({"p0": P0})
+    assert (receiver.poll(), receiver.failure) == (KVPoll.FAILED, "no route from 127.0.0.3")
+
+
+def test_a_done_that_comes_twice_is_verified_once() -> None:
+    sink = Sink(at_once=False)
+    receiver = sink.opened({"p0": P0})
+    sink.offline.hear("p0", Expecting(receiver.life), incarnation=5)
+    (address,) = sink.path.fabric.leased
+    sink.path.fabric.written[address] = [3]
+    done = Done(receiver.life, (3,), b"first", row_digest(receiver.life, b"first"))
+    sink.offline.hear("p0", done, done, incarnation=5)
+    assert sink.path.end() == 1
+    sink.offline.turn()
+    assert receiver.failure is None
+    assert receiver.poll() is KVPoll.SUCCESS
+    assert receiver.metadata == {"p0": b"first"}
+    assert receiver.metrics.chunks == 1
+
+
+def test_memory_that_can_never_be_had_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink()
+
+    def never(_life: Life, _pages: object) -> None:
+        raise ValueError("3 pages: more than all staging memory")
+
+    monkeypatch.setattr(sink.path, "lease", never)
+    receiver = sink.opened({"p0": P0})
+    sink.offline.hear("p0", Expecting(receiver.life), incarnation=5)
+    assert receiver.poll() is KVPoll.FAILED
+    assert receiver.failure == "3 pages: more than all staging memory"
+
+
+def test_a_life_has_a_bounded_number_of_sinks() -> None:
+    sinks = [f"d{number}" for number in range(SINKS_MAX + 1)]
+    with pytest.raises(ValueError, match=r"33 sinks of a source; 32 is the limit"):
+        Sink().node.open(7, {"p0": P0}, sinks=sinks)
+    with pytest.raises(RemoteProtocolError, match=r"33 sinks of a source; 32 is the limit"):
+        Source().node.open(7).endpoint.meet(sinks)
+
+
+def test_pages_are_given_for_exactly_the_sources_of_a_life() -> None:
+    receiver = Sink().opened({"p0": P0, "p1": P1}, pages=None)
+    for pages in ({"p0": [1]}, {"p0": [1], "p1": [2], "p2": [3]}):
+        with pytest.raises(LocalProtocolError, match="want pages for p0, p1"):
+            receiver.publish(pages)
+    receiver.publish({"p0": [1], "p1": [2]})
+    assert receiver.pages == {"p0": (1,), "p1": (2,)}
+
+
+def test_a_sender_that_does_not_wait_is_dropped_without_a_trace() -> None:
+    source = Source()
+    first, second = source.node.open(7), source.node.open(7)
+    waiting = senders.ByRoom()
+    waiting.add(first)
+    waiting.drop(second)
+    assert list(waiting) == [first]
+    waiting.drop(first)
+    waiting.drop(first)
+    assert (list(waiting), len(waiting)) == ([], 0)
