@@ -133,7 +133,7 @@ def test_a_message_that_is_counted_is_never_taken_back() -> None:
 
 def test_a_relation_that_is_counted_for_pairs_is_refused() -> None:
     pairs = desk.relation("pairs", Job, Job, Number)
-    with pytest.raises(SpecError, match="a floor for each"):
+    with pytest.raises(SpecError, match="one other argument at most"):
         Shared(up_to(pairs, i, j))
 
 
@@ -164,7 +164,7 @@ def test_a_value_for_every_life_leaves_no_cell_of_any() -> None:
 
 def test_all_instances_of_a_machine_are_shown_with_their_names() -> None:
     every = Shared(table(held(j)), None)
-    assert repr(every) == "desk(all): as at first"
+    assert repr(every) == "desk(all): initial"
 
 
 def test_rigid_symbols_must_be_given() -> None:
