@@ -5,7 +5,7 @@ servers (L1, L4 and L5 of optimistic-loss, optimistic-no-timeouts and optimistic
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); the helping rows are in
 spec/lemmas/optimistic_loss_ranking.py and optimistic_no_timeouts_ranking.py, with the lemmas that
-only this needs. The safety claims of attempts_hold_what_they_use.py are lemmas here. Bound: none,
+only this needs. The safety claims of attempts_own_their_memory.py are lemmas here. Bound: none,
 on any sort. Assumes: every timer and every fair row that stays enabled fires; messages that are
 there are received; losses happen finitely often; finitely many requests. Not covered: delivery that
 takes the message off the network; it is explored. Vacuity: in some state in which all claims hold

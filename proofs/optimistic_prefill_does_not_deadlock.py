@@ -5,7 +5,7 @@ the other (L5, L1 and L4).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py); the helping rows are in
 spec/lemmas/optimistic_ranking.py, with the lemmas that only this needs. It also uses the safety
-claims of attempts_hold_what_they_use.py.
+claims of attempts_own_their_memory.py.
 Bound: none, on any sort. Assumes: no message is lost (every_attempt_ends_in_time.py does not);
 every fair row that stays enabled fires; messages that are there are received; finitely many
 requests.

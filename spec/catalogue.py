@@ -1,9 +1,9 @@
-"""Every system, one entry each: its name on the command line, and all that is kept beside it.
+"""Every system, one entry each: its name on the command line, its counts and its proofs.
 
 To add a system, write its module and add an entry here. Then `make docs` writes its page,
-`docs/tables/NAME.md`. The rest is read from the system itself: its summary (`about`), its named
-sizes (`configurations`) and its properties. What the hand-over promises is named by property
-(spec/handoff/properties.py), so that a system keeps a promise by having the property.
+`docs/tables/NAME.md`. The system itself has the rest: its summary (`about`), its named sizes
+(`configurations`) and its properties. Promises of the hand-over name properties
+(spec/handoff/properties.py), so a system keeps a promise by having the property.
 tests/handoff/test_catalogue.py refuses an entry that lacks a part, and a system without an entry.
 """
 
@@ -16,7 +16,7 @@ _SPEC: Final = "pdproto.spec."
 
 
 class Counts(NamedTuple):
-    """What an exploration to the end finds.
+    """The counts of a complete exploration.
 
     transitions: enabled ground rows, summed over all states. depth: steps to the farthest state.
     """
@@ -27,11 +27,11 @@ class Counts(NamedTuple):
 
 
 class Purpose(StrEnum):
-    """What a system is there for."""
+    """The purpose of a system."""
 
     EXAMPLE = "an example of the language"
     HANDOFF = "a part of the hand-over, which `pdproto check` explores"
-    COMPOSED = "parts of the hand-over put together, which `pdproto check` explores too"
+    COMPOSED = "a composition of parts of the hand-over, which `pdproto check` explores too"
     COMPARED = "another way to do a part of the hand-over, or a smaller model of it"
     PEER = "the protocol of another project, defects included"
 
@@ -43,7 +43,7 @@ class Entry:
     at: its module below pdproto/spec, and the attribute. lemmas, ranking: the modules of
     spec/lemmas that prove its safety and its liveness; empty if nothing is proved. expected: the
     counts of each configuration, found with its own reductions and with every property watched.
-    Raises ValueError for an entry that cannot be right, whatever the system is.
+    Raises ValueError for an entry that is wrong for any system.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def of_the_handoff(self) -> bool:
-        """Whether `pdproto check` explores it, so that the promises rest on it."""
+        """Whether `pdproto check` explores it, so the promises count it."""
         return self.purpose in (Purpose.HANDOFF, Purpose.COMPOSED)
 
     @property
@@ -86,7 +86,7 @@ class Entry:
         return self.ranking and f"{_SPEC}lemmas.{self.ranking}"
 
 
-# In the order in which `pdproto check` prints them.
+# The order is that of the output of `pdproto check`.
 CATALOGUE: Final = (
     Entry("two-phase-commit", "examples.two_phase_commit:SYSTEM", Purpose.EXAMPLE,
           lemmas="two_phase_commit_lemmas"),
@@ -344,7 +344,7 @@ CATALOGUE: Final = (
 
 SYSTEMS: Final[Mapping[str, Entry]] = {entry.name: entry for entry in CATALOGUE}
 HANDOFF: Final = tuple(entry.name for entry in CATALOGUE if entry.of_the_handoff)
-# Names that systems had before, and have now.
+# Earlier names of systems, and their present names.
 RENAMED: Final[Mapping[str, str]] = {
     "registry-prompt": "registry-no-retry",
     "registry-patient": "registry-no-timeouts",

@@ -23,6 +23,6 @@ SYSTEM: Final[System] = edited(
         why="the holder has been silent for so long that it must be dead",
     )),
     about="A lock server that takes the lock back on a timeout, which is a mistake.",
-    # It goes wrong with two clients in their first round, and with a network that loses nothing.
+    # Two clients in their first round show the mistake, on a network that loses nothing.
     configurations={"default": Configuration({Client: 2, Round: 1})},
 )

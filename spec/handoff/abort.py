@@ -114,7 +114,7 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("end_lease", at=Receiving.FAILED, when=[lease(h), claim(h).among(*SETTLED)],
         do=[lease(h).to(False)], why="no source that has the address can still write to it"),
     Ignore(done(h), at=Receiving.SUCCESS,
-           why="it answers an address that the sink published again"),
+           why="DONE answers an address that the sink published again"),
     Ignore(done(h), at=Receiving.FAILED, when=claim(h).among(*SETTLED),
            why="the sink knows more already"),
     Ignore(failed(h), at=(Receiving.SUCCESS, Receiving.FAILED), why="the life has ended here too"),

@@ -90,7 +90,7 @@ class Receiving(State):
     """The state of a request at the sink."""
 
     NEW = auto()
-    ASKED = auto()  # it waits for a page
+    ASKED = auto()  # the request waits for a page
     PUBLISHED = auto()
     SUCCESS = auto()
     FAILED = auto()
@@ -204,7 +204,7 @@ PREFILL: Final = Table(prefill, rows=(
     Row("start_again", choose=(h, s),
         when=[stage(h) == Stage.HEAD, forward(h) == Forward.NONE, RUNNING_SLOT_IS_FREE],
         do=[stage(h).to(Stage.RUNNING), running_slot(h, s).to(True), forward(h).to(Forward.FIRST)],
-        why="it has waited longest, and most of its prefix is still cached"),
+        why="this request has waited longest, and most of its prefix is still cached"),
     Row("finish_first", on=Completion("first_chunk", h), when=forward(h) == Forward.FIRST,
         do=[forward(h).to(Forward.HALF)]),
     Row("launch_last", choose=(h,),
@@ -295,7 +295,7 @@ DECODE: Final = Table(decode, rows=(
         why="also for a request that has not come yet: it gets Failed when it comes"),
     Ignore(failed(h), when=receiving(h) == Receiving.FAILED, why="the request has ended here too"),
     Ignore(done(h), when=receiving(h).among(Receiving.SUCCESS, Receiving.FAILED),
-           why="it answers an address that was published again, or the request has ended here"),
+           why="the sink published its address twice, or the request has ended here"),
     Reject(failed(h), when=receiving(h) == Receiving.SUCCESS,
            why="a source that has succeeded does not fail"),
     Reject(done(h), when=receiving(h).among(Receiving.NEW, Receiving.ASKED),

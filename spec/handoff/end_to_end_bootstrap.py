@@ -136,7 +136,7 @@ HOST: Final = Table(host, rows=(
         when=[introduce(d, h, p) | publish(d, h, p) | abort(d, h, p), run(p, e) == Run.UP,
               sending(p, h) == Sending.GONE, ~gone(p, h, d)],
         do=[gone(p, h, d).to(True)],
-        why="the current run answers only for itself; if there is none, nobody answers"),
+        why="the current run answers only for itself; if there is none, no answer comes"),
 ))
 
 _DIES: Final = (run(p, e).to(Run.CRASHED), suspected(p, e).to(True), missed(p, e).to(True))
@@ -231,7 +231,8 @@ _PARTS: Final = System(
 
 def _to_nobody(name: str, message: Sent) -> ReplaceRow:
     return ReplaceRow(name, Ignore(
-        message, at=Sending.GONE, why="it was meant for an earlier run: HOST has the row `disown`"))
+        message, at=Sending.GONE,
+        why="the message was for an earlier run: HOST has the row `disown`"))
 
 
 # The parts leave these steps to each other.

@@ -216,8 +216,7 @@ RANK: Final = Table(rank, state=health, rows=(
     Row("start_dead", on=admit(r, n, h, m), at=Health.UP, when=[*TURN, at(Stage.FAILED)],
         do=[applied(r, n).to(True), stage(r, h).to(Stage.BROKEN), slot(r, h, m).to(True)],
         send=[broke(r, h)],
-        why="it failed after its ready vote: it computes with the others, and its transfer has "
-            "ended already"),
+        why="the rank failed after its ready vote: it computes with the others, and sends nothing"),
     *besides(admit(r, n, h, m), Stage.READY, Stage.FAILED),
     Row("ignore_old_admit", on=admit(r, n, h, m), at=Health.UP,
         when=[applied(r, n), at(Stage.CLOSED)], fair=False, kind="ignore",

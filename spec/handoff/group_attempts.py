@@ -260,7 +260,7 @@ ENTRY: Final = Table(entry, state=group, rows=(
     Row("decide_admit", at=Health.UP, choose=(n, h),
         when=[status(h) == Status.QUEUED, ALL_READY, ~FORCED, *NEXT],
         do=[numbered(n).to(True), status(h).to(Status.HANDED)], send=[each(r, admit(r, n, h))],
-        why="it need not run before its bootstrap, or has no attempt left"),
+        why="the request need not run before its bootstrap, or has no attempt left"),
     Row("hand_over", at=Health.UP, choose=(h, a), when=[ALL_WHOLE, LATEST, finalized(h)],
         do=[status(h).to(Status.HANDED)]),
     Row("decide_fail", at=Health.UP, choose=(r, n, h), when=[*UNDECIDED, dead(r, h), *NEXT],

@@ -87,7 +87,7 @@ LOAD: Final = Table(load, state=heard, rows=(
     Row("fail", at=Heard.LOADING, to=Heard.FAILED,
         when=[handoff(h) == Handoff.BROKEN, ~reached(h)]),
     Row("fail_alone", at=Heard.LOADING, to=Heard.FAILED, when=handoff(h) == Handoff.NONE,
-        why="there is no hand-over, because no sender is known"),
+        why="the load has no hand-over, because no sender is known"),
 ))
 
 NODE: Final = Table(node, rows=(

@@ -94,7 +94,7 @@ def _held_while_written(row: str, chunk: str) -> OnRow:
 
 def _only_without_its_sink(row: str) -> OnRow:
     return OnRow(f"M5_2_a_bootstrapped_pass_does_not_{row}", row, ~ready(h),
-                 why="it goes on: it uses no attempt, and gives up no place")
+                 why="the pass goes on: it uses no attempt, and gives up no place")
 
 
 def _only_once_parked(row: str) -> OnRow:
@@ -150,7 +150,7 @@ SAFETY: Final[tuple[Property, ...]] = (
     *map(_only_without_its_sink, ("reserve_early", "run_again", "fall_back")),
     *map(_only_for_somebody, ("run_again", "fall_back")),
     OnRow("M5_2_a_bootstrapped_pass_does_not_park", "park", ~ready(h) | FORCED,
-          why="it is finalized as soon as it is polled"),
+          why="a bootstrapped pass is finalized as soon as it is polled"),
     Always("M5_2_an_early_pass_uses_an_attempt",
            implies(any_of(stage(h) == Stage.HEAD, all_of(stage(h).among(*ADMITTED), ~ready(h))),
                    exists(again, tried(h, again))),
@@ -167,7 +167,7 @@ SAFETY: Final[tuple[Property, ...]] = (
            implies(stage(h).among(Stage.HEAD, Stage.DEFERRED), retried(h)),
            why="one retry is enough for the test"),
     OnRow("a_retried_request_goes_first", "start", forall(k, stage(k) != Stage.HEAD),
-          why="it has waited longest, and most of its prefix is still cached"),
+          why="this request has waited longest, and most of its prefix is still cached"),
     OnRow("M5_2_fallen_back_after_the_last", "fall_back", forall(a, tried(h, a)),
           why="a request uses its whole budget before it waits again"),
     Sometimes("M5_2_a_request_falls_back", stage(h) == Stage.DEFERRED),

@@ -104,7 +104,7 @@ VIEW: Final = Table(view, state=knows, rows=(
     Ignore(Call("open"), at=(View.ASKED, *OPENED, *ENDED),
            why="a request that has ended opens no hand-over"),
     Row("refuse", on=Call("give_up"), at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
-        why="there is no hand-over, and there will be none"),
+        why="the request has no hand-over, and will have none"),
     Row("stop", on=Call("give_up"), at=OPENED, do=[stopped(h).to(True)],
         why="the hand-over ends, and reports when no write can reach the pages any more"),
     Ignore(Call("give_up"), at=ENDED, why="the request has ended already"),

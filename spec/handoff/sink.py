@@ -175,7 +175,7 @@ SINK: Final = Table(sink, state=receiving, rows=(
            when=claim(d, h, p).among(Claim.LANDED, Claim.DRAINED, Claim.FENCED),
            why="the sink expects nothing more of this source"),
     Ignore(done(p, h, d), at=Receiving.SUCCESS,
-           why="it answers an address that the sink published again"),
+           why="DONE answers an address that the sink published again"),
     Ignore(abort_ack(p, h, d), at=Receiving.FAILED,
            when=~claim(d, h, p).among(Claim.TOLD, Claim.OUT), why="the sink knows this, or more"),
     Ignore(drained(p, h, d), at=Receiving.FAILED,

@@ -207,7 +207,7 @@ SOURCE: Final = Table(source, state=sending, rows=(
            why="the message carries no address"),
     Reject(abort(d, h, p), at=OPEN, when=drain(p, h, d) != Drain.UNASKED,
            why="the first abort ends the life"),
-    # If there is no successor, nobody answers; then the transport has reported the death.
+    # If there is no successor, no answer comes; then the transport has reported the death.
     Row("disown_meeting", on=introduce(d, h, p), at=Sending.GONE, send=[gone(p, h, d)],
         why="the successor does not know this life"),
     Row("disown_address", on=publish(d, h, p), at=Sending.GONE, send=[gone(p, h, d)],

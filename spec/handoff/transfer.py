@@ -340,7 +340,8 @@ RESTARTED: Final = edited(
                 any_of(COMMITTED, sending(p, h) == Sending.GONE,
                        receiving(d, h) == Receiving.GONE),
                 under=(Fairness.TIMERS,),
-                why="it needs only the two processes that run now, and memory that comes back"),
+                why=
+                "the life needs only the two processes that run now, and memory that comes back"),
         Sometimes("L6_a_life_succeeds_after_a_restart", all_of(
             sending(p, k) == Sending.GONE, receiving(d, k) == Receiving.FAILED, COMMITTED,
             sending(p, h) == Sending.SUCCESS)), ALL_ADDRESSED,

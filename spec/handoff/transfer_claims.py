@@ -227,7 +227,7 @@ PROMPTLY: Final = (
     ),
     Always("M3_2_a_stopped_source_has_acknowledged",
            implies(drain(p, h, d) != Drain.UNASKED, abort_ack(p, h, d)),
-           why="it acknowledges before it has drained, which may take as long as its writes"),
+           why="the source acknowledges before it drains, which may take as long as its writes"),
     Sometimes("a_sink_may_call_off_before_there_is_memory",
               _CALLED_OFF_BY_SINK & forall(b, ~address(d, h, b))),
     Sometimes("a_sink_may_call_off_while_it_waits",

@@ -1,4 +1,4 @@
-"""Why optimistic prefill ends every request whatever is lost: each side has a clock."""
+"""Why optimistic prefill ends every request under any loss: each side has a clock."""
 
 from typing import Final
 
@@ -11,7 +11,8 @@ __all__ = ["LEMMAS", "MONOTONE", "RANKINGS"]
 
 RANKINGS: Final = (
     *SOURCE,
-    Ranking("L1_a_sink_ends", (Help("give_up_transfer"),), why="a sink gives up in time"),
+    Ranking("L1_a_sink_ends", (Help("give_up_transfer"),),
+            why="a sink gives up when its clock runs out"),
     Ranking("L4_pages_come_back", (Help("give_up_transfer", at={h: TENANT.variable}), FINISH),
-            witnesses=(TENANT,), why="every sink ends, and no answer is generated for ever"),
+            witnesses=(TENANT,), why="every sink ends, and every answer ends"),
 )

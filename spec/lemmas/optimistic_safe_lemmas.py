@@ -1,4 +1,4 @@
-"""What is proved of optimistic prefill, as lemmas: for its variants, which check promises only."""
+"""The proved properties of optimistic prefill as lemmas, for variants that check only promises."""
 
 from typing import Final
 

@@ -58,7 +58,7 @@ THREATENS: Final = claim(d, h, p).among(Claim.OUT, Claim.STOPPING, Claim.FENCING
 
 _ADDRESSES: Final = (
     Always("targets_are_published", implies(target(p, h, d, b), address(d, h, b)),
-           why="a source learns an address from what travels with its publication"),
+           why="a source learns an address only from a publication"),
     Always("one_address", implies(address(d, h, b) & address(d, h, spot), b.same(spot)),
            why="a life publishes once"),
     Always("an_address_is_published",

@@ -39,7 +39,7 @@ class Asking(State):
 
     NEW = auto()
     SENT = auto()
-    WAITING = auto()  # for the stream of the response
+    WAITING = auto()  # waits for the stream of the response
     DONE = auto()
     FAILED = auto()  # another instance may be asked
 

@@ -1,4 +1,4 @@
-"""What the tests of the hand-over ask of the explorer and of lint, in few words."""
+"""Shared calls of the explorer and of lint for the tests of the hand-over."""
 
 from functools import cache
 
@@ -21,7 +21,7 @@ def explored(system: str, size: str = "default") -> CheckResult:
 def judged(
     system: System, name: str, configuration: Configuration, *fairness: Fairness
 ) -> Finding:
-    """What a check says of one property, when it looks at nothing else."""
+    """The result of a check of one property alone."""
     settings = CheckSettings(properties=(name,), fairness=fairness)
     (found,) = (f for f in check(system, configuration, settings).findings if f.name == name)
     return found
@@ -41,7 +41,7 @@ def lint_errors(system: System) -> list[str]:
 
 
 def name_of(value: object) -> str | None:
-    """How a test's parameter is called."""
+    """The name of a test's parameter."""
     match value:
         case System():
             return value.name

@@ -1,4 +1,4 @@
-"""The abort of one hand-over by itself: what holds, how large it is, and what each wait is for."""
+"""The abort of one hand-over by itself: its properties, its size, and the need of each wait."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ranks that decide alike: sizes, verdicts, what each timer is for, and the defects they had."""
+"""Ranks that decide alike: sizes, verdicts, the need of each timer, and historical defects."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ def test_three_ranks_are_safe() -> None:
 
 
 def test_every_row_fires() -> None:
-    """A row that rejects must not, and is not listed; losing a message is no part of the group."""
+    """A `reject` row must not fire and is not listed; losing a message is no part of the group."""
     assert explored(SYSTEM.name).rows_never_fired == ()
     assert explored(LOSS.name).rows_never_fired == ()
 
@@ -47,7 +47,7 @@ REACHES_ALL: Final = "L2_a_decision_reaches_all"
 
 
 @pytest.mark.parametrize("name", [ANSWERED, EMPTY, FORGOTTEN])
-def test_what_is_lost_is_made_good(name: str) -> None:
+def test_timers_make_up_for_loss(name: str) -> None:
     assert judged(LOSS, name, LOSSY).verdict is Verdict.HOLDS
 
 
@@ -75,7 +75,7 @@ def test_every_timer_and_repeat_is_needed(row: str, broken: str) -> None:
 
 
 @pytest.mark.parametrize(("row", "broken"), [("answer_lost", ANSWERED), ("follow", EMPTY)])
-def test_who_has_lost_a_rank_must_end(row: str, broken: str) -> None:
+def test_a_group_without_a_rank_must_end(row: str, broken: str) -> None:
     assert judged(SYSTEM, broken, CRASHING).verdict is Verdict.HOLDS
     assert judged(without(SYSTEM, row), broken, CRASHING).verdict is Verdict.VIOLATED
 

@@ -10,7 +10,7 @@ ORDERED = {"rows", "tables", "properties"}
 
 
 def by_place(tree: ast.AST) -> list[str]:
-    """`TABLE.rows[0]`, and `claim.name.startswith("L4_")`: what an edit elsewhere would change."""
+    """`TABLE.rows[0]`, and `claim.name.startswith("L4_")`: an edit elsewhere changes both."""
     found = []
     for node in ast.walk(tree):
         match node:
@@ -25,7 +25,7 @@ def by_place(tree: ast.AST) -> list[str]:
 @pytest.mark.parametrize(
     "path", [path for path in sorted(SPEC.rglob("*.py")) if path.parent.name != "language"],
     ids=lambda path: str(path.relative_to(SPEC)))
-def test_nothing_is_taken_by_its_place(path: Path) -> None:
+def test_no_row_is_taken_by_position(path: Path) -> None:
     assert by_place(ast.parse(path.read_text(encoding="utf-8"))) == []
 
 
@@ -33,5 +33,5 @@ def test_nothing_is_taken_by_its_place(path: Path) -> None:
     "ENGINE.rows[0]", "passes.HOST.rows[1:]", "SYSTEM.properties[-1]",
     "[c for c in claims if c.name.startswith('L4_')]",
 ])
-def test_a_place_is_noticed(code: str) -> None:
+def test_the_check_notices_a_position(code: str) -> None:
     assert len(by_place(ast.parse(code))) == 1

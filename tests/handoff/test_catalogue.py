@@ -1,4 +1,4 @@
-"""Every system of spec/ has one entry in the catalogue, with all that belongs to it."""
+"""Every system of spec/ has one complete entry in the catalogue."""
 
 import importlib
 import re
@@ -24,7 +24,7 @@ def systems_of(module: str) -> Iterator[tuple[str, System]]:
 
 
 def modules() -> list[str]:
-    """Those with systems that somebody may check; a defect has its place in a list of defects."""
+    """The modules with systems to check; a defect has its place in a list of defects."""
     paths = [path.relative_to(ROOT / "spec") for path in (ROOT / "spec").rglob("*.py")]
     names = [".".join(path.with_suffix("").parts) for path in sorted(paths)]
     return [name for name in names if not re.match(r"bugs\.|language\.|peers\..*defects", name)]
@@ -91,7 +91,7 @@ def test_a_malformed_entry_is_refused(change: dict[str, str], said: str) -> None
         replace(SYSTEMS["registry"], **change)  # type: ignore[arg-type]
 
 
-def test_each_missing_part_is_told() -> None:
+def test_an_error_names_each_missing_part() -> None:
     """Of an entry whose system exists, and that is wrong in everything else."""
     whole = SYSTEMS["registry"]
     counts = Counts(1, 1, 1)

@@ -1,4 +1,4 @@
-"""The transfer straight into pages: what holds, and what each of its precautions is for."""
+"""The transfer straight into pages: its properties, and the need of each precaution."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ def test_everything_holds_at_the_expected_counts(name: str) -> None:
     assert vacuous == ["only_spoilt_parts_fail_by_the_digest"]
 
 
-def test_lint_has_nothing_against_it() -> None:
+def test_lint_finds_no_error_in_place() -> None:
     assert lint_errors(IN_PLACE) == []
 
 
@@ -51,6 +51,6 @@ def test_each_precaution_is_needed(system: System, size: str, claim: str) -> Non
     assert judged(IN_PLACE, claim, configuration).verdict is Verdict.HOLDS
 
 
-def test_without_a_page_fence_nothing_is_granted() -> None:
+def test_no_memory_is_granted_without_a_page_fence() -> None:
     found = judged(IN_PLACE, "S2_a_sink_commits", SYSTEM.configurations["no-fence"])
     assert found.verdict is Verdict.VIOLATED

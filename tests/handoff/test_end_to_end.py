@@ -1,4 +1,4 @@
-"""The whole at its smallest: its defects, and what joins the parts."""
+"""The hand-over from end to end, at its smallest: its defects, and the rows that join its parts."""
 
 from typing import Final
 
@@ -36,14 +36,14 @@ SYSTEMS: Final = (
 
 
 def broken(system: System, name: str, configuration: Configuration) -> list[str]:
-    """What the system violates of this one property."""
+    """The violation of this one property."""
     return failing(check(system, configuration, CheckSettings(properties=(name,))))
 
 
 @pytest.mark.parametrize(
     "system", [s for s in SYSTEMS if "default" in s.configurations], ids=name_of)
 def test_no_row_of_a_host_is_idle(system: System) -> None:
-    """What joins the parts does so: but for a successor, and passes that nobody fails."""
+    """Every row that joins the parts fires, except for successors and passes that never fail."""
     own = {row.name for table in system.tables if table.machine.name == "host"
            for row in table.rows}
     idle = own & set(explored(system.name).rows_never_fired)
@@ -68,7 +68,7 @@ def test_the_rows_are_those_of_the_parts() -> None:
         }
 
 
-def test_each_says_what_never_happens_and_what_may() -> None:
+def test_each_system_has_safety_properties_and_witnesses() -> None:
     for system in SYSTEMS:
         kinds = [type(claim) for claim in system.properties]
         assert kinds.count(Sometimes) > 1
@@ -82,12 +82,12 @@ def test_each_defect_is_found(bug: Bug) -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=name_of)
 def test_no_part_has_the_property_that_a_defect_violates(bug: Bug) -> None:
-    """So that it takes the composition to say what goes wrong."""
+    """So only the composed system shows the defect."""
     parts = (registry.SYSTEM, dp_rank.SYSTEM, transfer.SYSTEM)
     assert bug.violates not in {claim.name for part in parts for claim in part.properties}
 
 
-# Without this, each of these goes wrong; where it is a defect that was met, it is in spec/bugs.
+# Each of these goes wrong without this edit's row; real defects are in spec/bugs.
 NEEDED: Final[list[tuple[System, str, Edit]]] = [
     (lookup.SYSTEM, "a_completed_look_up_begins_the_transfer", DropRow("open_receiver")),
     (lookup.SYSTEM, "a_life_is_begun_with_one_run",

@@ -13,7 +13,7 @@ from pdproto.spec.language import Configuration, LeadsTo, OnRow, SpecError, Syst
 TABLES = registry.SYSTEM.tables
 
 
-def test_what_is_renamed_behaves_like_the_part() -> None:
+def test_a_renamed_part_behaves_like_the_part() -> None:
     configuration = registry.NO_RETRY.configurations["default"]
     renamed = Renamed(
         (*TABLES, registry.CRASH), machines={"sink": "directory"}, symbols={"phase": "moment"},
@@ -41,7 +41,7 @@ def test_a_row_is_still_known_by_its_place() -> None:
     assert [[row.place for row in table.rows] for table in renamed.tables] == places
 
 
-def test_nothing_is_shared_but_the_sorts() -> None:
+def test_only_sorts_are_shared() -> None:
     renamed = Renamed(TABLES, machines={}, symbols={"phase": "moment"})
     moment = renamed.symbol(phase)
     assert (moment.name, moment.sorts, moment.edges) == ("moment", phase.sorts, phase.edges)
@@ -69,7 +69,7 @@ def test_a_rigid_relation_that_not_all_may_read_is_read_by_the_same_machines() -
     assert renamed.symbol(routing.modulo) is routing.modulo
 
 
-def test_a_message_to_nobody_may_not_be_spoken_of() -> None:
+def test_no_row_may_name_a_message_without_a_receiver() -> None:
     with pytest.raises(SpecError, match="done: its machine, or its receiver, has no table here"):
         Renamed((PREFILL,), machines={})
 

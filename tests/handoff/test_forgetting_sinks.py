@@ -12,7 +12,7 @@ from pdproto.spec.language import Formula, OnRow, ReplaceProperties, edited, for
 ROWS = {row.name: row for row in SINK.rows}
 
 
-def test_what_a_sink_does_after_a_failure_is_all_there() -> None:
+def test_every_step_after_a_failure_is_listed() -> None:
     """And after a success it does nothing but to give the page back."""
     ended = {Receiving.SUCCESS, Receiving.FAILED}
     active = {
@@ -29,7 +29,7 @@ def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
     assert [f.name for f in found.findings if f.verdict is not Verdict.HOLDS] == []
 
 
-def test_each_of_them_acts_somewhere() -> None:
+def test_each_listed_row_acts_somewhere() -> None:
     found = check(SINKS_FORGET, SINKS_FORGET.configurations["default"], CheckSettings())
     assert not set(ACTING).intersection(found.rows_never_fired)
 
@@ -51,7 +51,7 @@ ANSWERED = forall(q, ~claim(d, h, q).among(*UNANSWERED, Claim.FENCING))
         ("end_lease", FAILED & ANSWERED),
     ],
 )
-def test_a_life_that_is_half_over_may_not(row: str, hasty: Formula) -> None:
+def test_a_life_that_is_half_over_may_not_be_forgotten(row: str, hasty: Formula) -> None:
     system = edited(SINKS_FORGET, "hasty", ReplaceProperties((OnRow("hasty", row, ~hasty),)))
     configuration = SINKS_FORGET.configurations["default"]
     found = check(system, configuration, CheckSettings(properties=("hasty",)))

@@ -54,6 +54,6 @@ def test_pages_hold_the_tokens_and_none_is_idle(tokens: int, page_size: int) -> 
     lambda: retry_is_forced("r", 1.5), lambda: retry_is_forced("r", float("nan")),
     lambda: passes(-1), lambda: page_count(-1, 16), lambda: page_count(1, 0),
 ])
-def test_nonsense_is_refused(bad: Callable[[], object]) -> None:
+def test_values_out_of_range_are_refused(bad: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match="want"):
         bad()

@@ -1,4 +1,4 @@
-"""Attempts that a group decides: sizes, verdicts, what each row is for, and the defects."""
+"""Attempts that a group decides: sizes, verdicts, the need of each row, and the defects."""
 
 from typing import Final
 

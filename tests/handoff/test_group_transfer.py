@@ -1,4 +1,4 @@
-"""The transfer under the group's decisions: its sizes, its verdicts, and what each row is for."""
+"""The transfer under the group's decisions: its sizes, its verdicts, and the need of each row."""
 
 from dataclasses import replace
 from typing import Final
@@ -48,7 +48,7 @@ def test_two_ranks_hand_over_under_decisions() -> None:
 
 
 def test_the_rows_are_those_of_the_parts() -> None:
-    """What is not is HOST's, which does what the parts were called to do."""
+    """Every other row is HOST's, which replaces the calls of the parts."""
     parts = {id(row) for part in (transfer.SYSTEM, agreement.SYSTEM) for _, row in part.rows()}
     own = {id(row) for row in HOST.rows}
     assert {id(row) for table in PAIR.tables for row in table.rows} <= parts | own

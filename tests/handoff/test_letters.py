@@ -16,7 +16,7 @@ OURS = [entry.name for entry in CATALOGUE if entry.purpose not in (Purpose.EXAMP
 
 
 def letters() -> dict[str, str]:
-    """By letter its sort, as the glossary has it."""
+    """The sort of each letter in the glossary."""
     (part,) = re.findall(r"## Letters of the tables\n(.*?)\n## ", GLOSSARY.read_text(), re.DOTALL)
     rows = re.findall(r"^\| (`.*`) \| `(\w+)` \|$", part, re.MULTILINE)
     found = [(letter, sort) for names, sort in rows for letter in re.findall(r"`(\w)`", names)]
@@ -25,7 +25,7 @@ def letters() -> dict[str, str]:
 
 
 def formulas(name: str) -> Iterator[Formula]:
-    """Those of the system, of its lemmas and of its rankings."""
+    """The formulas of the system, of its lemmas and of its rankings."""
     one = subject(name)
     yield from one.system.formulas()
     for claim in (*one.lemmas, *one.helping, *one.fault_free.lemmas):

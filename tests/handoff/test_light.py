@@ -1,4 +1,4 @@
-"""Three ways to end a lease that are not ours: what each breaks, and what it would take."""
+"""Three other ways to end a lease: the property that each breaks, and the missing part."""
 
 from typing import Final
 
@@ -36,8 +36,8 @@ def test_each_lets_a_write_into_anothers_memory(
     assert counts(found) == pinned
 
 
-def test_deferring_is_safe_until_its_clock_strikes_and_endless_without_it() -> None:
-    """An answer may never come, so only what keeps a writer out can do without the clock."""
+def test_deferring_is_unsafe_with_its_clock_and_endless_without_it() -> None:
+    """An answer may never come, so only a fence makes the clock needless."""
     default = DEFERRED.configurations["default"]
     patient = edited(DEFERRED, "without-clock", DropRow("release_by_clock"))
     assert judged(patient, WRITE, default).verdict is Verdict.HOLDS

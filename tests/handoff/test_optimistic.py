@@ -1,4 +1,4 @@
-"""Optimistic prefill: its sizes, its verdicts, its defects, and what its timers are for."""
+"""Optimistic prefill: its sizes, its verdicts, its defects, and the need of its timers."""
 
 from typing import Final
 
@@ -61,7 +61,7 @@ PREFILL_ENDS: Final = "L5_no_capacity_deadlock"
 SINK_ENDS: Final = "L1_a_sink_ends"
 HELD: Final = "L4_slots_and_running_slots_come_back"
 
-# What is sent again, the clocks, and the steps that let go: each is there for this.
+# Repeated messages, clocks, and steps that release: each is needed for this property.
 NEEDED: Final[list[tuple[str, System, str]]] = [
     ("give_up_waiting", LOSS, PREFILL_ENDS),
     ("give_up_waiting", ONE_SIDED, PREFILL_ENDS),

@@ -1,4 +1,4 @@
-"""Optimistic prefill whose servers die: sizes, verdicts, and what each detector is for."""
+"""Optimistic prefill whose servers die: sizes, verdicts, and the need of each detector."""
 
 from typing import Final
 
@@ -26,8 +26,8 @@ SIZES: Final = {
         ("lives", ("run_again",)),
     ],
 )
-def test_what_fires_nowhere(size: str, silent: tuple[str, ...]) -> None:
-    """Alone, a request yields to nobody; with one attempt it falls back at once."""
+def test_the_rows_that_never_fire_are_known(size: str, silent: tuple[str, ...]) -> None:
+    """Alone, a request yields to no other; with one attempt it falls back at once."""
     assert explored(CRASHING.name, size).rows_never_fired == silent
 
 

@@ -1,4 +1,4 @@
-"""The table of promises against the systems: nothing is named that is not checked, or left out."""
+"""The table of promises against the systems: it names every checked property, and no other."""
 
 import re
 from collections import Counter
@@ -43,14 +43,14 @@ def test_names_of_properties_lemmas_and_rows_have_a_subject(entry: Entry) -> Non
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.id)
-def test_what_is_named_is_checked(promise: Promise) -> None:
+def test_every_named_property_is_checked(promise: Promise) -> None:
     assert [name for name in promise.names if name not in SYSTEMS] == []
     assert max(Counter(promise.names).values(), default=1) == 1
     assert promise.names or promise.runtime or promise.simulator
     assert promise.says.endswith(".")
 
 
-def test_what_is_checked_under_an_id_is_named_there() -> None:
+def test_every_checked_property_with_an_id_is_named_by_its_promise() -> None:
     promises = {promise.id: promise.names for promise in PROMISES}
     for name in SYSTEMS:
         found = ID.match(name)
@@ -60,13 +60,13 @@ def test_what_is_checked_under_an_id_is_named_there() -> None:
 
 
 @pytest.mark.parametrize("name", ["transfer", "agreement", "optimistic", "registry", "dp-rank"])
-def test_each_part_says_what_never_happens_what_does_and_what_may(name: str) -> None:
-    """What never happens would also never happen where nothing does: there are witnesses."""
+def test_each_part_has_safety_liveness_and_witnesses(name: str) -> None:
+    """A safety property also holds where nothing happens, so each part has witnesses."""
     kinds = Counter(type(claim) for claim in load(name).properties)
     assert min(kinds[Sometimes], kinds[Always] + kinds[OnRow], kinds[LeadsTo]) > 0
 
 
-def test_the_committed_copy_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_committed_copy_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, run `pdproto check --table > docs/properties.md` and look at it."""
     assert main(["check", "--table"]) == 0
     printed = capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_the_committed_copy_is_what_is_printed(capsys: pytest.CaptureFixture[str
     assert printed == (ROOT / "docs" / "properties.md").read_text(encoding="utf-8")
 
 
-def test_each_command_checks_what_it_says() -> None:
+def test_each_command_checks_its_properties() -> None:
     commands = re.findall(r"`pdproto check (\S+)(?: --deep)? --property ([^`]+)`", document())
     assert len(commands) >= len([promise for promise in PROMISES if promise.names])
     for system, names in commands:

@@ -1,4 +1,4 @@
-"""Registration, look-up and the rank of a room: sizes, verdicts, defects, what each row is for."""
+"""Registration, look-up and the rank of a room: sizes, verdicts, defects, the need of each row."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ SYSTEMS: Final = (REGISTRY, DP_RANK)
 
 
 def test_one_size_up_nothing_unsafe_is_reached() -> None:
-    """Two ranks and two hand-offs at once, which take the half of what the other has looked up."""
+    """Two ranks and two hand-overs at once, each with half of the other's look-up."""
     live = {claim.name for claim in REGISTRY.properties if isinstance(claim, LeadsTo)}
     safety = tuple(claim.name for claim in REGISTRY.properties if claim.name not in live)
     found = check(REGISTRY, REGISTRY.configurations["deep"], CheckSettings(properties=safety))
@@ -63,7 +63,7 @@ PLAIN: Final = {
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
-def test_what_is_ignored_arrives_somewhere(system: System) -> None:
+def test_every_ignored_message_arrives_somewhere(system: System) -> None:
     ignored = {row.name for _, row in system.rows() if row.kind == "ignore"}
     silent = [
         frozenset(check(system, plain, CheckSettings(properties=("deadlock",))).rows_never_fired)
@@ -117,7 +117,7 @@ SMALL_BUGS: Final = [
 
 
 @pytest.mark.parametrize("bug", SMALL_BUGS, ids=name_of)
-def test_each_defect_is_the_edits_doing(bug: Bug) -> None:
+def test_the_edit_alone_breaks_the_property(bug: Bug) -> None:
     """At the same sizes the correct tables keep the property that the defect violates."""
     system = REGISTRY if bug in registry_bugs.BUGS else DP_RANK
     assert judged(system, bug.violates, bug.configuration).verdict is Verdict.HOLDS
@@ -146,7 +146,7 @@ def test_every_timer_and_resend_is_needed(
     assert judged(without, broken, system.configurations[name]).verdict is Verdict.VIOLATED
 
 
-def test_no_timer_is_left_out_of_that() -> None:
+def test_every_timer_is_in_the_list() -> None:
     timers = {
         (system.name, row.name)
         for system in SYSTEMS
@@ -186,7 +186,7 @@ def test_without_clocks_each_message_about_a_rank_is_needed(row: str, broken: st
 
 
 def test_a_dead_address_does_not_wait_for_the_rest_of_a_look_up() -> None:
-    """Where somebody gives up, that empties the cache in the end."""
+    """If a hand-over gives up, that empties the cache in the end."""
     name = "L7_a_dead_address_is_forgotten"
     for system, verdict in ((REGISTRY, Verdict.HOLDS), (NO_TIMEOUTS, Verdict.VIOLATED)):
         late = edited(system, "late", Retarget("forget", at=Cache.WHOLE))
@@ -196,7 +196,7 @@ def test_a_dead_address_does_not_wait_for_the_rest_of_a_look_up() -> None:
 @pytest.mark.parametrize(
     "name", ["L1_bootstrap_ends", "L6_recovery", "L6_a_run_that_is_up_is_recorded"]
 )
-def test_without_loss_nobody_waits_for_a_safety_net(name: str) -> None:
+def test_no_state_waits_for_a_safety_net_without_loss(name: str) -> None:
     default = REGISTRY.configurations["default"]
     assert judged(REGISTRY, name, default, Fairness.DETECTORS).verdict is Verdict.HOLDS
 
@@ -205,7 +205,7 @@ def test_without_loss_nobody_waits_for_a_safety_net(name: str) -> None:
     "name", [claim.name for claim in REGISTRY.properties if isinstance(claim, LeadsTo)]
 )
 def test_a_message_need_arrive_only_once(name: str) -> None:
-    """Delivery takes the message off the network, so that what is missing is not hidden."""
+    """Delivery takes the message off the network, so a repeat hides no missing message."""
     one = Configuration(
         {Source: 1, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "outage"), dead_bits=True
     )

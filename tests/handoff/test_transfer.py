@@ -1,4 +1,4 @@
-"""The transfer: its sizes, its verdicts, its defects, and what each of its precautions is for."""
+"""The transfer: its sizes, its verdicts, its defects, and the need of each precaution."""
 
 from dataclasses import replace
 from typing import Final
@@ -130,7 +130,7 @@ def test_the_defect_is_refuted(bug: Bug) -> None:
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=name_of)
-def test_it_is_the_edit_that_breaks_it(bug: Bug) -> None:
+def test_only_the_edit_breaks_the_property(bug: Bug) -> None:
     """A property that fails anyway would seem to catch every defect."""
     again = {"lossy", "restart"}.intersection(bug.configuration.faults)
     among = (SYSTEM, NO_TIMEOUTS, RESTARTED) if again else (SYSTEM, NO_TIMERS, DIRECT)
@@ -144,7 +144,7 @@ def test_each_defect_is_pinned_once() -> None:
     assert [bug.id for bug in BUGS] == list(TRACE_LENGTHS)
 
 
-# What is sent again, the clocks, and the steps that answer: each is there for this.
+# Repeated messages, clocks, and steps that answer: each is needed for this property.
 NEEDED: Final[list[tuple[str, System, str, str]]] = [
     ("find_spoilt", SYSTEM, "stray", "L1_a_sink_with_all_parts_ends"),
     ("give_up_waiting", LOSS, "default", "L1_a_source_ends"),
@@ -187,7 +187,7 @@ def test_liveness_needs_the_row(row: str, system: System, name: str, broken: str
 
 
 def test_a_chunk_is_leased_again() -> None:
-    """Two lives do share a chunk: what the default configuration is for."""
+    """Two lives do share a chunk: the default configuration is there for this."""
     again = Sometimes("again", all_of(
         h.differs(k), write(p, h, d, c) == Write.LANDED, target(p, h, d, b), lease(d, k, b)
     ))
@@ -195,7 +195,7 @@ def test_a_chunk_is_leased_again() -> None:
     assert judged(witnessed, "again", SYSTEM.configurations["default"]).verdict is Verdict.HOLDS
 
 
-def test_only_the_digest_stands_between_a_stray_write_and_a_page() -> None:
+def test_only_the_digest_keeps_a_stray_write_out_of_a_page() -> None:
     stray = SYSTEM.configurations["stray"]
     trusting = edited(SYSTEM, "trusting", DropClause("commit", INTACT))
     name = "S2_complete_when_committed"
@@ -203,8 +203,8 @@ def test_only_the_digest_stands_between_a_stray_write_and_a_page() -> None:
     assert judged(trusting, name, stray).verdict is Verdict.VIOLATED
 
 
-def test_direct_writes_are_only_as_good_as_the_fence() -> None:
-    """Which is why the system leaves out the fault that gets past a fence: with it, it is red."""
+def test_direct_writes_need_the_fence() -> None:
+    """The system leaves out the fault that gets past a fence: with the fault the property fails."""
     stray = SYSTEM.configurations["stray"]
     assert "stray" not in DIRECT.faults
     strayed = replace(DIRECT, faults=SYSTEM.faults)
@@ -212,7 +212,7 @@ def test_direct_writes_are_only_as_good_as_the_fence() -> None:
     assert finding.verdict is Verdict.VIOLATED
 
 
-def test_without_a_fence_nothing_is_written_directly() -> None:
+def test_no_source_writes_directly_without_a_fence() -> None:
     no_fence = SYSTEM.configurations["no-fence"]
     found = judged(DIRECT, "S2_a_sink_commits", no_fence)
     assert found.verdict is Verdict.VIOLATED
@@ -229,7 +229,7 @@ def test_a_life_that_is_over_may_be_forgotten(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["S10_drained_means_quiescent", "S1_writes_stay_in_own_memory"]
 )
-def test_a_life_whose_write_is_under_way_may_not(name: str) -> None:
+def test_a_life_with_a_write_under_way_may_not_be_forgotten(name: str) -> None:
     hasty = edited(
         FORGETFUL, "hasty",
         DropClause("drain_forgotten", QUIESCENT), DropClause("drain_forgotten", ~kv(p, h)),

@@ -1,4 +1,4 @@
-"""Two of a thing while messages are lost: what must come about, one size up."""
+"""Two elements of a sort under loss: liveness one size up."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
     ("a_chunk_goes_from_life_to_life", DropRow("abort_again")),
     ("a_chunk_passes_to_the_waiting_life", DropRow("grant")),
 ], ids=lambda value: value if isinstance(value, str) else value.row)
-def test_each_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:
+def test_each_row_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:
     wrong = edited(TWO_LIVES, "needed", edit)
     settings = CheckSettings(properties=(name,))
     assert failing(check(wrong, wrong.configurations["deep"], settings)) == [name]

@@ -81,7 +81,7 @@ def test_a_property_is_added_and_judged() -> None:
     assert verdicts(changed)["dark"] is Verdict.VIOLATED
 
 
-def test_a_row_goes_with_the_property_that_speaks_of_it() -> None:
+def test_a_row_goes_with_the_property_about_it() -> None:
     gone = DropRow("lamp_on")
     for edits in ((gone, DropProperty("switched_off")), (DropProperty("switched_off"), gone)):
         assert names(edited(SYSTEM, "changed", *edits)) == ["whole"]

@@ -264,7 +264,7 @@ def test_other_properties_can_be_checked() -> None:
     assert edited(SYSTEM, "changed", ReplaceProperties((calm,))).properties == (calm,)
 
 
-def test_an_edited_system_is_another_and_the_first_stays_as_it_was() -> None:
+def test_an_edit_leaves_the_original_system_unchanged() -> None:
     changed = edited(SYSTEM, "changed", DropRow("rest"))
     assert (changed.name, changed.about) == ("changed", SYSTEM.about)
     assert changed.configurations == SYSTEM.configurations
@@ -277,7 +277,7 @@ def test_an_edited_system_may_have_its_own_words_and_sizes() -> None:
     assert (changed.about, changed.configurations) == ("Changed.", larger)
 
 
-def test_an_edit_has_no_part_in_what_was_declared_since() -> None:
+def test_an_edit_ignores_later_declarations() -> None:
     """Another module's variables of the same machine belong to the edits that speak of them."""
     a = Parts()
     first = a.system(worker=[Row("work", at=Phase.IDLE, to=Phase.BUSY)])
@@ -306,7 +306,7 @@ def refusal(build: Callable[[], System]) -> str | None:
     DropEffect("work", A.has(w, i).to(False)),
     ReplaceProperties((OnRow("none", "missing", A.stop()),)),
 ], ids=lambda edit: type(edit).__name__)
-def test_what_an_edit_keeps_is_not_checked_again_and_nothing_slips_through(edit: Edit) -> None:
+def test_rows_that_an_edit_keeps_are_not_checked_again_and_no_error_is_missed(edit: Edit) -> None:
     """It is refused exactly if a system that is written so is."""
     with mock.patch.object(system_module, "check_system"):
         changed = edited(SYSTEM, "changed", edit)

@@ -119,7 +119,7 @@ def negated_variable(a: Any) -> object:
 @pytest.mark.parametrize(
     ("build", "problem"), MISTAKES, ids=[build.__name__ for build, _ in MISTAKES]
 )
-def test_a_mistake_is_told_with_its_line_and_its_mending(build: Build, problem: str) -> None:
+def test_an_error_names_its_line_and_its_remedy(build: Build, problem: str) -> None:
     with pytest.raises(SpecError) as caught:
         build(Parts())
     error = caught.value
@@ -129,7 +129,7 @@ def test_a_mistake_is_told_with_its_line_and_its_mending(build: Build, problem: 
     assert lines[error.place.line - start].rstrip().endswith("#!")
 
 
-def test_what_is_ignored_twice_wants_a_name() -> None:
+def test_a_second_ignore_needs_a_name() -> None:
     parts = Parts()
     rows = [Ignore(parts.stop(), at=Phase.IDLE, why=why) for why in ("one", "other")]
     with pytest.raises(SpecError, match=r"first at .*; give one of them a name="):

@@ -32,7 +32,7 @@ from pdproto.spec.language.symbols import Sent, Update
 
 
 class Worker(Sort):
-    """Who goes forward."""
+    """A process that makes progress."""
 
 
 class Stage(State):
@@ -69,7 +69,7 @@ class Parts:
         self.word = Message("word", w, v, sender=self.worker, receiver=self.worker.at(v))
 
     def literals(self) -> list[Formula]:
-        """What a worker knows."""
+        """Facts about a worker."""
         return [TRUE, self.busy(w), ~self.busy(w), self.ready(w), ~self.ready(w),
                 exists(u, self.word(u, w)), forall(u, ~self.word(w, u))]
 
@@ -79,11 +79,11 @@ class Parts:
                 all_of(self.ready(w), ~self.busy(w)), exists(u, self.ready(u))]
 
     def premises(self) -> list[Formula]:
-        """What is more likely to be owed for."""
+        """Likely premises."""
         return [TRUE, TRUE, *[self.stage(w) != Stage.THIRD] * 3, self.stage(w) != Stage.FIRST]
 
     def goals(self) -> list[Formula]:
-        """What is more likely to be reached."""
+        """Likely goals."""
         third = self.stage(w) == Stage.THIRD
         return [*[third] * 4, third | ~self.busy(w), forall(u, self.stage(u) == Stage.THIRD)]
 

@@ -1,4 +1,4 @@
-"""A value is chosen when a quorum has voted for it: what needs `for some` under `for all`.
+"""A value is chosen when a quorum has voted for it: a system that needs `for some` under `for all`.
 
 Any two quorums meet, which is an axiom. The siblings below have axioms that cannot hold.
 """
@@ -29,7 +29,7 @@ from pdproto.spec.language.ranking import Help, Ranking
 
 
 class Node(Sort):
-    """Votes once."""
+    """A process that votes once."""
 
 
 class Quorum(Sort):
@@ -37,11 +37,11 @@ class Quorum(Sort):
 
 
 class Value(Sort):
-    """What may be chosen."""
+    """A value that the nodes may choose."""
 
 
 class Step(Sort, ordered=True):
-    """Only axioms speak of it."""
+    """Only axioms use it."""
 
 
 n, m, q, r = Node("n"), Node("m"), Quorum("q"), Quorum("r")
@@ -96,7 +96,7 @@ ASSUMED_OF_STEPS: Final[dict[str, Formula]] = {"none_is_last": forall(s, exists(
 # No quorum has a member, so that no two of them meet. `idle` has no part in it.
 CONTRADICTORY: Final = voting(
     "contradictory", idle=forall(q, q.same(q)), quorums_meet=MEET, no_members=~member(q, n))
-# The same, and nobody has said that all of it is meant for all elements.
+# The same contradiction inside one axiom.
 IN_ONE: Final = voting("in-one", both=MEET & forall((q, n), ~member(q, n)))
 # Only infinitely many elements satisfy it, of which no run has any.
 ENDLESS: Final = voting("endless", quorums_meet=MEET, **ASSUMED_OF_STEPS)

@@ -1,4 +1,4 @@
-"""Another solver's word on the cut-off: cvc5 is asked every propositional question once more.
+"""A second solver for the cut-off: cvc5 answers every propositional question again.
 
     python -m tests.prove.second_solver               # all obligations of the hand-over
     python -m tests.prove.second_solver registry      # those of one system
@@ -38,7 +38,7 @@ def refuted(text: str) -> bool:
         literals[-number] = manager.mkTerm(cvc5.Kind.NOT, variable)
     for line in lines:
         clause = [literals[number] for number in dict.fromkeys(map(int, line.split()[:-1]))]
-        # An empty disjunction is no term: it is what nothing satisfies.
+        # An empty disjunction is no term: no assignment satisfies it.
         alone = clause[0] if clause else manager.mkFalse()
         solver.assertFormula(
             manager.mkTerm(cvc5.Kind.OR, *clause) if len(clause) > 1 else alone
@@ -65,7 +65,7 @@ def _together(system: System, group: Sequence[Obligation]) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Ask about every obligation of these systems, and say what came of it."""
+    """Ask about every obligation of these systems, and print the result."""
     status = 0
     for name in names or HAND_OVER:
         one = subject(name)

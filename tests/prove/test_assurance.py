@@ -1,4 +1,4 @@
-"""What `pdproto check` says of a property that has been proved, and of which tables."""
+"""How `pdproto check` marks a proved property, and for which tables."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ def remembered(folder: Path, *left_out: str) -> Mapping[str, str]:
     return recall(folder, one.system)
 
 
-def test_what_is_proved_is_known_of_these_tables_only(tmp_path: Path) -> None:
+def test_a_proof_counts_only_for_its_own_tables(tmp_path: Path) -> None:
     system = subject(SYSTEM).system
     assert recall(tmp_path, system) == {}
     proved = remembered(tmp_path)
@@ -37,11 +37,11 @@ def test_what_is_proved_is_known_of_these_tables_only(tmp_path: Path) -> None:
     assert recall(tmp_path, edited(system, SYSTEM, weaker)) == {}
 
 
-def test_nothing_is_proved_where_what_it_rests_on_is_not(tmp_path: Path) -> None:
+def test_a_property_is_proved_only_with_its_lemmas(tmp_path: Path) -> None:
     assert remembered(tmp_path, "heard_has_been_said") == {}
 
 
-def test_check_says_so(
+def test_check_marks_proved_properties(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -54,7 +54,7 @@ def test_check_says_so(
     assert "exhaustive for Participant=3; proved for every size" in told
 
 
-def test_what_a_leads_to_rests_on_is_told() -> None:
+def test_check_names_the_assumptions_of_a_leads_to() -> None:
     """Under which assumption of fairness, of which formulas, and without which faults."""
     one = subject("registry")
     words = one.proved_words

@@ -1,4 +1,4 @@
-"""Axioms that contradict each other prove everything: so they are asked about first."""
+"""Axioms that contradict each other prove everything: so they are checked first."""
 
 import json
 from pathlib import Path
@@ -31,14 +31,14 @@ def proof_of(system: System, engine: str) -> Proof:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("system", [quorums.CONTRADICTORY, quorums.IN_ONE], ids=str)
-def test_nothing_is_proved_from_a_contradiction(system: System, engine: str) -> None:
+def test_no_property_is_proved_from_a_contradiction(system: System, engine: str) -> None:
     with pytest.raises(SpecError, match="the axioms contradict each other"):
         proof_of(system, engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_axioms_to_blame_are_named(engine: str) -> None:
-    """Those that have no part in the contradiction are not."""
+    """Axioms without a part in the contradiction are not named."""
     with pytest.raises(SpecError) as error:
         require_possible(quorums.CONTRADICTORY, [engine], LIMIT_S)
     assert "quorums_meet: for all q, r: for some n: member(q, n) and member(r, n)" in str(
@@ -77,7 +77,7 @@ def test_every_system_with_axioms_has_been_asked_about() -> None:
     assert with_axioms <= {*PROVED} | {"ring-election", "dp-rank-no-timers"}
 
 
-def test_what_cannot_be_known_proves_nothing(capsys: Output, tmp_path: Path) -> None:
+def test_an_unknown_answer_proves_nothing(capsys: Output, tmp_path: Path) -> None:
     """An order without a last element has no finite instance, and no contradiction is found."""
     target = tmp_path / "result.json"
     status = main(["prove", f"{HERE}:ENDLESS", "--quiet", "--no-cache", "--timeout", "1",
@@ -96,7 +96,7 @@ def test_unknown_axioms_make_every_verdict_unknown(monkeypatch: pytest.MonkeyPat
     assert {proof.status(o) for o in proof.obligations} == {Status.UNKNOWN}
 
 
-def test_what_a_ranking_assumes_is_asked_about_too(
+def test_assumptions_of_a_ranking_are_checked_too(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     """A sort without elements: no run has one."""
@@ -116,7 +116,7 @@ def test_the_other_engine_is_asked_where_one_does_not_decide(capsys: Output) -> 
     assert "ask Z3 with quantifiers (--engine quantified)" in capsys.readouterr().out
 
 
-def test_both_reasons_are_told_where_neither_decides(
+def test_both_reasons_are_printed_where_neither_decides(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     def never(_: System, found: list[object], __: float) -> list[Judgement]:
@@ -130,7 +130,7 @@ def test_both_reasons_are_told_where_neither_decides(
     assert "Z3 gave up: timeout" in out
 
 
-def test_what_is_proved_is_printed_with_its_axioms(
+def test_a_proved_property_is_printed_with_its_axioms(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Output
 ) -> None:
     """By `check` too, in its table and in every report."""

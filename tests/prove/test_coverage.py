@@ -24,7 +24,7 @@ LIMIT_S = 30.0
 
 
 def open_questions(system: System, *engines: str) -> list[Obligation]:
-    """What is not proved, although no claim is assumed: whatever the state is."""
+    """The triggers without a proof, in any state, without an assumption."""
     found = list(coverage(system, ()))
     settings = ProofSettings(engines=engines or ("cutoff",), timeout_s=LIMIT_S)
     proof = confirmed(system, prove(system, found, settings), LIMIT_S)
@@ -38,7 +38,7 @@ def test_every_trigger_has_one_answer_in_every_state(name: str) -> None:
     assert [o.claim.name for o in open_questions(subject(name).system)] == []
 
 
-def test_both_engines_say_so() -> None:
+def test_both_engines_agree() -> None:
     assert open_questions(LOCK, *ENGINES) == []
     assert open_questions(RING, *ENGINES) == []
 
@@ -83,7 +83,7 @@ def test_two_answers_are_named() -> None:
     }
 
 
-def test_the_command_line_tells(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_prints_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "lock-server", "--property", "answers_of_client", "--no-cache",
                  "--quiet"]) == 0
     told = capsys.readouterr().out

@@ -93,7 +93,7 @@ def test_a_counterexample_that_needs_two_other_elements_is_found() -> None:
     assert found.sizes == {Thing: 2}
 
 
-def test_what_no_element_can_be_is_proved() -> None:
+def test_a_claim_about_no_element_is_proved() -> None:
     keeper = Machine("keeper")
     a, b, c = (keeper.relation(name, Thing) for name in "abc")
     system = marking(
@@ -118,7 +118,7 @@ def test_exists_under_forall_is_refused_with_its_clause() -> None:
 
 
 def test_an_axiom_with_exists_under_forall_is_used_as_far_as_it_can_be() -> None:
-    """Everything has something near it, so that a row for what has nothing never fires."""
+    """Everything has something near it, so a row for an element without any never fires."""
     keeper = Machine("keeper")
     b = keeper.relation("b", Thing)
     near = Rigid("near", q, s)
@@ -135,7 +135,7 @@ def test_an_axiom_with_exists_under_forall_is_used_as_far_as_it_can_be() -> None
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=random.systems(), data=st.data())
 def test_random_systems(system: System, data: st.DataObject) -> None:
-    """What is proved holds in every state reached; what is not fails in one step."""
+    """A proved property holds in every reached state; an unproved one fails in one step."""
     found = obligations(system, claims(system), wanted=("always",))
     good = True
     for group in by_row(found).values():
@@ -151,7 +151,7 @@ def test_random_systems(system: System, data: st.DataObject) -> None:
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=random.systems())
 def test_the_engines_never_contradict_each_other(system: System) -> None:
-    """What one proves the other does not refute; either may have no answer."""
+    """One engine never refutes a proof of the other; either may have no answer."""
     for group in by_row(obligations(system, claims(system))).values():
         ours = decide(system, group, LIMIT_S)
         theirs = quantified.decide(system, group, 2.0)

@@ -51,7 +51,7 @@ def explored(system: System) -> set[str]:
     for row in HELPERS if row != "post"  # a property speaks of that one
 ])
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
-    """What a fair run violates has no proof; and what has none, it violates, here or elsewhere."""
+    """A property has no proof exactly if a fair run violates it, here or elsewhere."""
     broken = without(SYSTEM, row)
     violated, unhelped = explored(broken), draining.unhelped("transfer", broken)
     assert unhelped
@@ -76,7 +76,7 @@ def test_every_helper_is_a_row_that_fires() -> None:
 
 
 @pytest.mark.parametrize("ranking", [r for r in RANKINGS if r.witnesses], ids=lambda r: r.leads_to)
-def test_the_next_chunk_must_be_told_of(ranking: Ranking) -> None:
+def test_the_ranking_needs_the_next_chunk(ranking: Ranking) -> None:
     untold = replace(
         ranking, witnesses=(),
         using=tuple(replace(use, at={}) for use in ranking.using),
@@ -91,8 +91,8 @@ def lost_in_quarantine() -> System:
     return bug.system
 
 
-def test_a_source_in_quarantine_must_hear_of_the_abort() -> None:
-    """If the abort is lost and the engine cannot fence, nobody tells the source; and nobody need
+def test_a_source_in_quarantine_must_learn_of_the_abort() -> None:
+    """If the abort is lost and the engine cannot fence, no message tells the source; and none need
     fence where the abort is repeated until it is answered.
     """
     (ranking,) = (r for r in RANKINGS if r.leads_to == "L1_a_source_ends")
@@ -121,7 +121,7 @@ def test_the_explorer_finds_the_same_run() -> None:
     assert verdicts == [["violated"], ["holds"]]
 
 
-def test_the_command_line_tells_what_is_assured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_prints_the_assurance(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "transfer", "--property", "L1_a_sink_ends", "--no-cache",
                  "--quiet"]) == 0
     told = capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_the_command_line_tells_what_is_assured(capsys: pytest.CaptureFixture[st
     assert "L1_a_source_ends" not in told
 
 
-def test_what_has_no_ranking_is_called_explored(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_leads_to_without_ranking_is_called_explored(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "lock-server", "--no-cache", "--quiet"]) == 0
     assert "explored  the_lock_comes_back: it has no ranking" in capsys.readouterr().out
     one = subject("agreement")

@@ -1,4 +1,4 @@
-"""What a proof rests on: a lemma that nothing needs is named, and only proofs are looked at."""
+"""The lemmas that a proof uses: an idle lemma is named, and only proofs count."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from proofs import standing
 SYSTEM = "two-phase-commit"
 
 
-def test_a_lemma_that_nothing_needs_is_named() -> None:
+def test_an_idle_lemma_is_named() -> None:
     one, _ = standing.all_of(SYSTEM)
     always = one.lemmas[0].claim
     every = claims(one.system, (*one.lemmas, Always("spare", always | ~always)))
@@ -20,7 +20,7 @@ def test_a_lemma_that_nothing_needs_is_named() -> None:
     assert idle_lemmas(one.system, every, found, standing.LIMIT_S) == ("spare",)
 
 
-def test_together_they_rest_on_what_each_rests_on() -> None:
+def test_rows_asked_together_use_the_same_claims() -> None:
     """Rows that are asked about at once need no claim that they do not need alone."""
     one, found = standing.all_of(SYSTEM)
     row = next(o.scope for o in found if sum(p.scope == o.scope for p in found) > 1)
@@ -33,7 +33,7 @@ def test_together_they_rest_on_what_each_rests_on() -> None:
         assert list(rested_on(one.system, [needed], standing.LIMIT_S))
 
 
-def test_what_is_not_proved_rests_on_nothing() -> None:
+def test_an_unproved_claim_uses_no_lemma() -> None:
     one, found = standing.all_of(SYSTEM)
     broken = [o for o in without(found, "commit_is_decided") if o.scope == "committed"]
     with pytest.raises(AssertionError, match="is not proved"):

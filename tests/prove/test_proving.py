@@ -46,7 +46,7 @@ def test_both_engines_prove_the_examples(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_both_engines_miss_what_the_lemmas_say(name: str) -> None:
+def test_both_engines_fail_without_the_lemmas(name: str) -> None:
     """Without lemmas they fail at the same rows."""
     one = subject(name)
     found = obligations(one.system, one.claims[: len(one.claims) - len(one.lemmas)])
@@ -84,7 +84,7 @@ def test_cvc5_confirms_every_obligation(name: str) -> None:
         assert confirmed(smt(one.system, obligation)), obligation.name
 
 
-def test_certificates_tell_what_they_are() -> None:
+def test_certificates_name_their_question() -> None:
     one, found = standing.all_of("two-phase-commit")
     clauses, quantified = certificates(one.system, found[0])
     assert (clauses.name, quantified.name) == (
@@ -120,7 +120,7 @@ def test_a_row_that_sends_unasked_for_ever_is_found() -> None:
     assert [broken.status(o) for o in found] == [Status.FAILED]
 
 
-def test_what_is_proved_is_remembered_until_something_changes(tmp_path: Path) -> None:
+def test_a_proof_is_remembered_until_its_question_changes(tmp_path: Path) -> None:
     one, found = standing.all_of("two-phase-commit")
     settings = ProofSettings(cache_folder=tmp_path)
     first, second = (prove(one.system, found, settings) for _ in range(2))
@@ -130,7 +130,7 @@ def test_what_is_proved_is_remembered_until_something_changes(tmp_path: Path) ->
     assert not any(o.cached for o in other.outcomes if o.obligation.row is not None)
 
 
-def test_a_solver_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     def stuck(_system: System, group: object, _limit: float) -> Iterator[Judgement]:
         yield Judgement(Status.PROVED)
         while group:
@@ -145,13 +145,13 @@ def test_a_solver_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPat
         Status.PROVED, *[Status.UNKNOWN] * (len(at_prepare) - 1)]
 
 
-def test_a_lemma_may_not_be_called_like_a_property() -> None:
+def test_a_lemma_may_not_have_the_name_of_a_property() -> None:
     one = subject("two-phase-commit")
     with pytest.raises(SpecError, match="called so already"):
         claims(one.system, [Always("agreement", vote(p) == Vote.WORKING)])
 
 
-def test_the_command_line_proves_and_says_so(
+def test_the_command_line_proves_and_prints_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = tmp_path / "out.json"
@@ -165,7 +165,7 @@ def test_the_command_line_proves_and_says_so(
     assert "proved    agreement: for all sizes" in capsys.readouterr().out
 
 
-def test_the_command_line_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_shows_the_failing_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "lock-server-broken", "--no-cache", "--quiet", "--bmc", "7"]) == 1
     told = capsys.readouterr().out
     assert "mutual_exclusion at enter is not inductive" in told

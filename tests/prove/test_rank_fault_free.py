@@ -1,4 +1,4 @@
-"""What is promised only while some faults never happen, and what two rankings ask alike."""
+"""Promises that hold only while some faults never happen, and questions of two rankings."""
 
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -39,7 +39,7 @@ RANKING: Final = Ranking("all_come", (Help("ring"), Help("come")))
 
 
 class Guest(Sort):
-    """Who comes when the bell rings."""
+    """A guest, who comes when the bell rings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def unproved(system: System, found: list[Obligation]) -> set[str]:
     return {o.name for o in found if proof.status(o) is not Status.PROVED}
 
 
-def test_a_lemma_that_a_loss_breaks_is_none_but_without_the_layer() -> None:
+def test_a_lemma_that_a_loss_breaks_counts_only_without_the_layer() -> None:
     one = house()
     for system, wrong in (
         (one.system, {"who_is_called_hears_it at lose_sound"}),
@@ -86,7 +86,7 @@ def test_a_lemma_that_a_loss_breaks_is_none_but_without_the_layer() -> None:
         assert unproved(system, found) == wrong
 
 
-def test_without_the_lemma_nobody_helps() -> None:
+def test_no_row_helps_without_the_lemma() -> None:
     calm = spared(house().system, ("lossy",))
     found = list(ranking_obligations(calm, claims(calm), (), [RANKING]))
     assert unproved(calm, found) == {"all_come: helped at all_come pends"}
@@ -99,7 +99,7 @@ def test_a_layer_that_is_explored_is_not_left_out() -> None:
         spared(house().system, ("crash",))
 
 
-def test_what_two_rankings_ask_alike_is_answered_for_both() -> None:
+def test_a_question_of_two_rankings_is_answered_once() -> None:
     system = house().system
     promise = next(claim for claim in system.properties if isinstance(claim, LeadsTo))
     system = replace(system, properties=tuple(replace(promise, name=name) for name in "ab"))
@@ -110,7 +110,7 @@ def test_what_two_rankings_ask_alike_is_answered_for_both() -> None:
     assert unproved(system, found) == {f"{name}: helped at {name} pends" for name in "ab"}
 
 
-def test_it_is_told_without_what() -> None:
+def test_the_answer_names_the_missing_layer() -> None:
     one = house()
     promised = FaultFree(("lossy",), (one.heard,), (RANKING,))
     told = ProofSubject(one.system, (), {}, fault_free=promised)
@@ -126,7 +126,7 @@ def test_it_is_told_without_what() -> None:
     assert (promise.status, promise.without) == ("proved", ("lossy",))
 
 
-def test_it_is_asked_for_by_name() -> None:
+def test_a_fault_free_ranking_is_asked_for_by_name() -> None:
     one = house()
     told = ProofSubject(one.system, (), {}, fault_free=FaultFree(("lossy",), (one.heard,)))
     asked = told.obligations([one.heard.name])

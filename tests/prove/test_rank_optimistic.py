@@ -50,7 +50,7 @@ def explored(system: System) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("row", HELPERS)
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
-    """What a fair run violates has no proof; and what has none, it violates."""
+    """A property has no proof exactly if a fair run violates it."""
     broken = without(subject(NO_TIMEOUTS).system, row)
     unhelped = draining.unhelped(NO_TIMEOUTS, broken)
     assert set(unhelped.values()) == {Status.FAILED}

@@ -47,7 +47,7 @@ def violated(name: str, system: System) -> set[str]:
 
 
 def without_help(name: str, system: System, rankings: Sequence[Ranking]) -> set[str]:
-    """The ranked properties of which it is refuted, or refused, that somebody always helps."""
+    """The ranked properties without a proof that some row always helps."""
     pending = draining.found(subject(name), system, rankings, helped_only=True)
     shown = prove(system, pending, Limits(timeout_s=draining.LIMIT_S))
     return {o.claim.part_of for o in pending
@@ -58,7 +58,7 @@ def without_help(name: str, system: System, rankings: Sequence[Ranking]) -> set[
     pytest.param(name, row, marks=() if row in QUICK else pytest.mark.slow)
     for name, rows in ROWS.items() for row in rows if row not in spoken_of(name)
 ])
-def test_what_a_fair_run_violates_without_a_row_has_no_proof(name: str, row: str) -> None:
+def test_a_property_that_a_fair_run_violates_has_no_proof(name: str, row: str) -> None:
     broken = edited(subject(name).system, f"without-{row}", DropRow(row))
     helped = [ranking for ranking in subject(name).rankings
               if row in {helper.row for helper in ranking.helpers}]

@@ -1,4 +1,4 @@
-"""What a ranking shows holds in every fair run, and a reason that is none is noticed."""
+"""A proved ranking holds in every fair run, and a wrong reason is noticed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ LIMIT_S: Final = 30.0
 
 
 class Job(Sort):
-    """What is to be done."""
+    """A task."""
 
 
 class Turn(Sort, ordered=True):
@@ -70,7 +70,7 @@ class Shop:
 
     def status(self, *helpers: Help, monotone: Sequence[Monotone] = (),
                under: Sequence[Fairness] = (Fairness.TIMERS,)) -> dict[str, Status]:
-        """What the cut-off says of every obligation of `done`."""
+        """The cut-off's verdict on every obligation of `done`."""
         claim = LeadsTo("done", TRUE, self.done, under=tuple(under))
         system = replace(self.system, properties=(claim,))
         return statuses(system, tuple(monotone), Ranking("done", helpers))
@@ -117,11 +117,11 @@ def unproved(found: dict[str, Status]) -> set[str]:
     return {name for name, status in found.items() if status is not Status.PROVED}
 
 
-def test_what_goes_forward_arrives() -> None:
+def test_monotone_progress_reaches_the_goal() -> None:
     assert unproved(shop("begin", "end").status(Help("begin"), Help("end"))) == set()
 
 
-def test_both_engines_say_so() -> None:
+def test_both_engines_agree() -> None:
     one = shop("begin", "end", "close", "open")
     system = replace(one.system, properties=(LeadsTo("done", TRUE, one.done),))
     ranking = Ranking("done", (Help("begin"), Help("end")))
@@ -130,7 +130,7 @@ def test_both_engines_say_so() -> None:
     assert {proof.status(o) for o in found} == {Status.PROVED}
 
 
-def test_a_state_in_which_nobody_helps_is_shown() -> None:
+def test_a_state_without_a_helper_is_shown() -> None:
     """Without `begin` a wanted job is never begun."""
     one = shop("end")
     system = replace(one.system, properties=(LeadsTo("done", TRUE, one.done),))
@@ -159,7 +159,7 @@ def test_a_safety_net_helps_only_where_it_is_counted_on() -> None:
             "done: helped at done pends"}
 
 
-def test_who_moves_nothing_does_not_count() -> None:
+def test_a_row_that_moves_nothing_does_not_count() -> None:
     """A message that is there already, and a look that is forgotten, go on for ever."""
     one = shop("begin", "nag", "look", "forget")
     found = unproved(one.status(Help("begin"), Help("nag"), Help("look")))
@@ -176,7 +176,7 @@ def test_a_row_that_may_be_kept_from_firing_does_not_last() -> None:
         Help("begin"), Help("end"), Help("open"))) == set()
 
 
-def test_a_ratchet_that_is_taken_back_is_none() -> None:
+def test_a_predicate_that_turns_false_again_is_not_monotone() -> None:
     one = shop("begin", "end_when_open", "close", "open")
     monotone = (Monotone("opened", one.open),)
     found = one.status(Help("begin"), Help("end"), Help("open"), monotone=monotone)
@@ -184,7 +184,7 @@ def test_a_ratchet_that_is_taken_back_is_none() -> None:
 
 
 def climbing() -> tuple[System, Monotone, Monotone]:
-    """Two steps up: who takes the second loses the first one, and has to take that again."""
+    """Two steps up: a worker on the second loses the first, and has to take it again."""
     climber = Machine("climber")
     low, high, over, slipped = (
         climber.relation(name) for name in ("low", "high", "over", "slipped"))
@@ -200,7 +200,7 @@ def climbing() -> tuple[System, Monotone, Monotone]:
     return system, Monotone("is_high", high()), Monotone("is_low", low())
 
 
-def test_a_ratchet_may_be_taken_back_as_an_earlier_one_clicks() -> None:
+def test_a_predicate_may_turn_false_when_an_earlier_one_turns_true() -> None:
     """And as a symbol moves that can only go forward."""
     system, high, low = climbing()
     ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
@@ -208,7 +208,7 @@ def test_a_ratchet_may_be_taken_back_as_an_earlier_one_clicks() -> None:
     assert unproved(statuses(system, (low, high), ranking)) == {"is_low is kept at climb"}
 
 
-def test_what_rests_on_a_ratchet_that_is_none_is_not_called_proved(tmp_path: Path) -> None:
+def test_a_property_with_a_false_monotone_predicate_is_not_proved(tmp_path: Path) -> None:
     system, high, low = climbing()
     ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
     for monotone, known in (((low, high), set()), ((high, low), {"crosses"})):
@@ -217,8 +217,8 @@ def test_what_rests_on_a_ratchet_that_is_none_is_not_called_proved(tmp_path: Pat
         assert recall(tmp_path, system).keys() & {"crosses"} == known
 
 
-def test_what_is_no_longer_owed_was_not_paid() -> None:
-    """A fault takes the premise away, and then nobody need help; a ranking must not be told so."""
+def test_an_obligation_that_a_fault_removes_was_not_met() -> None:
+    """A fault removes the premise, and then no row need help; a ranking must not assume that."""
     worker, world = Machine("worker", j), Machine("world", world=True)
     work, asked = worker.function("work", Work, edges=EDGES), worker.relation("asked")
     row = Row("end", at=(Work.WANTED, Work.BEGUN), to=Work.DONE, when=asked(j))
@@ -232,12 +232,12 @@ def test_what_is_no_longer_owed_was_not_paid() -> None:
     assert unproved(found) == {"done: owed until it is paid at forget"}
 
 
-def test_what_goes_forward_by_itself() -> None:
+def test_a_symbol_may_be_monotone_by_itself() -> None:
     system = shop("begin", "end", "close", "open", "look", "nag").system
     assert {symbol.name for symbol in settling(system)} == {"work", "seen", "nag"}
 
 
-def test_a_first_element_must_be_told_of() -> None:
+def test_the_ranking_needs_a_first_element() -> None:
     """Turns are taken in order: in a finite order the first that is open can always be taken."""
     clerk = Machine("clerk")
     taken = clerk.relation("taken", Turn)
@@ -310,7 +310,7 @@ def pruned(one: advancing.Ranked, every: Sequence[Claim]) -> list[Obligation]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(advancing.ranked())
-def test_what_is_proved_of_random_systems_holds_in_every_fair_run(one: advancing.Ranked) -> None:
+def test_a_property_proved_of_a_random_system_holds_in_fair_runs(one: advancing.Ranked) -> None:
     """Against the fixpoint of Emerson and Lei on the oracle's graph; a seventh has something to
     prove, and is proved.
     """

@@ -36,7 +36,7 @@ def test_it_confirms_the_hand_over(name: str, kind: str) -> None:
     assert [o.name for o in unconfirmed(one.system, chosen)] == []
 
 
-def test_it_does_not_confirm_what_nobody_helps() -> None:
+def test_it_does_not_confirm_a_state_without_a_helper() -> None:
     """Nor that a trigger has one answer, where two rows answer it."""
     one = subject("dp-rank")
     ranking = draining.without_helper(draining.ranking("dp-rank", "L1_decode_ends"), "give_up")
@@ -48,8 +48,8 @@ def test_it_does_not_confirm_what_nobody_helps() -> None:
     assert list(unconfirmed(torn, twice)) == twice
 
 
-def test_it_does_not_confirm_what_does_not_hold() -> None:
-    """Without the lemma a participant commits on a word that nobody may have said."""
+def test_it_does_not_confirm_a_false_claim() -> None:
+    """Without the lemma a participant commits without a decision of the coordinator."""
     one, found = standing.all_of("two-phase-commit")
     lemma = "commit_is_decided"
     open_ones = [o.name for o in unconfirmed(one.system, without(found, lemma))]

@@ -1,4 +1,4 @@
-"""Nobody has to think of a lemma: clauses that hold in small instances prove what needs some."""
+"""Suggested lemmas: clauses that hold in small instances prove a property that needs some."""
 
 import pytest
 
@@ -31,6 +31,6 @@ def test_it_is_proved_unaided(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_hold_is_not_proved() -> None:
+def test_a_false_property_is_not_proved() -> None:
     """The lock server with a clock: no clause can save it, and none pretends to."""
     assert not suggest(load("lock-server-broken"), LIMIT_S).proved
