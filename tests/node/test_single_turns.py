@@ -193,7 +193,7 @@ def test_a_sender_takes_a_bounded_number_of_chunks(monkeypatch: pytest.MonkeyPat
 
 def test_a_sender_without_a_peer_has_no_life() -> None:
     source = Source()
-    with pytest.raises(LocalProtocolError, match="has no life: no peer is connected to it"):
+    with pytest.raises(LocalProtocolError, match="has no life"):
         source.node.life(source.node.open(7).endpoint)
 
 
@@ -264,9 +264,9 @@ def test_memory_that_can_never_be_had_fails_the_request(monkeypatch: pytest.Monk
 
 def test_a_life_has_a_bounded_number_of_sinks() -> None:
     sinks = [f"d{number}" for number in range(SINKS_MAX + 1)]
-    with pytest.raises(ValueError, match=r"33 sinks of a source; 32 is the limit"):
+    with pytest.raises(ValueError, match=r"33 sinks of .* source; 32 is the limit"):
         Sink().node.open(7, {"p0": P0}, sinks=sinks)
-    with pytest.raises(RemoteProtocolError, match=r"33 sinks of a source; 32 is the limit"):
+    with pytest.raises(RemoteProtocolError, match=r"33 sinks of .* source; 32 is the limit"):
         Source().node.open(7).endpoint.meet(sinks)
 
 
