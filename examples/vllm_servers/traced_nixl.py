@@ -19,7 +19,7 @@ __all__ = ["NixlConnector"]
 
 HEARTBEAT: Final = "HB:"
 
-_at_prefill: Final[dict[str, str]] = {}  # a request of decode: its name at prefill
+_reads: Final[dict[str, str]] = {}  # requests of decode's worker: their names at prefill
 
 
 def _note(event: str, requests: Iterable[str], **more: Any) -> None:
@@ -45,21 +45,25 @@ def _finished(old: Any, self: Any, request: Any, blocks: Any) -> Any:
 def _arrived(old: Any, self: Any, request: Any) -> None:
     params = request.kv_transfer_params or {}
     if params.get("do_remote_prefill"):
-        _at_prefill[request.request_id] = params["remote_request_id"]
         _note("queued", [params["remote_request_id"]])
     old(self, request)
 
 
 def _placed(old: Any, self: Any, request: Any, blocks: Any, external: int) -> None:
-    if external and request.request_id in _at_prefill:
-        _note("scheduled", [_at_prefill[request.request_id]])
+    params = request.kv_transfer_params or {}
+    if external and params.get("do_remote_prefill"):
+        _note("scheduled", [params["remote_request_id"]])
     old(self, request, blocks, external)
+
+
+def _begun(old: Any, self: Any, request: str, meta: Any) -> None:
+    _reads[request] = meta.remote.request_id
+    old(self, request, meta)
 
 
 def _ended(old: Any, self: Any, finished: Any) -> Any:
     results = old(self, finished)
-    _note("loaded", [_at_prefill[name] for name in results.finished_recving or ()
-                     if name in _at_prefill])
+    _note("loaded", [_reads.pop(name) for name in results.finished_recving or ()])
     return results
 
 
@@ -99,6 +103,7 @@ if os.environ.get(EVENTS):
     _wrap(NixlConnector, "on_new_request", _arrived)
     _wrap(NixlConnector, "update_state_after_alloc", _placed)
     _wrap(NixlConnector, "get_transfer_results", _ended)
+    _wrap(NixlPullConnectorWorker, "_read_blocks_for_req", _begun)
     _wrap(NixlPullConnectorWorker, "_send_heartbeats", _beat)
     _wrap(NixlPullConnectorWorker, "_get_new_notifs", _heard)
     _wrap(NixlPullConnectorWorker, "_reap_expired_send_leases", _reaped)
