@@ -100,6 +100,8 @@ def show(folder: Path, connector: str, trace: Path | None = None) -> int:
                     complete(prefill, prompt(100 + other), 1, dict(FOR_DECODE) if trace else None)
             if not _is_right(decode, one, given, want):
                 wrong.add(given.get("remote_request_id"))
+        time.sleep(1.0)
+        complete(prefill, prompts[0], 1)  # prefill hears of reads in the steps of its engine
     if trace is not None:
         told = (lease_trace.read(folder / role) for role in (PRODUCER, CONSUMER))
         _say("wrote " + " ".join(map(str, lease_trace.write(trace, *told, wrong))))
