@@ -1,9 +1,9 @@
-"""One rank of a group, without I/O: votes and decisions come and go by frames.
+"""One rank of a group, without I/O: votes and decisions are frames.
 
 Rule 1: the tables decide (spec/handoff/group.py). The two parts of a rank are in rank.py and
-        entry.py; the entry speaks to its own rank as to any other, by frames.
-Rule 2: a rank that is gone ends the group. Its requests are answered, and `ended` says why; each
-        rank then gives back what its requests hold, and the server starts another group.
+        entry.py. The entry sends frames to its own rank as to any other rank.
+Rule 2: the loss of one rank ends the group. All requests get an answer, and `ended` says why. Each
+        rank then frees the resources of its requests, and the server starts another group.
 """
 
 import logging
@@ -56,9 +56,11 @@ class GroupCore(Core):
         trace: SharedTrace | None,
     ) -> None:
         if me not in ranks or entry not in ranks:
-            raise ValueError(f"group {name}: rank {me} and entry {entry}: want two of {[*ranks]}")
+            raise ValueError(f"group {name}: rank {me} and entry {entry}: both must be in "
+                             f"{[*ranks]}")
         if slots < 1:
-            raise ValueError(f"group {name}: {slots} slots: nothing could ever be admitted")
+            raise ValueError(f"group {name}: {slots} slots: want 1 or more, or no request can be "
+                             f"admitted")
         super().__init__(f"{name}.{me}", link, incarnation)
         self.me: Final = me
         self.entry: Final = entry
@@ -78,10 +80,11 @@ class GroupCore(Core):
                                         ) if me == entry else None
 
     def begin(self, transport: Transport) -> None:
+        """See Core.begin. It connects to all ranks."""
         super().begin(transport)
         for index, endpoint in self._ranks.items():
             if index != self.me:
-                # Silence counts from here on, so a rank that starts late gets its time in advance.
+                # A rank that starts late must not count as silent, so its silence begins later.
                 self.connect(self.names[index], endpoint).heard = self._now + JOIN_S
 
     def submit(self, submitted: Submitted) -> None:
@@ -90,7 +93,7 @@ class GroupCore(Core):
             self.decider.submit(submitted, self._now)
 
     def abort(self, request: Submitted, reason: str) -> None:
-        """At the entry: give up a request."""
+        """At the entry: abort a request, for this reason."""
         if self.decider is not None:
             self.decider.abort(request, reason, self._now)
 
@@ -99,6 +102,7 @@ class GroupCore(Core):
         self.rank.call(name, life, reason, seen, self._now)
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
+        """See Core."""
         index = self._index[peer.name]
         for frame in batch.frames:
             try:
@@ -110,31 +114,33 @@ class GroupCore(Core):
             self.rank.raise_floor(batch.floor)
 
     def _hear(self, index: int, frame: AnyFrame, incarnation: int) -> None:
-        """What a rank says. Raises RemoteProtocolError for what it may not say."""
+        """React to a rank's frame. Raises RemoteProtocolError if the rank may not send it."""
         now = self._now
         author = self.incarnation if isinstance(frame, AnyVote) else incarnation
         if frame.life.incarnation != author:
-            raise RemoteProtocolError(f"{frame.life} is of another group than this one")
+            raise RemoteProtocolError(f"{frame.life} belongs to another group")
         if isinstance(frame, AnyVote):
             if self.decider is None:
-                raise RemoteProtocolError(f"{frame.message} is for the entry")
+                raise RemoteProtocolError(f"{frame.message} must be sent to the entry")
             self.decider.hear(index, frame, now)
         elif index != self.entry:
-            raise RemoteProtocolError(f"{frame.message} comes from the entry")
+            raise RemoteProtocolError(f"{frame.message}: only the entry may send it")
         elif isinstance(frame, Request):
             self.rank.arrive(frame, now)
         elif isinstance(frame, AnyDecision):
             self.rank.decide(frame, now)
         else:
-            raise RemoteProtocolError(f"{frame.message} is no message of a group")
+            raise RemoteProtocolError(f"{frame.message} is not a message of a group")
 
     def _greeted(self, batch: Batch) -> Peer:
-        raise RemoteProtocolError(f"{batch.node} is no rank of this group")
+        raise RemoteProtocolError(f"{batch.node} is not a rank of this group")
 
     def on_malformed(self, _who: str) -> None:
+        """See Core."""
         self.metrics.add("malformed_frames")
 
     def on_lost(self, peer: Peer, why: str) -> None:
+        """See Core."""
         index = self._index[peer.name]
         self.metrics.add("lost_peers")
         self.ended = self.ended or f"{peer.name} is gone: {why}"
@@ -143,12 +149,13 @@ class GroupCore(Core):
             self.decider.lose(index, why)
 
     def on_returned(self, peer: Peer) -> None:
-        """What was under way to it may be lost, and so may what it said: ask again at once."""
+        """See Core.on_returned. Messages in both directions may be lost, so repeat ours at once."""
         self._entry_waits.fire_now(self._now)
         if self._index[peer.name] == self.entry:
             self._rank_waits.fire_now(self._now)
 
     def on_turn(self, now: float) -> float | None:
+        """See Core."""
         if self.decider is not None:
             self.decider.serve(now)
         self.rank.serve(now)
@@ -160,6 +167,7 @@ class GroupCore(Core):
         return min((wait for wait in waits if wait is not None), default=None)
 
     def floor(self) -> int:
+        """See Core."""
         return self.decider.floor if self.decider is not None else 0
 
     def _tell(self, index: int, frame: GroupFrame) -> None:

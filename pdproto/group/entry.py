@@ -1,9 +1,11 @@
-"""The entry's part in its group: it asks every rank, decides, numbers, and answers the client.
+"""The entry of a group: it asks every rank, makes and numbers decisions, and answers the client.
 
-Rule 1: the table of the entry decides (spec/handoff/group.py, ENTRY). Here decisions are proposed:
-        the next number, a slot that is free, a rank that has failed. The guard of the row disposes.
-Rule 2: requests that lack only a slot get one in the order in which they came to lack it.
-Rule 3: a request is forgotten when it is answered and all ranks have said that they closed it.
+Rule 1: the table of the entry decides (spec/handoff/group.py, ENTRY). This module proposes rows,
+        with the next number, a free slot or a failed rank. The guard of the row accepts or rejects
+        the proposal.
+Rule 2: requests that lack only a slot get one, first come first served.
+Rule 3: a request is forgotten when it has its answer and all ranks have reported that they closed
+        it.
 """
 
 from collections import deque
@@ -33,29 +35,31 @@ from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.group import ENTRY, Status
 from pdproto.spec.language.machine import Row
 
-# What cannot go on is decided first: no rank runs a request in vain.
+# Failures are decided first, so that no rank runs a request that will fail.
 PROPOSALS: Final = ("decide_fail", "decide_admit", "decide_release", "decide_drop")
 TIMERS: Final = rows_on_timers(ENTRY)
-ANOTHER_SLOT: Final = None  # a slot that does not exist, and so is never taken
+ANOTHER_SLOT: Final = None  # a slot that does not exist, so it is always free
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the client is told, once. status: of HTTP, 200 or 500."""
+    """The answer to the client. status: of HTTP, 200 or 500. reason: empty if it was served."""
 
     status: int
     reason: str = ""
 
     @property
     def served(self) -> bool:
+        """Whether the request was served."""
         return self.status == 200
 
 
 @dataclass(slots=True, eq=False)
 class Submitted:
-    """A request as its submitter holds it. answer: None until the group has decided.
+    """The handle of a submitted request.
 
-    on_answer: called once, in the loop, when there is one; without it `Group.answers` returns it.
+    answer: None until the group has decided. on_answer: called once, in the loop, when there is an
+    answer; without it, `Group.answers` returns the request.
     """
 
     life: Life
@@ -66,7 +70,11 @@ class Submitted:
 
 @dataclass(slots=True, eq=False)
 class Open:
-    """What the entry keeps of a request beside the table. reason: of the first rank that failed."""
+    """The state of a request at the entry, besides the table.
+
+    numbers: of its decisions. reason: of the first rank that failed. confirmed: how many ranks have
+    closed it.
+    """
 
     submitted: Submitted
     status: Status = Status.NEW
@@ -77,11 +85,12 @@ class Open:
 
     @property
     def life(self) -> Life:
+        """The life of the request."""
         return self.submitted.life
 
 
 Writer = Callable[[Open, tuple[Any, ...]], GroupFrame]
-# By message: the frame, from what is kept of the request and the message's arguments.
+# By message: makes the frame, from the state of the request and the message's arguments.
 WRITERS: Final[Mapping[AnyMessage, Writer]] = {
     tables.request: lambda o, _: Request(o.life, o.submitted.payload),
     tables.admit: lambda o, arguments: Admit(o.life, arguments[1], arguments[3]),
@@ -92,7 +101,7 @@ WRITERS: Final[Mapping[AnyMessage, Writer]] = {
 
 
 class EntryPart:
-    """See the rules above. say: to a rank, by its index. slots: how many requests run at once."""
+    """See the rules above. say: sends a frame to a rank. slots: how many requests run at a time."""
 
     def __init__(
         self,
@@ -120,9 +129,10 @@ class EntryPart:
         self._unanswered = 0
         self._describe()
 
-    # What the application asks
+    # Requests of the application
 
     def submit(self, submitted: Submitted, now: float) -> None:
+        """Begin to serve a request. now: in seconds of the node's clock."""
         life = submitted.life
         self._generation = life.generation + 1
         opened = Open(submitted)
@@ -136,7 +146,7 @@ class EntryPart:
         self._follow(opened, step, now)
 
     def abort(self, submitted: Submitted, reason: str, now: float) -> None:
-        """Void for a request that has been decided: its ranks end what they run."""
+        """Refuse a request. Without effect if it was decided already."""
         opened = self._open.get(submitted.life.generation)
         if opened is None or not self._machine.enabled("abort", n=self._number, h=opened.life):
             return
@@ -145,10 +155,10 @@ class EntryPart:
         self._follow(opened, step, now)
         self._give_slots(now)
 
-    # What a rank says
+    # Frames of ranks
 
     def hear(self, rank: int, frame: AnyVote, now: float) -> None:
-        """A vote. Raises RemoteProtocolError for one about what nobody has submitted."""
+        """React to a rank's vote. Raises RemoteProtocolError if the request was never submitted."""
         generation = frame.life.generation
         opened = self._open.get(generation)
         if opened is None and generation < self._generation:
@@ -166,7 +176,7 @@ class EntryPart:
             self._forget(opened)
 
     def lose(self, rank: int, why: str) -> None:
-        """A rank is gone, and with it the group: whoever waits for an answer gets it."""
+        """Note that a rank is gone, which ends the group. All open requests get their answer."""
         self._machine.receive(tables.lost, rank)
         for opened in list(self._open.values()):
             opened.reason = opened.reason or f"rank {rank} is gone: {why}"[:REASON_MAX]
@@ -178,10 +188,10 @@ class EntryPart:
         self._lacking.clear()
         self._free.extend(set(range(self._slots)) - set(self._free))
 
-    # What the clock says
+    # Timers
 
     def serve(self, now: float) -> None:
-        """Let the waits end that are due."""
+        """Fire the rows of the waits that have ended."""
         for name, life in self._waits.due(now):
             opened = self._open[life.generation]
             for row in TIMERS[name]:
@@ -193,9 +203,10 @@ class EntryPart:
 
     @property
     def next(self) -> float | None:
+        """The time of the next `serve`; None if no wait runs."""
         return self._waits.next()
 
-    # How it is decided
+    # Decisions
 
     def _propose(self, opened: Open, now: float) -> None:
         while any(self._decided(row, opened, now) for row in PROPOSALS):
@@ -221,14 +232,14 @@ class EntryPart:
             self._propose(self._lacking.pop(generation), now)
 
     def _choices(self, row: Row, opened: Open) -> Iterator[dict[str, Any]]:
-        """Every choice of the parameters of a row on a timer."""
+        """Every choice of parameters for a row that a timer fires."""
         slots = () if opened.slot is None else (opened.slot,)
         among = {"r": self._ranks, "n": opened.numbers, "h": (opened.life,), "m": slots}
         names = [variable.name for variable in row.choose]
         for chosen in product(*(among[name] for name in names)):
             yield dict(zip(names, chosen, strict=True))
 
-    # What follows
+    # Steps
 
     def _follow(self, opened: Open, step: Step, now: float) -> None:
         entered: Status | None = None
@@ -277,8 +288,8 @@ class EntryPart:
         self.floor = next(iter(self._open), self._generation)
 
     def _arm(self, opened: Open, now: float, *, further: bool = False) -> None:
-        """Run the timers of which some row could fire. A row stays enabled until a change of the
-        status, or until all ranks have confirmed, so that nothing else starts one.
+        """Run the timers that have an enabled row. A row stays enabled until the status changes or
+        all ranks have confirmed, so this is called only then.
         """
         names = [name for name, rows in TIMERS.items() if any(
             self._machine.enabled(row.name, **parameters)

@@ -1,13 +1,13 @@
-"""A group of ranks that take and drop the same requests in the same order.
+"""A group of ranks that start and end the same requests in the same order.
 
-The ranks of one server (pipeline stages x tensor ranks x context ranks) each have a `Group`; one of
-them is the entry, which clients talk to. Every rank tells what it knows of a request (`prepared`,
-`bootstrapped`, `failed`, `transferred`, `transfer_failed`) and does what `decisions` returns, in
-that order and nothing else.
+Each rank of one server (pipeline stages x tensor ranks x context ranks) has a `Group`. One of them
+is the entry, to which clients send requests. Every rank reports the progress of a request
+(`prepared`, `bootstrapped`, `failed`, `transferred`, `transfer_failed`). It carries out exactly
+what `decisions` returns, in that order.
 
-A rank itself is in core.py, and its rules there. Here is the side of the application.
+Every request gets one answer: served, or refused with status 500 and a reason.
 
-Every request comes to one answer: served, or refused with status 500 and a reason.
+This module is the side of the application. The rank itself and its rules are in core.py.
 """
 
 import threading
@@ -29,19 +29,22 @@ from pdproto.transport.incarnation import new_incarnation
 
 T = TypeVar("T")
 
-OPEN_MAX: Final = 1 << 17  # lives between the oldest that is open and the newest
+OPEN_MAX: Final = 1 << 17  # lives from the oldest open one to the newest
 
 
 class Group:
-    """One rank of a group. All methods return at once. One thread, the scheduler's, calls those
-    that are for it; any thread calls the others.
+    """One rank of a group. All methods return at once. Only the scheduler's thread may call the
+    methods "for the scheduler"; any thread may call the others.
 
-    ranks: where each rank listens, by its index, in the words of ZeroMQ; the same on all ranks.
-    me: this rank's index. entry: the index of the rank that decides. slots: metadata slots, so many
-    requests are admitted at once; they are numbered from 0 on, and the same on all ranks.
-    stop: called in the loop, again and again, when a transfer is overdue: it has this rank's engine
-    stop what it does for the request, and returns whether nothing is under way any more. waits:
-    seconds by name of timer. trace: is told of every row that fires.
+    ranks: the ZeroMQ endpoint of each rank, by its index; the same on all ranks. me: the index of
+    this rank. entry: the index of the rank that decides. slots: the number of metadata slots, which
+    limits the admitted requests; slots are numbered from 0, the same on all ranks. stop: called in
+    the loop, repeatedly, when a transfer is overdue. It makes this rank's engine stop the transfer,
+    and returns whether the engine has stopped. link: how the rank communicates; its `bind` is
+    replaced. waits: seconds by name of timer. trace: records every row that fires.
+
+    Raises ValueError for a rank or an entry that is not in `ranks`, and for less than 1 slot;
+    OSError if it cannot listen.
     """
 
     _kind: ClassVar[type[GroupCore]] = GroupCore
@@ -71,9 +74,9 @@ class Group:
         self.endpoint: Final = self._loop.endpoint
         self._lock: Final = threading.Lock()
         self._generation = 0
-        # What the scheduler knows, in its own thread: requests that it has met; those of them that
-        # it knows to be admitted, or has said to have failed before that; and those whose end it
-        # heard of before it met them.
+        # The scheduler's view, for its own thread: requests that have arrived; those of them that
+        # were admitted; those that it has reported as failed before; and requests that ended before
+        # they arrived.
         self._met: Final[set[Life]] = set()
         self._admitted: Final[set[Life]] = set()
         self._failed: Final[set[Life]] = set()
@@ -86,11 +89,11 @@ class Group:
         return self._core.ended
 
     def health(self) -> str | None:
-        """Why nothing can go on here; None while something can."""
+        """Why no request can make progress here; None while some can."""
         return self._loop.stalled() or self._core.problem()
 
     def close(self) -> None:
-        """Tell the other ranks, and stop. It may be called twice."""
+        """Tell the other ranks, and stop. A second call does nothing."""
         self._loop.close()
 
     # For clients, at the entry
@@ -99,12 +102,14 @@ class Group:
         self, room: int, payload: bytes = b"",
         on_answer: Callable[[Submitted], None] | None = None,
     ) -> Submitted:
-        """Have the group serve a request. payload: what every rank is to know of it, up to 1 MiB.
+        """Start a request on all ranks.
 
-        on_answer: called once, in the loop, with the answer; it must return at once. Without it
-        the request is one of those that `answers` returns, which is to be called then.
-        Raises LocalProtocolError at a rank that is not the entry, after the end of the group, and
-        while too many lives are open.
+        payload: data for every rank, up to 1 MiB. on_answer: called once, in the loop, when the
+        request has its answer; it must return at once. Without it, `answers` returns the request,
+        so that method must be called regularly.
+
+        Raises LocalProtocolError at a rank that is not the entry, after the end of the group, for a
+        payload that is too large, and while too many requests are open.
         """
         entry = self._decider()
         if self.ended is not None:
@@ -114,7 +119,8 @@ class Group:
                                      f"{PAYLOAD_MAX:,} is the limit")
         with self._lock:
             if self._generation - entry.floor >= OPEN_MAX:
-                raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: come again")
+                raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: try again "
+                                         f"later")
             submitted = Submitted(Life(room, self._core.incarnation, self._generation), payload,
                                   on_answer)
             self._generation += 1
@@ -122,19 +128,22 @@ class Group:
         return submitted
 
     def abort(self, request: Submitted, reason: str = "aborted by the client") -> None:
-        """Refuse a request that has not been admitted. One that runs is ended by its ranks: each
-        has its engine stop, and calls `transfer_failed`.
+        """Refuse a request that has not been admitted. To end an admitted one, each rank stops its
+        engine, and calls `transfer_failed`. Raises LocalProtocolError at a rank that is not the
+        entry.
         """
         self._decider()
         self._core.ask(lambda: self._core.abort(request, reason))
 
     @staticmethod
     def answer(request: Submitted) -> Answer | None:
-        """What the client is told; None until the group has decided. Asking changes nothing."""
+        """The answer for the client; None until the group has decided."""
         return request.answer
 
     def answers(self) -> list[Submitted]:
-        """The requests without `on_answer` that have been answered since the last call."""
+        """The requests without `on_answer` that have got their answer since the last call. Raises
+        LocalProtocolError at a rank that is not the entry.
+        """
         return _drained(self._decider().answers)
 
     # For the scheduler, at every rank
@@ -147,15 +156,15 @@ class Group:
         return arrived
 
     def decisions(self) -> list[Decision]:
-        """What is to be done now, in this order; each decision once. All ranks get the same."""
+        """The decisions to carry out now, in this order; each once. All ranks get the same ones."""
         return [self._known(decision) for decision in _drained(self._core.rank.decisions)]
 
     def _known(self, decision: Decision) -> Decision:
-        """The decision as the scheduler is to see it, who knows of it from now on."""
+        """The decision as the scheduler gets it. Notes that the scheduler knows it."""
         life = decision.life
         if decision.verdict is Verdict.ADMIT:
             self._admitted.add(life)
-            # It has been applied before the scheduler's word came: the table knows by now.
+            # The table has applied it before the scheduler's report of the failure came.
             return replace(decision, transfers=False) if life in self._failed else decision
         if decision.arrived and life not in self._met:
             self._over.add(life)
@@ -164,25 +173,29 @@ class Group:
         return decision
 
     def prepared(self, life: Life) -> None:
-        """Everything local is ready: grammar, prefetch."""
+        """Report that the local preparations are done: grammar, prefetch."""
         self._call("prepared", life)
 
     def bootstrapped(self, life: Life) -> None:
-        """The other side is there as well. Nobody looks again after this."""
+        """Report that the other server is ready for this request. This is final."""
         self._call("bootstrapped", life)
 
     def failed(self, life: Life, reason: str) -> None:
-        """This rank cannot take part, also if it was bootstrapped. Nothing more is said of it."""
+        """Report that this rank cannot take part in the request. This is final, and also allowed
+        after `bootstrapped`.
+        """
         if life in self._met:
             self._failed.add(life)
         self._call("failed", life, reason)
 
     def transferred(self, life: Life) -> None:
-        """This rank's part of the transfer has ended well."""
+        """Report that this rank's part of the transfer has succeeded."""
         self._call("transferred", life)
 
     def transfer_failed(self, life: Life, reason: str) -> None:
-        """This rank's part has ended otherwise, and the engine touches nothing any more."""
+        """Report that this rank's part of the transfer has failed, and that the engine no longer
+        reads or writes its memory.
+        """
         self._call("transfer_failed", life, reason)
 
     def _call(self, name: str, life: Life, reason: str = "") -> None:
@@ -192,7 +205,7 @@ class Group:
     def _decider(self) -> EntryPart:
         decider = self._core.decider
         if decider is None:
-            raise LocalProtocolError(f"{self.name} is not the entry of its group: that is "
+            raise LocalProtocolError(f"{self.name} is not the entry of its group: call "
                                      f"{self._core.names[self.entry]}")
         return decider
 
@@ -201,7 +214,7 @@ class Group:
 
 
 def _drained(queue: deque[T]) -> list[T]:
-    """What is in the queue, taken out of it; another thread may go on putting things in."""
+    """Take all items out of the queue. Another thread may add items at the same time."""
     drained: list[T] = []
     while queue:
         drained.append(queue.popleft())

@@ -1,11 +1,11 @@
-"""A rank's part in its group: it votes, and applies what is decided, in order.
+"""A rank of a group: it votes, and applies decisions in order.
 
-Rule 1: the table of a rank decides (spec/handoff/group.py, RANK). Here its events are made, and
-        what its steps ask for is said or handed on.
-Rule 2: a decision that comes before its turn is kept, and comes again when its turn has come.
-Rule 3: a call of the scheduler that has crossed a decision, or the end of a wait, is void: it knew
-        of neither. A failure is not lost by that: it is one of the transfer, then.
-Rule 4: a wait for a transfer ends when the engine has said that it touches nothing any more.
+Rule 1: the table of a rank decides (spec/handoff/group.py, RANK). This module makes its events, and
+        carries out the effects of its steps.
+Rule 2: a decision that comes too early is kept, and applied when its turn has come.
+Rule 3: a call of the scheduler is ignored if it was made before the scheduler knew of a decision or
+        of the end of a wait. But a failure is not lost: it then fails the transfer.
+Rule 4: a wait for a transfer ends only when the engine has stopped reading and writing.
 """
 
 from collections import deque
@@ -39,7 +39,7 @@ from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.group import RANK, Stage, Verdict
 from pdproto.spec.handoff.timers import WAITS
 
-EARLY_MAX: Final = 4_096  # decisions kept before their turn; the entry repeats the others
+EARLY_MAX: Final = 4_096  # early decisions that are kept; the entry repeats the others
 TIMERS: Final = rows_on_timers(RANK)
 VOTES: Final[Mapping[AnyMessage, type[AnyVote]]] = {
     tables.ready: Ready,
@@ -60,7 +60,7 @@ IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request has reached this rank. payload: what the entry was given with it."""
+    """A request has reached this rank. payload: as given to `Group.submit`."""
 
     life: Life
     payload: bytes
@@ -68,12 +68,12 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What this rank does next, as all ranks of the group do.
+    """The next action of this rank, the same on all ranks of the group.
 
-    slot: of an admitted request. transfers: False where this rank has failed after its ready vote:
-    it runs the request's forward with the others, sends or receives nothing, and reports nothing.
-    arrived: False where the request has failed before it reached this rank, and never will.
-    reason: why a request fails, or is thrown away.
+    slot: of an admitted request. transfers: False if this rank has failed after its ready vote;
+    then it computes the request's forward pass with the others, but transfers no bytes and reports
+    no result. arrived: False if the request failed before it reached this rank; then it never
+    arrives. reason: why a request fails or is dropped.
     """
 
     number: int
@@ -87,7 +87,7 @@ class Decision:
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """What a rank keeps of a request beside the table. decided: decisions that it has applied."""
+    """The state of a request at a rank, besides the table. decided: number of applied decisions."""
 
     stage: Stage = Stage.ABSENT
     reason: str = ""
@@ -96,7 +96,7 @@ class Known:
 
 
 class RankPart:
-    """See the rules above. say: to the entry. stop: see `Group`."""
+    """See the rules above. say: sends a vote to the entry. stop: see `Group`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class RankPart:
         self._metrics: Final = metrics
         self._machine: Final = shared(RANK, (me,), {tables.Rank: ranks}, trace=trace)
         self._known: Final[dict[Life, Known]] = {}
-        self._lives: Final[dict[int, Life]] = {}  # those of _known, by generation
+        self._lives: Final[dict[int, Life]] = {}  # the keys of _known, by generation
         self._early: Final[dict[int, AnyDecision]] = {}
         self._stopping: Final[dict[Life, None]] = {}
         self._stages: Final[dict[Stage, int]] = dict.fromkeys(Stage, 0)
@@ -126,10 +126,10 @@ class RankPart:
         self._ended = False
         self._describe()
 
-    # What the entry says
+    # Frames of the entry
 
     def arrive(self, frame: Request, now: float) -> None:
-        """A request, or its repetition."""
+        """React to a request, or to its repetition."""
         if not self._forgotten(frame.life):
             step = self._take(frame)
             if step.changed:
@@ -137,13 +137,16 @@ class RankPart:
             self._follow(frame.life, step, now)
 
     def decide(self, frame: AnyDecision, now: float) -> None:
-        """A decision, and those that have waited for it. Raises RemoteProtocolError."""
+        """Apply a decision, and then those that have waited for it.
+
+        Raises RemoteProtocolError if the table rejects one.
+        """
         following: AnyDecision | None = frame
         while following is not None and not self._forgotten(following.life):
             following = self._apply(following, now)
 
     def _apply(self, frame: AnyDecision, now: float) -> AnyDecision | None:
-        """Returns the decision whose turn has come by this one, if it has arrived already."""
+        """Apply a decision, or keep it if it is too early. Returns the next one if it was kept."""
         known = self._known.get(frame.life)
         step = self._take(frame)
         applied = any(symbol is tables.applied for symbol, _, _ in step.changed)
@@ -184,7 +187,7 @@ class RankPart:
         )
 
     def raise_floor(self, floor: int) -> None:
-        """The entry says nothing more of lives below this generation: all ranks have closed them.
+        """Forget the lives below this generation: the entry sends no message about them any more.
 
         Raises RemoteProtocolError if one of them is open here.
         """
@@ -200,12 +203,13 @@ class RankPart:
             del self._known[life], self._lives[life.generation]
         self._floor = floor
 
-    # What the scheduler says
+    # Calls of the scheduler
 
     def call(self, name: str, life: Life, reason: str, seen: int, now: float) -> None:
-        """seen: how many decisions about the request the scheduler had taken when it called.
+        """React to a call of the scheduler about a request.
 
-        Raises LocalProtocolError for a call that the table has no row for, by no fault of time.
+        seen: how many decisions about the request the scheduler knew when it called. Raises
+        LocalProtocolError if the table has no row for the call, and rule 3 does not explain that.
         """
         known = self._known.get(life)
         if known is not None and not known.reason:
@@ -225,10 +229,10 @@ class RankPart:
             return True
         return known is not None and (known.timed_out or known.decided > seen)
 
-    # What the clock and the detector say
+    # Timers and losses
 
     def serve(self, now: float) -> None:
-        """Let the waits end that are due."""
+        """Fire the rows of the waits that have ended."""
         for name, life in self._waits.due(now):
             if name == "transfer_timeout":
                 self._stopping[life] = None
@@ -254,10 +258,11 @@ class RankPart:
 
     @property
     def next(self) -> float | None:
+        """The time of the next `serve`; None if no wait runs."""
         return self._waits.next()
 
     def lose(self, rank: int) -> None:
-        """Another rank of the group is gone, and with it the group (rule 8 of the tables)."""
+        """Note that another rank is gone, which ends the group (rule 8 of the tables)."""
         self._machine.receive(tables.gone, rank, self._me)
         self._ended = True
         for life in self._known:
@@ -266,10 +271,10 @@ class RankPart:
             keeping.clear()
         self._stages.update(dict.fromkeys(Stage, 0))
 
-    # What follows
+    # Steps
 
     def _follow(self, life: Life, step: Step, now: float) -> None:
-        """Say what the step sends, and count where the request stands."""
+        """Send the messages of the step, and count the stage of the request."""
         entered = [value for _, _, value in step.changed if isinstance(value, Stage)]
         for stage in entered:
             self._enter(life, stage)
@@ -291,7 +296,7 @@ class RankPart:
         known.stage = stage
 
     def _meet(self, life: Life) -> Known:
-        """What is kept of the request. The entry gives each life a generation of its own."""
+        """The state of the request. The entry gives each life a generation of its own."""
         self._lives[life.generation] = life
         return self._known.setdefault(life, Known())
 
@@ -317,7 +322,7 @@ class RankPart:
                             "Decisions that the scheduler has not taken yet",
                             lambda: len(self.decisions))
         self._metrics.gauge("num_group_remembered_lives",
-                            "Requests that the entry may still speak of",
+                            "Requests about which the entry may still send a message",
                             lambda: len(self._known))
 
     def _counting(self, stages: tuple[Stage, ...]) -> Callable[[], int]:

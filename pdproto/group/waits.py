@@ -1,7 +1,7 @@
-"""The waits of a group's requests: which timer runs for which of them, and what its rows are.
+"""The waits of a group's requests: the timers that run for each of them, and the rows they fire.
 
-All waits of one name last equally long, or have been doubled a few times: each such length is a
-queue, and none is ever sorted.
+All waits of one name have the same length, or that length doubled a few times. Each such length has
+a queue of its own, so no sorting is needed.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from pdproto.spec.language.machine import Row, Table, Timer
 
 
 def rows_on_timers(table: Table) -> Mapping[str, tuple[Row, ...]]:
-    """The rows of a table that a clock fires, by the name of the timer."""
+    """The rows of a table that timers fire, by the name of the timer."""
     on: dict[str, tuple[Row, ...]] = {}
     for row in table.rows:
         if isinstance(row.on, Timer):
@@ -24,18 +24,18 @@ def rows_on_timers(table: Table) -> Mapping[str, tuple[Row, ...]]:
 
 
 class Waits:
-    """Deadlines by timer and request. Cancelled ones stay until they would have been due.
+    """Deadlines by timer and request. Cancelled ones stay in their queue until they are due.
 
-    A repeat that is in vain makes the next one wait twice as long, up to a limit, until the request
-    has come a step further. seconds: by name of timer, in place of the defaults in
-    spec/handoff/timers.py; those of a repeat are of its first wait.
-    Raises ValueError for a name that no timer has.
+    After each repeat without an answer, the next wait is twice as long, up to a limit, until the
+    request has made progress. seconds: by name of timer, in place of the defaults in
+    spec/handoff/timers.py; for a repeat it is the length of the first wait. Raises ValueError for
+    an unknown name.
     """
 
     def __init__(self, names: Collection[str], seconds: Mapping[str, float] | None) -> None:
         known = Timers(seconds).seconds
         self.seconds: Final = {name: known[name] for name in names}
-        # By how often the wait has been doubled, so that each queue is in the order of time.
+        # By name and by the number of doublings, so that each queue is in the order of time.
         self._queues: Final[dict[str, tuple[deque[tuple[float, Life]], ...]]] = {
             name: tuple(deque() for _ in range(1 + DOUBLINGS_MAX * WAITS[name].again))
             for name in names}
@@ -45,9 +45,9 @@ class Waits:
     def follow(
         self, life: Life, names: Collection[str], now: float, *, further: bool = False
     ) -> None:
-        """Run these timers for the request, and no others. Those that run already go on.
+        """Run exactly these timers for the request. Those that run already go on.
 
-        further: the request has come a step further, so its repeats begin anew.
+        further: the request has made progress, so the doubling of its repeats starts again.
         """
         armed = self._armed.pop(life, {})
         if further or not names:
@@ -61,7 +61,7 @@ class Waits:
             self._armed[life] = armed
 
     def due(self, now: float) -> Iterator[tuple[str, Life]]:
-        """The waits that have ended; each is started again by `follow` alone."""
+        """The waits that have ended: name and life. Only `follow` starts them again."""
         for name, queues in self._queues.items():
             for queue in queues:
                 for _ in range(len(queue)):
@@ -76,7 +76,7 @@ class Waits:
                         yield name, life
 
     def fire_now(self, now: float) -> None:
-        """End all repeats now, as if none had been in vain: what was said last may be lost."""
+        """End all repeat timers now and reset their doubling, because messages may be lost."""
         self._repeats.clear()
         for life, armed in self._armed.items():
             for name in armed:
@@ -85,12 +85,12 @@ class Waits:
                     self._queues[name][0].appendleft((now, life))
 
     def next(self) -> float | None:
-        """When the first wait ends, or something before that."""
+        """A time at which no wait has ended yet, or the first one ends; None if none runs."""
         return min((queue[0][0] for queues in self._queues.values() for queue in queues if queue),
                    default=None)
 
     def __len__(self) -> int:
-        """How many requests wait for something."""
+        """The number of requests with a timer."""
         return sum(bool(armed) for armed in self._armed.values())
 
     def _begin(self, name: str, life: Life, now: float) -> float:

@@ -4,9 +4,9 @@ A lease holds the source's header (shares.py), and then its chunks, each of item
 A sink publishes the address of the lease, its rank in its tensor parallelism, and the number of
 prompt tokens in its cache.
 
-Rule 1: a sink accepts the bytes of a source only if its header fits and the digests agree. Their
-key
-        depends on the life and the header. All sources together must cover all buffers of the sink.
+Rule 1: a sink accepts the bytes of a source only if its header fits and the digests agree. The key
+        of the digests depends on the life and the header. All sources together must cover all
+        buffers of the sink.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,9 +49,12 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a sink publishes to a source. prefix: tokens that decode has cached already. splits: one
-    for each component; of another model a lease may be too short for the header that says so.
-    counts: how many items of each component the sink wants.
+    """The message of a sink that tells a source where to write.
+
+    address: of the lease. size, rank: the sink's place in its tensor parallelism. prefix: tokens
+    that decode has cached already. splits: one for each component; they are here because the lease
+    may be too short for the header of another model. counts: how many items of each component the
+    sink wants.
     """
 
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
@@ -63,15 +66,16 @@ class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
 
     @property
     def place(self) -> Place:
+        """The sink's place in its tensor parallelism."""
         return Place(self.size, self.rank)
 
 
 def placement_in(data: bytes) -> Placement:
-    """Raises RemoteProtocolError for bytes that are none."""
+    """Decode a placement. Raises RemoteProtocolError if it is malformed."""
     try:
         return msgspec.msgpack.decode(data, type=Placement)
     except msgspec.DecodeError as error:
-        raise RemoteProtocolError(f"a placement: {error}") from None
+        raise RemoteProtocolError(f"placement: {error}") from None
 
 
 def key_of_share(life: Life, share: Share) -> int:
@@ -96,13 +100,13 @@ class SourceItems(SourcePages):
         self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
     def layout_for(self, _sink: str) -> None:
-        """Nothing to compare: the header names the layers and heads."""
+        """See HasLayout: None, because the header is compared instead."""
 
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
         is_wanted: Callable[[], bool],
     ) -> Posted:
-        """See data path.py. The first chunk goes behind the header."""
+        """See SourceDataPath. The header precedes the first chunk."""
         try:
             placement = placement_in(address)
             self._check(placement.splits)
@@ -137,7 +141,7 @@ class SourceItems(SourcePages):
 
 @dataclass(slots=True)
 class Coverage:
-    """The coverage of a life by its sources. missing: sources that have not been taken yet."""
+    """The buffers that the sources of a life have covered. missing: number of other sources."""
 
     missing: int
     covered: frozenset[tuple[int, int, int]] = frozenset()
@@ -161,7 +165,7 @@ class SinkItems(SinkPages):
         self._whole: Final = share_for(components, place, place)
         self._share: Final = lru_cache(SHARES_KEPT)(
             lambda header: share_of(components, place, header))
-        self._known: Final[dict[str, Share]] = {}  # by source, once it has written
+        self._known: Final[dict[str, Share]] = {}  # by source, after its first write
         self._prefixes: Final[dict[Life, int]] = {}
         self._coverage: Final[dict[Life, Coverage]] = {}
         self._counting: Final = Lock()
@@ -171,18 +175,22 @@ class SinkItems(SinkPages):
         """See SourceItems."""
 
     def expect(self, life: Life, prefix: int) -> None:
-        """Say how many tokens decode has: before the life is published, and until `forget`."""
+        """Set the number of tokens that decode has cached, before the life is published. It is kept
+        until `forget`.
+        """
         self._prefixes[life] = prefix
 
     def forget(self, life: Life) -> None:
+        """Forget the number of cached tokens of this life."""
         self._prefixes.pop(life, None)
 
     def presume(self, source: str) -> None:
-        """Say that this source has all that this rank has, as far as the registry knows. Here it is
-        asked for nothing before it has written.
+        """Note that this source presumably has the same share as this rank. Without direct writes
+        that has no effect.
         """
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        """See SinkDataPath."""
         addresses = super().lease(life, pages)
         if addresses is None:
             return None
@@ -194,17 +202,19 @@ class SinkItems(SinkPages):
                 for source, address in addresses.items()}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
-        """The bytes to lease to a source: for all layers, until a header has named its layers."""
+        """Lease memory to a source: for all layers, until its header is known."""
         parts = self._known.get(source, self._whole).parts
         counts = self.numbering.counts(pages)
         length = sum(count * parts[component].bytes(1) for component, count in counts.items())
         return self.engine.lease(life, source, self._header_bytes + length)
 
     def release(self, life: Life) -> None:
+        """See SinkDataPath."""
         self._coverage.pop(life, None)
         super().release(life)
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        """See SinkDataPath."""
         with self._counting:
             self._copies.setdefault(life, set()).add(source)
         super().verify(life, source, chunks, pages)
@@ -216,6 +226,7 @@ class SinkItems(SinkPages):
         self._copied(life, source)
 
     def bytes_of(self, source: str, chunks: Sequence[int], pages: Sequence[int]) -> int:
+        """See CountsBytes."""
         share = self._known.get(source, self._whole)  # the presumption was right
         length, first = len(share.header), 0
         for count in filter(None, chunks):
@@ -231,8 +242,8 @@ class SinkItems(SinkPages):
                 self._copies.pop(life, None)
 
     def settle(self, life: Life) -> None:
-        """See SinkDataPath. An engine may use the items of a request that has ended for the next
-        one at once: where nothing is copied, they do not wait for the copies of others.
+        """See SinkDataPath. A serving engine may reuse the items of an ended request at once. So
+        without a copy under way for this life, the report does not wait for copies of other lives.
         """
         with self._counting:
             waits = life in self._copies
@@ -257,7 +268,7 @@ class SinkItems(SinkPages):
         landed = np.frombuffer(self.engine.view(self._leases[life][source]), np.uint8)
         share, covered = self._share(header_in(landed, self._header_bytes))
         if len(self._known) >= SOURCES_KEPT:
-            self._known.clear()  # prefill restarts under other names, and its old ones stay
+            self._known.clear()  # prefill restarts under new names, and old names stay
         self._known[source] = share
         offset, first = len(share.header), 0
         clean = True
@@ -274,7 +285,7 @@ class SinkItems(SinkPages):
         return clean
 
     def _cover(self, coverage: Coverage, brought: frozenset[tuple[int, int, int]]) -> None:
-        """Count the pieces of a source. Raises ValueError if no other source can bring the rest."""
+        """Count the pieces of a source. Raises ValueError if the last source leaves a gap."""
         coverage.missing -= 1
         coverage.covered = coverage.covered | brought if coverage.covered else brought
         if coverage.missing or coverage.covered == self._everything:
@@ -284,5 +295,5 @@ class SinkItems(SinkPages):
             component, entry, _ = min(left)
             of = self._components[component]
             which = layer_name(of.layers[entry]) if of.layers else f"buffer {entry}"
-            raise ValueError(f"nobody sends {of.name} of {which}: want the layers of all pipeline "
-                             f"stages, and the draft model, to be those of decode")
+            raise ValueError(f"no source sends {of.name} of {which}: the layers of all pipeline "
+                             f"stages, and the draft model, must be the same as on decode")

@@ -1,7 +1,7 @@
-"""What nodes say to the registry over HTTP: register and stay registered, look up, list rooms.
+"""The registry's client over HTTP: register and stay registered, look ranks up, publish rooms.
 
-Calls block for at most `timeout_s`: they belong into a thread of their own, never into a loop that
-serves hand-overs. A client is for one thread at a time.
+A call may block for `timeout_s` seconds. So make calls in a thread of their own, not in a loop that
+serves hand-overs. Only one thread at a time may use a client.
 """
 
 import http.client
@@ -48,11 +48,11 @@ _Answer: TypeAlias = tuple[int, bytes, int | None]  # status, body, the number t
 
 
 class NotFoundError(Exception):
-    """The registry answers, and what was looked for is not there: a rank is missing, for one."""
+    """The registry does not know what was asked for, such as a rank."""
 
 
 class MissingError(NotFoundError):
-    """The registry has looked for the ranks of a server, and one is missing."""
+    """A rank of the server has not registered."""
 
 
 class UnreachableError(Exception):
@@ -60,26 +60,32 @@ class UnreachableError(Exception):
 
 
 class ServerInfo(Topology, frozen=True, kw_only=True):
-    """What decode needs to know of a prefill server. follow_bootstrap_room: rooms keep to room
-    modulo ranks, and are not published; otherwise the registry is asked about each.
+    """The properties of a prefill server that decode needs.
+
+    follow_bootstrap_room: the data-parallel rank of a room is room modulo ranks. Otherwise the
+    registry must be asked for the rank of each room.
     """
 
     follow_bootstrap_room: bool
 
 
 class Directory(Struct, frozen=True):
-    """A prefill server with all its ranks. Half a list of addresses is never given out."""
+    """A prefill server with the addresses of its ranks. The list is always complete."""
 
     server: ServerInfo
     ranks: tuple[Located, ...]
 
     def addresses(self) -> Mapping[Rank, Address]:
+        """The address of each rank."""
         return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
 
 
 class RegistryClient:
-    """Speaks to the registry at "host:port". Raises UnreachableError when nobody answers there,
-    RefusedError with the registry's reason, and RemoteProtocolError for an answer that is none.
+    """A client of the registry at "host:port".
+
+    address: of the registry; ValueError if it is malformed. timeout_s: for each answer. Every call
+    raises UnreachableError if the registry does not answer in time, RefusedError with the
+    registry's reason, and RemoteProtocolError for a malformed answer.
     """
 
     def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -91,31 +97,34 @@ class RegistryClient:
         self._connection: Final = http.client.HTTPConnection(self._host, port, timeout=timeout_s)
 
     def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
     def register(self, registration: Registration) -> None:
-        """Record this run of a rank, or note again that it is there."""
+        """Register this run of a rank, or register it again."""
         self._done("PUT", "/route", registration)
 
     def keep_alive(self, run: Run) -> None:
-        """Give a sign of life. Raises NotFoundError if the registry does not know of this run, and
-        RefusedError if it is of another kind.
+        """Send a sign of life. Raises NotFoundError if the registry does not know this run, and
+        RefusedError if the registry is not one of pdproto.
         """
         self._done_by_ours("/keepalive", run)
 
     def deregister(self, run: Run) -> None:
-        """Say goodbye for this run."""
+        """Remove this run of a rank from the registry."""
         self._done("DELETE", "/route", run)
 
     def look_up_all(self) -> Directory:
-        """The server and all its ranks. Raises MissingError, with the reason, if any is missing,
-        NotFoundError if nobody has registered, or they do not agree, and RefusedError if the server
-        speaks another version, or the registry is of another kind.
+        """The server and all its ranks.
+
+        Raises MissingError, with the reason, if a rank is missing; NotFoundError if no rank has
+        registered, or if they do not agree; RefusedError if the server has another version of the
+        wire format, or if the registry is not one of pdproto.
         """
         return self._directory(self._answer(*self._listed()))
 
     def look_up(self, question: Lookup) -> Directory:
-        """The server and the ranks that are asked for. Raises what `look_up_all` raises."""
+        """The server and the ranks of the question. Raises the errors of `look_up_all`."""
         found = self._directory(self._done_by_ours("/ranks", question))
         for rank in set(question.ranks) - found.addresses().keys():
             raise RemoteProtocolError(f"registry at {self.address}: its answer lacks {rank}")
@@ -132,35 +141,37 @@ class RegistryClient:
             if is_loopback(address.rank_ip) and is_elsewhere(self._host):
                 raise RefusedError(
                     409, f"registry at {self.address}: {rank} has registered {address.rank_ip}, "
-                         f"which only its own host can call: start it on another address")
+                         f"which only its own host can reach: start it on another address")
         return found
 
     def register_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
-        """Publish which data-parallel rank runs a room."""
+        """Publish the data-parallel rank that runs a room."""
         self._done("POST", "/register_dp_rank", Room(room, dp_rank, generation))
 
     def retire_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
-        """Say that the rank is done with the room."""
+        """Tell the registry that the rank is done with the room."""
         self._done("POST", "/retire_dp_rank", Room(room, dp_rank, generation))
 
     def query_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> FullAnswer:
-        """Which data-parallel ranks run these rooms, in one request; the unknown are left out."""
+        """Ask for the data-parallel ranks of these rooms, in one request. The answer leaves out
+        rooms that are not known yet.
+        """
         asked = Rooms(tuple(rooms), tuple(generations), full=True)
         return self._read(self._done("POST", "/query_dp_ranks", asked), FullAnswer)
 
     def withdraw_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> None:
-        """Nobody waits for these rooms any longer."""
+        """Tell the registry that this client waits for these rooms no longer."""
         self._done("POST", "/withdraw_dp_ranks", Rooms(tuple(rooms), tuple(generations)))
 
     def health(self) -> None:
-        """Raises NotFoundError, with the reason, if the registry is up and a rank is missing."""
+        """Check that all ranks are registered. Raises NotFoundError, with the reason, if not."""
         self._done("GET", "/health")
 
     def _read(self, body: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            problem = f"registry at {self.address}: its answer is no {kind.__name__}: {error}"
+            problem = f"registry at {self.address}: its answer is not a {kind.__name__}: {error}"
             raise RemoteProtocolError(problem) from None
 
     def _done(self, method: str, path: str, body: Struct | None = None) -> bytes:
@@ -168,18 +179,18 @@ class RegistryClient:
         return self._answer(*self._ask(method, path, sent))
 
     def _done_by_ours(self, path: str, body: Struct) -> bytes:
-        """The answer to a POST that only our registry understands."""
+        """The answer to a POST that only pdproto's registry knows."""
         status, answer, exceed = self._ask("POST", path, msgspec.json.encode(body))
         if status in (404, 405):
             self._listed()
         return self._answer(status, answer, exceed)
 
     def _listed(self) -> _Answer:
-        """The answer to GET /ranks. Raises RefusedError where there is no such route."""
+        """The answer to GET /ranks. Raises RefusedError if there is no such route."""
         answer = self._ask("GET", "/ranks", None)
         if answer[0] == 404:
-            raise RefusedError(404, f"registry at {self.address}: it lists no ranks, so it is none "
-                                    f"of pdproto's: start `pdproto serve` there")
+            raise RefusedError(404, f"registry at {self.address}: it has no list of ranks, so it "
+                                    f"is not pdproto's: start `pdproto serve` there")
         return answer
 
     def _answer(self, status: int, answer: bytes, exceed: int | None = None) -> bytes:
@@ -199,8 +210,8 @@ class RegistryClient:
             self._connection.close()
             if fresh or isinstance(error, TimeoutError):
                 raise UnreachableError(f"registry at {self.address}: {error!r}") from None
-        # The connection was kept from before, and may have been closed since: asking twice is
-        # harmless, for whatever is asked here may arrive twice.
+        # An old connection may have been closed meanwhile, so try a new one. Every request of this
+        # client may arrive twice without harm.
         try:
             return self._exchange(method, path, body)
         except (OSError, http.client.HTTPException) as error:
@@ -221,15 +232,19 @@ class RegistryClient:
 
 
 class Registrar:
-    """Keeps a rank registered, from a thread of its own: until recorded, then by signs of life.
+    """Keeps a rank registered, in a thread of its own: it registers the rank, and then sends signs
+    of life.
 
-    The rows of the source decide (SOURCE in spec/handoff/registry.py); here their messages are
-    requests, and the answers their messages. A registry that does not know of a run that it has
-    recorded is another one than before, for it has restarted: with it the rows begin anew. A run
-    that is told that its number counts no more goes on under a greater one: `registration` is then
-    another, and nobody else is concerned. `refused` is why the registry does not take this run, if
-    it does not: another version or configuration, or another run that is registered in its place.
-    on_refused is told each reason. trace: is told of every row that fires.
+    The rows of the source decide (SOURCE in spec/handoff/registry.py); their messages become HTTP
+    requests, and the answers become messages. If the registry does not know a run that it has
+    recorded, it has restarted, and the rows begin again. If the registry says that the run's number
+    no longer counts, the run goes on under a greater number, with a new `registration`.
+
+    sign_of_life_s, retry_s: seconds between signs of life, and between attempts to register.
+    recorded: set while the registry has this run. refused: why the registry refuses this run, such
+    as another version or configuration, or another run in its place; None if it does not.
+    on_refused: called with each new reason. trace: records every row that fires. Raises ValueError
+    for a registration without an incarnation.
     """
 
     def __init__(
@@ -243,7 +258,7 @@ class Registrar:
         trace: SharedTrace | None = None,
     ) -> None:
         if registration.incarnation is None:
-            raise ValueError("registration: a run that stays registered has an incarnation")
+            raise ValueError("registration: want an incarnation; signs of life need one")
         self.registration = registration
         self.recorded: Final = threading.Event()
         self.refused: str | None = None
@@ -259,11 +274,13 @@ class Registrar:
         )
 
     def start(self) -> None:
-        """Begin to register; `recorded` is set when the registry has it."""
+        """Start the thread. `recorded` is set when the registry has recorded this run."""
         self._thread.start()
 
     def stop(self, *, goodbye: bool = True) -> None:
-        """End, and strike this run out if the registry can be reached. It may be called twice."""
+        """End the thread. goodbye: also remove this run from the registry, if it can be reached. A
+        second call does nothing.
+        """
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -273,7 +290,7 @@ class Registrar:
             if goodbye and self._thread.ident is not None:
                 self._say(self._machine.call("stop"))
         except (NotFoundError, RefusedError, UnreachableError) as error:
-            log.info("no goodbye: %s", error)
+            log.info("this run could not be removed from the registry: %s", error)
         finally:
             self._client.close()
 
@@ -287,14 +304,14 @@ class Registrar:
         return run.rank, (run.incarnation, run.rank)
 
     def _begun(self, row: str) -> Shared:
-        """The machine of this run, which has not registered. row: of the operator's, begins it."""
+        """A new machine for this run, before it has registered. row: of the operator, starts it."""
         machine = shared(tables.SOURCE, self._self, trace=self._trace)
         source, number = self._self
         machine.apply_fault(tables.OPERATOR, row, p=source, e=number, z=number)
         return machine
 
     def _renew(self, exceed: int) -> None:
-        """Go on under a number that is greater than this one: the registry has told it to."""
+        """Go on under a number greater than this one, as the registry demands."""
         source, number = self._self
         self._machine.receive(bootstrap.outdated, source, number, (exceed, source))
         self.recorded.clear()
@@ -324,7 +341,7 @@ class Registrar:
             self._stopping.wait(max(0.0, wait - (monotonic() - began)))
 
     def _turn(self) -> None:
-        """Register, or show again that this run is there, by the row that says so."""
+        """Register, or send a sign of life, as the rows say."""
         fire = self._machine.fire
         if fire("show_sign_of_life") is not None:
             self._client.keep_alive(self._run)
@@ -337,7 +354,7 @@ class Registrar:
             self.recorded.set()
 
     def _say(self, step: Step) -> None:
-        """Bring to the registry what is for it; who else is told of a goodbye asks the registry."""
+        """Send the registry's messages of a step. Sinks learn of a goodbye from the registry."""
         for message, _ in step.sent:
             if message is bootstrap.register:
                 self._client.register(self.registration)

@@ -1,7 +1,7 @@
-"""Keeps the addresses of prefill ranks that a decode rank needs, from a thread of its own.
+"""Keeps the addresses of the prefill ranks that a decode rank needs, in a thread of its own.
 
-The counterpart of the Registrar (client.py). The rows of the sink decide what is asked,
-and which answers are of use (sink.py); here are the requests, the waits, and the lock.
+It is the counterpart of the Registrar (client.py). The rows of the sink decide what to ask, and
+which answers to use (sink.py). This module has the requests, the waits and the lock.
 """
 
 import logging
@@ -24,17 +24,18 @@ from pdproto.spec.handoff.timers import WAITS
 
 log = logging.getLogger("pdproto.registry")
 
-# When the registry insists that a run is there which counts as gone here, that long after the last
-# loss: by then it would have struck it out, so it was only silent.
+# If the registry still lists a run so long after this sink lost it, the run was only silent: the
+# registry would have removed a run that had ended.
 PATIENCE_S: Final = WAITS["no_sign_of_life"].seconds + WAITS["not_recorded"].seconds
 
 
 class Finder:
     """Looks the ranks up, and again when one of them is lost.
 
-    sink: the name of the decode rank. ranks: those that it needs. problem: why the last look-up has
-    failed, or "". retry_s: between two look-ups. given_up_s: for how long a registry that does not
-    answer is asked before the look-up fails. trace: is told of every row that fires.
+    address: of the registry, "host:port". sink: the name of the decode rank. ranks: the ranks that
+    it needs. problem: why the last look-up has failed, or "". retry_s: seconds between two
+    look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer.
+    patience_s: see PATIENCE_S. trace: records every row that fires.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Finder:
         trace: SharedTrace | None = None,
     ) -> None:
         if not ranks:
-            raise ValueError(f"{sink}: want one rank or more to look for")
+            raise ValueError(f"{sink}: no ranks to look up: want one or more")
         self.problem = ""
         self._sink: Final = sink
         self._ranks: Final = tuple(ranks)
@@ -70,12 +71,12 @@ class Finder:
         )
 
     def start(self) -> None:
-        """Begin to look them up."""
+        """Start the thread, which looks the ranks up."""
         self._wanted.set()
         self._thread.start()
 
     def stop(self) -> None:
-        """End. It may be called twice."""
+        """End the thread. A second call does nothing."""
         self._stopping.set()
         self._wanted.set()
         if self._thread.ident is not None:
@@ -84,15 +85,17 @@ class Finder:
 
     @property
     def found(self) -> Mapping[Rank, Address] | None:
-        """Where the ranks are; None while they are looked for. Each look-up has its own answer."""
-        with self._lock:  # who finds an answer finds nothing any more of the problem before it
+        """The addresses of the ranks; None until they are found. Each look-up makes a new mapping.
+        """
+        with self._lock:  # so that `problem` is cleared before an answer can be read
             return self._part.found
 
     def lose(self, ranks: Collection[Rank], found: Mapping[Rank, Address]) -> None:
-        """These ranks have gone from where that answer says they are: find their next runs.
+        """Note that these ranks are gone from their addresses, and look up their next runs.
 
-        Several hand-overs notice the same loss, some after the next look-up: what they say of the
-        answer before is not said of the new one.
+        found: the answer that had those addresses. Several hand-overs may notice the same loss,
+        some of them after the next look-up. So a report about an old answer does not apply to a new
+        one.
         """
         with self._lock:
             for rank in ranks:
@@ -110,7 +113,7 @@ class Finder:
                 self._ask(question)
 
     def _ask(self, question: Lookup) -> None:
-        """One request, and what follows from its answer."""
+        """Ask the registry once, and take the answer."""
         try:
             addresses = self._client.look_up(question).addresses()
             with self._lock:
@@ -127,7 +130,7 @@ class Finder:
                 self._part.hear_unlocated()
         except (NotFoundError, RefusedError, RemoteProtocolError) as error:
             self._silent_since = None
-            self._note(str(error))  # an answer, and none to the question: that is repeated
+            self._note(str(error))  # the answer does not fit the question, which is repeated
         if self._part.question is not None and not self._stopping.wait(self._retry_s):
             with self._lock:
                 self._part.look_again()
@@ -140,10 +143,11 @@ class Finder:
                 self._part.give_up()
 
     def _insist(self, addresses: Mapping[Rank, Address]) -> str:
-        """The registry names runs that count as gone here. Returns what to say of that.
+        """React to an answer with runs that count as gone here. Returns the problem, or "".
 
-        The tables assume that a detector is never wrong. It was, if the registry still hears of
-        such a run: then the sink begins anew, as another that has never missed anybody.
+        The tables assume that a loss is never reported wrongly. If the registry still gets signs of
+        life from such a run, the report was wrong. Then the sink starts again under a new name,
+        without any losses.
         """
         if monotonic() - self._lost_at <= self._patience_s:
             lost = [rank for rank in self._ranks

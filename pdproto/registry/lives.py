@@ -139,6 +139,7 @@ class DecodeRooms:
         return next(ranks, None)
 
     def failed(self, life: RoomLife) -> bool:
+        """Whether the room has failed here."""
         return self._machine.value(routing.phase, life) is routing.Phase.FAILED
 
     def hear(self, message: AnyMessage, *arguments: Any) -> Outcome:

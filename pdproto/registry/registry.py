@@ -265,6 +265,7 @@ class Registry:
 
     @property
     def present_ranks(self) -> int:
+        """The number of ranks that are registered."""
         server = self._server
         if server is None:
             return 0

@@ -1,11 +1,12 @@
-"""The sink's part in bootstrap: which runs of the prefill ranks it knows, and which are gone.
+"""The sink's part in bootstrap: the runs of prefill ranks that it knows, and which are gone.
 
 Rule 1: the rows of the sink decide (SINK in spec/handoff/registry.py). There is no socket and no
-        clock here: what is to be asked comes out, answers and the ends of waits come in.
-Rule 2: hand-overs that begin while the addresses are good share them, so one of them stands for
-        all: it looks them up, again whenever a rank has gone, and when it fails the next begins.
-Rule 3: that a rank welcomes a hand-over, or refuses it as another run than was meant, is what it
-        says to the node itself (node/decode.py): no row on that is run here.
+        clock here: questions come out; answers and the ends of waits go in.
+Rule 2: hand-overs that begin while the addresses are valid share them. So the table runs one
+        hand-over for all: it looks the addresses up, and again when a rank has gone. When it fails,
+        the next one begins.
+Rule 3: the rows about a rank's reply to a hand-over (welcome, or refusal by another run) do not run
+        here, because the rank sends that reply to the node itself (node/decode.py).
 """
 
 from collections.abc import Collection, Mapping
@@ -22,9 +23,9 @@ from pdproto.spec.handoff.roles import Life, Source
 
 
 class SinkPart:
-    """See the rules above. sink: its name. ranks: those whose addresses it needs.
+    """See the rules above. sink: its name. ranks: the ranks whose addresses it needs.
 
-    found: where they are, as soon as all are known; another mapping after each look-up.
+    found: the addresses, as soon as all are known; a new mapping after each look-up.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class SinkPart:
 
     @property
     def question(self) -> Lookup | None:
-        """What is asked of the registry now; None if nothing is."""
+        """The question for the registry now; None if there is none."""
         filling = self._machine.value(bootstrap.cache, self._sink) is Cache.FILLING
         return Lookup(self._sink, self._handover, self._ranks) if filling else None
 
     def hear_located(self, addresses: Mapping[Rank, Address]) -> None:
-        """The registry has answered: where each of the ranks is, and in which run."""
+        """Note the registry's answer: the address and the run of each rank."""
         for rank in self._ranks:
             number = addresses[rank].incarnation
             step = self._machine.receive(
@@ -55,23 +56,23 @@ class SinkPart:
         self._settle()
 
     def hear_unlocated(self) -> None:
-        """The registry has answered that a rank is missing."""
+        """Note the registry's answer that a rank is missing."""
         self._machine.receive(bootstrap.unlocated, self._sink, self._handover, self._ranks[0])
         self._follow_failure()
 
     def give_up(self) -> None:
-        """The registry has not answered for as long as it may (timer registry_unreachable)."""
+        """Fail the look-up: the registry has not answered in time (timer registry_unreachable)."""
         self._machine.receive(bootstrap.registry_down)
         self._machine.fire("give_up", h=self._handover)
         self._follow_failure()
 
     def look_again(self) -> None:
-        """An answer has not come, or was of no use (timer no_answer): the question is repeated."""
+        """Repeat the question: there was no answer, or no useful one (timer no_answer)."""
         for rank in self._ranks:
             self._machine.fire("look_again", h=self._handover, p=rank)
 
     def lose(self, rank: Rank, number: int) -> None:
-        """This run of a rank is gone (timer heartbeat). A later one is not meant by that."""
+        """Note that this run of a rank is gone (timer heartbeat). A later run may be there."""
         run = number, rank
         self._machine.receive(bootstrap.missed, rank, run)
         self._machine.fire("miss_heartbeat", p=rank, e=run)
@@ -98,9 +99,9 @@ class SinkPart:
             pass
 
     def _follow_failure(self) -> None:
-        """The hand-over that asked has failed: its caller clears it, and the next asks."""
+        """Clear the hand-over that has failed, and begin the next one."""
         self._machine.call("clear", self._handover)
-        # One that had called on a rank before cannot be forgotten: a welcome may still come.
+        # A hand-over that has sent a rank a message is kept: its welcome may still come.
         with suppress(LocalProtocolError):
             self._machine.forget(Life, self._handover)
         self._handover += 1

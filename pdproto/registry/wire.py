@@ -77,6 +77,7 @@ class Topology(Struct, frozen=True):
 
     @property
     def ranks(self) -> int:
+        """The number of ranks of the server."""
         return self.dp_size * self.attn_cp_size * self.attn_tp_size * self.pp_size
 
     def at_odds(self, other: "Topology") -> str | None:
@@ -154,6 +155,7 @@ class Registration(Struct, frozen=True, kw_only=True):
 
     @property
     def topology(self) -> Topology:
+        """The part of the registration that all ranks of the server share."""
         return Topology(
             self.attn_tp_size, self.attn_cp_size,
             self.attn_dp_size if self.system_dp_size == 1 else self.system_dp_size,
@@ -195,6 +197,7 @@ class Run(Struct, frozen=True):
 
     @property
     def rank(self) -> Rank:
+        """The rank of which it is a run."""
         return Rank(self.dp, self.cp, self.tp, self.pp)
 
 

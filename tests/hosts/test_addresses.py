@@ -166,7 +166,7 @@ def test_decode_does_not_call_what_only_the_registrys_host_can(pair: tuple[Host,
     try:
         registration = Registration(**ONE_RANK, rank_ip="127.0.0.1")
         asked(one, f"127.0.0.1:{server.port}", lambda client: client.register(registration))
-        with pytest.raises(RefusedError, match=r"127\.0\.0\.1, which only its own host can call"):
+        with pytest.raises(RefusedError, match=r"127\.0\.0\.1, which only its own host can reach"):
             asked(other, f"{one.v4}:{server.port}", RegistryClient.look_up_all)
         assert asked(one, f"127.0.0.1:{server.port}", RegistryClient.look_up_all).ranks
     finally:

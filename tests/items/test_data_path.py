@@ -155,7 +155,7 @@ def test_who_has_everything_may_come_before_who_has_nothing(closing: ExitStack) 
 def test_a_layer_that_no_stage_has_fails_the_hand_over_and_says_which(closing: ExitStack) -> None:
     pair = Pair(closing, [range(2), range(3, 4)])
     receiver = pair.hand_over(1, [0], [])
-    assert "nobody sends kv of layer 2" in str(receiver.failure)
+    assert "no source sends kv of layer 2" in str(receiver.failure)
 
 
 def test_a_layer_that_decode_has_not_fails_the_hand_over(closing: ExitStack) -> None:

@@ -87,7 +87,7 @@ def test_a_source_in_the_same_place_is_presumed_to_have_what_this_rank_has(
 
 @pytest.mark.parametrize(("stage", "why"), [
     (range(1, LAYERS + 1), "kv: layer 4 is there, and here are layer 0 to layer 3"),
-    (range(LAYERS - 1), "nobody sends kv of layer 3")], ids=["as many", "fewer"])
+    (range(LAYERS - 1), "no source sends kv of layer 3")], ids=["as many", "fewer"])
 def test_a_source_that_has_something_else_fails_and_says_from_then_on_what_does_not_fit(
     closing: ExitStack, stage: range, why: str
 ) -> None:

@@ -234,7 +234,7 @@ def test_a_question_that_is_none_is_refused_by_its_field(body: str, named: str) 
 
 
 def test_nothing_to_look_for_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="d0: want one rank or more to look for"):
+    with pytest.raises(ValueError, match="d0: no ranks to look up: want one or more"):
         Finder("127.0.0.1:1", "d0", [])
 
 

@@ -141,8 +141,8 @@ def test_b7_at_a_registry_of_another_kind_a_rank_registers_once() -> None:
             keeping.stop(goodbye=False)
         assert Theirs.registered == 1
         (reason,) = reasons
-        assert reason == (f"registry at {address}: it lists no ranks, so it is none of pdproto's: "
-                          f"start `pdproto serve` there")
+        assert reason == (f"registry at {address}: it has no list of ranks, so it is not "
+                          f"pdproto's: start `pdproto serve` there")
 
 
 def test_b7_a_finder_says_that_a_registry_is_of_another_kind() -> None:

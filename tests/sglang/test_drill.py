@@ -110,7 +110,7 @@ def test_a_room_that_is_put_elsewhere_fails_on_both_sides_at_once_with_both_rank
 @pytest.mark.parametrize(("asked", "why"), [
     ({"pp": 2, "states": ("swa",)},
      "kv: 2 buffers there and 4 here, of layers without names: want the same model and pipeline "),
-    ({"drafts": ("decode",)}, "nobody sends kv of draft buffer 0: want "),
+    ({"drafts": ("decode",)}, "no source sends kv of draft buffer 0: want "),
     ({"drafts": ("prefill", "decode"), "decode_tp": 2},
      "tensor parallelism 2 there and 1 here: the pdproto backend does not split the KV of a "),
     ({"decode_tp": 2, "states": ("mamba",)},
