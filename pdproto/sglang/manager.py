@@ -1,8 +1,8 @@
 """SGLang's manager: one node, the pools that KVArgs point to, and the client of the registry.
 
-Rule 1: a setting that the backend cannot serve is refused at start-up, by its name.
-Rule 2: a prefill server that does not fit fails the requests that are sent to it, with the reason.
-        It never ends the scheduler.
+Rule 1: an unsupported setting is refused at start-up, by its name.
+Rule 2: if a prefill server does not fit, its requests fail with the reason, and the scheduler goes
+        on.
 """
 
 import logging
@@ -46,15 +46,17 @@ log = logging.getLogger("pdproto.sglang")
 
 
 class PdprotoKVManager(BaseKVManager):
-    """A rank's node under SGLang. Raises ValueError for a setting that the backend cannot serve."""
+    """A rank's node under SGLang. Raises ValueError for a setting that is not supported."""
 
     enable_all_cp_ranks_for_transfer = False
     node: PrefillNode | DecodeNode
-    source_data_path: SourceItems  # of prefill, as are
+    # On prefill only:
+    source_data_path: SourceItems
     statuses: PPConsensusStore | None = None
     rooms: Rooms | None = None
     named_rank: int | None = None  # by the request whose sender SGLang makes now (plugin.py)
-    sink_data_path: SinkItems  # of decode, as are
+    # On decode only:
+    sink_data_path: SinkItems
     turns: Turns | None
     prefills: Prefills
     prefill_info_table: dict[str, PrefillServerInfo]
@@ -73,9 +75,9 @@ class PdprotoKVManager(BaseKVManager):
         self.parallel = parallel = get_parallel()
         is_prefill = disaggregation_mode == DisaggregationMode.PREFILL
         _refuse(args, server_args, parallel, is_prefill=is_prefill)
-        in_vain = settings.without_effect(_environment, _flag)
-        if in_vain is not None:
-            log.warning("%s", in_vain)
+        ignored = settings.without_effect(_environment, _flag)
+        if ignored is not None:
+            log.warning("%s", ignored)
         self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
         model = self._model()
         kv = kv_component(args, model)
@@ -102,13 +104,13 @@ class PdprotoKVManager(BaseKVManager):
 
     @property
     def _index(self) -> int:
-        """The name of this rank among those of its server."""
+        """The number of this rank among those of its server."""
         stage = self.kv_args.pp_rank * self.parallel.dp_size + (self.kv_args.system_dp_rank or 0)
         return int(stage * self.parallel.tp_size + self.parallel.tp_rank)
 
     def _model(self) -> Model:
-        """The rank's model. On decode heads and layers come from the model's configuration:
-        SGLang's decode.py does not put them into its KVArgs.
+        """The rank's model. On decode, heads and layers come from the model's configuration,
+        because SGLang's decode.py does not put them into its KVArgs.
         """
         args, config = self.kv_args, process_model_config()
         stage: tuple[int, int | None] | None
@@ -158,11 +160,13 @@ class PdprotoKVManager(BaseKVManager):
 
     @property
     def prefill(self) -> PrefillNode:
+        """The node of a prefill rank."""
         assert isinstance(self.node, PrefillNode)  # noqa: S101 - senders are prefill's
         return self.node
 
     @property
     def decode(self) -> DecodeNode:
+        """The node of a decode rank."""
         assert isinstance(self.node, DecodeNode)  # noqa: S101 - receivers are decode's
         return self.node
 
@@ -190,17 +194,17 @@ class PdprotoKVManager(BaseKVManager):
         self._registrar.start()
 
     def try_ensure_parallel_info(self, bootstrap_addr: str) -> bool:
-        """Whether the prefill server at this address is known, or has just become so."""
+        """See Prefills.ensure."""
         return self.prefills.ensure(bootstrap_addr)
 
     def _ensure_prefill_recompute_executor(self) -> ThreadPoolExecutor:
-        """The registry client's answer to SGLang: which data-parallel ranks run its rooms."""
+        """The executor in which SGLang asks the registry for data-parallel ranks."""
         if self._queries is None:
             self._queries = ThreadPoolExecutor(1, "pdproto-queries")
         return self._queries
 
     def teardown(self) -> None:
-        """Unregister, end all hand-overs, and give back every resource."""
+        """Unregister, end all hand-overs, and free every resource."""
         if self._registrar is not None:
             self._registrar.stop()
         if self.rooms is not None:
@@ -227,7 +231,7 @@ def _is_direct(
 
 
 def _registry_host(parallel: Any) -> str:
-    """The leader's, where prefill runs on several machines."""
+    """The host of the registry: the leader's, if prefill runs on several machines."""
     if parallel.nnodes > 1:
         return str(NetworkAddress.parse(parallel.dist_init_addr).resolved().host)
     return str(get_serving().host)
@@ -263,7 +267,7 @@ def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> 
                       or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
     refused = {
         "a KV cache on a GPU": server_args.device != "cpu",
-        "a KV cache that context-parallel ranks have shares of": splits_context,
+        "a KV cache that context-parallel ranks share": splits_context,
         f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
             not is_prefill and parallel.attn_cp_size > 1,
         f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,

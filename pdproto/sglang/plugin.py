@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 NAME: Final = "pdproto"
-SGLANG: Final = "0.5.23"  # whose interfaces these are
+SGLANG: Final = "0.5.23"  # the release with these interfaces
 GET: Final = "get_kv_class"
 CLASSES: Final = {
     "manager": ("pdproto.sglang.manager", "PdprotoKVManager"),
@@ -28,14 +28,14 @@ SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create
 def _note_named_rank(queue: Any, request: Any, *_: Any, **__: Any) -> None:
     """Note the rank that a request names, before SGLang makes its sender.
 
-    SGLang tells a sender only whether the request names a rank, and not which.
+    SGLang tells a sender only that the request names a rank, but not which one.
     """
     queue.kv_manager.named_rank = request.disagg_prefill_dp_rank
 
 
 def note_named_ranks() -> None:
-    """Tell a manager which rank a request names. Only a process that makes senders needs it: it has
-    imported their module by then. A second call does nothing.
+    """Tell the manager which rank a request names. Call it in processes that create senders, after
+    SGLang has imported their module. A second call does nothing.
     """
     hooks = import_module("sglang.srt.plugins.hook_registry")
     if SENDERS not in hooks.HookRegistry._hooks:

@@ -62,8 +62,8 @@ def kv_component(args: Any, model: Model) -> Component:
 
 
 def _counted(args: Any, model: Model, entries: int) -> tuple[int, ...]:
-    """Layers of KV buffers that SGLang leaves without a name: its `kv_layer_ids` is empty for all
-    pools but hybrid ones. () where buffers are not one, or one of K and one of V, a layer.
+    """The layers of KV buffers without names: SGLang's `kv_layer_ids` is empty except for hybrid
+    pools. Returns () unless each layer has one buffer, or one of K and one of V.
     """
     drafts: int = args.num_draft_entries
     each = 1 if model.heads is None else 2
@@ -112,6 +112,7 @@ class MetadataRows:
         self.row_bytes: Final = sum(buffer.shape[1] for buffer in self._buffers)
 
     def read(self, slot: int) -> bytes:
+        """The row of this slot."""
         return b"".join(buffer[slot].tobytes() for buffer in self._buffers)
 
     def write(self, slot: int, row: bytes) -> None:
@@ -120,7 +121,8 @@ class MetadataRows:
         Raises ValueError for a row of another length: the peer has other buffers.
         """
         if len(row) != self.row_bytes:
-            raise ValueError(f"a metadata row of {len(row)} bytes; ours have {self.row_bytes}")
+            raise ValueError(f"a metadata row of {len(row)} bytes, but rows here have "
+                             f"{self.row_bytes}: both servers need the same aux buffers")
         start = 0
         for buffer in self._buffers:
             width = buffer.shape[1]

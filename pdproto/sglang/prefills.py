@@ -1,8 +1,7 @@
-"""The prefill servers that a decode rank knows, and which of their ranks send to it.
+"""The prefill servers that a decode rank knows, and the ranks of them that send to it.
 
-Rule 1: a server that does not fit fails the requests that are sent there, with the reason. It never
-        ends the scheduler.
-Rule 2: an answer is used again until one of the ranks in it is lost.
+Rule 1: if a server does not fit, its requests fail with the reason, and the scheduler goes on.
+Rule 2: an answer of the registry is used again until one of its ranks is lost.
 """
 
 import logging
@@ -45,8 +44,9 @@ class Feed:
 class Prefills:
     """The prefill servers that this rank knows.
 
-    args: SGLang's KVArgs of this rank. kv_dtype: of its KV cache. stages: of decode's pipeline.
-    lost: the names of peers that are gone.
+    args: SGLang's KVArgs of this rank. kv_dtype: of its KV cache. place: in its tensor parallelism.
+    stages: the number of stages of decode's pipeline. lost: returns the names of peers that are
+    gone.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Prefills:
         self._feeds: Final[dict[tuple[str, int], Feed]] = {}
 
     def ensure(self, address: str) -> bool:
-        """Whether the server at this address is known, or has just become so."""
+        """Look the server at this address up, if it is unknown. Returns whether it is known now."""
         if address in self.table:
             return True
         try:
@@ -89,7 +89,7 @@ class Prefills:
         if found is not None and found.sources.keys().isdisjoint(self._lost()):
             return found
         if found is not None:
-            self._directories.pop(address, None)  # they may be other runs by now
+            self._directories.pop(address, None)  # its ranks may have restarted
         try:
             directory = self._directories.get(address) or self._look_up(address)
             found = self._feeds[address, dp_rank] = self._feed(directory, dp_rank)
@@ -124,8 +124,8 @@ class Prefills:
         return Feed(sources, source.partners(self._place.size), twin)
 
     def _feeding(self, stages: int) -> range:
-        """The stages of prefill's pipeline that have this rank's layers: all where decode has no
-        pipeline, and else the same one, as SGLang pairs them. Raises ValueError for other sizes.
+        """The stages of prefill's pipeline that have this rank's layers: all stages if decode has
+        no pipeline, else the same stage, as in SGLang. Raises ValueError for other pipeline sizes.
         """
         if self._stages == 1:
             return range(stages)

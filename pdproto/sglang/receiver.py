@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("pdproto.sglang")
 
 VIEW: Final = Automaton(scheduler.VIEW, {Life: 1})
-PAGES_BACK_S: Final = 10.0  # at most, until a fence has ended all writes
-IT: Final = (0,)  # the one life that an instance of the table is about
+PAGES_BACK_S: Final = 10.0  # the longest wait for a fence to end all writes
+THE_LIFE: Final = (0,)  # an instance of the table has one life
 FIND, OPEN, GIVE_UP, CLEAR = map(VIEW.call, ("find", "open", "give_up", "clear"))
 STATUSES: Final[Mapping[KVPoll, Status]] = {
     KVPoll.TRANSFERRING: Status.MOVING, KVPoll.SUCCESS: Status.LANDED,
@@ -60,7 +60,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self.abort_notified = False
         self._state = VIEW.initial
         self._seen: tuple[KVPoll, bool] | None = None  # the last answer of the node
-        self._reason = ""  # why it was given up here
+        self._reason = ""  # of an abort at this end
         self._feed: Feed | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
         self._turn = None if mgr.turns is None else mgr.turns.draw()
@@ -74,7 +74,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
     # Calls of SGLang
 
     def init(self, prefill_dp_rank: int) -> None:
-        """Find the ranks that run the room. Raises nothing: poll() tells of a failure."""
+        """Find the ranks that run the room. After a failure, poll() returns Failed."""
         try:
             self._feed = feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, prefill_dp_rank)
         except LookupError as error:
@@ -97,13 +97,11 @@ class PdprotoKVReceiver(BaseKVReceiver):
         decode_prefix_len: int | None = None,
         destination: KVTransferDestination = KVTransferDestination.DEVICE,
     ) -> None:
-        """Take the destination of the KV.
-
-        These are the pages behind the prefix that decode has cached, the items of each state, and
-        the slot of the request's metadata.
+        """Take the destination of the KV: the pages behind the prefix that decode has cached, the
+        items of each state, and the slot of the request's metadata.
         """
         if self.conclude_state is not None:
-            return  # it has failed already, and poll() says so
+            return  # it has failed already
         if destination is not KVTransferDestination.DEVICE:
             self._give_up(f"the backend writes to the pool of decode, not to {destination.value}")
             return
@@ -119,14 +117,15 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._publish()
 
     def poll(self) -> KVPoll:
+        """The status of the hand-over, as the table gives it."""
         self._look()
         return VIEW.first_value(scheduler.VIEW_POLL, self._state)
 
     @property
     def conclude_state(self) -> KVPoll | None:
         """The outcome of the hand-over; None before its end."""
-        stands = self.poll()
-        return stands if stands in (KVPoll.FAILED, KVPoll.SUCCESS) else None
+        status = self.poll()
+        return status if status in (KVPoll.FAILED, KVPoll.SUCCESS) else None
 
     def failure_exception(self) -> None:
         """Raise KVTransferError with the reason.
@@ -142,15 +141,16 @@ class PdprotoKVReceiver(BaseKVReceiver):
         raise KVTransferError(self.bootstrap_room, why or "the scheduler gave up")
 
     def clear(self) -> None:
-        """The request is over: its pages are SGLang's again."""
+        """End the request. SGLang uses its pages again."""
         self._take(CLEAR)
 
     def abort(self) -> None:
+        """Abort the hand-over."""
         self.abort_notified = True
         self._give_up("aborted by the decode scheduler")
 
     def ensure_abort_notified(self, *, force_arm: bool = False) -> None:  # noqa: ARG002 - its own
-        """Every source hears of every failure: nothing has to be armed."""
+        """Nothing to arrange: every source is told of every failure."""
         self.abort_notified = True
 
     # Events of the table, and its changes
@@ -168,21 +168,21 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._take(GIVE_UP)
 
     def _look(self) -> None:
-        """Tell the table each new answer of the node about the hand-over."""
+        """Give the table the status of the hand-over in the node, if it has changed."""
         receiver = self.receiver
         if receiver is None:
             return
-        stands = receiver.poll()
-        reached = stands is not KVPoll.SUCCESS and receiver.pages is not None \
+        status = receiver.poll()
+        reached = status is not KVPoll.SUCCESS and receiver.pages is not None \
             and not receiver.released
-        if (stands, reached) == self._seen:
+        if (status, reached) == self._seen:
             return
-        self._seen = stands, reached
-        news: list[Assignment] = [(scheduler.reached, IT, reached)]
-        if stands in STATUSES:
-            news.append((scheduler.status, IT, STATUSES[stands]))
-        if stands is KVPoll.SUCCESS:
-            news.append((scheduler.row, IT, self._write_row(receiver)))
+        self._seen = status, reached
+        news: list[Assignment] = [(scheduler.reached, THE_LIFE, reached)]
+        if status in STATUSES:
+            news.append((scheduler.status, THE_LIFE, STATUSES[status]))
+        if status is KVPoll.SUCCESS:
+            news.append((scheduler.row, THE_LIFE, self._write_row(receiver)))
         self._take(VIEW.device(*news))
 
     def _write_row(self, receiver: Receiver) -> Slot:
@@ -200,8 +200,8 @@ class PdprotoKVReceiver(BaseKVReceiver):
         while self.conclude_state is None and monotonic() < deadline:
             sleep(0.001)
         if self.conclude_state is None:
-            log.error("room %d: its pages go back to SGLang, and after %g s something may still "
-                      "reach them", self.bootstrap_room, PAGES_BACK_S)
+            log.error("room %d: SGLang uses its pages again, but a write may still reach them: the "
+                      "fence was not done after %g s", self.bootstrap_room, PAGES_BACK_S)
 
     def _open(self) -> None:
         feed = self._feed

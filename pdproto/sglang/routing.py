@@ -2,11 +2,12 @@
 
 Rule 1: the rows of the table decide (SENDER in spec/handoff/dp_rank.py, run by PrefillRooms):
         whether a room is served, published, or failed because decode looks for it elsewhere, and
-        when its entry is struck out.
-Rule 2: the scheduler waits for no answer: a thread speaks to the registry. A room that cannot be
-        published is given up: decode would never find it.
-Rule 3: of the ranks that run a room together one speaks to the registry, and each tells the rank in
-        its own place where decode will ask for a room that has failed here.
+        when its entry is removed.
+Rule 2: the scheduler never waits for the registry: a thread makes the requests. A room that cannot
+        be published is aborted, because decode would never find it.
+Rule 3: several ranks run a room together; only one of them sends requests to the registry. If a
+        room has failed here, and decode will look for it on another data-parallel rank, then each
+        rank tells its counterpart there.
 """
 
 import logging
@@ -26,7 +27,7 @@ from pdproto.spec.handoff import routing
 log = logging.getLogger("pdproto.sglang")
 
 PROBLEMS: Final = (NotFoundError, RefusedError, RemoteProtocolError, UnreachableError)
-UNKNOWN: Final = -1  # a rank that SGLang does not say: the request names one
+UNKNOWN: Final = -1  # the request names a rank, but SGLang does not say which
 # room, reason, name and endpoint of the other rank
 Disown = Callable[[int, str, str, str], None]
 
@@ -43,17 +44,18 @@ class Rooms:
         self._disown: Final = disown
         self._rooms: Final = PrefillRooms(
             self._rank.dp, registration.topology.dp_size, publishes=registration.publishes)
-        self._speaks: Final = self._rank[1:] == (0, 0, 0)  # of those that run a room, this one
-        self._lock: Final = Lock()  # the scheduler and the node's loop both come here
+        self._asks_registry: Final = self._rank[1:] == (0, 0, 0)  # see rule 3
+        self._lock: Final = Lock()  # the scheduler and the node's loop both call this object
         self._count = 0
         self._thread: Final = ThreadPoolExecutor(1, "pdproto-rooms")
 
     def begin(
         self, room: int, named: int | None, refused: Callable[[str], None]
     ) -> RoomLife:
-        """A request has come to this rank. named: the rank that it asks for, None if it names none.
+        """Note a request that has come to this rank. Returns its life, for the other calls.
 
-        refused: called with the reason if it cannot run here.
+        named: the rank that the request names; None if it names none. refused: called with the
+        reason if the request cannot run here.
         """
         with self._lock:
             self._count += 1
@@ -65,26 +67,27 @@ class Rooms:
         return life
 
     def met(self, life: RoomLife) -> None:
-        """Decode has come for the room: its entry in the registry is not needed any more."""
+        """Note that decode has met the room, so its entry in the registry is no longer needed."""
         with self._lock:
             outcome = self._rooms.knock(life)
         self._post(outcome, _warn)
 
     def end(self, life: RoomLife) -> None:
-        """The request is over, whether or not decode has come for it."""
+        """Note that the request is over, whether or not decode has met it."""
         with self._lock:
             outcome = self._rooms.stop_waiting(life)
             self._rooms.forget(life)
         self._post(outcome, _warn)
 
     def close(self) -> None:
+        """End the thread and the connection to the registry."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._client.close()
 
     def _post(self, outcome: Outcome, refused: Callable[[str], None]) -> None:
         """Send the messages of the rows to the registry and to other ranks."""
-        if self._speaks and any(message in (routing.publish, routing.retire)
-                                for message, _ in outcome.sent):
+        if self._asks_registry and any(message in (routing.publish, routing.retire)
+                                       for message, _ in outcome.sent):
             self._thread.submit(self._tell_registry, outcome.sent, refused)
         for message, arguments in outcome.sent:
             if message is routing.disown:
@@ -100,10 +103,10 @@ class Rooms:
             try:
                 tell[message](room, dp)
             except PROBLEMS as error:
-                refused(f"room {room}: the registry took no {message}: {error}")
+                refused(f"room {room}: the registry did not accept {message}: {error}")
 
     def _tell_rank(self, room: int, dp: int, reason: str) -> None:
-        """Tell the rank that has the same place in the other data-parallel rank."""
+        """Tell this rank's counterpart in the other data-parallel rank."""
         there = self._rank._replace(dp=dp)
         try:
             addresses: Mapping[Rank, Address] = self._client.look_up_all().addresses()
@@ -115,4 +118,4 @@ class Rooms:
 
 
 def _warn(reason: str) -> None:
-    log.warning("%s; its entry ends by its age", reason)
+    log.warning("%s; its entry in the registry expires later", reason)

@@ -1,6 +1,6 @@
 """SGLang's view of a prefill rank's hand-over: its calls, passed on to a Sender.
 
-Rule 1: poll() tells of an end only when the pages are free, because SGLang takes them back at once
+Rule 1: poll() reports the end only when the pages are free, because SGLang uses them again at once
         (SENDING_SETTLED in spec/handoff/poll.py).
 """
 
@@ -27,7 +27,8 @@ ENDED: Final = (KVPoll.FAILED, KVPoll.SUCCESS)
 
 
 class Absent:
-    """The hand-over of a context-parallel rank that sends nothing: its peer sends the same KV."""
+    """The hand-over of a context-parallel rank that sends no bytes: another rank has the same KV.
+    """
 
     addresses: dict[int, bytes] = {}  # noqa: RUF012 - empty, and never written
 
@@ -36,14 +37,16 @@ class Absent:
         self.failure: str | None = None
 
     def send(self, _: Sequence[int], *, last: bool, metadata: bytes) -> None:  # noqa: ARG002
+        """See Sender.send."""
         if last:
             self.settled = KVPoll.SUCCESS
 
     def abort(self, reason: str) -> None:
+        """See Sender.abort."""
         self.settled, self.failure = KVPoll.FAILED, reason
 
     def close(self, reason: str) -> None:
-        """Nothing to do: it sends nothing."""
+        """See Sender.close. There is nothing to free."""
 
 
 class PdprotoKVSender(BaseKVSender):
@@ -80,11 +83,12 @@ class PdprotoKVSender(BaseKVSender):
         self._pages, self._slot = num_kv_indices, aux_index or 0
 
     def pop_decode_prefix_len(self) -> int:
-        """The tokens of the prompt that decode has cached: their pages are not sent."""
+        """The number of prompt tokens that decode has cached. Their pages are not sent."""
         return max((placement_in(data).prefix for data in self.sender.addresses.values()),
                    default=0)
 
     def get_max_transfer_tokens(self) -> int | None:
+        """None: the number of tokens in a transfer has no limit."""
         return None
 
     def send(
@@ -111,15 +115,16 @@ class PdprotoKVSender(BaseKVSender):
             self.sender.send(items, last=last, metadata=row)
 
     def poll(self) -> KVPoll:
-        stands = self.sender.settled
-        if stands is KVPoll.SUCCESS and self._metric.transfer_latency_s is None:
+        """The status of the hand-over (rule 1)."""
+        status = self.sender.settled
+        if status is KVPoll.SUCCESS and self._metric.transfer_latency_s is None:
             self._metric.transfer_latency_s = monotonic() - (self._began or monotonic())
             self._metric.transfer_total_bytes = self._bytes
-        if stands in ENDED:
+        if status in ENDED:
             self._retire()
-        elif stands is not KVPoll.BOOTSTRAPPING:
+        elif status is not KVPoll.BOOTSTRAPPING:
             self._note_met()
-        return stands
+        return status
 
     def poll_pp_consensus(self) -> KVPoll:
         """The lowest status of all stages of the pipeline; the first stage knows it."""
@@ -144,17 +149,20 @@ class PdprotoKVSender(BaseKVSender):
             self._life = None
 
     def should_send_kv_chunk(self, num_pages: int, last_chunk: bool) -> bool:
+        """Whether SGLang must call `send` for this chunk: yes, unless it is empty and not the last.
+        """
         return num_pages > 0 or last_chunk
 
     def mark_prefill_complete(self) -> None:
         """Nothing to do: decode allocates early under this backend."""
 
     def get_transfer_metric(self) -> KVTransferMetric:
+        """The numbers of the hand-over, complete after Success."""
         return self._metric
 
     def clear(self) -> None:
-        """The request is over. A hand-over that has not ended is given up: SGLang may have failed
-        the request by itself.
+        """End the request. A hand-over that has not ended is aborted, because SGLang may have
+        failed the request by itself.
         """
         self.sender.close("the prefill scheduler has given the request up")
         self._retire()
@@ -162,9 +170,11 @@ class PdprotoKVSender(BaseKVSender):
             self.kv_mgr.statuses.pop(self.bootstrap_room)
 
     def failure_exception(self) -> None:
+        """End the request, and raise KVTransferError with the reason of its failure."""
         why = self.sender.failure or "the scheduler gave up"
         self.clear()
         raise KVTransferError(self.bootstrap_room, why)
 
     def abort(self) -> None:
+        """Abort the hand-over."""
         self.sender.abort("aborted by the prefill scheduler")

@@ -8,7 +8,7 @@ from pdproto.registry.rooms import Limits
 
 
 class PdprotoKVBootstrapServer(BaseKVBootstrapServer):
-    """Serves from construction on, in a thread of its own, until `close`."""
+    """Serves the registry in a thread of its own, from its construction until `close`."""
 
     def __init__(self, host: str, port: int) -> None:
         interval_s = envs.SGLANG_DISAGGREGATION_BOOTSTRAP_ENTRY_CLEANUP_INTERVAL.get()
@@ -16,4 +16,5 @@ class PdprotoKVBootstrapServer(BaseKVBootstrapServer):
         self.server.start()
 
     def close(self) -> None:
+        """Stop serving."""
         self.server.stop()

@@ -15,11 +15,13 @@ from typing import Any, Final
 from pdproto.node.link import SIGNS_MISSED
 from pdproto.transport.settings import Settings
 
-NOT_OURS: Final = "it is of another backend of SGLang's"
+NOT_OURS: Final = "it belongs to another backend of SGLang"
 DIGESTS: Final = "every hand-over is verified by digests already"
 
 
 class Effect(Enum):
+    """The effect of a setting under this backend."""
+
     WORKS = "works"
     NONE = "no effect, and a line at start-up says so"
     REFUSED = "refused at start-up"
@@ -58,7 +60,7 @@ ENVIRONMENT: Final = (
         (INTERVAL, 5.0, "times the failures: seconds of silence after which a peer is lost (at "
                         "least 2 s; 5 s where neither is set)"),
         (FAILURES, 2, "see the interval"),
-        (CLEANUP, 120, "the registry keeps a room that nobody ends for twice as long"),
+        (CLEANUP, 120, "the registry keeps a room without an end for twice as long"),
         (FORCE_QUERY, False, "on prefill. Decode has no setting of its own: it asks where the "
                              "registry says that rooms are published"),
         ("SGLANG_TEST_DISAGG_FAILURE_PROB", 0.0,
@@ -74,15 +76,16 @@ ENVIRONMENT: Final = (
         Effect.NONE,
         ("SGLANG_DISAGGREGATION_THREAD_POOL_SIZE", None, "one thread packs, and the engine moves"),
         ("SGLANG_DISAGGREGATION_QUEUE_SIZE", 4, "hand-overs share one queue, in turn"),
-        ("SGLANG_DISAGGREGATION_ZMQ_SEND_TIMEOUT", 1, "no send waits: what is lost is repeated"),
+        ("SGLANG_DISAGGREGATION_ZMQ_SEND_TIMEOUT", 1,
+         "no send waits: a lost message is repeated"),
         ("SGLANG_DISAGGREGATION_ZMQ_MAX_SOCKETS", 16384, "a node knows up to 4,096 peers"),
         ("SGLANG_DISAGGREGATION_ENGINE_INIT_TIMEOUT", 60, NOT_OURS),
         ("SGLANG_DISAGGREGATION_NIXL_BACKEND", "UCX", NOT_OURS),
         ("SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS", "{}", NOT_OURS),
         ("SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE", True,
-         "a failure is always told when nothing reaches the pages any more"),
+         "a failure is always reported after the last write to the pages"),
         ("SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE_TIMEOUT", 30.0,
-         "no clock gives pages back that somebody may still write to"),
+         "no timer frees pages that a source may still write to"),
         ("SGLANG_TEST_DISAGG_KV_CHECKSUM_MISMATCH_PROB", 0.0, DIGESTS),
         ("SGLANG_DISAGG_STAGING_POOL_SIZE_MB", 4096, "there is no staging buffer"),
         ("SGLANG_STAGING_USE_TORCH", False, "there is no staging buffer"),
@@ -110,7 +113,8 @@ FLAGS: Final = (
         ("disaggregation_mode", "null", "prefill or decode"),
         ("disaggregation_transfer_backend", "mooncake", "pdproto"),
         ("disaggregation_bootstrap_port", 8998, "of the registry"),
-        ("disaggregation_decode_enable_radix_cache", False, "what decode has is not sent"),
+        ("disaggregation_decode_enable_radix_cache", False,
+         "pages that decode has cached are not sent"),
         ("disaggregation_decode_enable_offload_kvcache", False, "SGLang's scheduler does it"),
         ("disaggregation_decode_retraction_backup", None, "SGLang's scheduler does it"),
         ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it"),
@@ -128,7 +132,7 @@ FLAGS: Final = (
     ),
     *_of(
         Effect.NONE,
-        ("disaggregation_ib_device", None, "PDPROTO_ENGINE names what moves the bytes"),
+        ("disaggregation_ib_device", None, "PDPROTO_ENGINE names the engine that moves the bytes"),
     ),
     *_of(
         Effect.REFUSED,
@@ -143,7 +147,7 @@ FLAGS: Final = (
 
 
 def flag(name: str) -> str:
-    """As it is written on the command line."""
+    """The name of a flag on the command line."""
     return "--" + name.replace("_", "-")
 
 
@@ -157,17 +161,17 @@ def unusual(settings: Iterable[Setting], effect: Effect, read: Read) -> list[tup
 
 
 def refusal(environment: Read, flags: Read) -> str | None:
-    """The setting that keeps the backend from starting, and the reason; None if none does."""
+    """The setting that prevents the backend's start, with the reason; None if there is none."""
     for name, (setting, value) in _named(Effect.REFUSED, environment, flags):
         return f"the pdproto backend does not start with {name}={value}: {setting.about}"
     return None
 
 
 def without_effect(environment: Read, flags: Read) -> str | None:
-    """One line about all settings that are set and have no effect; None if there is none."""
+    """One line that lists the settings that are set without effect; None if there is none."""
     said = [f"{name}={value} ({setting.about})"
             for name, (setting, value) in _named(Effect.NONE, environment, flags)]
-    return f"the pdproto backend takes no notice of {', '.join(said)}" if said else None
+    return f"the pdproto backend ignores {', '.join(said)}" if said else None
 
 
 def _named(
@@ -191,7 +195,10 @@ def silent_s(environment: Read, is_set: Callable[[str], bool], default: float) -
 
 
 def defaults(environment: Read, is_set: Callable[[str], bool], host: str) -> Mapping[str, Any]:
-    """Our settings (transport/settings.py) as SGLang's own ones set them. host: its own address."""
+    """The values of our settings (transport/settings.py) that follow from SGLang's settings.
+
+    host: SGLang's own address.
+    """
     silent = silent_s(environment, is_set, Settings().silent_s)
     return {"host": host, "silent_s": silent,
             "sign_of_life_s": min(Settings().sign_of_life_s, silent / (2 * SIGNS_MISSED)),
@@ -199,7 +206,7 @@ def defaults(environment: Read, is_set: Callable[[str], bool], host: str) -> Map
 
 
 def page() -> str:
-    """docs/sglang-settings.md."""
+    """The text of docs/sglang-settings.md."""
     parts = ["# SGLang's settings under the pdproto backend", "",
              "Generated by `python -m pdproto.sglang.settings`; change pdproto/sglang/settings.py, "
              "not this file.", "",

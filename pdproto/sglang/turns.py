@@ -1,8 +1,9 @@
-"""The ranks of a decode group open their receivers in one order, so that lives have one number.
+"""The ranks of a decode group open their receivers in the same order, so that lives agree.
 
-SGLang makes receivers in the same order on all ranks of a tensor parallelism. It begins them when
-the prefill server is known; each rank learns that by itself, at its own time. A source that feeds
-several ranks knows their hand-over by one life, so all these ranks must give it the same number.
+SGLang creates receivers in the same order on all ranks of a tensor parallelism. But it starts them
+when the prefill server is known, which each rank finds out at its own time. A source that writes to
+several ranks has one life for their hand-over, so all these ranks must give that life the same
+number.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Final
 
 
 class Turns:
-    """Gives out numbers, and runs the actions of their holders in the order of the numbers."""
+    """Gives out numbers, and runs one action for each number, in the order of the numbers."""
 
     def __init__(self) -> None:
         self._lock: Final = Lock()
@@ -19,14 +20,15 @@ class Turns:
         self._waiting: Final[dict[int, Callable[[], None]]] = {}
 
     def draw(self) -> int:
+        """The next number, from 0 on."""
         with self._lock:
             self._drawn += 1
             return self._drawn - 1
 
     def take(self, number: int, action: Callable[[], None]) -> None:
-        """Run an action in its turn: now, or when all earlier numbers have been taken or passed.
+        """Run an action in its turn: now, or when all earlier numbers have been taken or skipped.
 
-        Does nothing for a number that has had its turn.
+        A second action for the same number is ignored.
         """
         with self._lock:
             if number < self._next or number in self._waiting:
@@ -37,9 +39,9 @@ class Turns:
                 self._next += 1
 
     def skip(self, number: int) -> None:
-        """Give up this turn, unless it has been taken."""
+        """Skip this number, unless it has been taken."""
         self.take(number, _nothing)
 
 
 def _nothing() -> None:
-    """The action of a turn that was passed: nothing."""
+    """The action of a skipped number."""

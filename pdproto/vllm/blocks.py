@@ -1,9 +1,9 @@
-"""Which blocks of a request are handed over, group by group.
+"""The blocks of a request that are handed over, by group.
 
-vLLM keeps the blocks of layers alike in a *group*, each with a list of block ids in the order of
-the tokens. A group with a sliding window lets go of blocks that have left it, and has the null
-block in their place. Prefill and decode count the same tokens of the same prompt, so the last block
-of one is that of the other, and a number of blocks says which.
+In vLLM, layers of one kind form a *group*, with one list of block ids in the order of the tokens. A
+group with a sliding window frees blocks that have left the window, and has the null block in their
+place. Prefill and decode have the same prompt, so the last blocks of both lists hold the same
+tokens. So a number of blocks, counted from the end, identifies them.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ NULL_BLOCK: Final = 0  # vLLM's, in place of a block that is not there
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """block_tokens: of a block. window: tokens that attention looks back at, itself included;
-    None for all.
+    """A group of layers. block_tokens: tokens of a block. window: tokens that attention reads, with
+    the present one; None for all.
     """
 
     block_tokens: int
     window: int | None = None
 
     def blocks(self, tokens: int) -> int:
-        """How many blocks so many tokens take."""
+        """The number of blocks for this number of tokens."""
         return -(-tokens // self.block_tokens)
 
     def first_needed(self, tokens: int) -> int:
-        """The first block that decode needs to compute the last of these tokens, which it does."""
+        """The first block that decode needs in order to compute the last of these tokens."""
         if self.window is None:
             return 0
         return max(0, tokens - self.window) // self.block_tokens
@@ -38,13 +38,13 @@ class Group:
 
 
 def held(groups: Sequence[Group], blocks: Sequence[Sequence[int]], tokens: int) -> list[list[int]]:
-    """Of prefill: the blocks of a prompt, without those of tokens that were made from it."""
+    """At prefill: the blocks of the prompt, without those of generated tokens."""
     return [list(ids[:group.blocks(tokens)])
             for group, ids in zip(groups, blocks, strict=True)]
 
 
 def firsts(blocks: Sequence[Sequence[int]]) -> list[int]:
-    """Of each group: the first block that prefill has, and all behind it."""
+    """At prefill: for each group, the first block from which on no block is missing."""
     found = []
     for ids in blocks:
         missing = [place for place, block in enumerate(ids) if block == NULL_BLOCK]
@@ -54,16 +54,14 @@ def firsts(blocks: Sequence[Sequence[int]]) -> list[int]:
 
 def has_what_is_needed(groups: Sequence[Group], firsts: Sequence[int], tokens: int,
                        computed: int) -> bool:
-    """Whether prefill still has every block that decode does not have. computed: tokens that decode
-    has.
-    """
+    """Whether prefill still has every block that decode needs. computed: tokens that decode has."""
     return all(first <= max(group.first_needed(tokens), computed // group.block_tokens)
                for group, first in zip(groups, firsts, strict=True))
 
 
 def wanted(groups: Sequence[Group], blocks: Sequence[Sequence[int]], tokens: int,
            computed: int) -> list[list[int]]:
-    """Of decode: in each group the blocks that it has allocated and whose content is missing."""
+    """At decode: for each group, the allocated blocks that must be loaded."""
     found = []
     for group, ids in zip(groups, blocks, strict=True):
         first = max(group.first_needed(tokens), computed // group.block_tokens)
@@ -72,7 +70,8 @@ def wanted(groups: Sequence[Group], blocks: Sequence[Sequence[int]], tokens: int
 
 
 def last(blocks: Sequence[Sequence[int]], counts: Sequence[int]) -> list[list[int]]:
-    """Of prefill: the last so many blocks of each group. Raises ValueError if they are not there.
+    """At prefill: the last blocks of each group. counts: how many of each. Raises ValueError if one
+    is missing.
     """
     if len(blocks) != len(counts):
         raise ValueError(f"{len(counts)} groups of blocks there and {len(blocks)} here: want the "

@@ -1,4 +1,4 @@
-"""What the connector reads of vLLM's configuration, and what it refuses to start with."""
+"""The parts of vLLM's configuration that the connector reads, and those that it refuses."""
 
 import os
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def settings_of(vllm_config: Any) -> Settings:
 
 
 def refuse(vllm_config: Any) -> None:
-    """Raise ValueError, which names the setting, for what the connector cannot hand over."""
+    """Raise ValueError, which names the setting, for an unsupported configuration."""
     parallel = vllm_config.parallel_config
     refused = {
         "decode_context_parallel_size": parallel.decode_context_parallel_size,
@@ -43,7 +43,7 @@ def refuse(vllm_config: Any) -> None:
 
 
 def groups_of(cache: KVCacheConfig) -> list[Group]:
-    """The groups of blocks. Raises ValueError for one of a kind that is not handed over yet."""
+    """The groups of blocks. Raises ValueError for an unsupported kind of KV cache."""
     groups = []
     for group in cache.transfer_groups:
         spec = group.kv_cache_spec
@@ -61,7 +61,7 @@ def groups_of(cache: KVCacheConfig) -> list[Group]:
 
 
 def layout_of(vllm_config: Any, cache: KVCacheConfig) -> Mapping[str, str]:
-    """How this server keeps its KV cache, in words that both servers compare."""
+    """The description of this server's KV cache, which both servers compare."""
     model, caching = vllm_config.model_config, vllm_config.cache_config
     dtype = model.dtype if caching.cache_dtype == "auto" else caching.cache_dtype
     return {

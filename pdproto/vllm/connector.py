@@ -90,10 +90,12 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
 
     @classmethod
     def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> PdprotoStats:
+        """See vLLM's KVConnectorBase_V1."""
         return PdprotoStats(data=data) if data is not None else PdprotoStats()
 
     @classmethod
     def build_prom_metrics(cls, *given: Any, **named: Any) -> PdprotoPromMetrics:
+        """See vLLM's KVConnectorBase_V1."""
         return PdprotoPromMetrics(*given, **named)
 
     # In the scheduler
@@ -101,16 +103,19 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def set_xfer_handshake_metadata_pp_aware(
         self, metadata: Mapping[tuple[int, int], KVConnectorHandshakeMetadata]
     ) -> None:
+        """See vLLM's KVConnectorBase_V1."""
         if self._offering is not None:
             self._offering.ranks = {
                 rank: (where.name, where.endpoint) for rank, where in sorted(metadata.items())
                 if isinstance(where, Whereabouts)}
 
     def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:  # noqa: ARG002
+        """See vLLM's KVConnectorBase_V1."""
         return tuple(self._kv_cache_config.transfer_group_ids)
 
     @timed
     def on_new_request(self, request: Any) -> None:
+        """See vLLM's KVConnectorBase_V1."""
         if self._loading is not None:
             self._loading.arrived(request, self._orders)
 
@@ -118,6 +123,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int | None, bool]:
+        """See vLLM's KVConnectorBase_V1."""
         if self._loading is None:
             return 0, False
         return self._loading.matched(request, num_computed_tokens)
@@ -126,24 +132,28 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def update_state_after_alloc(
         self, request: Any, blocks: "KVCacheBlocks", num_external_tokens: int
     ) -> None:
+        """See vLLM's KVConnectorBase_V1."""
         if self._loading is not None:
             self._loading.placed(request, self._groups_of(blocks.get_block_ids()),
                                  num_external_tokens, self._orders)
 
     @timed
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:  # noqa: ARG002
+        """See vLLM's KVConnectorBase_V1."""
         orders, self._orders = self._orders, StepOrders()
         return orders
 
     def request_finished(
         self, request: Any, block_ids: list[int]
     ) -> tuple[bool, dict[str, Any] | None]:
+        """See vLLM's KVConnectorBase_V1."""
         return self.request_finished_all_groups(request, (block_ids,))
 
     @timed
     def request_finished_all_groups(
         self, request: Any, block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
+        """See vLLM's KVConnectorBase_V1."""
         if self._loading is not None:
             self._loading.finished(request, self._orders)
         if self._offering is None:
@@ -162,14 +172,17 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         return self._worker
 
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
+        """See vLLM's KVConnectorBase_V1."""
         self.worker.register(kv_caches)
 
     def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
+        """See vLLM's KVConnectorBase_V1."""
         where = self.worker.whereabouts()
         return Whereabouts(*where) if where is not None else None
 
     @timed
     def start_load_kv(self, /, forward_context: Any, **_: Any) -> None:  # noqa: ARG002
+        """See vLLM's KVConnectorBase_V1."""
         orders = self._get_connector_metadata()
         assert isinstance(orders, StepOrders)  # noqa: S101 - it is ours
         self.worker.take(orders)
@@ -187,6 +200,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
 
     @timed
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:  # noqa: ARG002
+        """See vLLM's KVConnectorBase_V1."""
         loads = self.worker.loads()
         self._bad_blocks |= loads.bad_blocks
         self._failed += len(loads.failed)
@@ -198,11 +212,13 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         return bad if len(self._kv_cache_config.kv_cache_groups) == 1 else set()
 
     def get_kv_connector_stats(self) -> PdprotoStats:
+        """See vLLM's KVConnectorBase_V1."""
         stats, spent = PdprotoStats(), self.stopwatch.taken()
         stats.data[SCHEDULER if self._worker is None else WORKER].append(spent)
         stats.data[FAILED], self._failed = self._failed, 0
         return stats
 
     def shutdown(self) -> None:
+        """See vLLM's KVConnectorBase_V1."""
         if self._worker is not None:
             self._worker.close()

@@ -1,4 +1,4 @@
-"""How a server keeps a KV cache, in words that two servers compare."""
+"""Descriptions of a server's KV cache, which two servers compare."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,12 +11,12 @@ NOT_THERE: Final = "not said"
 
 
 def groups_told(groups: Sequence[Group]) -> str:
-    """All groups, in order."""
+    """The descriptions of all groups, in order."""
     return "; ".join(map(str, groups))
 
 
 def misfit(there: Layout, here: Layout) -> str | None:
-    """What differs, with both values; None if nothing does."""
+    """The differences of two layouts, with both values; None if there are none."""
     told = [f"{name} is {there.get(name, NOT_THERE)} at prefill and {here.get(name, NOT_THERE)} "
             f"at decode" for name in sorted(there.keys() | here.keys())
             if there.get(name) != here.get(name)]

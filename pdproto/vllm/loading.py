@@ -1,9 +1,9 @@
-"""Decode's two halves: requests come, get their blocks, are loaded, or fail.
+"""Decode's two halves: requests come, get their blocks, and are loaded or fail.
 
-A request is known to prefill as soon as decode's scheduler has it, whether or not there are blocks
-for it: prefill's clock for requests that never come does not run while it waits. What vLLM hears,
-and when, is the table's to say (spec/handoff/load.py has the rules): here orders and what the node
-reports become its events, and what its steps change is acted upon.
+Decode introduces a request to prefill as soon as its scheduler has the request, even before there
+are blocks for it. So prefill's timeout for unclaimed requests does not run while the request waits.
+The table decides what vLLM is told, and when (spec/handoff/load.py has the rules). This module
+turns orders and reports of the node into events of the table, and acts on the changes of its steps.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("pdproto.vllm")
 
 LEFT: Final = "the request has ended at decode"
 LOAD: Final = Automaton(load.LOAD, {Life: 1})
-IT: Final = (0,)  # the one life that an instance of the table is about
+THE_LIFE: Final = (0,)  # an instance of the table has one life
 OPEN, PLACE, SPARE, REFUSE, LEAVE = map(LOAD.call, ("open", "place", "spare", "refuse", "leave"))
 ENDS: Final[Mapping[KVPoll, Handoff]] = {
     KVPoll.SUCCESS: Handoff.LANDED, KVPoll.FAILED: Handoff.BROKEN,
@@ -40,8 +40,10 @@ ENDS: Final[Mapping[KVPoll, Handoff]] = {
 
 @dataclass(slots=True)
 class Expected:
-    """A request at decode's scheduler. problem: why it cannot be loaded. computed: tokens of it
-    that decode has. is_placed: what there is to load has been said.
+    """A request at decode's scheduler.
+
+    problem: why it cannot be loaded. computed: tokens of it that decode has. is_placed: the order
+    to load it has been given.
     """
 
     offer: Offer | None
@@ -51,7 +53,7 @@ class Expected:
 
 
 class LoadingScheduler:
-    """Of decode."""
+    """The scheduler's half at decode."""
 
     def __init__(self, groups: Sequence[Group], layout: Layout) -> None:
         self._groups: Final = groups
@@ -59,7 +61,7 @@ class LoadingScheduler:
         self._expected: Final[dict[str, Expected]] = {}
 
     def arrived(self, request: Any, orders: Orders) -> None:
-        """A request has come; nothing says yet when there will be blocks for it."""
+        """Note a request that has come. It may have to wait for blocks."""
         params = request.kv_transfer_params or {}
         if not params.get(FROM_PREFILL):
             return
@@ -73,8 +75,9 @@ class LoadingScheduler:
         self._expected[request.request_id] = Expected(offer, problem)
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:
-        """How many tokens behind those that decode has come from prefill. It changes nothing but
-        the note of `computed`.
+        """The number of tokens that come from prefill, and whether they come asynchronously.
+
+        computed: the tokens that decode has. vLLM may call it several times for a request.
         """
         expected = self._expected.get(request.request_id)
         if expected is None or expected.is_placed:
@@ -85,13 +88,13 @@ class LoadingScheduler:
         if computed >= tokens or (expected.problem is None and offer is not None
                                   and not has_what_is_needed(self._groups, offer.firsts, tokens,
                                                              computed)):
-            return 0, False  # decode computes it: a window has left a block that it needs
+            return 0, False  # decode computes it, because prefill has freed a block that it needs
         return tokens - computed, True
 
     def placed(
         self, request: Any, blocks: Sequence[Sequence[int]], external: int, orders: Orders
     ) -> None:
-        """vLLM has allocated blocks. external: tokens that it takes from prefill."""
+        """Note the blocks that vLLM has allocated. external: tokens that it takes from prefill."""
         name, expected = request.request_id, self._expected.get(request.request_id)
         if expected is None or expected.is_placed:
             return
@@ -111,7 +114,7 @@ class LoadingScheduler:
             orders.place.append(Place(name, [[] for _ in self._groups], awaited=False))
 
     def finished(self, request: Any, orders: Orders) -> None:
-        """The request is over, however it has ended."""
+        """Note that the request is over, for any reason."""
         if self._expected.pop(request.request_id, None) is not None:
             orders.end.append(End(request.request_id, LEFT))
 
@@ -127,7 +130,7 @@ class LoadingScheduler:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Loads that have ended: requests, and of those that failed the blocks too."""
+    """Loads that have ended: all requests, those that failed, and the blocks of the failed ones."""
 
     over: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
@@ -135,17 +138,17 @@ class Loads:
 
 
 class Loading:
-    """A request at a decode rank. Orders come from the worker's thread, news from the node's."""
+    """A request at a decode rank. Orders come in the worker's thread, reports in the node's."""
 
     def __init__(self, request: str, told: Callable[["Loading"], None]) -> None:
         self.request: Final = request
         self.blocks: Sequence[Sequence[int]] = ()
         self.receiver: Receiver | None = None
-        self.reason = ""  # why it was given up here, or could not be opened
+        self.reason = ""  # why it was aborted here, or could not be opened
         self.state = LOAD.initial
         self._told: Final = told
         self._lock: Final = Lock()
-        self._seen: tuple[KVPoll, bool] | None = None  # what the node has said last
+        self._seen: tuple[KVPoll, bool] | None = None  # the last status in the node
 
     @property
     def failure(self) -> str:
@@ -154,7 +157,7 @@ class Loading:
         return there or self.reason
 
     def take(self, event: Event, reason: str = "") -> None:
-        """Let this happen to it. reason: why it ends, if it does by that."""
+        """Give the table an event. reason: why the load ends, if the event ends it."""
         with self._lock:
             self.reason = self.reason or reason
             step = LOAD.take(event, self.state)
@@ -166,39 +169,39 @@ class Loading:
                 self._told(self)
 
     def look(self, receiver: Receiver) -> None:
-        """In the node's loop, after each step of the hand-over and when its blocks are free: tell
-        the table what has become of it, where that is new.
+        """In the node's loop, after each step of the hand-over and when its blocks are free: give
+        the table its status, if that has changed.
         """
-        stands = receiver.poll()
-        reached = stands is not KVPoll.SUCCESS and receiver.pages is not None \
+        status = receiver.poll()
+        reached = status is not KVPoll.SUCCESS and receiver.pages is not None \
             and not receiver.released
-        if (stands, reached) == self._seen:
+        if (status, reached) == self._seen:
             return
-        self._seen = stands, reached
-        end = ENDS.get(stands)
-        self.take(LOAD.device((load.reached, IT, reached), *(
-            [(load.handoff, IT, end)] if end is not None else [])))
+        self._seen = status, reached
+        end = ENDS.get(status)
+        self.take(LOAD.device((load.reached, THE_LIFE, reached), *(
+            [(load.handoff, THE_LIFE, end)] if end is not None else [])))
         if end is not None:
-            receiver.close()  # its blocks are vLLM's
+            receiver.close()  # vLLM owns its blocks again
 
     def freed(self) -> None:
-        """In the node's loop: nothing is written into its blocks any more."""
+        """In the node's loop: note that no write reaches its blocks any more."""
         if self.receiver is not None:
             self.look(self.receiver)
 
 
 class LoadingWorker:
-    """Of a decode rank."""
+    """The worker's half at decode."""
 
     def __init__(self, node: DecodeNode, data_path: SinkItems, rank: ranks.Rank) -> None:
         self.node: Final = node
         self._data_path: Final = data_path
         self._rank: Final = rank
-        self._loadings: Final[dict[str, Loading]] = {}  # of the worker's thread
+        self._loadings: Final[dict[str, Loading]] = {}  # only the worker's thread uses it
         self._told: Final[deque[Loading]] = deque()
 
     def take(self, orders: Orders) -> None:
-        """Do what the scheduler has told."""
+        """Carry out the orders of the scheduler."""
         for begin in orders.begin:
             self._begin(begin)
         for place in orders.place:
@@ -207,12 +210,12 @@ class LoadingWorker:
             self._end(end)
 
     def over(self) -> Loads:
-        """What vLLM is to hear of now."""
+        """The loads that have ended since the last call, for vLLM."""
         loads = Loads()
         for _ in range(len(self._told)):
             loading = self._told.popleft()
             loads.over.add(loading.request)
-            if LOAD.value(loading.state, load.heard, IT) is Heard.FAILED:
+            if LOAD.value(loading.state, load.heard, THE_LIFE) is Heard.FAILED:
                 log.warning("request %s was not loaded: %s", loading.request, loading.failure)
                 loads.failed.add(loading.request)
                 loads.bad_blocks.update(*loading.blocks)
@@ -239,7 +242,7 @@ class LoadingWorker:
         loading.take(PLACE if order.awaited else SPARE)
 
     def _end(self, order: End) -> None:
-        """The last order about a request is that it has ended at decode."""
+        """Carry out the last order about a request: it has ended at decode."""
         if order.fails:
             if order.request not in self._loadings:
                 self._loadings[order.request] = Loading(order.request, self._told.append)

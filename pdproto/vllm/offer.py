@@ -1,7 +1,7 @@
-"""What prefill says of a request that it has computed, on its way to decode through the proxy.
+"""The offer: prefill's message about a computed request, which a proxy passes on to decode.
 
-It stands under `pdproto` in vLLM's `kv_transfer_params`, of which a proxy gives decode all that it
-got from prefill. The room is text there: a proxy may read numbers as JavaScript does, which keeps
+It is in vLLM's `kv_transfer_params`, under `pdproto`. A proxy gives decode all parameters that it
+got from prefill. The room is text there, because a proxy may read numbers as JavaScript does, with
 53 bits.
 """
 
@@ -27,8 +27,10 @@ RankAt = tuple[Count, Count, Name, Name]
 
 
 class Offer(Struct, frozen=True, forbid_unknown_fields=True):
-    """tokens: of the prompt. firsts: of each group, the first block that prefill has. ranks: of
-    prefill, each its stage, its place, its name, and where it listens. layout: see layout.py.
+    """An offer.
+
+    tokens: of the prompt. firsts: the first block that prefill has, for each group. ranks: of
+    prefill: the stage, the place, the name and the endpoint of each. layout: see layout.py.
     """
 
     version: int
@@ -40,25 +42,27 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def room_number(self) -> int:
+        """The room as a number."""
         return int(self.room)
 
     def placed_ranks(self) -> Ranks:
+        """The name and the endpoint of each rank, by stage and place."""
         return {(stage, tensor): (name, endpoint)
                 for stage, tensor, name, endpoint in self.ranks}
 
     def params(self) -> dict[str, Any]:
-        """As vLLM gives them to the proxy."""
+        """The offer as kv_transfer_params, which vLLM gives to the proxy."""
         return {FROM_PREFILL: True, FOR_DECODE: False, KEY: msgspec.to_builtins(self)}
 
 
 def offer_in(params: Mapping[str, Any]) -> Offer:
-    """What vLLM's kv_transfer_params say. Raises ValueError for what this connector never answers
-    at prefill.
+    """Read the offer from vLLM's kv_transfer_params. Raises ValueError for parameters that this
+    connector at prefill has not written.
     """
     told = params.get(KEY)
     if not isinstance(told, Mapping):
         raise ValueError(f"kv_transfer_params have no {KEY!r}, but {', '.join(sorted(params))}: "
-                         f"want those that prefill has answered, and this connector there, too")
+                         f"want those of prefill's answer, and this connector at prefill, too")
     version = told.get("version")
     if version != VERSION:
         raise ValueError(f"kv_transfer_params of version {version!r}, and {VERSION} is known here: "

@@ -1,8 +1,8 @@
-"""Prefill's two halves: blocks are kept, offered to decode, sent, and given back.
+"""Prefill's two halves: blocks are kept, offered to decode, sent, and freed.
 
 Rule 1: vLLM keeps the blocks of a request from its end until `finished_sending` names it, once.
-Rule 2: a worker names a request when nothing reads its blocks any more, as the table of the source
-        says (SENDING_SETTLED in spec/handoff/poll.py), whether decode has them or not.
+Rule 2: a worker names a request when its blocks are not read any more, by the table of the source
+        (SENDING_SETTLED in spec/handoff/poll.py), whether decode has them or not.
 """
 
 import logging
@@ -32,7 +32,7 @@ NOTHING: Final[tuple[bool, None]] = False, None
 
 
 class OfferingScheduler:
-    """Of prefill. ranks: of this server, once its workers have said where they listen."""
+    """The scheduler's half at prefill. ranks: of this server; set when its workers are known."""
 
     def __init__(self, groups: Sequence[Group], layout: Layout) -> None:
         self.ranks: Ranks = {}
@@ -43,8 +43,9 @@ class OfferingScheduler:
     def finished(
         self, request: Any, blocks: Sequence[Sequence[int]], orders: Orders, *, complete: bool
     ) -> tuple[bool, dict[str, Any] | None]:
-        """Whether vLLM keeps the blocks, and what it answers the proxy. complete: the request has
-        ended as it should, and nobody has aborted it.
+        """React to the end of a request. complete: it has ended normally, without an abort.
+
+        Returns whether vLLM must keep the blocks, and the kv_transfer_params for the proxy.
         """
         params = request.kv_transfer_params or {}
         if not (complete and params.get(FOR_DECODE) and any(blocks)):
@@ -60,7 +61,7 @@ class OfferingScheduler:
 
 @dataclass(slots=True)
 class Sending:
-    """A request whose blocks are kept. is_sent: they have been handed to the node."""
+    """A request whose blocks are kept. is_sent: the blocks have been given to the node."""
 
     request: str
     blocks: Blocks
@@ -68,8 +69,8 @@ class Sending:
 
 
 class OfferingWorker:
-    """Of a prefill rank. rooms: those that the node refuses by. item_bytes: of a block, group by
-    group.
+    """The worker's half at prefill. rooms: with them the node refuses sinks. item_bytes: the size
+    of a block, for each group.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class OfferingWorker:
         self._over: Final[deque[str]] = deque()
 
     def take(self, orders: Orders) -> None:
-        """Do what the scheduler has told."""
+        """Carry out the orders of the scheduler."""
         for order in orders.send:
             sending = Sending(order.request, order.blocks)
             self.node.open(order.room, watcher=partial(self._look, sending))
             self._rooms.told(order.room)
 
     def over(self) -> set[str]:
-        """The requests that have come to their end since the last call."""
+        """The requests whose blocks have become free since the last call."""
         return {self._over.popleft() for _ in range(len(self._over))}
 
     def _look(self, sending: Sending, sender: Sender) -> None:

@@ -1,4 +1,4 @@
-"""What the scheduler's half tells the worker's half of every rank, step by step."""
+"""The orders of the scheduler's half to the worker's half of every rank."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,8 @@ Blocks = list[list[int]]  # block ids, group by group
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To prefill's workers: these blocks may go to whoever comes for the room."""
+    """To prefill's workers: send these blocks to the sinks that introduce themselves for the room.
+    """
 
     request: str
     room: int
@@ -18,7 +19,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """To decode's workers: the request is here, and waits for memory. ranks: of prefill."""
+    """To decode's workers: the request has come, and waits for blocks. ranks: of prefill."""
 
     request: str
     room: int
@@ -27,8 +28,8 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """To decode's workers: the request has its blocks, and these are to be filled. awaited: whether
-    the scheduler waits to hear of the end.
+    """To decode's workers: fill these blocks of the request. awaited: whether the scheduler waits
+    for a report of the end.
     """
 
     request: str
@@ -38,8 +39,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """To decode's workers: the request is over here. fails: the scheduler waits to hear that its
-    load has failed.
+    """To decode's workers: the request is over at decode. fails: the scheduler waits for a report
+    that its load has failed.
     """
 
     request: str
@@ -49,7 +50,7 @@ class End:
 
 @dataclass(slots=True)
 class Orders:
-    """Of one step, in this order."""
+    """The orders of one step of the scheduler, to be carried out in this order."""
 
     send: list[Send] = field(default_factory=list)
     begin: list[Begin] = field(default_factory=list)

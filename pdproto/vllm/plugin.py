@@ -1,4 +1,4 @@
-"""How vLLM comes to know the connector by its name: its own plug-in mechanism.
+"""Registers the connector with vLLM, by vLLM's own plug-in mechanism.
 
 The distribution declares `plugin` under the entry point group `vllm.general_plugins`, which vLLM
 calls early in each of its processes.
@@ -12,7 +12,7 @@ MODULE: Final = "pdproto.vllm.connector"
 
 
 def plugin() -> None:
-    """Register the connector with the vLLM of this process. It may be called twice."""
+    """Register the connector with the vLLM of this process. A second call does nothing."""
     factory = import_module("vllm.distributed.kv_transfer.kv_connector.factory").KVConnectorFactory
     if NAME not in factory._registry:
         factory.register_connector(NAME, MODULE, NAME)

@@ -1,8 +1,8 @@
 """vLLM's KV caches as components (items/components.py): one for each group of layers.
 
-A block of a layer is an item. On a processor vLLM keeps a layer as [block, head, token, K and V],
-or [block, token, vector] where all heads share one (MLA): in both, a block is in one piece, and
-heads lie one behind the other.
+A block of a layer is an item. On a CPU, vLLM keeps a layer as [block, head, token, K and V], or as
+[block, token, vector] if all heads share one vector (MLA). In both, a block is contiguous, and so
+is each head in it.
 """
 
 import ctypes
@@ -14,15 +14,18 @@ import numpy as np
 
 from pdproto.items.components import KV, Bytes, Component, Heads
 
-HEAD_MAJOR: Final = 1  # a block is no rows of tokens, of which each has all heads
+HEAD_MAJOR: Final = 1  # heads are the outer axis of a block, and tokens the inner one
 WITH_HEADS: Final = 4  # dimensions of a layer
 
 
 def components(
     caches: Mapping[str, Any], groups: Sequence[Sequence[str]], heads: int
 ) -> list[Component]:
-    """caches: a tensor for each layer of this rank, by vLLM's name. groups: the names of each.
-    heads: of the KV cache in the whole model. Raises ValueError for what cannot be handed over.
+    """The components of a rank's KV caches.
+
+    caches: a tensor for each layer of this rank, by vLLM's name of the layer. groups: the names of
+    the layers of each group. heads: KV heads of the whole model. Raises ValueError for a KV cache
+    that cannot be handed over.
     """
     return [_component(f"{KV} group {place}" if len(groups) > 1 else KV,
                        {name: caches[name] for name in names if name in caches}, heads)
@@ -44,7 +47,8 @@ def _component(name: str, caches: Mapping[str, Any], heads: int) -> Component:
 
 
 def layer_number(name: str) -> int:
-    """Of a layer in its model, as vLLM's name says. Raises ValueError for a name without one."""
+    """The number of a layer, from vLLM's name of it. Raises ValueError for a name without a number.
+    """
     found = re.findall(r"(?:^|\.)(\d+)(?:\.|$)", name)
     if not found:
         raise ValueError(f"layer {name!r} has no number in its name")

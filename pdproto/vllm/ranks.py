@@ -1,4 +1,4 @@
-"""Which ranks of a prefill server send to a rank of decode, and which others they send to."""
+"""The ranks of a prefill server that send to a decode rank, and the other ranks they send to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from pdproto.items.shares import Place
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A worker of decode, in its pipeline and in its tensor parallelism. stages: of the pipeline.
-    group: the name that all workers of the server share.
+    """A decode worker. place: in its tensor parallelism. stage: in its pipeline. stages: the number
+    of stages. group: a name that all workers of the server share.
     """
 
     place: Place
@@ -19,15 +19,15 @@ class Rank:
     group: str = "decode"
 
     def name(self, tensor: int | None = None, stage: int | None = None) -> str:
-        """Of its node, or of that of another worker of the server."""
+        """The name of its node, or of the node of another worker of the server."""
         tensor = self.place.rank if tensor is None else tensor
         return f"{self.group}-pp{self.stage if stage is None else stage}-tp{tensor}"
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Who sends to a rank. sources: where each listens, by its name. sinks: the names of all ranks
-    of decode that the same sources send to.
+    """The sources of a decode rank: their endpoints, by name. sinks: the names of all decode ranks
+    to which the same sources send.
     """
 
     sources: Mapping[str, str]
@@ -39,7 +39,9 @@ FIRST: Final = 0
 
 
 def sizes(ranks: Ranks) -> tuple[int, int]:
-    """Stages, and ranks of the tensor parallelism. Raises ValueError where one is missing."""
+    """The sizes of the pipeline and of the tensor parallelism. Raises ValueError if a rank is
+    missing.
+    """
     if not ranks:
         raise ValueError("a prefill server without ranks")
     stages, tensors = (1 + max(key[axis] for key in ranks) for axis in (0, 1))
@@ -50,8 +52,8 @@ def sizes(ranks: Ranks) -> tuple[int, int]:
 
 
 def feed(us: Rank, ranks: Ranks) -> Feed:
-    """Who sends to this rank. ranks: of prefill, by stage and place, each with its name and where
-    it listens. Raises ValueError for a server that does not fit.
+    """The sources of this rank. ranks: of prefill: the name and the endpoint of each, by stage and
+    place. Raises ValueError for a server that does not fit.
     """
     stages, size = sizes(ranks)
     partners = us.place.partners(size)

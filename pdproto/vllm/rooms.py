@@ -1,9 +1,9 @@
-"""The rooms of a prefill server, and which of them nobody will open any more.
+"""The rooms of a prefill server, and the rooms that are over.
 
-vLLM gives a request no number that both servers know, so prefill's scheduler draws one when the
-request has been computed. A number says which run of the server drew it, and how many it had drawn
-before. So a worker can tell a room that its scheduler has just drawn, and has not told it of yet,
-from one that is over: decode is refused at once, and does not wait for a clock.
+vLLM gives a request no number that both servers know. So prefill's scheduler draws one when the
+request has been computed. The number contains the run of the server and a counter. With it a worker
+can distinguish a room that is over from a new room that its scheduler has not sent it yet. So
+decode is refused at once if the room is over, and need not wait for a timeout.
 """
 
 from secrets import randbits
@@ -27,24 +27,24 @@ class Rooms:
         self._drawn = 0
 
     def draw(self) -> int:
-        """One that nobody else has, in ascending order."""
+        """A new room. Numbers ascend."""
         self._drawn += 1
         return self.run << COUNT_BITS | self._drawn & LAST
 
 
 class ToldRooms:
-    """What a prefill worker knows of the rooms that its scheduler has drawn."""
+    """The rooms that a prefill worker knows from its scheduler."""
 
     def __init__(self) -> None:
         self._run: int | None = None
         self._last = 0
 
     def told(self, room: int) -> None:
-        """The scheduler has told of this room; rooms come in the order in which they were drawn."""
+        """Note a room from the scheduler. Rooms come in the order in which they were drawn."""
         self._run, self._last = room >> COUNT_BITS, room & LAST
 
     def refusal(self, room: int) -> str | None:
-        """Of a room that is not open: why nobody will open it, or None if somebody may."""
+        """Why a room that is not open will never be opened; None if it may be opened later."""
         if self._run is None:
             return None
         if room >> COUNT_BITS != self._run:

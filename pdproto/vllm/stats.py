@@ -1,4 +1,4 @@
-"""What the connector tells vLLM's own metrics: hand-overs, and the time that its calls take."""
+"""The connector's numbers for vLLM's own metrics: failed loads, and the time of its calls."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,24 +26,25 @@ R = TypeVar("R")
 
 
 class Stopwatch:
-    """Adds up the time of a step in calls of the connector."""
+    """Adds up the time that one step spends in calls of the connector."""
 
     def __init__(self) -> None:
         self._spent = 0.0
 
     def taken(self) -> float:
-        """Seconds since the last call of this."""
+        """The seconds that were added since the last call of this method."""
         spent, self._spent = self._spent, 0.0
         return spent
 
     def add(self, seconds: float) -> None:
+        """Add the time of one call."""
         self._spent += seconds
 
 
 def timed(
     call: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[Any, P], R]:
-    """A call of the connector whose time counts for its step."""
+    """Decorate a method of the connector, so that its time counts for its step."""
 
     def measured(self: Any, /, *given: P.args, **named: P.kwargs) -> R:
         began = perf_counter()
@@ -57,7 +58,8 @@ def timed(
 
 @dataclass
 class PdprotoStats(KVConnectorStats):
-    """data: seconds of each step of the last interval; how many loads failed."""
+    """The numbers of one interval. data: the seconds of each step, and the number of failed loads.
+    """
 
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -66,14 +68,17 @@ class PdprotoStats(KVConnectorStats):
             self.reset()
 
     def reset(self) -> None:
+        """See vLLM's KVConnectorStats."""
         self.data = {SCHEDULER: [], WORKER: [], FAILED: 0}
 
     def aggregate(self, other: KVConnectorStats) -> "PdprotoStats":
+        """See vLLM's KVConnectorStats."""
         for name, value in other.data.items():
             self.data[name] += value
         return self
 
     def reduce(self) -> dict[str, int | float]:
+        """See vLLM's KVConnectorStats."""
         told: dict[str, int | float] = {"Failed loads": self.data[FAILED]}
         for name, who in ((SCHEDULER, "scheduler"), (WORKER, "worker")):
             seconds = sorted(self.data[name])
@@ -83,11 +88,12 @@ class PdprotoStats(KVConnectorStats):
         return told
 
     def is_empty(self) -> bool:
+        """See vLLM's KVConnectorStats."""
         return not (self.data[SCHEDULER] or self.data[WORKER] or self.data[FAILED])
 
 
 class PdprotoPromMetrics(KVConnectorPromMetrics):
-    """The same for Prometheus, in vLLM's own registry."""
+    """The same numbers for Prometheus, in vLLM's own registry."""
 
     def __init__(
         self, vllm_config: Any, metric_types: Any, labelnames: list[str],
@@ -104,6 +110,7 @@ class PdprotoPromMetrics(KVConnectorPromMetrics):
             labelnames=labelnames), per_engine_labelvalues)
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        """See vLLM's KVConnectorPromMetrics."""
         for name, histograms in self._seconds.items():
             for seconds in transfer_stats_data[name]:
                 histograms[engine_idx].observe(seconds)

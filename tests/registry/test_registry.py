@@ -563,8 +563,9 @@ def test_a_registrar_says_why_it_is_refused(server: RegistryServer, client: Regi
 
 
 @pytest.mark.parametrize(("answer", "error", "named"), [
-    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", RemoteProtocolError, "no FullAnswer"),
-    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xff", RemoteProtocolError, "no FullAnswer"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", RemoteProtocolError, "not a FullAnswer"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xff", RemoteProtocolError,
+     "not a FullAnswer"),
     (b"HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\nwhy", RefusedError, "why"),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{}", UnreachableError, "lacks 18 bytes"),
     (b"\x00\x01\x02 I speak something else\r\n\r\n", UnreachableError, "BadStatusLine"),

@@ -154,8 +154,8 @@ def test_b7_a_finder_says_that_a_registry_is_of_another_kind() -> None:
             until(lambda: bool(finding.problem))
         finally:
             finding.stop()
-        assert finding.problem.endswith("none of pdproto's: start `pdproto serve` there")
+        assert finding.problem.endswith("it is not pdproto's: start `pdproto serve` there")
         client = RegistryClient(address)
-        with pytest.raises(RefusedError, match="none of pdproto's"):
+        with pytest.raises(RefusedError, match="not pdproto's"):
             client.look_up_all()
         client.close()

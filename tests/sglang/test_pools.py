@@ -88,7 +88,7 @@ def test_a_row_of_metadata_goes_from_slot_to_slot() -> None:
 
 def test_a_row_of_other_buffers_is_refused_and_writes_nothing() -> None:
     ours = [np.zeros((2, 3), np.int32)]
-    with pytest.raises(ValueError, match="a metadata row of 8 bytes; ours have 12"):
+    with pytest.raises(ValueError, match="a metadata row of 8 bytes, but rows here have 12"):
         MetadataRows(arguments([], ours)).write(0, bytes(8))
     assert not ours[0].any()
 

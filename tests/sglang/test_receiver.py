@@ -46,7 +46,7 @@ class Manager:
 
     def _write(self, slot: int, row: bytes) -> None:
         if len(row) != len(ROW):
-            raise ValueError(f"a metadata row of {len(row)} bytes; ours have {len(ROW)}")
+            raise ValueError(f"a metadata row of {len(row)} bytes, but rows here have {len(ROW)}")
         self.slots[slot] = row
 
     def name_of(self, _: int) -> str:
@@ -112,7 +112,7 @@ def test_a_row_of_another_length_fails_the_request_with_both(pair: Pair) -> None
     receiver.send_metadata(np.array([2]), aux_index=5)
     send(pair, 1, b"a longer row")
     until(lambda: receiver.poll() is KVPoll.FAILED)
-    assert "a metadata row of 12 bytes; ours have 3" in reason(receiver)
+    assert "a metadata row of 12 bytes, but rows here have 3" in reason(receiver)
     assert manager.slots == {}
 
 

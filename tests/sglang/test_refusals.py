@@ -46,9 +46,9 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
     (True, {"pp_size": 2, "attn_cp_size": 2}, ""),
     (False, {"pp_size": 2}, ""),
     (True, {"device": "cuda"}, "KV cache on a GPU"),
-    (True, {"enable_kv_cache_sharding": True}, "context-parallel ranks have shares of"),
-    (True, {"enable_dsa_cache_layer_split": True}, "context-parallel ranks have shares of"),
-    (True, {"attn_cp_size": 2, "hybrid": True}, "context-parallel ranks have shares of"),
+    (True, {"enable_kv_cache_sharding": True}, "context-parallel ranks share"),
+    (True, {"enable_dsa_cache_layer_split": True}, "context-parallel ranks share"),
+    (True, {"attn_cp_size": 2, "hybrid": True}, "context-parallel ranks share"),
     (False, {"attn_cp_size": 2}, r"decode ranks of a context parallelism \(2\)"),
     (False, {"attn_dcp_size": 2}, r"decode context parallelism \(2\)"),
 ], ids=str)

@@ -79,9 +79,9 @@ def test_what_is_set_in_vain_is_said_in_one_line() -> None:
     assert without_effect(reading(ENVIRONMENT), reading(FLAGS)) is None
     told = without_effect(reading(ENVIRONMENT, SGLANG_DISAGGREGATION_QUEUE_SIZE=8),
                           reading(FLAGS, disaggregation_ib_device="mlx5_0"))
-    assert told == ("the pdproto backend takes no notice of SGLANG_DISAGGREGATION_QUEUE_SIZE=8 "
+    assert told == ("the pdproto backend ignores SGLANG_DISAGGREGATION_QUEUE_SIZE=8 "
                     "(hand-overs share one queue, in turn), --disaggregation-ib-device=mlx5_0 "
-                    "(PDPROTO_ENGINE names what moves the bytes)")
+                    "(PDPROTO_ENGINE names the engine that moves the bytes)")
     assert refusal(reading(ENVIRONMENT), reading(FLAGS)) is None
 
 
