@@ -1,4 +1,4 @@
-"""Measure on this machine. Numbers vary with it; `kernels/RESULTS.md` has some that were kept."""
+"""Measure the speed of pdproto on this machine. `kernels/RESULTS.md` has results of others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Unit = TypeVar("Unit")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add what can be measured."""
+    """Declare the options of `pdproto bench`."""
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
     kernels = subjects.add_parser(
         "kernels", help="packing and unpacking of KV chunks, against a copy of the same bytes"
@@ -24,19 +24,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     kernels.add_argument("--quick", action="store_true", help="the smallest cases only")
     kernels.add_argument(
-        "--cases", nargs="+", metavar="TEXT", help="only what has one of these texts in its name"
+        "--cases", nargs="+", metavar="TEXT", help="only cases with one of these texts in the name"
     )
     kernels.add_argument(
         "--minutes", type=float, default=MINUTES,
-        help=f"on a GPU, begin nothing that would pass this (default: {MINUTES:g})",
+        help=f"on a GPU, start no case that would end later than this (default: {MINUTES:g})",
     )  # fmt: skip
     kernels.add_argument("--json", type=Path, metavar="FILE", help="write every number as JSON")
     kernels.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
-    kernels.add_argument("--plot", type=Path, metavar="FILE", help="draw them (needs matplotlib)")
+    kernels.add_argument("--plot", type=Path, metavar="FILE",
+                         help="draw the fractions as a picture (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 measured, 2 the device or a case that was asked for is not there."""
+    """Exit status: 0 measured, 2 this machine lacks the device, or no case has such a name."""
     from pdproto.bench import report  # noqa: PLC0415 - not for `pdproto --help`
 
     cuda = arguments.device != "cpu" and _cuda()
@@ -47,17 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
         if cuda:
             from pdproto.bench import device  # noqa: PLC0415
 
-            units = _chosen(device.units(quick=arguments.quick), arguments.cases)
+            units = _select_units(device.units(quick=arguments.quick), arguments.cases)
             device.measure(units, results, minutes=arguments.minutes)
         else:
             from pdproto.bench import host  # noqa: PLC0415
 
-            chosen = _chosen(host.units(quick=arguments.quick), arguments.cases)
+            chosen = _select_units(host.units(quick=arguments.quick), arguments.cases)
             host.measure(chosen, results)
     except _NoCaseError as error:
         return _refused(str(error))
     finally:
-        # What a run has found before it is stopped is worth as much as after.
+        # Also if the run was stopped: the results so far are valid.
         if results.rows or results.numbers:
             report.publish(
                 results,
@@ -74,11 +75,11 @@ def _refused(line: str) -> int:
 
 
 class _NoCaseError(Exception):
-    """Nothing to measure has a name like that."""
+    """No case has this text in its name."""
 
 
-def _chosen(units: Mapping[str, Unit], texts: Iterable[str] | None) -> dict[str, Unit]:
-    """What has one of the texts in its name, or everything."""
+def _select_units(units: Mapping[str, Unit], texts: Iterable[str] | None) -> dict[str, Unit]:
+    """The units with one of the texts in the name; all units if there are no texts."""
     if texts is None:
         return dict(units)
     for text in texts:

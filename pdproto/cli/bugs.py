@@ -1,9 +1,9 @@
-"""Let the explorer find every historical defect, by its shortest trace: edits of the tables,
-and tables that describe another system's design.
+"""Find every historical defect with the explorer, by its shortest trace.
 
-With ID: draw that defect's trace, in every system that has the defect. Exit status: 0 if each
-defect violates the property that it is said to violate, 1 if one is not found, 2 if there is no
-such ID, 3 if it was interrupted.
+A defect is an edit of the tables, or a table of another project's design. With ID, the trace of
+that defect is drawn, in every system that has it. Exit status: 0 if each defect violates the
+property named in the catalogue, 1 if one does not, 2 if there is no such ID, 3 if the run was
+interrupted.
 """
 
 import argparse
@@ -35,14 +35,14 @@ from pdproto.spec.bugs.catalogue import EVERY
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of one defect."""
+    """The check of one system with a defect."""
 
     bug: Bug
     result: CheckResult
 
     @property
     def violated(self) -> Finding | None:
-        """The property found violated; only the one that the defect names is looked at."""
+        """The finding that the defect's property is violated; None if it is not."""
         return next((f for f in self.result.findings if f.verdict is Verdict.VIOLATED), None)
 
 
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
-    """The defect of that name, in each system that it was kept in."""
+    """The defect of that name, in each system that has it. Raises UsageError if none does."""
     named = tuple(bug for bug in bugs if bug.id == name)
     if named:
         return named
@@ -90,7 +90,7 @@ def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
 
 
 def tried(bugs: Sequence[Bug], kept: Cache, reporter: Reporter) -> Iterator[Trial]:
-    """Explore each edited system up to the first violation of the property that is named."""
+    """Explore the system of each defect up to the first violation of the defect's property."""
     for bug in bugs:
         settings = CheckSettings(
             properties=(bug.violates,), workers=os.cpu_count() or 1, monitor=reporter.show
@@ -99,7 +99,7 @@ def tried(bugs: Sequence[Bug], kept: Cache, reporter: Reporter) -> Iterator[Tria
 
 
 def as_json(trial: Trial, *, traced: bool) -> dict[str, Any]:
-    """Return one trial as JSON values; traced: with the whole result and its trace."""
+    """Return one trial as JSON values. traced: add the whole result with its trace."""
     found = trial.violated
     plain = {
         "id": trial.bug.id,

@@ -1,7 +1,6 @@
-"""Show what is kept of earlier runs, and forget it on request: results of `check`, and proofs.
+"""Show the cache of results of `check` and of proofs, or remove its files.
 
-`pdproto check --no-cache` and `pdproto prove --no-cache` compute everything anew, and leave the
-folders as they are.
+`pdproto check --no-cache` and `pdproto prove --no-cache` neither read nor write the cache.
 """
 
 import argparse
@@ -19,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each folder."""
+    """Print a line for each folder of the cache; returns the exit status."""
     table = Table("kept", "files", "KiB", "folder", box=None)
     for kind in (RESULTS, PROOFS):
         files = _files(user_cache(kind))

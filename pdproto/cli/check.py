@@ -1,7 +1,7 @@
-"""Explore every state of a system and judge its properties; shortest counterexamples are drawn.
+"""Explore every state of a system and check its properties. Counterexamples are the shortest ones.
 
-Without SYSTEM the hand-over is checked: all of its systems at each of their named sizes, with loss
-and crashes, and whether every row of its tables fires somewhere.
+Without SYSTEM, all systems of the hand-over are checked at each of their named sizes, with loss and
+crashes. Then every row of their tables must also fire in some state.
 
 A message or a completion that no row answers in some state is a violation, as in `pdproto lint`.
 """
@@ -53,10 +53,10 @@ REPORTS: Final = {
     "html": "a page to step through the traces",
     "mermaid": "a sequence diagram of the first violation, or else of the first witness",
     "junit": "a test report: one case for each property",
-    "sarif": "what is violated, for code scanning",
+    "sarif": "the violations, for code scanning",
     "json": "the result, with every trace",
 }
-MEMORY_SHARE: Final = 0.75  # of what is free now: the rest is for reports and for others
+MEMORY_SHARE: Final = 0.75  # of the free memory: reports and other processes need the rest
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--table", action="store_true",
-        help="only print what the hand-over promises, and what checks each promise, as Markdown",
+        help="only print the promises of the hand-over as Markdown, each with its check",
     )
     parser.add_argument(
         "--property", metavar="NAME", action="append", nargs="+", default=[], dest="properties",
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for flag, what in (
         ("symmetry", "merge states that differ only in the names of interchangeable elements"),
-        ("dead-bits", "clear what no row can read any more"),
+        ("dead-bits", "clear bits that no row will read before they are written again"),
     ):
         parser.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, help=what)
     parser.add_argument(
@@ -86,19 +86,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
-        help="threads (default: one a core); the answer is the same for any number",
+        help="threads (default: one for each core); the result is the same for any number",
     )
     add_no_cache(parser)
     parser.add_argument(
         "--keep-going", action=argparse.BooleanOptionalAction,
-        help="explore past a violation (default: where the system is an edit of another)",
+        help="continue after a violation (default: only if the system is an edit of another)",
     )
     parser.add_argument(
         "--max-states", metavar="N", type=whole_number, help="give up after N states"
     )
     parser.add_argument(
         "--max-memory", metavar="GIB", type=_gib,
-        help="give up when the states take this much (default: 3/4 of what is free)",
+        help="give up when the states take this much (default: 3/4 of the free memory)",
     )
     for kind, what in REPORTS.items():
         parser.add_argument(f"--{kind}", metavar="FILE|-", help=f"write {what}")
@@ -123,7 +123,7 @@ def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     system, home = load_with_module(arguments.system)
     if arguments.deep:
         if arguments.configuration != DEFAULT:
-            raise UsageError("--deep is --configuration deep: give one of the two")
+            raise UsageError("--deep means --configuration deep: give only one of the two")
         arguments.configuration = suite.DEEP
     chosen = configuration(system, arguments)
     for field in ("symmetry", "dead_bits"):
@@ -140,7 +140,7 @@ def _run_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _with_proofs(system: System, result: CheckResult) -> CheckResult:
-    """Say of what holds whether this user's `pdproto prove` has shown it, and from what."""
+    """Add to each property that holds whether this user's `pdproto prove` has proved it."""
     proved = recall(cache_folder(), system)
     return replace(result, findings=tuple(
         replace(finding, assurance=f"{finding.assurance}; {proved[finding.name]}")
@@ -152,7 +152,7 @@ def _with_proofs(system: System, result: CheckResult) -> CheckResult:
 def _with_answers(
     name: str, system: System, home: ModuleType, result: CheckResult
 ) -> CheckResult:
-    """Say whether every message is answered, as `pdproto lint` does."""
+    """Add the findings about messages that no row answers, as `pdproto lint` reports them."""
     found = with_answers(system, result)
     if is_answered(found):
         return found
@@ -183,7 +183,7 @@ def _run_suite(arguments: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _refuse_for_the_suite(arguments: argparse.Namespace) -> None:
-    """Raises UsageError for an option that speaks of one system."""
+    """Raise UsageError for an option that needs SYSTEM."""
     one = {name: getattr(arguments, name) for name in ("size", "faults", "properties", "fairness")}
     one["property"] = one.pop("properties")
     one["configuration"] = arguments.configuration != DEFAULT
@@ -193,7 +193,7 @@ def _refuse_for_the_suite(arguments: argparse.Namespace) -> None:
     for name, given in one.items():
         if given:
             option = name.replace("_", "-")
-            raise UsageError(f"--{option} speaks of one system: name it, as in "
+            raise UsageError(f"--{option} needs the name of a system, as in "
                              f"`pdproto check transfer --{option} ...`")
 
 
@@ -217,7 +217,11 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
 
 
 def _keeps_going(system: System, arguments: argparse.Namespace) -> bool:
-    """What an edit breaks first is often bookkeeping; all that it breaks says what it does."""
+    """Whether to continue after a violation.
+
+    In an edited system the first violation is often one of bookkeeping. All violations together
+    show the effect of the edit.
+    """
     asked: bool | None = arguments.keep_going
     return system.base is not None if asked is None else asked
 
@@ -227,13 +231,13 @@ def _limits(arguments: argparse.Namespace) -> SearchLimits:
 
 
 def _bytes(arguments: argparse.Namespace) -> int:
-    """How much memory may be taken."""
+    """The limit for the memory of states, in bytes."""
     gib = arguments.max_memory
     return int(gib * GIB) if gib is not None else int(_free_bytes() * MEMORY_SHARE)
 
 
 def _free_bytes() -> int:
-    """What can be had without swapping: unused memory, and caches of files where Linux tells."""
+    """The free memory in bytes; on Linux with the memory of file caches."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvail"))
@@ -252,7 +256,7 @@ def _gib(text: str) -> float:
 
 
 def _report(result: CheckResult, arguments: argparse.Namespace) -> None:
-    """Write what was asked for; to the terminal if nothing else goes to standard output."""
+    """Write the reports that the options name, and the terminal's unless one uses its output."""
     targets = _targets(arguments)
     if STANDARD_OUTPUT not in targets.values():
         with console() as drawn:
@@ -266,19 +270,19 @@ def _report(result: CheckResult, arguments: argparse.Namespace) -> None:
 
 
 def _targets(arguments: argparse.Namespace) -> dict[str, str]:
-    """Where each report goes that was asked for."""
+    """The file of each report that the options name, by its kind."""
     return {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
 
 
 def _rendered(kind: str, result: CheckResult) -> str | None:
-    """The report as text; None where there is nothing to draw."""
+    """The report as text; None if there is no trace to draw."""
     match kind:
         case "json":
             return json.dumps(to_json(result), indent=2)
         case "mermaid":
             return _mermaid(result)
         case _:
-            # Imported when asked for: most runs draw no page.
+            # Imported only here, because most runs draw no page.
             return str(import_module(f"pdproto.check.report.{kind}").render(result))
 
 

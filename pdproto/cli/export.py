@@ -1,7 +1,7 @@
 """Write a system at given sizes in the language of another checker.
 
-The model of SPIN has the same states as ours, so that `states, stored` must equal what
-`pdproto check` counts.
+SPIN's model has the same states as ours, so its `states, stored` must equal the number of states
+that `pdproto check` prints.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def ground(system: System, chosen: Configuration) -> Ground:
     given = list(islice(interpretations(system, chosen.sizes, chosen), 2))
     if len(given) > 1:
         raise UsageError(
-            f"{system.name}: {list(system.rigids)} may be chosen in several ways, and a model has "
-            f"one: fix it with given= in a configuration of the system"
+            f"{system.name}: {list(system.rigids)} have several interpretations, and a model can "
+            f"have only one: choose it with given= in a configuration of the system"
         )
     return Ground(system, chosen.sizes, chosen.faults, given[0])

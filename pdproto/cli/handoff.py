@@ -1,8 +1,9 @@
 """Hand over real pages between real processes on this machine, and verify every byte.
 
-Starts the ranks of a prefill and of a decode server, hands over requests, has some aborted in
-mid-flight, kills and restarts a rank if asked, and checks that what arrived is what was sent, that
-both sides agree, and that everything was given back. Exit status: 0 all of that holds, 1 not.
+It starts the ranks of a prefill and a decode server, hands over requests, and aborts some of them
+on the way. With --kill it also kills and restarts a rank. Then it checks that every byte arrived as
+it was sent, that both sides agree on each outcome, and that all memory was released. Exit status: 0
+all of this holds, 1 not.
 """
 
 import argparse
@@ -22,64 +23,65 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
 
-# Shorter than a server's: nobody here is slow for a good reason.
+# Shorter than the defaults of a server: in this drill a slow answer is an error.
 WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Declare the options of `pdproto handoff`."""
     axes = (("pp", "pipeline stages"), ("tp", "tensor ranks"), ("cp", "context ranks"))
     for option, what in axes:
         parser.add_argument(f"--{option}", type=whole_number, default=1, metavar="N",
                             help=f"{what} of the prefill server (default: 1)")
     parser.add_argument("--requests", type=whole_number, default=200, metavar="N",
-                        help="how many are handed over (default: 200)")
+                        help="number of requests (default: 200)")
     parser.add_argument("--abort-rate", type=_rate, default=0.2, metavar="P",
-                        help="how many are aborted, by either side (default: 0.2)")
+                        help="share of requests that either side aborts (default: 0.2)")
     parser.add_argument("--kill", action="store_true",
-                        help="kill a prefill rank (the seed says which) while it sends, after "
-                             "a third of the requests, and start its server anew")
+                        help="kill a prefill rank (the seed chooses it) while it sends, after a "
+                             "third of the requests, and restart its server")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
     parser.add_argument("--host", default=LOOPBACK, metavar="ADDRESS",
-                        help="the address of this host at which all of it listens, IPv4 or IPv6 "
-                             "(default: 127.0.0.1)")
+                        help="the address of this host at which all processes listen, IPv4 or "
+                             "IPv6 (default: 127.0.0.1)")
     parser.add_argument("--direct", action="store_true",
                         help="write straight into decode's pages, with an engine that can fence "
                              "them (--engine tcp)")
     parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N",
-                        help="open at once at a rank (default: 32)")
+                        help="hand-overs open at the same time at a rank (default: 32)")
     parser.add_argument("--layers", type=whole_number, default=4, metavar="N",
-                        help="pools of a rank (default: 4)")
+                        help="number of pools of a rank (default: 4)")
     parser.add_argument("--page-bytes", type=_page_bytes, default=4096, metavar="N",
-                        help="of a page in one pool (default: 4096)")
+                        help="bytes of a page in one pool (default: 4096)")
     parser.add_argument("--pages", type=whole_number, default=8, metavar="N",
-                        help="of a request at most (default: 8)")
+                        help="most pages of a request (default: 8)")
     parser.add_argument("--optimistic", type=_count, metavar="N",
-                        help="run requests before their bootstrap, at most N times again")
+                        help="run requests before their bootstrap, and again at most N times")
     parser.add_argument("--force-retry", type=_rate, default=0.0, metavar="P",
-                        help="with --optimistic, run this share of the requests again, whether "
-                             "that is needed or not (default: 0)")
+                        help="with --optimistic, run this share of the requests again, also if "
+                             "that is not necessary (default: 0)")
     parser.add_argument("--forward-ms", type=float, default=0.0, metavar="MS",
-                        help="what a chunk takes to compute, with --optimistic (default: 0)")
+                        help="with --optimistic, the time to compute a chunk (default: 0)")
     parser.add_argument("--publish-ms", type=float, default=0.0, metavar="MS",
-                        help="what decode takes to find memory for a request (default: 0)")
+                        help="the time in which decode finds memory for a request (default: 0)")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
-                        help="of the load: the same seed, the same requests (default: 0)")
+                        help="seed of the load: the same seed gives the same requests (default: 0)")
     parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
-                        help="seconds for all of it (default: 600)")
+                        help="most seconds for all hand-overs (default: 600)")
     parser.add_argument("--trace", metavar="FOLDER",
-                        help="write the rows that fire, a file a rank: of hand-overs here, and "
-                             "in folders of their own those of each other system")
+                        help="write the rows that fire, one file for each rank; rows of other "
+                             "systems than the hand-over go to a folder for each system")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", metavar="FILE", help="write the numbers; - for standard output")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Hand over, verify, report."""
+    """Hand over, verify and report; returns the exit status."""
     topology = Topology(arguments.pp, arguments.tp, arguments.cp)
     if arguments.optimistic is not None and len(topology.prefill) > 1:
-        raise UsageError("--optimistic is for a prefill server of one rank here")
+        raise UsageError("--optimistic needs a prefill server of one rank: leave out --pp, --tp "
+                         "and --cp")
     if is_wildcard(arguments.host) or address_of(arguments.host) is None:
         raise UsageError(f"--host {arguments.host}: want an address of this host that the ranks "
                          f"can call, such as 127.0.0.1 or ::1")
@@ -117,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_through(cluster: HandoffCluster, arguments: argparse.Namespace) -> float:
-    """Hand everything over, and end all processes. Returns the seconds that handing over took."""
+    """Hand everything over, and end all processes. Returns the seconds for the hand-overs."""
     try:
         cluster.begin()
         began = monotonic()

@@ -1,4 +1,4 @@
-"""Find what is wrong with a spec without exploring it: holes, ambiguities, leftovers.
+"""Find errors in a spec without exploring it: unanswered events, ambiguous and unused rows.
 
 Exit status: 0 no error, 1 at least one, 2 the spec cannot be read. Warnings and notes do not count.
 """
@@ -27,7 +27,7 @@ from pdproto.spec.language.properties import Always
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
-ELEMENTS_MAX: Final = 4  # of each sort: rules look at every choice of elements for every row
+ELEMENTS_MAX: Final = 4  # of each sort: rules examine every choice of elements for every row
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=range(1, ELEMENTS_MAX + 1),
         default=ELEMENTS,
-        help=f"look at N elements of each sort, or as many as any configuration has "
+        help=f"examine N elements of each sort, or fewer where all configurations have fewer "
         f"(default: {ELEMENTS})",
     )
     add_lemmas(parser)
@@ -53,11 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = _configuration(system, arguments)
     remarks = lint(system, chosen)
     lemmas: tuple[Always, ...] = ()
-    # Where there is no error, there is nothing that lemmas could excuse.
+    # Lemmas can only remove errors, so without an error they are not needed.
     if arguments.lemmas is not None or _has_errors(remarks):
         lemmas = with_proofs(arguments.system, system, home, arguments.lemmas).lemmas
     if lemmas:
-        # `pdproto prove` proves them together with what is always to hold.
+        # `pdproto prove` proves the lemmas together with these properties.
         always = (claim for claim in system.properties if isinstance(claim, Always))
         remarks = lint(system, chosen, (*lemmas, *always))
     if arguments.json != STANDARD_OUTPUT:
@@ -82,7 +82,7 @@ def _has_errors(remarks: Sequence[Remark]) -> bool:
 
 
 def _configuration(system: System, arguments: argparse.Namespace) -> Configuration:
-    """The sizes to look at: those that are asked for, and small ones otherwise."""
+    """The sizes to examine: those of the options, or else small ones."""
     if arguments.size or arguments.configuration is not None:
         arguments.configuration = arguments.configuration or DEFAULT
         arguments.faults = []

@@ -12,24 +12,24 @@ from typing import Final
 
 from pdproto import __version__
 
-# The rest of the package takes a while to import: it is imported where Ctrl-C is answered.
+# The rest of the package is slow to import. `main` imports it, where Ctrl-C is handled.
 
 VERBS: Final = {
-    "check": "explore every state of a system and judge its properties",
-    "bugs": "let the explorer find every historical defect",
-    "mutate": "change the tables, one thing at a time, and see whether a property notices",
+    "check": "explore every state of a system and check its properties",
+    "bugs": "find every historical defect with the explorer",
+    "mutate": "make one change to the tables at a time, and see whether a property detects it",
     "handoff": "hand over real pages between real processes, and verify every byte",
-    "soak": "hand over for long between real processes, while everything goes wrong",
+    "soak": "hand over pages between real processes under faults, for a long time",
     "sim": "run the nodes in a simulated cluster, where one seed replays a run",
-    "study": "measure between real processes what a feature buys, beside the simulator",
+    "study": "measure the benefit of a feature in real processes and in the simulator",
     "trace": "replay traces of real runs against the tables",
-    "top": "show nodes as they are now: queues, leases, rates, and what is stuck",
-    "settings": "print the settings of a node, and where each comes from",
+    "top": "show the present state of nodes: queues, leases, rates, and stuck hand-overs",
+    "settings": "print the settings of a node, and the source of each",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "prove": "prove the properties of a system for all sizes",
-    "lint": "find holes, ambiguities and leftovers in the tables of a system",
+    "lint": "find unanswered events, ambiguous and unused rows in the tables of a system",
     "tables": "write the documentation of a system from its tables",
-    "cache": "show what is kept of earlier runs, and forget it",
+    "cache": "show the cache of results and proofs, or clear it",
     "export": "write a system in the language of another checker",
     "bench": "measure the speed of pdproto on this machine",
 }
@@ -41,7 +41,7 @@ INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; every foreseeable error is one clear line on stderr."""
+    """Run one verb, and return the exit status. An expected error is one line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         parsed = parser_for(arguments).parse_args(arguments)
@@ -66,14 +66,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _comes_of_an_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is at the bottom of it: Python wraps it where a class is being made."""
+    """Whether Ctrl-C caused the error: Python wraps it if it comes while a class is created."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _foreseen(error: Exception) -> str | None:
-    """What to say of an error that is the user's, or the machine's."""
+    """The message for an error of the user or the machine; None for a bug of pdproto."""
     from pdproto.check.load import LoadError  # noqa: PLC0415
     from pdproto.cli.options import UsageError  # noqa: PLC0415
     from pdproto.ground.layout import TooLargeError  # noqa: PLC0415 - see above
@@ -96,7 +96,7 @@ def _failed(message: str, status: int) -> int:
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; only the verb that is asked for is imported."""
+    """The parser for these arguments. It imports only the module of their verb."""
     from pdproto.cli.options import Parser, VerbParser  # noqa: PLC0415 - see above
 
     parser = Parser(prog="pdproto", description=__doc__)
@@ -117,7 +117,7 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def entry_point() -> None:
     """The `pdproto` command."""
-    # Python has no stream where the caller closed one (`2>&-`).
+    # Python sets a stream to None if the caller has closed it (`2>&-`).
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.exit(main())

@@ -1,9 +1,9 @@
-"""Measure the properties: change one thing in the tables at a time, and see whether any notices.
+"""Measure the properties: make one change to the tables at a time, and see whether one detects it.
 
-Systems that share tables are named together, and a part of the hand-over stands for all of its
-variants; without SYSTEM every part is mutated. A mutant that no property notices points at one that
-is missing. Exit status: 0 if none survived, 1 if one did or if the tables do not hold as they are,
-2 if there is no such system, 3 if a search came to a limit or was interrupted.
+Name systems that share tables together. A part of the hand-over includes all its variants; without
+SYSTEM every part is mutated. If no property detects a mutant, a property may be missing. Exit
+status: 0 if no mutant survived, 1 if one did or if the unchanged tables violate a property, 2 if
+there is no such system, 3 if a search reached a limit or was interrupted.
 """
 
 import argparse
@@ -35,49 +35,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: every part of the hand-over)",
     )
     parser.add_argument(
-        "--sample", metavar="N", type=whole_number, help="try N mutants, chosen by chance"
+        "--sample", metavar="N", type=whole_number, help="try N mutants, chosen at random"
     )
     parser.add_argument(
-        "--seed", metavar="S", type=int, default=0, help="of the sample (default: 0)"
+        "--seed", metavar="S", type=int, default=0, help="seed of the sample (default: 0)"
     )
     parser.add_argument(
         "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
-        help="processes (default: one a core); the answer is the same for any number",
+        help="processes (default: one for each core); the result is the same for any number",
     )
-    parser.add_argument("--json", metavar="FILE|-", help="write every mutant's end as JSON")
+    parser.add_argument("--json", metavar="FILE|-", help="write the result of every mutant as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Mutate systems; returns the exit status."""
     check_targets([arguments.json])
-    teller = _Teller(quiet=arguments.quiet)
+    progress = _ProgressLines(quiet=arguments.quiet)
     together = families(arguments.systems)
     try:
-        every = prepared(together, subject, arguments.workers, teller.now_and_then)
+        every = prepared(together, subject, arguments.workers, progress.say_sometimes)
     except NotHeldError as found:
-        teller.say(str(found))
+        progress.say(str(found))
         if arguments.json != STANDARD_OUTPUT:
             with console() as drawn:
                 for finding in found.findings():
                     render_trace(finding, drawn)
         return 1
     except KeyboardInterrupt:
-        teller.say("interrupted before anything was mutated")
+        progress.say("interrupted before anything was mutated")
         return 3
     picked = chosen(every, arguments.sample, arguments.seed)
     campaigns = []
     for names, trials, numbers in zip(together, every, picked, strict=True):
-        ends = _judged(names, trials, numbers, arguments.workers, teller)
+        ends = _judged(names, trials, numbers, arguments.workers, progress)
         campaigns.append(Campaign(names, trials, ends))
-        if teller.interrupted:
+        if progress.interrupted:
             break
     if arguments.json != STANDARD_OUTPUT:
         with console() as drawn:
             draw(campaigns, drawn)
     if arguments.json:
         write(json.dumps([as_json(campaign) for campaign in campaigns], indent=2), arguments.json)
-    return _status(campaigns, interrupted=teller.interrupted)
+    return _status(campaigns, interrupted=progress.interrupted)
 
 
 def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:
@@ -87,8 +87,8 @@ def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:
     return 3 if interrupted or counts[MutantOutcome.UNDECIDED] else 0
 
 
-class _Teller:
-    """Lines on stderr: how far it is, now and then, and each survivor as it is found."""
+class _ProgressLines:
+    """Lines on stderr: the progress every TOLD_AFTER seconds, and each survivor at once."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet: Final = quiet
@@ -98,25 +98,25 @@ class _Teller:
     def say(self, line: str) -> None:
         print(f"pdproto: {line}", file=sys.stderr, flush=True)  # noqa: T201 - beside the result
 
-    def now_and_then(self, line: str) -> None:
+    def say_sometimes(self, line: str) -> None:
         if not self.quiet and monotonic() >= self._next:
             self._next = monotonic() + TOLD_AFTER
             self.say(line)
 
 
 def _judged(
-    names: Names, trials: Trials, picked: Sequence[int], workers: int, teller: _Teller
+    names: Names, trials: Trials, picked: Sequence[int], workers: int, progress: _ProgressLines
 ) -> tuple[Judged, ...]:
-    """The ends of the mutants with these numbers, in order; of as many as Ctrl-C allows."""
+    """The results of the mutants with these numbers, in order; after Ctrl-C those so far."""
     done: list[Judged] = []
     try:
         with closing(judged(names, trials, picked, subject, workers)) as ends:
             for end in ends:
                 done.append(end)
-                if end.outcome in LEFT and not teller.quiet:
-                    teller.say(f"{end.outcome}: {trials.mutants[end.number]}")
-                teller.now_and_then(f"{len(done):,} of {len(picked):,} mutants")
+                if end.outcome in LEFT and not progress.quiet:
+                    progress.say(f"{end.outcome}: {trials.mutants[end.number]}")
+                progress.say_sometimes(f"{len(done):,} of {len(picked):,} mutants")
     except KeyboardInterrupt:
-        teller.interrupted = True
-        teller.say(f"interrupted: {len(done):,} of {len(picked):,} mutants were tried")
+        progress.interrupted = True
+        progress.say(f"interrupted: {len(done):,} of {len(picked):,} mutants were tried")
     return tuple(sorted(done, key=lambda end: end.number))

@@ -22,24 +22,24 @@ SEVERAL: Final = ("--size", "--faults", "--property")  # options that take one v
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
 
 
-# How argparse says it.
+# Messages of argparse.
 CHOICE: Final = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>.*)\)")
 QUOTED: Final = re.compile(r"'([^']*)'")
 UNRECOGNIZED: Final = re.compile(r"unrecognized arguments: (?P<given>--[^ =]+)")
 
 
 class UsageError(Exception):
-    """An option does not fit the system it is given for."""
+    """An option or argument is wrong. The message says how to correct it."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; the usage is for those who ask for it."""
+    """Reports an error in one line, without the usage, which `--help` prints."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}{self._perhaps(message)}; see `{self.prog} --help`")
 
     def _perhaps(self, message: str) -> str:
-        """What was meant where a choice or an option is mistyped."""
+        """A suggestion for a mistyped choice or option; "" if there is none."""
         choice = CHOICE.search(message)
         if choice is not None:
             return perhaps(choice["given"], QUOTED.findall(choice["known"]))
@@ -57,17 +57,17 @@ class VerbParser(Parser):
     ) -> tuple[Any, list[str]]:
         found, left = super().parse_known_args(system_first(args or ()), namespace)
         if left:
-            # Here and not in the parser above, which does not know the options of the verb.
+            # The parser above cannot report them: it does not know the options of the verb.
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left
 
 
 def system_first(arguments: Sequence[str]) -> list[str]:
-    """The arguments with SYSTEM where no option can swallow it: `--size A=2 B=3 lock-server`.
+    """The arguments with SYSTEM moved to the front, as in `--size A=2 B=3 lock-server`.
 
-    Among the values of such an option, though never the first, stands a SYSTEM if it is a built-in
-    name or has a colon. Where SYSTEM leads the arguments there is nothing to look for: a property
-    may be called like a system.
+    There argparse would take SYSTEM as a value of the option. A value of such an option is SYSTEM
+    if it is a built-in name or has a colon, and is not the option's first value. If SYSTEM is the
+    first argument, nothing is moved: a property may have the name of a system.
     """
     several, values = False, 0
     for place, argument in enumerate(arguments):
@@ -83,7 +83,7 @@ def system_first(arguments: Sequence[str]) -> list[str]:
 
 
 def whole_number(text: str) -> int:
-    """A count of at least 1, with commas or underscores if one likes: "1,000,000"."""
+    """A count of at least 1; the text may have commas or underscores: "1,000,000"."""
     digits = text.replace("_", "").replace(",", "")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX and int(digits)):
         raise argparse.ArgumentTypeError(f"want a whole number of at least 1, not {text[:40]!r}")
@@ -91,7 +91,7 @@ def whole_number(text: str) -> int:
 
 
 def add_system(parser: argparse.ArgumentParser, *, left_out: str | None = None) -> None:
-    """The positional SYSTEM. left_out: what it stands for when it is left out, where it may be."""
+    """Add the positional SYSTEM. left_out: the default, if SYSTEM may be left out."""
     parser.add_argument(
         "system",
         metavar="SYSTEM",
@@ -102,15 +102,15 @@ def add_system(parser: argparse.ArgumentParser, *, left_out: str | None = None) 
 
 
 def add_lemmas(parser: argparse.ArgumentParser) -> None:
-    """--lemmas, for prove_subject.subject."""
+    """Add --lemmas."""
     parser.add_argument(
         "--lemmas", metavar="MODULE",
-        help="a module, or path/to/file.py, with LEMMAS (default: those that stand beside SYSTEM)",
+        help="a module, or path/to/file.py, with LEMMAS (default: the lemmas of SYSTEM)",
     )  # fmt: skip
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """--configuration, --size and --faults."""
+    """Add --configuration, --size and --faults."""
     add_element_counts(parser)
     parser.add_argument(
         "--faults",
@@ -118,14 +118,14 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
         action="append",
         nargs="+",
         default=[],
-        help="the fault layers, instead of those of the configuration; `none` for none",
+        help="the fault layers, instead of those of the configuration; `none` for no faults",
     )
 
 
 def add_element_counts(
     parser: argparse.ArgumentParser, *, configuration: str | None = DEFAULT
 ) -> None:
-    """--configuration and --size. configuration: the one that is taken if none is named."""
+    """Add --configuration and --size. configuration: the default name."""
     told = "" if configuration is None else f" (default: {configuration})"
     parser.add_argument(
         "--configuration", metavar="NAME", default=configuration,
@@ -137,7 +137,7 @@ def add_element_counts(
         action="append",
         nargs="+",
         default=[],
-        help="how many elements a sort has; overrides the configuration",
+        help="the number of elements of a sort; overrides the configuration",
     )
 
 
@@ -147,7 +147,8 @@ def configuration(system: System, arguments: argparse.Namespace) -> Configuratio
     sizes = dict(base.sizes) | _sizes(system, _flat(arguments.size))
     missing = [sort.__name__ for sort in system.sorts if sort not in sizes]
     if missing:
-        raise UsageError(f"{system.name}: how large is {missing[0]}? Give --size {missing[0]}=2")
+        raise UsageError(f"{system.name}: the sort {missing[0]} has no size: give one, such as "
+                         f"--size {missing[0]}=2")
     return replace(base, sizes=sizes, faults=_faults(system, base, _flat(arguments.faults)))
 
 
@@ -193,7 +194,7 @@ def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str,
         return ()
     for name in names:
         if name == "none":
-            raise UsageError("--faults none stands alone: it takes every layer away")
+            raise UsageError("--faults none removes every layer: give no other layer beside it")
         if name not in system.faults:
             known = ", ".join(system.faults) or "none"
             raise UsageError(
@@ -204,7 +205,7 @@ def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str,
 
 
 def check_targets(targets: Iterable[str | None]) -> None:
-    """Raise UsageError now for what could not be written after a long search."""
+    """Raise UsageError for a file that cannot be written, before a long search begins."""
     given = [target for target in targets if target is not None]
     for target in given:
         if given.count(target) > 1:
@@ -219,7 +220,7 @@ def _check_path(target: str, path: Path) -> None:
         raise UsageError(f"cannot write {target!r}: it is a folder")
     ancestor = next(parent for parent in path.parents if parent.exists())
     if not ancestor.is_dir():
-        raise UsageError(f"cannot write {target!r}: {ancestor} is no folder")
+        raise UsageError(f"cannot write {target!r}: {ancestor} is not a folder")
     if ancestor != path.parent:
         raise UsageError(f"cannot write {target!r}: there is no folder {path.parent}")
     if not os.access(ancestor, os.W_OK) and not path.exists():
@@ -227,9 +228,9 @@ def _check_path(target: str, path: Path) -> None:
 
 
 def write(text: str, target: str) -> None:
-    """Write a result to a file, whole or not at all, or to standard output for `-`.
+    """Write a result to a file (never only in part), or to standard output for `-`.
 
-    Raises UsageError if the result cannot be written, as in a folder that does not exist.
+    Raises UsageError if the result cannot be written, for example to a folder that does not exist.
     """
     check_targets([target])
     if target == STANDARD_OUTPUT:
@@ -246,18 +247,18 @@ def write(text: str, target: str) -> None:
 
 
 def _is_device(target: str) -> bool:
-    """Whether the target is a device or a pipe, which must stay what it is."""
+    """Whether the target is a device or a pipe, which a file must not replace."""
     path = Path(target)
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _resolved(target: str) -> Path:
-    """Where the target really lies: a link stays a link."""
+    """The path of the target without links, so that a link stays a link."""
     return Path(os.path.realpath(target))
 
 
 def _replace(path: Path, text: str) -> None:
-    # Two runs that write the same file must not meet in its unfinished form.
+    # Two runs may write the same file at the same time: each has a partial file of its own.
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         partial.write_text(text, encoding="utf-8")
@@ -267,15 +268,15 @@ def _replace(path: Path, text: str) -> None:
 
 
 def discard_output() -> None:
-    """Let what is still written to standard output go nowhere, also when Python ends."""
+    """Discard all further standard output, also the output that Python writes when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def console() -> Iterator[Console]:
-    """A console for a result: what is drawn on it goes to standard output in the end.
+    """A console for a result. Its text goes to standard output when the block ends.
 
-    Left to itself it would end the program where a reader has left.
+    A rich console that writes directly would end the program if the reader has closed the pipe.
     """
     drawn = Console(file=sys.stdout)
     with drawn.capture() as captured:
@@ -286,7 +287,7 @@ def console() -> Iterator[Console]:
 
 @contextmanager
 def standard_output() -> Iterator[TextIO]:
-    """Standard output for a result. A reader that has seen enough (`| head`) changes no answer."""
+    """Standard output for a result. A closed pipe (`| head`) does not change the exit status."""
     try:
         yield sys.stdout
         sys.stdout.flush()
@@ -294,7 +295,7 @@ def standard_output() -> Iterator[TextIO]:
         discard_output()
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"standard output takes {error.encoding} only: name a file, which is UTF-8"
+            f"standard output accepts only {error.encoding}: write to a file, which is UTF-8"
         ) from None
     except OSError as error:
         raise UsageError(f"cannot write to standard output: {error.strerror}") from error

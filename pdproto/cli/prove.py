@@ -1,11 +1,10 @@
-"""Prove that the properties of a system hold for any number of everything.
+"""Prove that the properties of a system hold for any number of elements of its sorts.
 
-Each safety property must hold at the start and survive every row, fault rows included; lemmas help,
-and are proved with it. All is proved from the axioms, which must be able to hold together. What
-fails is shown as a step that breaks it, from a state that need not be reachable: then a lemma is
-missing. `--bmc K` looks whether a run of K steps gets there. Every trigger must have an answer, and
-one only; and where a ranking says why, each leads_to must hold too: what pends is always taken
-further.
+Each safety property must hold at the start, and every row must preserve it, also the fault rows.
+Lemmas help, and are proved together with the property. The axioms are assumed, and must be
+satisfiable together. A failure is shown as a step that breaks the property. If the state before the
+step is unreachable, a lemma is missing; `--bmc K` searches for a run of K steps to a violation.
+Every trigger must have exactly one answer. With a ranking, each leads_to is proved too.
 
 Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 4 internal error.
 """
@@ -64,21 +63,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         dest="properties", help="prove these properties and lemmas only")
     add_lemmas(parser)
     parser.add_argument("--engine", choices=[*ENGINES, "both"],
-                        help="a propositional question of bounded size, Z3 with quantifiers, or "
-                             "both, which must agree (default: cutoff, and quantified where that "
-                             "one does not decide)")
+                        help="a propositional formula of bounded size (cutoff), Z3 with "
+                             "quantifiers, or both, which must agree (default: cutoff, and "
+                             "quantified where cutoff cannot decide)")
     parser.add_argument("--bmc", metavar="K", type=whole_number,
-                        help="look whether a run of at most K steps violates what is not proved")
+                        help="search for a run of at most K steps that violates an unproved claim")
     parser.add_argument("--suggest", action="store_true",
-                        help="look for lemmas that prove the properties, without those it has")
+                        help="search for lemmas that prove the properties; ignores existing lemmas")
     parser.add_argument("--export", metavar="DIR",
                         help="write each obligation as SMT-LIB 2 and as DIMACS")
     parser.add_argument("--timeout", metavar="S", type=whole_number, default=TIMEOUT_S,
                         help=f"seconds for one question (default: {TIMEOUT_S})")
     parser.add_argument("--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
-                        help="processes (default: one a core)")
+                        help="processes (default: one for each core)")
     parser.add_argument("--no-cache", action="store_true",
-                        help="prove anew what has been proved before")
+                        help="neither read nor write proofs of earlier runs")
     parser.add_argument("--json", metavar="FILE|-", help="write the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
@@ -93,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         return max(_suggest(one, arguments) for one in subjects)
     statuses, results = [], []
     for one in subjects:
-        one, proof = _proof(one, arguments)  # noqa: PLW2901 - without the lemmas that are broken
+        one, proof = _proof(one, arguments)  # noqa: PLW2901 - without the broken lemmas
         statuses.append(exit_status(proof))
         results.append(to_json(one, proof))
         if arguments.json != STANDARD_OUTPUT:
@@ -106,12 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
             break
     if arguments.json:
         write(json.dumps(results[0] if named else results, indent=2), arguments.json)
-    # What is refuted says more than what is unknown.
+    # A refuted claim is more important than an unknown one.
     return 1 if 1 in statuses else max(statuses)
 
 
 def _proof(one: ProofSubject, arguments: argparse.Namespace) -> tuple[ProofSubject, Proof]:
-    """The proof, and the subject with the lemmas that it rests on."""
+    """The proof, and the subject with the lemmas that the proof uses."""
     wanted = tuple(name for group in arguments.properties for name in group)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
@@ -147,7 +146,7 @@ def _engines(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _suggest(one: ProofSubject, arguments: argparse.Namespace) -> int:
-    """Print lemmas that suffice, or else what is inductive; 0 if they suffice, and 3 otherwise."""
+    """Print lemmas that suffice (status 0), or else all inductive clauses (status 3)."""
     try:
         found = suggest(one.system, arguments.timeout)
     except ValueError as error:
@@ -175,7 +174,7 @@ def _suggest(one: ProofSubject, arguments: argparse.Namespace) -> int:
 
 
 def _suggested(system: System, found: Suggestion) -> Iterator[str]:
-    """What came of the search, before the lemmas as text for a spec."""
+    """The lines about the search, which come before the lemmas."""
     counted = f"{found.kept} inductive clauses of {found.true} that hold in small instances"
     word = "proved by" if found.proved else "not proved by"
     yield f"{system.name}: {word} {counted}"
@@ -185,7 +184,7 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
         yield f"# These {len(found.lemmas)} suffice; put them beside the system:"
         return
     yield f"  unproved  {', '.join(found.unproved)}"
-    yield f"# All {found.kept} clauses that are inductive, to which something is missing:"
+    yield f"# All {found.kept} inductive clauses; they do not suffice:"
 
 
 def _export(one: ProofSubject, proof: Proof, folder: Path, *, several: bool) -> None:

@@ -1,4 +1,4 @@
-"""The option of verbs that explore: look for the result of an earlier run first, or do not."""
+"""The option --no-cache of verbs that explore."""
 
 import argparse
 
@@ -7,13 +7,13 @@ from pdproto.check.user_cache import RESULTS, user_cache
 
 
 def add_no_cache(parser: argparse.ArgumentParser) -> None:
-    """--no-cache, for `cache`."""
+    """Add --no-cache, which `cache` reads."""
     parser.add_argument(
         "--no-cache", action="store_true",
-        help="explore what has been explored before, and keep nothing (see `pdproto cache`)",
+        help="neither read nor write results of earlier runs (see `pdproto cache`)",
     )  # fmt: skip
 
 
 def cache(arguments: argparse.Namespace) -> Cache:
-    """Where checks look for their results first."""
+    """The cache in which checks look for an earlier result."""
     return NO_CACHE if arguments.no_cache else Cache(user_cache(RESULTS))

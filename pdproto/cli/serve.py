@@ -1,6 +1,6 @@
 """Serve the registry: where prefill ranks register, and decode finds them.
 
-Runs until it is interrupted. Exit status: 0 after an interrupt, 2 if the address cannot be had.
+It runs until it is interrupted. Exit status: 0 after an interrupt, 2 if the address is not free.
 """
 
 import argparse
@@ -28,13 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=PORT, metavar="N",
                         help=f"port to listen on; 0 takes a free one (default: {PORT})")
     parser.add_argument("--silent", type=float, default=usual.silent_s, metavar="SECONDS",
-                        help="without a sign of life after which a rank is struck out "
+                        help="remove a rank after so many seconds without a sign of life "
                              f"(default: {usual.silent_s:g})")
     parser.add_argument("--keep-rooms", type=float, default=usual.room_s, metavar="SECONDS",
-                        help="how long a room is kept that nobody retires "
+                        help="remove a room after so many seconds if no rank retires it "
                              f"(default: {usual.room_s:g})")
     parser.add_argument("--trace", metavar="FOLDER",
-                        help="write the rows that fire, a file for each of the two systems")
+                        help="write the rows that fire, one file for each of the two systems")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,6 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _file(folder: str, name: str) -> FileIO:
-    """A trace for all that begins here; whoever stops the registry finds all that it has done."""
+    """An unbuffered file for a trace, so that no line is lost when the registry is stopped."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     return FileIO(f"{folder}/{name}.jsonl", "ab")

@@ -1,6 +1,7 @@
-"""Print the settings of a node as a process with this environment would have them, and from where.
+"""Print the settings that a node in this environment has, and the source of each value.
 
-Exit status: 0, or 2 for a setting that is unknown, malformed or contradictory, with the fix.
+Exit status: 0, or 2 for a setting that is unknown, malformed or contradictory; the error says how
+to correct it.
 """
 
 import argparse
@@ -17,11 +18,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="a settings file, in TOML (default: "
                                                        "PDPROTO_SETTINGS)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
-                        help="a setting, before all others; may be given again")
+                        help="a setting that overrides all other sources; may be repeated")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print them all."""
+    """Print all settings; returns the exit status."""
     try:
         settings = load(os.environ, arguments.set, arguments.file)
     except SettingsError as error:

@@ -1,8 +1,8 @@
-"""Run the nodes in a simulated cluster: one seed is one run, and every step is looked at.
+"""Run the nodes in a simulated cluster: one seed is one run, and every step is checked.
 
-Each run checks the safety properties of the tables after every step, and that in the end all has
-been given back. One that fails is made small, drawn, and printed with the command that replays it.
-Exit status: 0 nothing is violated, 1 something is, 2 usage.
+Each run checks the safety properties of the tables after every step. At the end it checks that all
+memory was released. A failing run is shortened, drawn, and printed with the command that replays
+it. Exit status: 0 no violation, 1 a violation, 2 usage.
 """
 
 import argparse
@@ -57,28 +57,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="N", type=whole_number, default=default,
                             help=f"{about} (default: {default})")
     parser.add_argument("--rate", metavar="R", type=float, default=shape.rate,
-                        help=f"requests a second that come (default: {shape.rate:g})")
+                        help=f"requests that arrive in a second (default: {shape.rate:g})")
     parser.add_argument("--faults", metavar="KIND,...", type=_kinds, default=(),
-                        help=f"what goes wrong: {', '.join(Kind)}, or all (default: nothing)")
+                        help=f"kinds of faults: {', '.join(Kind)}, or all (default: none)")
     parser.add_argument("--bug", metavar="ID", help="run the tables with this historical defect")
     parser.add_argument("--only-rooms", metavar="N,...", type=_numbers,
-                        help="of the requests of a seed, these alone")
+                        help="only these requests of a seed")
     parser.add_argument("--only-faults", metavar="N,...", type=_numbers,
-                        help="of the faults of a seed, these alone")
+                        help="only these faults of a seed")
     parser.add_argument("--trace", metavar="FOLDER", type=Path,
                         help="write a trace of every process; pdproto trace replays them")
-    parser.add_argument("--json", metavar="FILE|-", help="write what became of every run")
+    parser.add_argument("--json", metavar="FILE|-", help="write the outcome of every run")
     parser.add_argument("--html", metavar="FILE|-", help="write a page to step through a failure")
     sim_study.configure(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the seeds up to the first that fails; returns the exit status."""
+    """Run the seeds up to the first one that fails; returns the exit status."""
     check_targets([arguments.json, arguments.html, arguments.plot])
     if arguments.plot is not None and arguments.study is None:
         raise UsageError("--plot draws a study: give --study as well")
-    logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # what goes wrong is meant to
+    logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # faults here are intended
     if arguments.study is not None:
         return sim_study.run(arguments)
     shape, roles = _shape(arguments), _roles(arguments.bug)
@@ -134,7 +134,7 @@ def command_of(plan: Plan, bug: str | None = None) -> str:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """What became of a run, as JSON values."""
+    """The outcome of a run, as JSON values."""
     plan = outcome.plan
     return {
         "seed": plan.seed,
@@ -165,7 +165,7 @@ def _roles(bug: str | None) -> Roles:
         return SHIPPED
     known = {one.id: one for one in runnable()}
     if bug not in known:
-        raise UsageError(f"no defect {bug!r} of the tables that nodes run: want one of "
+        raise UsageError(f"--bug {bug}: the tables of nodes have no such defect: choose one of "
                          f"{', '.join(known)}")
     return roles_of(known[bug].system)
 
@@ -190,7 +190,7 @@ def _traced(plan: Plan, roles: Roles, folder: Path | None) -> Outcome:
 
 
 class _File:
-    """A file that is made with its first line: a process that does nothing leaves none."""
+    """A file that the first line creates: a process without a step has no file."""
 
     def __init__(self, path: Path, files: ExitStack) -> None:
         self._path: Final = path
@@ -213,7 +213,7 @@ def _show(outcomes: Sequence[Outcome], result: CheckResult | None, command: str)
     with console() as out:
         out.print(Text.assemble(
             verdict, f"  {len(outcomes):,} runs, {seconds:,.0f} virtual seconds: {requests:,} "
-            f"hand-overs, {succeeded:,} of them to Success; {steps:,} steps, each looked at; "
+            f"hand-overs, {succeeded:,} of them to Success; {steps:,} steps, each checked; "
             f"{lost:,} batches lost"))
         if result is not None:
             out.print(Text(f"replay: {command}"), soft_wrap=True)

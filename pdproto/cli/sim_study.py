@@ -1,4 +1,4 @@
-"""`pdproto sim --study optimistic`: what optimistic prefill buys, as a table and a picture."""
+"""`pdproto sim --study optimistic`: the benefit of optimistic prefill, as a table and a picture."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry the study out, and print it; returns the exit status."""
+    """Run the study, and print it; returns the exit status."""
     count = sum(map(len, study.VARIED.values()))
     found: list[Pair] = []
     began = monotonic()

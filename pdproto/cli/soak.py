@@ -1,11 +1,11 @@
-"""Hand over pages between real processes for as long as you like, while everything goes wrong.
+"""Hand over pages between real processes for a long time, under every kind of fault.
 
-A registry, prefill ranks and decode ranks run, and a network between them. Ranks and the registry
-are killed and started anew, ranks are stopped and go on, connections are cut or stand still,
-messages are lost, doubled, late or out of order, clients leave. Every while everything must come to
-rest: each hand-over has ended, every page, lease and gauge is given back, every byte of a success
-is right, both sides agree. At the end no process has a thread or a socket left. Exit status: 0 all
-of that holds, 1 not.
+A registry, prefill ranks, decode ranks and a faulty network between them run. The soak kills and
+restarts ranks and the registry, and pauses ranks. It cuts and stalls connections. It loses,
+doubles, delays and reorders messages, and clients leave. From time to time it stops all faults and
+checks: each hand-over has ended, every page and lease is released, every gauge is 0, every byte of
+a success is right, and both sides agree. At the end no process may have a thread or a socket left.
+Exit status: 0 all of this holds, 1 not.
 """
 
 import argparse
@@ -27,33 +27,35 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require
 
 ROUND_S: Final = 20.0  # of faults, between two rests
-REST_S: Final = 60.0  # in which everything has to come to rest, on a busy machine
+REST_S: Final = 60.0  # after which all hand-overs must have ended, also on a busy machine
 HEAR_S: Final = 0.02
-SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only looked at
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only read
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Declare the options of `pdproto soak`."""
     parser.add_argument("--seconds", type=whole_number, default=600, metavar="S",
-                        help="for how long, the last rest apart (default: 600)")
+                        help="seconds to run, without the last rest (default: 600)")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
-                        help="of load and faults; processes take their own time (default: 0)")
+                        help="seed of load and faults; the timing of processes still varies "
+                             "(default: 0)")
     parser.add_argument("--prefill", type=whole_number, default=2, metavar="N",
-                        help="ranks, each a pipeline stage with layers of its own (default: 2)")
+                        help="prefill ranks, each a pipeline stage with layers of its own "
+                             "(default: 2)")
     parser.add_argument("--decode", type=whole_number, default=2, metavar="N",
-                        help="ranks, each a server of its own (default: 2)")
+                        help="decode ranks, each a server of its own (default: 2)")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="tcp",
                         help="how bytes move (default: tcp)")
     parser.add_argument("--in-flight", type=whole_number, default=8, metavar="N",
-                        help="hand-overs open at once at a decode rank (default: 8)")
+                        help="hand-overs open at the same time at a decode rank (default: 8)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", metavar="FILE", help="write the result; - for standard output")
     parser.add_argument("--record", metavar="FILE", help="write the result as a Markdown page")
-    parser.add_argument("--commit", default="", help="what is soaked, for that page")
+    parser.add_argument("--commit", default="", help="the commit under test, for that page")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Soak, and say what became of it."""
+    """Run the soak and report; returns the exit status."""
     try:
         require(arguments.engine)
     except EngineError as error:
@@ -65,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
                               engine=arguments.engine, in_flight=arguments.in_flight)
         except ProcessLostError as error:
             raise UsageError(str(error)) from error
-        result = soaked(cluster, arguments.seconds, arguments.seed, quiet=arguments.quiet)
+        result = run_soak(cluster, arguments.seconds, arguments.seed, quiet=arguments.quiet)
     if arguments.json:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:
@@ -78,15 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load_of(seed: int, in_flight: int, decode: int) -> Load:
-    """What is handed over: so little at a time that faults, and not bytes, take the time."""
+    """The load. Hand-overs are small, so that faults take the time, and not bytes."""
     return Load(
         seed=seed, requests=0, layers=2, page_bytes=4096, request_pages_max=8,
         pool_pages=8 * in_flight * decode, abort_rate=0.2, abort_within_s=0.05, in_flight=in_flight)
 
 
-def soaked(cluster: SoakCluster, seconds: float, seed: int, *, quiet: bool) -> SoakResult:
-    """What becomes of a cluster in so many seconds, and when it is closed."""
-    began, before = monotonic(), _segments()
+def run_soak(cluster: SoakCluster, seconds: float, seed: int, *, quiet: bool) -> SoakResult:
+    """Run a cluster under faults for so many seconds, close it, and return the result."""
+    began, before = monotonic(), _shared_memory_names()
     soak, complaints = Soak(cluster, Chaos(cluster, seed), seconds), cluster.books.complaints
     try:
         with Reporter(quiet=quiet) as reporter:
@@ -95,7 +97,8 @@ def soaked(cluster: SoakCluster, seconds: float, seed: int, *, quiet: bool) -> S
         complaints.append(str(error))
     finally:
         soak.close()
-    complaints += [f"{name} is left in {SHARED_MEMORY}" for name in sorted(_segments() - before)]
+    left = sorted(_shared_memory_names() - before)
+    complaints += [f"{name} is left in {SHARED_MEMORY}" for name in left]
     if not cluster.books.succeeded:
         complaints.append("no hand-over has succeeded")
     return SoakResult(cluster.books, soak.chaos.counts, soak.messages, soak.rounds,
@@ -108,13 +111,13 @@ def _without(arguments: list[str], names: tuple[str, ...]) -> list[str]:
             if argument not in names and (not place or arguments[place - 1] not in names)]
 
 
-def _segments() -> set[str]:
-    """Shared memory of ours that has a name."""
+def _shared_memory_names() -> set[str]:
+    """The names of pdproto's shared memory segments on this machine."""
     return {name for name in os.listdir(SHARED_MEMORY) if "pdproto" in name}
 
 
 class Soak:
-    """Rounds of faults, each with a rest behind it. messages: what the network did to them."""
+    """Rounds of faults, each followed by a rest. messages: counts of what the network did."""
 
     def __init__(self, cluster: SoakCluster, chaos: Chaos, seconds: float) -> None:
         self.cluster: Final = cluster
@@ -124,9 +127,8 @@ class Soak:
         self._seconds: Final = seconds
 
     def run(self, reporter: Reporter) -> None:
-        """For so long from the first request on, and until all is at rest. Raises ProcessLostError.
-        """
-        while not self.cluster.books.routed:  # until all are there
+        """Run rounds for the given seconds, from the first request on. Raises ProcessLostError."""
+        while not self.cluster.books.routed:  # until all processes have started
             self.cluster.route()
             self.cluster.hear(HEAR_S)
         began = monotonic()
@@ -143,7 +145,7 @@ class Soak:
             self.rounds += 1
 
     def _rest(self, reporter: Reporter, began: float) -> None:
-        """Have every decode rank begin once more, and wait until everything has been given back."""
+        """Let every decode rank start once more, and wait until all memory has been released."""
         cluster, ends = self.cluster, monotonic() + REST_S
         waiting, held = set(cluster.sinks), ["not asked yet"]
         while held and (now := monotonic()) < ends:
@@ -165,7 +167,7 @@ class Soak:
                 f"{self.rounds} times at rest, {len(books.complaints)} complaints")
 
     def close(self) -> None:
-        """End all processes: none may have anything left."""
+        """End all processes, and complain about resources that they have left."""
         try:
             self.messages = self.cluster.net("counts")
         except (ProcessLostError, OSError) as error:

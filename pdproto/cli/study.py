@@ -1,15 +1,15 @@
-"""Measure between real processes what a feature buys or costs.
+"""Measure the benefit or cost of a feature between real processes.
 
 `optimistic`: the time to the first token with optimistic prefill and without, over arrival skew,
-allocation delay and handshake latency, beside what the simulator says of the same requests. Two
-processes a server, real sockets, forward passes that take their time; each setting is run both ways
-at once, on the same requests. It ends after about five minutes; on a machine that does other work
-as well, after ten at most. `force-query`: the time to the first transfer where the registry is
-asked for every room, and where the rule says where it runs.
+allocation delay and handshake latency, beside the simulator's numbers for the same requests. Each
+server has two processes, with real sockets and forward passes that take time. Each setting is run
+both ways at the same time, on the same requests. The study takes about five minutes, and at most
+ten on a busy machine. `force-query`: the time to the first transfer if decode asks the registry for
+every room, and if decode computes the rank by rule.
 
-A table in Markdown comes out. `late` is by how many milliseconds a process has come too late for
-what it had to do itself, at the most: where it is not far below what is measured, the row was
-disturbed by whatever else the machine did. Exit status: 0 measured, 2 not.
+The result is a table in Markdown. `late` is the greatest delay, in milliseconds, of an action that
+a process had to take at a set time. If it is not far below the measured times, other work of the
+machine has disturbed the row. Exit status: 0 measured, 2 not.
 """
 
 import argparse
@@ -42,33 +42,33 @@ AT_ONCE: Final = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("study", choices=STUDIES, help="what is measured")
+    """Declare the options of `pdproto study`."""
+    parser.add_argument("study", choices=STUDIES, help="the feature to measure")
     parser.add_argument("--requests", type=whole_number, default=REQUESTS, metavar="N",
-                        help=f"of each setting (default: {REQUESTS})")
+                        help=f"requests in each setting (default: {REQUESTS})")
     parser.add_argument("--at-once", type=whole_number, default=AT_ONCE, metavar="N",
-                        help="settings of `optimistic` that are measured side by side, in four "
-                             "processes each: fewer take longer, and disturb each other less "
+                        help="settings of `optimistic` measured at the same time, each in four "
+                             "processes; fewer take longer, but disturb each other less "
                              f"(default: {AT_ONCE})")
     parser.add_argument("--again", type=_count, default=1, metavar="N",
-                        help="how often a setting in which a process was late by more than "
-                             f"{LATE_S * 1e3:g} ms is measured once more; its quietest run counts "
+                        help="how often to repeat a setting in which a process was late by more "
+                             f"than {LATE_S * 1e3:g} ms; the run with the least delay counts "
                              "(default: 1)")
     parser.add_argument("--only", metavar="NAME",
-                        help="of `optimistic`, vary this alone, as the table calls it: "
+                        help="for `optimistic`: vary only this, by its name in the table, such as "
                              "`arrival skew`")
     parser.add_argument("--seed", type=int, default=0, metavar="S",
-                        help="of the requests and their delays (default: 0)")
-    parser.add_argument("--plot", metavar="FILE", help="of `optimistic`, draw both halves as SVG")
+                        help="seed of the requests and their delays (default: 0)")
+    parser.add_argument("--plot", metavar="FILE", help="for `optimistic`: draw both halves as SVG")
     parser.add_argument("--json", metavar="FILE|-", help="write the numbers")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry the study out, and print it; returns the exit status."""
+    """Run the study, and print it; returns the exit status."""
     check_targets([arguments.json, arguments.plot])
     if arguments.study == "force-query" and (arguments.only or arguments.plot):
-        raise UsageError("force-query varies one thing and draws nothing: leave --only and --plot")
+        raise UsageError("--only and --plot are for the study `optimistic`: leave them out")
     study = _optimistic if arguments.study == "optimistic" else _force_query
     try:
         with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
@@ -107,14 +107,15 @@ def _cells(only: str | None) -> tuple[Cell, ...]:
     found = tuple(cell for cell in plan.CELLS if only in (None, cell.varied))
     if not found:
         names = ", ".join(dict.fromkeys(cell.varied for cell in plan.CELLS))
-        raise UsageError(f"--only {only}: nothing of that name is varied; give one of: {names}")
+        raise UsageError(f"--only {only}: the study varies nothing of this name; choose one of: "
+                         f"{names}")
     return found
 
 
 def _rows(
     cells: tuple[Cell, ...], arguments: argparse.Namespace, reporter: Reporter
 ) -> list[StudyRow]:
-    """Each setting once, though it may stand in several places of the table."""
+    """The rows of the table. A setting that occurs in several rows is measured once."""
     seed, count, began = arguments.seed, arguments.requests, monotonic()
     different = list(dict.fromkeys(replace(cell, varied="", value="") for cell in cells))
 

@@ -1,4 +1,4 @@
-"""The systems that have a name on the command line: those of spec/catalogue.py."""
+"""The systems with a name on the command line: those of spec/catalogue.py."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -12,8 +12,8 @@ from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
 LEMMAS: Final = {entry.name: entry.lemma_module for entry in CATALOGUE if entry.lemmas}
-# Not mutated by themselves: rows as another system has them, what is explored in deep runs only,
-# and systems of parts that are mutated each.
+# Not mutated by themselves: systems with the rows of another one, systems that only deep runs
+# explore, and composed systems, whose parts are mutated.
 NOT_MUTATED: Final = frozenset({
     "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives",
     *(name for name in HANDOFF if SYSTEMS[name].purpose is Purpose.COMPOSED),
@@ -29,21 +29,21 @@ def load(name: str) -> System:
 
 
 def load_with_module(name: str) -> tuple[System, ModuleType]:
-    """The system, and the module that it stands in. Raises as `load` does."""
+    """The system, and its module. Raises the errors of `load`."""
     if name in RENAMED:
         raise checker.LoadError(f"the system {name!r} is now called {RENAMED[name]!r}")
     return checker.load_with_module(name, BUILT_IN)
 
 
 def subject(name: str, lemmas: str | None = None) -> ProofSubject:
-    """The system of that name with its lemmas and rankings. Raises as `with_proofs` does."""
+    """The system of that name with its lemmas and rankings. Raises the errors of `with_proofs`."""
     return with_proofs(name, *load_with_module(name), lemmas)
 
 
 def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None) -> ProofSubject:
     """A loaded system with the lemmas and rankings of its entry in the catalogue, if it has one.
 
-    home: the module that it stands in. lemmas: a module's name or a path, in place of these.
+    home: the module of the system. lemmas: a module's name or a path, instead of the entry's.
     Raises LoadError for lemmas that are not about the system.
     """
     entry = SYSTEMS.get(name)
@@ -52,7 +52,7 @@ def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None)
 
 
 def families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The systems to mutate, those that share tables together; without names the hand-over's."""
+    """The systems to mutate, in groups that share tables. names: if empty, the whole hand-over."""
     parts = handover()
     if not names:
         return parts
@@ -63,7 +63,7 @@ def families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def handover() -> tuple[tuple[str, ...], ...]:
-    """The systems of the hand-over: each part with its variants, which are named after it."""
+    """The systems of the hand-over, in groups: each part with its variants (`PART-...`)."""
     parts: dict[str, list[str]] = {}
     for name in (name for name in HANDOFF if name not in NOT_MUTATED):
         part = next((first for first in parts if name.startswith(f"{first}-")), name)

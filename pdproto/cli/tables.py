@@ -1,8 +1,8 @@
 """Write the documentation of a spec: states by triggers, every row in words, diagrams, properties.
 
-Markdown with Mermaid diagrams, made from the tables alone: commit it, and compare it in your tests.
-The page of a system that is an edit of another one gives the differences, and links to NAME.md, the
-page of the other one.
+It is Markdown with Mermaid diagrams, made from the tables alone: commit it, and let your tests
+compare it. If the system is an edit of another system NAME, the page has only the differences, and
+links to NAME.md.
 """
 
 import argparse
@@ -19,10 +19,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto tables`."""
     add_system(parser)
     parser.add_argument(
-        "--output", metavar="FILE|-", default=STANDARD_OUTPUT, help="where to (default: -)"
+        "--output", metavar="FILE|-", default=STANDARD_OUTPUT,
+        help="where to write the page (default: standard output)"
     )
     parser.add_argument(
-        "--full", action="store_true", help="the whole system, also where it is an edit of another"
+        "--full", action="store_true", help="the whole system, also if it is an edit of another"
     )
 
 
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def page(name: str, *, full: bool = False) -> str:
-    """The page of a system: of a variant only the difference, unless it is to be full."""
+    """The page of a system. full: the whole page of a variant, not only the differences."""
     system, module = load_with_module(name)
     public = {
         each.name

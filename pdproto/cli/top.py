@@ -1,7 +1,7 @@
-"""Show nodes as they are now: health, queues, leases, fences and rates, and what is stuck longest.
+"""Show the present state of nodes: health, queues, leases, fences, rates, and stuck hand-overs.
 
-Each node is named by the address of its operator's port. Exit status: 0 after `--once` or Ctrl-C,
-1 if `--once` finds a node that is not ready or does not answer.
+Name each node by the address of its operator's port. Exit status: 0 after `--once` or Ctrl-C, 1 if
+`--once` finds a node that is not ready or does not answer.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pdproto.transport.open_handoffs import OpenHandoff, OpenHandoffs
 
 TIMEOUT_S: Final = 3.0
 ANSWER_BYTES_MAX: Final = 16 << 20
-STUCK_S: Final = 1.0  # in one state, before a hand-over is listed
+STUCK_S: Final = 1.0  # a hand-over is listed after so long in one state
 QUEUED: Final = ("num_decode_memory_queue_reqs", "num_prefill_bootstrap_queue_reqs")
 FENCES: Final = ("engine_pending_fences",)
 LEASES: Final = ("num_decode_leases", "num_prefill_writes")
@@ -34,18 +34,22 @@ RATES: Final = ("handoffs_succeeded_total", "transfer_failed_reqs_total",
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto top`."""
     parser.add_argument("nodes", nargs="+", metavar="HOST:PORT",
-                        help="the operator's ports of the nodes")
+                        help="the address of the operator's port of each node")
     parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS",
-                        help="between two looks (default: 1)")
+                        help="seconds between two refreshes (default: 1)")
     parser.add_argument("--stuck", type=whole_number, default=5, metavar="N",
-                        help="list so many hand-overs of a node that are longest in their state "
-                             "(default: 5)")
-    parser.add_argument("--once", action="store_true", help="look once, and end")
+                        help="list the N hand-overs of each node that have been in their state "
+                             "for the longest time (default: 5)")
+    parser.add_argument("--once", action="store_true", help="print the state once, and end")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at a node has found. problem: why it is not ready, or does not answer."""
+class NodeStatus:
+    """The state of one node at one time.
+
+    at: the time of the request, in seconds of the monotonic clock. problem: why the node is not
+    ready, or does not answer; "" if it is ready. numbers: its metrics by name.
+    """
 
     address: str
     at: float
@@ -56,15 +60,15 @@ class Look:
     def sum(self, names: Sequence[str]) -> float:
         return sum(self.numbers.get(name, 0.0) for name in names)
 
-    def rate(self, name: str, before: "Look | None") -> float | None:
-        """A second, since the look before; None if there is none."""
+    def rate(self, name: str, before: "NodeStatus | None") -> float | None:
+        """The increase of a counter per second since the status before; None without one."""
         if before is None or name not in self.numbers or name not in before.numbers:
             return None
         return max(0.0, self.numbers[name] - before.numbers[name]) / (self.at - before.at)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look until it is interrupted; returns the exit status."""
+    """Show the state until it is interrupted; returns the exit status."""
     if arguments.every <= 0:
         raise UsageError("--every: want more than 0 seconds")
     for address in arguments.nodes:
@@ -88,16 +92,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
 
-def look(address: str, stuck: int) -> Look:
-    """Ask a node how it is."""
+def look(address: str, stuck: int) -> NodeStatus:
+    """Ask a node for its state. stuck: how many hand-overs to list."""
     at = monotonic()
     try:
         _, metrics = _get(address, "/metrics")
         _, handoffs = _get(address, f"/debug/handoffs?limit={stuck}")
         told = msgspec.json.decode(handoffs, type=OpenHandoffs)
-        return Look(address, at, told.problem, _numbers(metrics.decode()), told)
+        return NodeStatus(address, at, told.problem, _numbers(metrics.decode()), told)
     except (OSError, http.client.HTTPException, msgspec.MsgspecError, ValueError) as error:
-        return Look(address, at, f"no answer: {error}", {}, None)
+        return NodeStatus(address, at, f"no answer: {error}", {}, None)
 
 
 def _get(address: str, path: str) -> tuple[int, bytes]:
@@ -115,7 +119,7 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
 
 
 def _numbers(text: str) -> dict[str, float]:
-    """By the name of a sample; those of one name, with whatever labels, added up."""
+    """The samples by name. Samples of one name with different labels are added up."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -123,8 +127,8 @@ def _numbers(text: str) -> dict[str, float]:
     return found
 
 
-def shown(looks: Sequence[Look], before: Mapping[str, Look]) -> Group:
-    """The table of the nodes, and that of what is stuck."""
+def shown(looks: Sequence[NodeStatus], before: Mapping[str, NodeStatus]) -> Group:
+    """The table of the nodes, and the table of stuck hand-overs."""
     nodes = Table(title=None)
     for column in ("node", "side", "ready", "open", "queued", "leases", "fences", "done/s",
                    "failed/s", "MB/s"):
@@ -140,7 +144,7 @@ def shown(looks: Sequence[Look], before: Mapping[str, Look]) -> Group:
     return Group(*parts, *([stuck] if stuck.row_count else []))
 
 
-def _row(one: Look, before: Look | None) -> tuple[str, ...]:
+def _row(one: NodeStatus, before: NodeStatus | None) -> tuple[str, ...]:
     if one.told is None:
         return one.address, "", "no", *[""] * 7
     done, *failed, moved = (one.rate(name, before) for name in RATES)
@@ -155,7 +159,7 @@ def _per_second(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.1f}"
 
 
-def _stuck(one: Look) -> Iterator[tuple[str, ...]]:
+def _stuck(one: NodeStatus) -> Iterator[tuple[str, ...]]:
     if one.told is None:
         return
     for handoff in one.told.handoffs:
@@ -167,6 +171,6 @@ def _stuck(one: Look) -> Iterator[tuple[str, ...]]:
 
 
 def _ends(handoff: OpenHandoff) -> str:
-    """The clock that would end it, if one runs."""
+    """The running clocks that would end the hand-over, as text."""
     ending = [clock for clock in handoff.clocks if "fails" in clock.leads_to]
     return ", ".join(f"{clock.name} in {clock.in_s:,.0f} s" for clock in ending) or "no clock"

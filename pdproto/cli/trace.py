@@ -1,8 +1,9 @@
-"""Replay traces of real runs against the tables: do they conform, and if not, where not.
+"""Replay traces of real runs against the tables, and show the first line that does not conform.
 
 Give the traces of all ranks of a hand-over together (`pdproto handoff --trace FOLDER` writes one
-file a rank): they are merged by causality, and each message is held against whoever sent it. Exit
-status: 0 they conform, 1 a line is no row of the tables, 2 usage, 3 they do not tell everything.
+file for each rank). They are merged in causal order, and each message is compared with the trace of
+its sender. Exit status: 0 they conform, 1 a line is no row of the tables, 2 usage, 3 the traces are
+incomplete.
 """
 
 import argparse
@@ -30,20 +31,20 @@ WORDS: Final = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto trace`."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path,
-                        help="JSON lines, a file for each process")
+                        help="a trace as JSON lines, one file for each process")
     parser.add_argument("--system", metavar="SYSTEM", default=SYSTEM,
-                        help=f"whose tables: a built-in name, module:attribute, or "
+                        help=f"the system of the tables: a built-in name, module:attribute, or "
                              f"path/to/file.py:attribute (default: {SYSTEM})")
     parser.add_argument("--from-middle", action="store_true",
-                        help="the traces may begin in the middle: what had begun before is passed "
-                             "over, and counted")
+                        help="the traces may begin in the middle: endpoints that began earlier are "
+                             "skipped, and counted")
     parser.add_argument("--json", metavar="FILE|-", help="write the result")
     parser.add_argument("--html", metavar="FILE|-",
-                        help="write a page to step through what leads to the line")
+                        help="write a page to step through the run up to the rejected line")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay, report; returns the exit status."""
+    """Replay and report; returns the exit status."""
     check_targets([arguments.json, arguments.html])
     for path in arguments.files:
         if path.is_dir():
@@ -57,14 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write(json.dumps(to_json(verified), indent=2) + "\n", arguments.json)
     if arguments.html is not None:
-        # Imported when asked for: most runs draw no page.
+        # Imported only here, because most runs draw no page.
         page = import_module("pdproto.check.report.html").render(to_result(verified))
         write(str(page), arguments.html)
     return EXIT_STATUS[verified.verdict]
 
 
 def show(verified: ReplayResult, out: Console) -> None:
-    """Print the verdict, what it rests on, and what leads to the line that is rejected."""
+    """Print the verdict, its assumptions, and the run up to the line that is rejected."""
     verdict = verified.verdict
     prefix = " up to the line below" if verdict is Verdict.VIOLATED else ""
     out.print(Text.assemble(

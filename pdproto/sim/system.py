@@ -32,7 +32,7 @@ from pdproto.spec.language.system import Configuration, System
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.ends import End, Pacing
 from pdproto.testing.property_checker import PropertyChecker, ViolationError, is_safety_net
-from pdproto.testing.shrink import shrunk
+from pdproto.testing.shrink import shrink
 
 LATENCY_S: Final = 0.0003
 TURN_S: Final = 0.0001
@@ -163,7 +163,7 @@ class SimulatedSystem:
     """A system of tables, run in virtual time by the ends that servers run.
 
     seeded: makes a generator of a name, as `random.Random` does. properties: the names of those to
-    ask for; empty asks for all. at_once, stores: see `pdproto.testing.ends.ends`.
+    ask for; empty asks for all. at_once, stores: see `pdproto.testing.ends.make_ends`.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class SimulatedSystem:
             raise ValueError(f"{self.system.name}, seed {run.seed}: nothing was violated")
         self.run(run.seed)
         world = self._world_of(run.seed)
-        return shrunk(ViolationError(run.finding), world.cluster, world.checker,
+        return shrink(ViolationError(run.finding), world.cluster, world.checker,
                       world.fairness).finding
 
     def _world_of(self, seed: int) -> World:
@@ -269,7 +269,7 @@ class Clocked:
             else:
                 self._on_row(self.now, happening)
                 cluster.fire(happening)
-            checker.look(cluster)
+            checker.check_state(cluster)
 
     def _possible(self) -> Iterator[tuple[object, Happening]]:
         """What could happen and would change something, by what tells it apart."""

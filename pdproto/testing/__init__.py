@@ -1,8 +1,8 @@
-"""What a spec gives to tests: machines that fuzz live ends, tours, and a kit for other engines.
+"""Tests made from a spec: fuzzers for live ends, tours, and a conformance kit for other engines.
 
-`conformance` holds an engine of your own to the tables (adapter.py says what it has to show).
+`conformance` compares an engine of your own with the tables (adapter.py lists what it must show).
 `machine.Fuzzer` and `single.OneEnd` fuzz any system's tables as the runtime runs them, and
-`tour.tour` takes every transition. Needs the extra `testing`.
+`tour.tour` takes every transition. The extra `testing` must be installed.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,11 +1,11 @@
-"""What an engine shows of itself to the conformance kit: its calls, its polls, and its wire.
+"""The interface between the conformance kit and an engine: its calls, its polls, and its wire.
 
-An adapter stands for one prefill rank and one decode rank with the network between them cut: what
-either says comes to the kit, which delivers it later, again, or never.
+An adapter stands for one prefill rank and one decode rank. There is no network between them: each
+message goes to the kit, which delivers it later, again, or never.
 
-Rule 1: a method returns when the engine has come to rest, with all that it has said meanwhile.
-Rule 2: the bytes of a chunk are said too: a write is under way from when it is said to when it is
-        delivered, and then it lands, unless the memory is kept from it.
+Rule 1: a method returns when the engine has nothing left to do, with all messages sent meanwhile.
+Rule 2: the write of a chunk counts as a message too. The write is in flight until the kit delivers
+        it. Then it lands, unless a fence refuses it.
 Rule 3: the decode rank has staging memory for one room at a time.
 """
 
@@ -29,11 +29,12 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One thing on the wire.
+    """One message or write on the wire.
 
     kind: "introduce", "expecting", "publish", "abort", "done", "failed", "abort_ack" or "drained",
-    as in the tables; "gone", that the process with which the room was begun is no more; or "write".
-    chunk: of a write, from 0. inside: the adapter's own; it comes back with the delivery.
+    as in the tables; "gone": the process that began the room has ended; or "write". chunk: the
+    number of the chunk that is written, from 0. inside: data of the adapter, which it gets back
+    with the delivery.
     """
 
     kind: str
@@ -52,19 +53,19 @@ class Adapter(Protocol):
         """The application opens a sender (prefill) or a receiver (decode)."""
 
     def publish(self, room: int) -> Iterable[Said]:
-        """Decode's application has pages for the room: its address may go out."""
+        """Decode's application has pages for the room, so their address may be sent."""
 
     def send(self, room: int, chunk: int, last: bool) -> Iterable[Said]:
-        """Prefill's application hands over a chunk."""
+        """Prefill's application hands over a chunk, from 0 on. last: it is the last one."""
 
     def poll(self, side: Side, room: int) -> KVPoll:
-        """What the application is answered. It changes nothing."""
+        """The answer of `poll()` to the application. It changes nothing."""
 
     def abort(self, side: Side, room: int) -> Iterable[Said]:
-        """The application gives the room up."""
+        """The application aborts the room."""
 
     def deliver(self, said: Said) -> Iterable[Said]:
-        """What was said reaches the other side; "gone" reaches decode."""
+        """A message or write reaches the other side; "gone" reaches decode."""
 
     def crash(self, side: Side) -> Iterable[Said]:
-        """The process dies, and another is in its place that knows nothing."""
+        """The process dies, and a new process without its state replaces it."""

@@ -1,13 +1,13 @@
-"""A cluster of live ends beside the tables: what the ends do is held to the ground rows.
+"""A cluster of live ends, compared with the ground rows after every step.
 
-The network is the set of messages that have been sent: any of them may be delivered next, again,
-or never. A message that no row is on, but that guards read, is *heard* by the ends that read it,
-one by one and at any time. The world (crashes, losses, engines) acts on the ends as the rows of its
-tables say.
+The network is the set of messages that have been sent. Each of them may be delivered next, again,
+or never. Some messages trigger no row, but guards read them: each end that reads such a message
+*hears* it at some time, independently of the others. The rows of the world (crashes, losses,
+engines) act on the ends.
 
-Rule 1: each row that an end fires must be a ground row that the tables allow at that moment, must
-        send what that row sends, and must leave what that row leaves.
-Rule 2: whatever happens, what an end keeps is what the tables say that it keeps.
+Rule 1: each row that an end fires must be a ground row that is enabled at that moment. The end must
+        send the messages of that row.
+Rule 2: after every step, the cells that an end keeps must have the values of the tables.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,23 +19,31 @@ from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.runtime.errors import ProtocolError
 from pdproto.spec.language.symbols import Message, Sent, Variable
-from pdproto.testing.ends import Carried, End, FiredRow, Pacing, Said, Taken, ends, reads
+from pdproto.testing.ends import (
+    Carried,
+    End,
+    FiredRow,
+    Pacing,
+    Said,
+    Taken,
+    make_ends,
+    messages_read,
+)
 
-REMEMBERED_MAX: Final = 1 << 14  # states of which the enabled rows are remembered
+CACHED_MAX: Final = 1 << 14  # states whose enabled rows are kept
 
 
 class DivergenceError(AssertionError):
-    """A live end has done what the tables do not allow."""
+    """A live end has taken a step that the tables do not allow."""
 
 
 class Cluster:
-    """The ends of one ground system, and the state that the tables say they are in.
+    """The ends of one ground system, and the state that they have by the tables.
 
-    heard_at_once: every message reaches whoever reads it as soon as it is sent; deliveries that
-    trigger a row are always somebody's choice. at_once, stores: see `ends`. runs: the ground system
-    whose tables the ends run, if not this one: then they are held to tables that they do not run.
-    moves: what has happened since the beginning, row by row. attempted: the row that was to fire
-    when an end diverged.
+    heard_at_once: an end hears a message as soon as it is sent; a delivery that triggers a row is
+    always the caller's choice. at_once, stores: see `make_ends`. runs: the ground system whose
+    tables the ends run, if it differs from `ground`, with which they are compared. moves: the rows
+    that fired since the beginning. attempted: the row that was to fire when an end diverged.
     """
 
     def __init__(
@@ -48,7 +56,7 @@ class Cluster:
         runs: Ground | None = None,
     ) -> None:
         self.ground: Final = ground
-        self.ends: Final = ends(runs or ground, at_once=at_once, stores=stores)
+        self.ends: Final = make_ends(runs or ground, at_once=at_once, stores=stores)
         self.state = 0
         self.moves: list[Transition] = []
         self.attempted: GroundRow | None = None
@@ -70,14 +78,14 @@ class Cluster:
         self._unheard: Final[dict[str, int]] = {end.name: 0 for end in self.ends}
         self._heard = 0
         self._enabled: Final[dict[tuple[int, int, tuple[int, ...]], tuple[GroundRow, ...]]] = {}
-        self._readers: Final = {end.name: reads(end.table) for end in self.ends}
+        self._readers: Final = {end.name: messages_read(end.table) for end in self.ends}
         self._messages: Final = sum(
             field.mask for cell, field in ground.layout.fields.items()
             if isinstance(cell[0], Message))
         self._sent = 0
 
     def begin(self) -> None:
-        """Everything becomes as at first."""
+        """Go back to the initial state, at all ends."""
         self.state = self._heard = self._sent = 0
         self.moves = []
         self.attempted = None
@@ -88,13 +96,15 @@ class Cluster:
 
     @property
     def history(self) -> int:
-        """The state, with every message that has been sent, also where its delivery takes it off
-        the network: a property that speaks of a message asks whether it was ever sent.
+        """The state, with the bit of every message that was ever sent.
+
+        A property about a message asks whether it was ever sent, also if its delivery took it off
+        the network.
         """
         return self.state | self._sent
 
     def _find(self, row: GroundRow) -> End | None:
-        """The end whose row it is; None for the world's."""
+        """The end that fires the row; None for a row of the world."""
         if row.table.machine.world:
             return None
         elements = (row.environment[v] for v in row.table.machine.own)
@@ -110,11 +120,11 @@ class Cluster:
         return keepers
 
     def end_of(self, row: GroundRow) -> End | None:
-        """The end whose row it is; None for the world's."""
+        """The end that fires the row; None for a row of the world."""
         return self._ends_of[id(row)]
 
     def view_of(self, end: End) -> int:
-        """The bits of the state of which the end may know: what it keeps, reads, and is sent."""
+        """The bits of the state that the end may know: its cells, and messages from or to it."""
         machine, layout = end.table.machine, self.ground.layout
         bits = self._masks[self.ends.index(end)]
         for (symbol, _), field in layout.fields.items():
@@ -126,30 +136,31 @@ class Cluster:
     # What can happen
 
     def enabled(self) -> tuple[GroundRow, ...]:
-        """The rows that can fire, as far as everybody has heard."""
+        """The rows that can fire, given the messages that each end has heard."""
         key = self.state, self._heard, tuple(self._unheard.values())
         known = self._enabled.get(key)
         if known is None:
-            if len(self._enabled) >= REMEMBERED_MAX:
+            if len(self._enabled) >= CACHED_MAX:
                 self._enabled.clear()
             known = self._enabled[key] = tuple(row for row in self.ground.rows if self.can(row))
         return known
 
     def can(self, row: GroundRow) -> bool:
+        """Whether the row can fire, given the messages that its end has heard."""
         end = self._ends_of[id(row)]
         if end is not None:
             return row.action.guard.holds(self.state & ~self._unheard[end.name])
-        # What has been heard cannot be lost any more.
+        # A message that has been heard can no longer be lost.
         lost = row.action.clear & ~row.action.assign
         return not lost & self._heard and row.action.guard.holds(self.state)
 
     @property
     def is_unheard(self) -> bool:
-        """Whether somebody has something left to hear."""
+        """Whether an end has yet to hear a message."""
         return any(self._unheard.values())
 
     def unheard(self) -> Iterator[tuple[End, Cell]]:
-        """The messages that somebody who reads them has not heard yet."""
+        """Each message that an end has yet to hear, with that end."""
         for end in self.ends:
             bits = self._unheard[end.name]
             if bits:
@@ -161,7 +172,7 @@ class Cluster:
     # What happens
 
     def fire(self, row: GroundRow) -> None:
-        """Let the row fire, at the end whose it is. Raises DivergenceError."""
+        """Let the row fire at its end. Raises DivergenceError if the end does something else."""
         self.attempted = row
         end = self._ends_of[id(row)]
         if end is None:
@@ -172,13 +183,14 @@ class Cluster:
             except ProtocolError as error:
                 raise DivergenceError(f"{end.name} refuses {row}: {error}") from error
             if not taken.rows or taken.rows[0] != (row.row.name, tuple(row.environment.values())):
-                raise DivergenceError(f"{end.name}: {_did(taken)} where the tables take {row}")
+                raise DivergenceError(
+                    f"{end.name}: {_fired_text(taken)} where the tables take {row}")
             self._follow(end, taken)
         self.compare()
         self.attempted = None
 
     def hear(self, end: End, cell: Cell) -> None:
-        """Let the end hear of a message that has been sent."""
+        """Let the end hear a message that has been sent. Raises DivergenceError."""
         message, indices = cell
         if not isinstance(message, Message):
             raise TypeError(f"{message} is no message")
@@ -189,11 +201,12 @@ class Cluster:
         self.compare()
 
     def hear_all(self) -> None:
+        """Let every end hear all messages that it has yet to hear."""
         for end, cell in list(self.unheard()):
             self.hear(end, cell)
 
     def _follow(self, end: End, taken: Taken) -> None:
-        """Hold what the end did to the tables, and tell the others what they share with it."""
+        """Compare the step of the end with the tables, and share its writes with other ends."""
         before = self.state
         expected: tuple[Said, ...] = ()
         for fired in taken.rows:
@@ -201,8 +214,9 @@ class Cluster:
             expected += self._sent_by(row)
             self._move(row)
         if expected != taken.sent:
-            raise DivergenceError(f"{end.name}: {_did(taken)} says {_said(taken.sent)} where the "
-                                  f"tables say {_said(expected)}")
+            raise DivergenceError(
+                f"{end.name}: {_fired_text(taken)} sends {_sent_text(taken.sent)} where the tables "
+                f"send {_sent_text(expected)}")
         changed = self.state ^ before
         if changed & self._shared_bits:
             self._share(end, changed)
@@ -245,7 +259,7 @@ class Cluster:
         self._sent |= after & self._messages
 
     def _act(self, row: GroundRow) -> None:
-        """A row of the world: what it writes reaches the ends, and what it says the network."""
+        """Fire a row of the world: its writes reach the ends, and its messages the network."""
         before = self.state
         self._move(row)
         layout = self.ground.layout
@@ -263,7 +277,7 @@ class Cluster:
                     self._forget((symbol, indices), field.mask)
             elif (before ^ self.state) & field.mask:
                 for end in self._ends_that_keep((symbol, indices)):
-                    # What no device may write is the harm that a fault or a defect does.
+                    # A value that no device may write is the effect of a fault or a defect.
                     if isinstance(symbol, Variable) and symbol.engine is row.table.machine and (
                             value in symbol.engine_writes):
                         written.setdefault(end.name, []).append(((symbol, indices), value))
@@ -335,14 +349,14 @@ class Cluster:
         indices = self.ground.cell(on.arguments, row.environment)
         return self._carried.get((on.message, indices), ())
 
-    # What must be so
+    # The comparison
 
     def compare(self) -> None:
-        """Hold what every end keeps to what the tables say. Raises DivergenceError."""
+        """Compare the cells of every end with the tables. Raises DivergenceError."""
         for end, mask in zip(self.ends, self._masks, strict=True):
             portrait = end.portrait()
             if portrait != self.state & mask:
-                raise DivergenceError(f"{end.name} is not what the tables make of it: "
+                raise DivergenceError(f"{end.name} differs from the tables: "
                                       f"{self._differences(portrait, mask)}")
 
     def _differences(self, portrait: int, mask: int) -> str:
@@ -355,9 +369,9 @@ class Cluster:
         )
 
 
-def _did(taken: Taken) -> str:
+def _fired_text(taken: Taken) -> str:
     return ", ".join(f"{name}{indices}" for name, indices in taken.rows) or "nothing happens"
 
 
-def _said(sent: tuple[Said, ...]) -> str:
+def _sent_text(sent: tuple[Said, ...]) -> str:
     return ", ".join(cell_name(*said) for said in sent) or "nothing"

@@ -1,8 +1,8 @@
 """The live ends of a system: one for each instance of a machine, run as servers run it.
 
-An end counts by itself, and the ground rows of the checker count in the whole system: here the two
-are translated. Which of the runtime's two forms runs a table is read off the table: a machine whose
-other sorts the topology bounds is an automaton, any other is a shared store.
+An end numbers elements by itself, and the ground rows of the checker number those of the whole
+system. This module translates between the two. The table decides which form of the runtime runs
+it: an automaton if the topology bounds the other sorts of the machine, and a shared store if not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,62 +34,62 @@ Carried: TypeAlias = tuple[Cell, ...]  # relations that travel with a message, w
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an end did: the rows that fired and what they sent, each in its order."""
+    """A step of an end: the rows that fired and the messages that they sent, in order."""
 
     rows: tuple[FiredRow, ...] = ()
     sent: tuple[Said, ...] = ()
 
 
 class End(Protocol):
-    """One instance that runs. Its elements are those of the whole system."""
+    """One running instance. Its elements are numbered as in the whole system."""
 
     @property
     def name(self) -> str:
-        """Its lane in a picture: "source p0, h1"."""
+        """The name of its lane in a picture: "source p0, h1"."""
 
     @property
     def table(self) -> Table: ...
 
     @property
     def kept(self) -> tuple[Cell, ...]:
-        """The cells whose values it knows for certain."""
+        """The cells of the variables that it owns or shares."""
 
     def fire(self, row: GroundRow, carried: Carried) -> Taken:
-        """Make happen what the row answers. Raises ProtocolError, and then nothing has changed."""
+        """Let the event of the row happen. If it raises ProtocolError, nothing has changed."""
 
     def hear(self, message: AnyMessage, indices: Indices) -> Taken:
-        """The arrival of a message that triggers nothing."""
+        """Take a message that triggers no row."""
 
     def write(self, written: Written) -> Taken:
-        """What a device writes at once. Raises LocalProtocolError for what none may write."""
+        """Take the writes of a device. Raises LocalProtocolError for a value it may not write."""
 
     def put(self, cell: Cell, value: Value) -> None:
-        """What a crash leaves, or what the owner of a variable has written that this end shares."""
+        """Set a cell that a crash has reset, or that the owner of a shared variable has written."""
 
     def portrait(self) -> int:
-        """What it keeps, as bits of the whole system's state."""
+        """The kept cells, as bits of the whole system's state."""
 
     def begin(self) -> None:
-        """Become as at first."""
+        """Go back to the initial state."""
 
 
-def reads(table: Table) -> frozenset[AnyMessage]:
-    """The messages to this machine that its guards read: hearing of them matters."""
+def messages_read(table: Table) -> frozenset[AnyMessage]:
+    """The messages to this machine that its guards read."""
     return frozenset(
         symbol for symbol in local_symbols(table)
         if isinstance(symbol, Message) and symbol.receiver.machine is table.machine
     )
 
 
-def ends(
+def make_ends(
     ground: Ground, *, at_once: Pacing | None = None, stores: frozenset[str] = frozenset()
 ) -> list[End]:
     """An end for each instance of each machine but the world.
 
-    at_once: the machines of which a row without a trigger fires as soon as it can, as in a server,
-    each with those of its rows that wait all the same; of all others every such row waits until it
-    is told to. stores: machines to run as stores although automata could.
-    Raises SpecError for a table that the runtime cannot run.
+    at_once: the machines whose rows without a trigger fire as soon as they can, as in a server;
+    each with the names of rows that wait nevertheless. In all other machines every row without a
+    trigger waits until the caller fires it. stores: machines to run as stores although an automaton
+    could run them. Raises SpecError for a table that the runtime cannot run.
     """
     made: list[End] = []
     for table in ground.system.tables:
@@ -110,8 +110,10 @@ def ends(
 
 
 def _is_local(table: Table, ground: Ground) -> bool:
-    """Whether an automaton can run it: its own sorts occur as its own alone, and all elements are
-    related to each other by what its rows mention.
+    """Whether an automaton can run the table.
+
+    Its own sorts must occur only as its own variables, and the rigid relations in its rows must
+    hold for all elements.
     """
     own = set(table.machine.sorts)
     named = [symbol.sorts for symbol in local_symbols(table)]
@@ -125,7 +127,7 @@ def _is_local(table: Table, ground: Ground) -> bool:
 
 
 class AutomatonEnd:
-    """An instance as a state of an automaton, in which its own elements are 0."""
+    """An instance that an automaton runs; there its own elements have the number 0."""
 
     def __init__(self, automaton: Automaton, own: Indices, layout: Layout) -> None:
         self.automaton: Final = automaton
@@ -197,7 +199,7 @@ class AutomatonEnd:
             case None if row.row.name in automaton_paced(automaton):
                 return _only(automaton.pace(row.row.name), row.row, wanted)
             case _:
-                # It fires at once wherever it can, so no state is left in which it could.
+                # This row fires as soon as it can, so there is no state in which it is enabled.
                 return Event(row.row.name, (), every=True)
         return _choosing(event, row.row, wanted)
 
@@ -228,29 +230,29 @@ class AutomatonEnd:
         return known
 
     def _counted(self, sorts: tuple[type[Sort], ...], indices: Indices) -> Indices:
-        """The system's elements as this end counts them."""
+        """The system's elements as this end numbers them."""
         own = self._own
         return tuple([0 if sort in own else i for sort, i in zip(sorts, indices, strict=True)])
 
     def _named(self, sorts: tuple[type[Sort], ...], indices: Indices) -> Indices:
-        """The other way round."""
+        """The elements of this end as the system numbers them."""
         own = self._own
         return tuple([own.get(sort, i) for sort, i in zip(sorts, indices, strict=True)])
 
 
 def automaton_paced(automaton: Automaton) -> Mapping[str, Event]:
-    """The rows that wait until they are told to, by name."""
+    """The events of the paced rows, by the row's name."""
     return {name: automaton.pace(name) for name in automaton.paced}
 
 
 def _only(event: Event, row: Row, parameters: Indices) -> Event:
-    """The event, for one row at these parameters. A clock and a worker pick what they do."""
+    """The event for one row at these parameters alone."""
     rows = tuple(r for r in event.rows if r.row.name == row.name and r.parameters == parameters)
     return Event(event.name, rows, every=True)
 
 
 def _choosing(event: Event, row: Row, parameters: Indices) -> Event:
-    """The event when the caller chooses these parameters: of this row no others are looked at."""
+    """The event with this row at these parameters alone; other rows keep all parameters."""
 
     def chosen(local: LocalRow) -> bool:
         return local.row.name != row.name or local.parameters == parameters
@@ -263,7 +265,7 @@ def _choosing(event: Event, row: Row, parameters: Indices) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Which sorts a store may loop over: the fewer, the more like a server."""
+    """The sorts over which a store may loop: first none, as in a server, then more."""
 
     sizes: Mapping[type[Sort], int]
     own: tuple[type[Sort], ...]
@@ -277,7 +279,7 @@ class _Bounds:
 
 
 class StoreEnd:
-    """An instance as a store of cells over unbounded sorts."""
+    """An instance that a shared store runs, over unbounded sorts."""
 
     def __init__(self, table: Table, own: Indices, ground: Ground) -> None:
         self.table: Final = table
@@ -301,7 +303,7 @@ class StoreEnd:
         self._bits: Final = self._all_bits()
 
     def _all_bits(self) -> Mapping[Symbol, Mapping[tuple[Indices, Value], int]]:
-        """By symbol, what each value of each of its cells is in the system's state."""
+        """By symbol, the bits of each value of each of its cells in the system's state."""
         bits: dict[Symbol, dict[tuple[Indices, Value], int]] = {}
         for symbol, indices in self.kept:
             for value in symbol.values:
@@ -319,7 +321,7 @@ class StoreEnd:
         raise refused or AssertionError(self.table)
 
     def begin(self) -> None:
-        # A store is made once: to compile its rows takes longer than a whole run.
+        # A store is made only once: compiling its rows takes longer than a whole run.
         for symbol, cells in self._store._cells.items():
             cells.write_everywhere(symbol.values[0])
             if cells.floor is not None:
@@ -343,7 +345,7 @@ class StoreEnd:
                 if fired is None:
                     return Taken()
                 step = fired
-        # Of another row than the wanted one, which is a mistake, only the trigger's are known.
+        # If another row fired, which is an error, only the trigger's parameters are known.
         answered = next(r for r in self.table.rows if r.name == step.row)
         names = self.table.parameters(answered)
         return Taken(((answered.name, tuple(environment.get(v, 0) for v in names)),), step.sent)
@@ -368,7 +370,7 @@ class StoreEnd:
         for symbol, of in self._bits.items():
             cells = self._store._cells[symbol]
             if cells.floor is None and cells.default is symbol.values[0]:
-                # What is initial is 0 in the system's state, and is not stored here either.
+                # An initial value has the bits 0 in the system's state, and is not stored here.
                 for key, value in cells.values.items():
                     bits |= of[key, value]
             else:

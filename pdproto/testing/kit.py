@@ -1,13 +1,13 @@
-"""The conformance kit: an engine of your own, held to the tables by what it shows.
+"""The conformance kit: it compares an engine of your own with the tables.
 
     from pdproto.testing import conformance
 
     def test_our_engine():
         conformance(OurAdapter)      # OurAdapter() stands for a fresh pair of ranks (adapter.py)
 
-Rooms are opened, published, sent, aborted; messages and writes arrive late, twice, in any order or
-never; processes die. After every call the engine's answer must be one that the tables allow
-(observer.py). A mistake is printed with the calls, and with the run of the tables up to there.
+The kit opens, publishes, sends and aborts rooms. Messages and writes arrive late, twice, in any
+order or never, and processes die. After every call the tables must allow the engine's answer
+(observer.py). An error shows the calls so far, and a run of the tables up to the last of them.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ from pdproto.check.result import Finding
 from pdproto.testing.adapter import GONE, WRITE, Adapter, Said, Side
 from pdproto.testing.machine import RUN
 from pdproto.testing.observer import CHUNKS, ROOMS, Observer, Past, moves
-from pdproto.testing.property_checker import PropertyChecker, picture
+from pdproto.testing.property_checker import PropertyChecker, trace_text
 
 OPENS: Final = {Side.PREFILL: "open_sender", Side.DECODE: "open_receiver"}
 ABORTS: Final = {Side.PREFILL: "abort_sender", Side.DECODE: "abort_receiver"}
@@ -39,14 +39,16 @@ PICK: Final = st.integers(0, 255)
 
 
 class NonConformanceError(AssertionError):
-    """The engine has answered as no state of the tables could. calls: what was asked of it, with
-    its answers. finding: a run of the tables to the call before.
+    """The tables do not allow an answer of the engine.
+
+    what: the answer, and why it is wrong. calls: the calls of the engine with its answers. finding:
+    a run of the tables up to the call before.
     """
 
     def __init__(self, what: str, calls: tuple[str, ...], finding: Finding) -> None:
-        told = "\n".join(f"  {number:2}  {call}" for number, call in enumerate(calls, 1))
-        super().__init__(f"{what}, after\n{told}\n\nOne run of the tables up to there:"
-                         f"\n{picture(finding)}")
+        listed = "\n".join(f"  {number:2}  {call}" for number, call in enumerate(calls, 1))
+        super().__init__(f"{what}, after\n{listed}\n\nOne run of the tables up to there:"
+                         f"\n{trace_text(finding)}")
         self.what: Final = what
         self.calls: Final = calls
         self.finding: Final = finding
@@ -54,14 +56,14 @@ class NonConformanceError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Conformed:
-    """What was asked of an engine that conforms."""
+    """The result for an engine that conforms: how many runs and calls the kit made."""
 
     runs: int
     calls: int
 
 
 class Kit:
-    """What all runs against one engine share."""
+    """The parts that all runs against one engine share."""
 
     def __init__(self, make: Callable[[], Adapter]) -> None:
         self.make: Final = make
@@ -72,7 +74,11 @@ class Kit:
 
 
 def conformance(make: Callable[[], Adapter], chosen: settings = RUN) -> Conformed:
-    """Hold an engine to the tables. make: a fresh pair of ranks. Raises NonConformanceError."""
+    """Compare an engine with the tables in many random runs.
+
+    make: returns an adapter for a new pair of ranks. chosen: Hypothesis settings. Raises
+    NonConformanceError for an answer that the tables do not allow.
+    """
     kit = Kit(make)
     run_state_machine_as_test(
         type("EngineMachine", (EngineMachine,), {"kit": kit}), settings=chosen)
@@ -80,13 +86,13 @@ def conformance(make: Callable[[], Adapter], chosen: settings = RUN) -> Conforme
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Whatever the tables have an answer to, asked of the engine."""
+    """One run: calls, deliveries and crashes for which the tables have a row, in random order."""
 
     kit: Kit
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.wire: list[Said] = []
         self.open: set[tuple[Side, int]] = set()
         self.published: set[int] = set()
@@ -99,7 +105,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.kit.runs += 1
         self.engine = self.kit.make()
 
-    # What can be asked
+    # Possible calls
 
     def openable(self) -> list[tuple[Side, int]]:
         return [(side, room) for side in Side for room in range(ROOMS)
@@ -122,18 +128,18 @@ class EngineMachine(RuleBasedStateMachine):
                 if side not in self.crashed and self.kit.observer.answered(ABORTS[side], room)]
 
     def deliverable(self) -> list[Said]:
-        """That a process is gone is told only of a room that decode has opened."""
+        """The messages and writes that may be delivered; "gone" only of a room open at decode."""
         return [
             said for said in self.wire
             if ((Side.DECODE, said.room) in self.open if said.kind == GONE
                 else self.kit.observer.answered(said.kind, said.room, said.chunk))
         ]
 
-    # What is asked
+    # Calls
 
     @rule(steps=st.integers(1, 12))
     def goes_on(self, steps: int) -> None:
-        """A hand-over as it should go, up to its bytes: else few runs would come so far."""
+        """Some steps of a hand-over without errors: random calls alone seldom reach its end."""
         for _ in range(steps):
             messages = [said for said in self.deliverable() if said.kind not in (WRITE, GONE)]
             if messages:
@@ -187,13 +193,13 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.deliverable())
     @rule(pick=PICK, again=st.booleans())
     def delivers(self, pick: int, again: bool) -> None:
-        """again: a message may come once more. Bytes do not."""
+        """Deliver a message or a write. again: a message stays on the wire; a write never does."""
         self.deliver(_of(self.deliverable(), pick), again=again)
 
     @precondition(lambda self: self.deliverable())
     @rule()
     def delivers_all(self) -> None:
-        """What is under way, the oldest first: so that runs come to an end, too."""
+        """Deliver all messages and writes, the oldest first, so that some runs reach their end."""
         for said in self.deliverable():
             if said in self.wire and said in self.deliverable():
                 self.deliver(said, again=False)
@@ -207,7 +213,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.kit.observer.happen(said.kind, said.room, said.chunk)
         self.answer(f"deliver {said}", self.engine.deliver(said))
 
-    @precondition(lambda self: len(self.crashed) < len(Side) and len(self.told) > CRASH_AFTER)
+    @precondition(lambda self: len(self.crashed) < len(Side) and len(self.calls) > CRASH_AFTER)
     @rule(pick=PICK)
     def crashes(self, pick: int) -> None:
         side = _of([side for side in Side if side not in self.crashed], pick)
@@ -220,18 +226,18 @@ class EngineMachine(RuleBasedStateMachine):
                     self.wire.append(Said(GONE, room))
         self.answer(f"crash({side})", self.engine.crash(side))
 
-    # What it answers
+    # Answers
 
     def answer(self, call: str, said: Iterable[Said]) -> None:
-        """Hold what the engine says, and then what it polls, to the tables."""
+        """Compare the messages of the engine, and then its polls, with the tables."""
         kit, observer = self.kit, self.kit.observer
         before = next(iter(observer.fits.values()))
         heard = tuple(said)
         kit.calls += 1
-        self.told.append(f"{call}: {', '.join(map(str, heard)) or 'nothing is said'}")
+        self.calls.append(f"{call}: {', '.join(map(str, heard)) or 'no message'}")
         observer.say(heard)
         if not observer.fits:
-            self.wrong("the tables do not allow that this is said, and no more", before)
+            self.wrong("the tables do not allow exactly these messages", before)
         for side, room in sorted(self.open):
             if side in self.crashed:
                 continue
@@ -245,10 +251,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     def wrong(self, what: str, before: Past | None) -> None:
         finding = self.kit.checker.diverged(moves(before), what)
-        raise NonConformanceError(what, tuple(self.told), finding)
+        raise NonConformanceError(what, tuple(self.calls), finding)
 
 
-CRASH_AFTER: Final = 6  # calls: a process that has done nothing leaves nothing
+CRASH_AFTER: Final = 6  # calls: before that, a crash would have little effect
 
 
 def _of(things: list[T], pick: int) -> T:

@@ -1,20 +1,20 @@
-"""Hypothesis state machines made from tables: whole clusters, in which anything may go wrong.
+"""Hypothesis state machines made from tables: whole clusters with every fault of the tables.
 
     from pdproto.testing.machine import Fuzzer
     Fuzzer(SYSTEM, SYSTEM.configurations["default"]).run()
 
-Its rules are the kinds of trigger and the faults; what each can do, and whether it can do anything,
-is what the guards of the rows say. What it does is done to the live ends (cluster.py). Messages are
-delivered late, again, in any order or never, since the rows on them stay enabled. After every step
-all safety properties are asked, and at the end of a run, which is brought to rest, all promises
-(property_checker.py).
+The Hypothesis rules are the kinds of trigger and the faults. The guards of the rows decide which
+rules are enabled and what they do. Each step acts on the live ends (cluster.py). Messages are
+delivered late, again, in any order or never, because the rows on them stay enabled. The machine
+checks all safety properties after every step. At the end of a run it lets all fair rows fire until
+nothing changes, and checks all liveness properties (property_checker.py).
 
-Walks by mere chance end early, for a row that gives up can nearly always fire. So rows that could
-fire in few of the states that an exploration met come first in every choice, and every other run
-begins with the shortest way to one of them (pre_exploration.py).
+Random walks end early, because a row that gives up can nearly always fire. So an exploration counts
+first in how many states each row can fire. Rare rows are more likely in every choice, and every
+second run begins with a shortest path to a rare row (pre_exploration.py).
 
-A failure is cut down to what it needs and printed as the checker prints its traces; the blob that
-Hypothesis prints below it replays it.
+A failing run is shortened (shrink.py) and printed as the checker prints its traces. Below it
+Hypothesis prints a blob that replays it.
 """
 
 import re
@@ -44,9 +44,9 @@ from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.ends import Pacing
 from pdproto.testing.pre_exploration import PreExploration
 from pdproto.testing.property_checker import PropertyChecker, ViolationError, is_safety_net
-from pdproto.testing.shrink import shrunk
+from pdproto.testing.shrink import shrink
 
-# Cutting a run down is left to shrink.py, which is faster by far: it knows that rows are steps.
+# shrink.py shortens a run, and not Hypothesis: it knows that rows are steps, and is far faster.
 RUN: Final = settings(
     deadline=None,
     print_blob=True,
@@ -55,9 +55,9 @@ RUN: Final = settings(
     suppress_health_check=list(HealthCheck),
     phases=tuple(phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)),
 )
-STRIDE: Final = 4  # steps onward at a time: to draw a number takes longer than a step
+STRIDE: Final = 4  # steps in one rule: drawing a number takes longer than a step
 PICK: Final = st.integers(0, 255)
-HALF: Final = 128  # of what PICK picks
+HALF: Final = 128  # of the numbers of PICK
 PICKS: Final = st.integers(0, (1 << 8 * STRIDE) - 1)
 
 Choices: TypeAlias = Mapping[str, Sequence[GroundRow]]
@@ -65,9 +65,9 @@ Choices: TypeAlias = Mapping[str, Sequence[GroundRow]]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the runs of a machine have come by.
+    """The counts of all runs of a machine.
 
-    fired: how often each row fired. never: the rows that did not.
+    fired: how often each row fired. never: the rows that never fired.
     """
 
     system: str
@@ -77,6 +77,7 @@ class Report:
 
     @property
     def steps(self) -> int:
+        """How many rows fired in all runs."""
         return sum(self.fired.values())
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ class Report:
         return f"{self.system}: {self.runs:,} runs, {self.steps:,} steps, {share}{missing}"
 
 
-REPORTS: Final[list[Report]] = []  # of this process, for the summary of a test run
+REPORTS: Final[list[Report]] = []  # all reports of this process, for the summary of a test run
 
 
 class World:
@@ -101,17 +102,20 @@ class World:
         self._known: Final[dict[int, tuple[tuple[GroundRow, ...], int, Choices]]] = {}
 
     def cut_down(self, error: DivergenceError | ViolationError) -> ViolationError:
-        """The failure of the run so far after fewer steps. Hypothesis comes by a failure a few
-        times, and wants the same each time.
+        """The failure of the run so far, with fewer steps.
+
+        Hypothesis runs into a failure several times, and needs the same error each time.
         """
         key = tuple(id(move.row) for move in self.cluster.moves)
         if key not in self._cut:
-            self._cut[key] = shrunk(error, self.cluster, self.checker, self.fairness)
+            self._cut[key] = shrink(error, self.cluster, self.checker, self.fairness)
         return ViolationError(self._cut[key].finding)
 
     def choices(self) -> Choices:
-        """What can happen now, by kind, the rarest first; "onward" is all of it, and "idle" what
-        changes nothing: a repeat, or what is ignored.
+        """The enabled rows by kind, the rarest first.
+
+        The kind "onward" has all rows that change the state, "idle" all that do not: a repeated or
+        an ignored event.
         """
         enabled, state = self.cluster.enabled(), self.cluster.state
         known = self._known.get(id(enabled))
@@ -121,7 +125,7 @@ class World:
 
     def _sorted(self, enabled: tuple[GroundRow, ...], state: int) -> Choices:
         found: dict[str, list[GroundRow]] = {}
-        # Under an assumption without safety nets none of them fires.
+        # Under Fairness.DETECTORS no clock of a safety net runs out.
         nets = self.fairness is not Fairness.DETECTORS
         for row in sorted(enabled, key=lambda row: self.pre_exploration.rarity[str(row)]):
             if not nets and is_safety_net(row):
@@ -135,7 +139,7 @@ class World:
 
 
 def kind_of(row: GroundRow) -> str:
-    """What makes the row fire, in a word."""
+    """The kind of event that makes the row fire, as the name of a rule of ClusterMachine."""
     if row.layer:
         return "fault"
     match row.row.on:
@@ -154,8 +158,8 @@ def kind_of(row: GroundRow) -> str:
 class Fuzzer:
     """Fuzzes live ends with the triggers and faults of a system.
 
-    at_once, stores: see `pdproto.testing.ends.ends`. properties: names of those to ask for; empty
-    asks for all. runs: the system whose tables the ends run, if not this one.
+    at_once, stores: see `pdproto.testing.ends.make_ends`. properties: names of those to check; all
+    if empty. runs: the system whose tables the ends run, if it differs from `system`.
     """
 
     def __init__(
@@ -186,10 +190,11 @@ class Fuzzer:
 
     @property
     def topologies(self) -> int:
+        """How many interpretations the rigid symbols have."""
         return len(self._given)
 
     def world(self, number: int, fairness: Fairness) -> World:
-        """The cluster of one topology, under one assumption; it is made once."""
+        """The cluster of one topology under one assumption; made at the first call."""
         known = self._worlds.get((number, fairness))
         if known is None:
             ground = ground_for(self.system, self.configuration, self._given[number], fairness)
@@ -197,7 +202,7 @@ class Fuzzer:
         return known
 
     def runs_on(self, ground: Ground) -> Ground | None:
-        """The ground system that the ends run, if it is another."""
+        """The ground system that the ends run, if it differs from `ground`; else None."""
         if self.runs is None:
             return None
         return Ground(self.runs, ground.sizes, ground.faults, ground.given,
@@ -208,8 +213,10 @@ class Fuzzer:
         return type("ClusterMachine", (ClusterMachine,), {"fuzzer": self})
 
     def run(self, chosen: settings = RUN) -> Report:
-        """Run the machine. Raises ViolationError for a property that does not hold of some run, or
-        ends that do what their tables do not say.
+        """Run the machine. chosen: Hypothesis settings.
+
+        Raises ViolationError for a property that a run violates, and for an end that differs from
+        its tables.
         """
         try:
             return self._run(self.machine(), chosen)
@@ -217,8 +224,10 @@ class Fuzzer:
             REPORTS.append(self.report())
 
     def replay(self, blob: str) -> Report:
-        """Run once more what failed. blob: as it was printed with the failure, and as it is in
-        `ViolationError.blob`. Raises ViolationError again, unless something has changed.
+        """Run a failing run again.
+
+        blob: as printed with the failure; `ViolationError.blob` has it too. Raises ViolationError
+        again, unless the tables or the code have changed.
         """
         return self._run(reproduce_failure(__version__, blob.encode())(self.machine()), RUN)
 
@@ -227,17 +236,18 @@ class Fuzzer:
             run_state_machine_as_test(machine, settings=chosen)
         except ViolationError as error:
             error.blob = _blob(error)
-            if error.blob:  # a replay says it no more
+            if error.blob:  # a replay has none
                 error.add_note(f"Fuzzer.replay({error.blob!r}) runs it again.")
             raise
         return self.report()
 
     def report(self) -> Report:
+        """The counts of all runs so far."""
         never = tuple(name for name in self.rows if name not in self.fired)
         return Report(self.system.name, self.count, dict(self.fired), never)
 
     def finding(self, chosen: settings = RUN) -> Finding | None:
-        """What `run` finds violated; None if nothing is."""
+        """The violation that `run` finds; None if it finds none."""
         try:
             self.run(chosen)
         except ViolationError as error:
@@ -246,7 +256,7 @@ class Fuzzer:
 
 
 def _blob(error: ViolationError) -> str:
-    """What Hypothesis says would replay the failure."""
+    """The blob in the notes that Hypothesis added to the error; empty if there is none."""
     notes = "\n".join(getattr(error, "__notes__", ()))
     said = re.search(r"reproduce_failure\('[^']*', b'([^']*)'\)", notes)
     return said.group(1) if said else ""
@@ -266,7 +276,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @initialize(topology=PICK, relying=PICK, goal=PICK, state=PICK)
     def begin(self, topology: int, relying: int, goal: int, state: int) -> None:
-        """The topology, what may be relied on in the end, and where chance begins."""
+        """Choose the topology, the fairness assumption, and the path to a rare row, if any."""
         fuzzer = self.fuzzer
         fairness = fuzzer.assumptions[relying % len(fuzzer.assumptions)]
         self.world = fuzzer.world(topology % fuzzer.topologies, fairness)
@@ -276,7 +286,8 @@ class ClusterMachine(RuleBasedStateMachine):
             self.lead(self.world.pre_exploration.way(goal * goal / HALF**2, state / (2 * HALF)))
 
     def lead(self, way: Sequence[GroundRow]) -> None:
-        """Go this way as far as it goes: ends that act at once may be on another already."""
+        """Fire these rows, except those that are disabled: ends that act at once may have gone on.
+        """
         for row in way:
             if row in self.world.cluster.enabled():
                 self.happen(row)
@@ -285,22 +296,22 @@ class ClusterMachine(RuleBasedStateMachine):
         return kind in self.world.choices()
 
     def do(self, kind: str, pick: int) -> None:
-        """One of the rows of this kind: the rarer, the likelier. pick: 0 to 255."""
+        """Fire a row of this kind; rarer rows are likelier. pick: 0 to 255."""
         rows = self.world.choices().get(kind)
         if rows:
             self.happen(rows[len(rows) * pick * pick >> 16])
 
     def happen(self, row: GroundRow) -> None:
-        """Let the row fire, and hold what comes of it to the spec. Raises ViolationError."""
+        """Let the row fire, and check the result. Raises ViolationError."""
         self.seen.add(row.row.name)
         self.fuzzer.fired[row.row.name] += 1
-        self.judged(lambda: self.world.cluster.fire(row))
+        self.act_and_check(lambda: self.world.cluster.fire(row))
 
-    def judged(self, act: Callable[[], None]) -> None:
+    def act_and_check(self, act: Callable[[], None]) -> None:
         world = self.world
         try:
             act()
-            world.checker.look(world.cluster)
+            world.checker.check_state(world.cluster)
         except (DivergenceError, ViolationError) as error:
             self.failed = True
             raise world.cut_down(error) from None
@@ -308,68 +319,68 @@ class ClusterMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.can("onward"))
     @rule(picks=PICKS)
     def onward(self, picks: int) -> None:
-        """A few steps of any kind: most of a run, or it would keep coming back to beginnings."""
+        """A few steps that change the state. Most steps of a run are of this kind."""
         for shift in range(0, 8 * STRIDE, 8):
             self.do("onward", picks >> shift & 255)
 
     @precondition(lambda self: self.can("delivery"))
     @rule(pick=PICK)
     def delivery(self, pick: int) -> None:
-        """A message reaches whom it is for."""
+        """A message reaches its receiver."""
         self.do("delivery", pick)
 
     @precondition(lambda self: self.can("call"))
     @rule(pick=PICK)
     def call(self, pick: int) -> None:
-        """The application asks for something."""
+        """The application makes a call."""
         self.do("call", pick)
 
     @precondition(lambda self: self.can("clock"))
     @rule(pick=PICK)
     def clock(self, pick: int) -> None:
-        """A time runs out."""
+        """A clock runs out."""
         self.do("clock", pick)
 
     @precondition(lambda self: self.can("report"))
     @rule(pick=PICK)
     def report(self, pick: int) -> None:
-        """A device reports."""
+        """A device reports a completion."""
         self.do("report", pick)
 
     @precondition(lambda self: self.can("step"))
     @rule(pick=PICK)
     def step(self, pick: int) -> None:
-        """An end, or an engine, does what it can do by itself."""
+        """An end or an engine fires a row without a trigger."""
         self.do("step", pick)
 
     @precondition(lambda self: self.can("fault"))
     @rule(pick=PICK)
     def fault(self, pick: int) -> None:
-        """A process dies, or the network loses something."""
+        """A process dies, or the network loses a message."""
         self.do("fault", pick)
 
     @precondition(lambda self: self.can("idle"))
     @rule(pick=PICK)
     def nothing_new(self, pick: int) -> None:
-        """A row that changes nothing: a repeat, or what is ignored."""
+        """A row that does not change the state: a repeated or an ignored event."""
         self.do("idle", pick)
 
     @precondition(lambda self: self.world.cluster.is_unheard)
     @rule(pick=PICK)
     def hearing(self, pick: int) -> None:
-        """A message that no row is on reaches somebody whose guards read it."""
+        """A message that triggers no row reaches an end whose guards read it."""
         cluster = self.world.cluster
         unheard = list(cluster.unheard())
         end, cell = unheard[pick % len(unheard)]
-        self.judged(lambda: cluster.hear(end, cell))
+        self.act_and_check(lambda: cluster.hear(end, cell))
 
     @precondition(lambda self: not self.world.choices() and not self.world.cluster.is_unheard)
     @rule()
     def at_rest(self) -> None:
-        """Nothing can happen any more."""
+        """No row is enabled: Hypothesis needs a rule that can run."""
 
     def teardown(self) -> None:
-        """The end of a run: faults end, and all that is fair is done."""
+        """The end of a run: no more faults; all fair rows fire, and liveness is checked."""
         if self.failed:
             return
         fired = self.fuzzer.fired

@@ -1,11 +1,11 @@
-"""What an engine may have come to, by all that it has shown: the states of the tables that fit.
+"""The states of the tables that are consistent with everything an engine has shown.
 
-Of an engine only its wire and its polls are seen. So the observer keeps every state that the tables
-allow after what was asked of it and what it said: rows that say nothing may have fired or not. An
-answer that leaves no state is one that the tables do not allow.
+The kit sees only the engine's messages and polls. So the observer keeps every state that the tables
+allow after the calls and the messages so far: a row without a message may have fired or not. If an
+answer leaves no state, the tables do not allow the answer.
 
-The kit is quicker than any time-out, so the tables are those in which nobody gives up
-(transfer.py, NO_TIMEOUTS): a clock only repeats what was said, or tells of a process that is gone.
+The kit is faster than any time-out, so the observer uses the tables in which nobody gives up
+(transfer.py, NO_TIMEOUTS). There a clock only repeats a message, or reports a process that is gone.
 """
 
 from collections import Counter, deque
@@ -32,22 +32,22 @@ SIZES: Final = {Source: 1, Sink: 1, Life: ROOMS, Landing: 1, Chunk: CHUNKS, Page
                 Slot: ROOMS}
 TOPOLOGY: Final = {feeds: frozenset({(0, 0)}), can_fence: frozenset({(0,)})}
 FAULTS: Final = ("crash", "sink-crash")
-STATES_MAX: Final = 20_000  # looked at for one answer
+STATES_MAX: Final = 20_000  # searched for one answer
 
 Thing: TypeAlias = tuple[str, int, int]  # a kind, a room and a chunk
-Rest: TypeAlias = tuple[Thing, ...]  # what was said and is not yet explained, sorted
+Rest: TypeAlias = tuple[Thing, ...]  # messages that no row explains yet, sorted
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """How a state came about: the last step, and what was before it."""
+    """A path to a state: the last step, and the path before it."""
 
     move: Transition
     before: "Past | None"
 
 
 def moves(past: Past | None) -> list[Transition]:
-    """The steps, the first one first."""
+    """The steps of a path, from the first one on."""
     told = []
     while past is not None:
         told.append(past.move)
@@ -56,9 +56,9 @@ def moves(past: Past | None) -> list[Transition]:
 
 
 class Observer:
-    """The states that fit, each with what it has yet to be seen to say, and with one way to it.
+    """The consistent states, each with the messages that the engine has yet to send, and one path.
 
-    It begins where nothing has happened.
+    fits: (state, messages to come) -> the path. The observer begins in the initial state.
     """
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class Observer:
     def begin(self) -> None:
         self.fits = {(0, ()): None}
         self._published = set()
-        self._unheard = sum(self._gone.values())  # what decode has not heard of
+        self._unheard = sum(self._gone.values())  # messages that decode has not heard yet
 
-    # The tables, as they are asked here
+    # Questions to the tables
 
     def _triggers(self) -> Mapping[tuple[str, int, int], list[GroundRow]]:
-        """The rows by what the kit does: a call or a delivery, of a room, with a chunk or 0."""
+        """The rows by the kit's action: (call or delivery, room, chunk or 0)."""
         found: dict[tuple[str, int, int], list[GroundRow]] = {}
         for row in self.ground.rows:
             environment, on = row.environment, row.row.on
@@ -103,13 +103,13 @@ class Observer:
 
     @staticmethod
     def _is_quiet(row: GroundRow) -> bool:
-        """Whether it may fire without the kit's doing."""
+        """Whether the row may fire without an action of the kit."""
         if row.layer or row.row.name in ("land", "refuse"):
             return False
         return row.row.on is None or isinstance(row.row.on, Timer)
 
     def _things(self, row: GroundRow) -> Rest:
-        """What is seen on the wire when the row fires."""
+        """The messages and writes that appear on the wire when the row fires."""
         things = [(message.name, indices[1], 0)
                   for message, indices in self.ground.sent(row.row, row.environment)]
         if row.row.name == "post":
@@ -117,7 +117,7 @@ class Observer:
         return tuple(sorted(things))
 
     def _patterns(self, side: Side) -> list[list[tuple[list[Guard], KVPoll]]]:
-        """By room, the guards of each answer to a poll, in their order."""
+        """By room, the guards of each answer to a poll, in the order of the table."""
         table = SENDING_POLL if side is Side.PREFILL else RECEIVING_POLL
         own = {ends.p: 0, ends.d: 0}
         return [
@@ -128,19 +128,19 @@ class Observer:
         ]
 
     def poll(self, state: int, side: Side, room: int) -> KVPoll:
-        """What a poll is answered in the state."""
+        """The answer to a poll in the state."""
         return next(answer for guards, answer in self._polls[side][room]
                     if any(guard.holds(state) for guard in guards))
 
-    # What the kit does
+    # Actions of the kit
 
     def answered(self, name: str, room: int, chunk: int = 0) -> bool:
-        """Whether the tables have an answer to this, whichever state it is."""
+        """Whether every consistent state has a row for this action."""
         rows = self._by_trigger.get((name, room, chunk), ())
         return all(any(self._holds(row, state) for row in rows) for state, _ in self.fits)
 
     def happen(self, name: str, room: int, chunk: int = 0) -> None:
-        """A call, a delivery or a crash: each state becomes what the tables make of it."""
+        """Take a call, a delivery or a crash: replace each state by its successors."""
         after: dict[tuple[int, Rest], Past | None] = {}
         for (state, owed), past in self.fits.items():
             for row in self._by_trigger.get((name, room, chunk), ()):
@@ -151,9 +151,11 @@ class Observer:
         self.fits = after
 
     def publish(self, room: int) -> None:
+        """Decode's application has pages for the room."""
         self._published.add(room)
 
     def hear_gone(self, room: int) -> None:
+        """Decode hears that the process which began the room has ended."""
         self._unheard &= ~self._gone[room]
 
     def _holds(self, row: GroundRow, state: int) -> bool:
@@ -161,14 +163,17 @@ class Observer:
             return False
         return row.action.guard.holds(state & ~self._unheard)
 
-    # What the engine shows
+    # Answers of the engine
 
     def say(self, said: Iterable[Said]) -> None:
-        """Keep the states to which it can have come by saying just this, and being at rest."""
+        """Keep the states that the engine can have reached by sending exactly these messages.
+
+        In such a state the engine has nothing left to do.
+        """
         wanted = tuple(sorted((one.kind, one.room, one.chunk) for one in said))
         kept: dict[tuple[int, Rest], Past | None] = {}
         for (state, owed), past in self.fits.items():
-            rest = without(wanted, owed)
+            rest = remaining_after(wanted, owed)
             if rest is not None:
                 for end, way in self._ways(state, past, rest):
                     kept.setdefault((end, ()), way)
@@ -177,7 +182,7 @@ class Observer:
     def _ways(
         self, state: int, past: Past | None, rest: Rest
     ) -> Iterator[tuple[int, Past | None]]:
-        """The states at rest that are reached from this one by saying all of the rest."""
+        """The reachable states without due rows, once all the rest has been sent; with paths."""
         seen = {(state, rest)}
         queue = deque([(state, past, rest)])
         while queue and len(seen) < STATES_MAX:
@@ -190,7 +195,7 @@ class Observer:
                 if after == at and not things:
                     continue
                 must = must or self._is_due(row)
-                remaining = without(left, things)
+                remaining = remaining_after(left, things)
                 if remaining is not None and (after, remaining) not in seen:
                     seen.add((after, remaining))
                     queue.append((after, Past(Transition(row, at, after), way), remaining))
@@ -199,19 +204,22 @@ class Observer:
 
     @staticmethod
     def _is_due(row: GroundRow) -> bool:
-        """Whether an engine at rest has done it: all but what it repeats, and a fence."""
+        """Whether an engine with nothing left to do has fired the row.
+
+        This is so for all rows except a repetition by a clock, and the end of a fence.
+        """
         if isinstance(row.row.on, Timer):
             return row.row.on.detector
         return row.row.name != "finish_fence"
 
     def polled(self, side: Side, room: int, answer: KVPoll) -> None:
-        """Keep the states in which a poll is answered so."""
+        """Keep the states in which a poll has this answer."""
         self.fits = {fit: past for fit, past in self.fits.items()
                      if self.poll(fit[0], side, room) is answer}
 
 
-def without(things: Rest, some: Rest) -> Rest | None:
-    """What is left of the things; None where some of those to go are not there."""
+def remaining_after(things: Rest, some: Rest) -> Rest | None:
+    """The things without `some`; None if one of `some` is not among the things."""
     left = Counter(things)
     left.subtract(some)
     if any(count < 0 for count in left.values()):

@@ -1,6 +1,6 @@
-"""The pytest plugin: `conformance` as a fixture, and what the machines came by at the end of a run.
+"""The pytest plugin: `conformance` as a fixture, and a report of rows that never fired.
 
-Every test run of whoever has installed pdproto loads this, so it imports nothing that is slow.
+Wherever pdproto is installed, every run of pytest loads this module. So it imports nothing slow.
 """
 
 import sys
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pdproto_conformance() -> "Callable[[Callable[[], Adapter]], Conformed]":
-    """`pdproto.testing.conformance`, as it is: hand it what makes an adapter."""
-    from pdproto.testing.kit import conformance  # noqa: PLC0415 - only who asks for it
+    """The function `pdproto.testing.conformance`: pass it a function that makes an adapter."""
+    from pdproto.testing.kit import conformance  # noqa: PLC0415 - slow, and few tests need it
 
     return conformance
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Which rows the machines of this process have never let fire."""
+    """Print the rows that never fired in any fuzzer of this process."""
     machines = sys.modules.get("pdproto.testing.machine")
     reports = [] if machines is None else machines.REPORTS
     wanting = [report for report in reports if report.never]

@@ -1,8 +1,8 @@
-"""What an exploration tells a fuzzer beforehand: which rows are rare, and ways to where they fire.
+"""An exploration before fuzzing: it finds the rare rows, and a path to each of them.
 
-Walks by chance seldom get deep: of the states of the transfer at its default size, one in two
-thousand lets a sink take part in a completed hand-over, at the end of a dozen steps of which none
-may go wrong. So some runs begin with the way to a rare row, and go on by chance from there.
+Random walks seldom get deep. In the transfer at its default size, only one state in two thousand
+lets a sink take part in a completed hand-over, after a dozen steps without a failure. So some runs
+begin with the path to a rare row, and continue at random from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from pdproto.check.explore import Exploration, SearchLimits, explore
 from pdproto.check.narrative import replay
 from pdproto.ground.grounding import Ground, GroundRow
 
-SCOUTED_STATES: Final = 50_000  # about as many are met first, with faults and again without
+STATES_MAX: Final = 50_000  # of each of the two explorations: with faults and without
 
 
 class Goal(NamedTuple):
-    """A row that could fire in some of the states of an exploration."""
+    """A row that can fire in some of the states of an exploration."""
 
     states: int
     search: int
@@ -28,13 +28,13 @@ class Goal(NamedTuple):
 class PreExploration:
     """The first states of a ground system, with its faults and without.
 
-    rarity: by ground row in words, in how many of the states with faults it could fire.
+    rarity: by ground row (as text), the number of states with faults in which it can fire.
     """
 
     def __init__(self, ground: Ground) -> None:
         calm = Ground(ground.system, ground.sizes, (), ground.given, consume=ground.consume,
                       timers=ground.timers)
-        limits = SearchLimits(states_max=SCOUTED_STATES)
+        limits = SearchLimits(states_max=STATES_MAX)
         self._rows: Final = {str(row): row for row in ground.rows}
         self._searches: Final = [explore(which, limits=limits) for which in (ground, calm)]
         fired = [_fired(found) for found in self._searches]
@@ -46,10 +46,10 @@ class PreExploration:
         self._ways: Final[dict[tuple[int, int], Sequence[GroundRow]]] = {}
 
     def way(self, goal: float, state: float) -> Sequence[GroundRow]:
-        """The rows on a shortest way from the beginning to a state in which some row can fire.
+        """The rows on a shortest path from the initial state to a state in which some row can fire.
 
-        goal: which row, from 0 for the rarest to less than 1. state: which of its states, from 0
-        for the first to less than 1.
+        goal: chooses the row, from 0 for the rarest to less than 1. state: chooses one of its
+        states, from 0 for the first to less than 1.
         """
         if not self._goals:
             return ()
@@ -71,6 +71,6 @@ class PreExploration:
 
 
 def _fired(found: Exploration) -> Mapping[str, int]:
-    """In how many of the states that were expanded each ground row could fire."""
+    """By ground row, the number of expanded states in which it can fire."""
     counts = found.engine.fired
     return {str(row): int(n) for row, n in zip(found.ground.rows, counts, strict=True)}

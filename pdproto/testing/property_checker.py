@@ -1,8 +1,8 @@
-"""The properties of a spec, asked of a run: what the explorer looks for in all states, in these.
+"""The properties of a spec, checked in one run; the explorer checks the same in all states.
 
-Safety is asked of every state. Liveness is asked of a run that is brought to rest: faults end,
-everything that is fair is done in turn, and the run then stands still or repeats itself. Such a
-run is fair, so a promise that it does not keep is broken (check/liveness.py says what fair means).
+Safety is checked in every state. For liveness, the run is extended: there are no more faults, and
+all fair rows fire in turn until the run ends or repeats itself. Such a run is fair, so it must
+satisfy every liveness property (check/liveness.py defines fairness).
 """
 
 from collections.abc import Callable, Iterator
@@ -30,24 +30,26 @@ from pdproto.spec.language.machine import Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.testing.cluster import Cluster
 
-ROUNDS_MAX: Final = 1_000  # a run that has not come to rest by then never will
-GOOD_MAX: Final = 1 << 16  # states remembered as good
+ROUNDS_MAX: Final = 1_000  # of fair rows; no run of our systems needs so many
+GOOD_MAX: Final = 1 << 16  # states kept as already checked
 PICTURE_WIDTH: Final = 100
 
 
 class ViolationError(AssertionError):
-    """A property does not hold of a run. finding: which, with the run as its trace. blob: what
-    replays the run that was cut down to that, where a machine of Hypothesis found it.
+    """A run violates a property.
+
+    finding: the property, with the run as its trace. blob: the argument of `Fuzzer.replay`, if a
+    Hypothesis machine found the run; else empty.
     """
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(picture(finding))
+        super().__init__(trace_text(finding))
         self.finding: Final = finding
         self.blob = ""
 
 
-def picture(finding: Finding) -> str:
-    """The finding as the checker draws it."""
+def trace_text(finding: Finding) -> str:
+    """The finding as text, as the checker prints it."""
     page = StringIO()
     render_trace(finding, Console(file=page, width=PICTURE_WIDTH, color_system=None))
     return "\n" + page.getvalue()
@@ -55,12 +57,13 @@ def picture(finding: Finding) -> str:
 
 @dataclass(slots=True)
 class PendingObligation:
-    """Whether a promise is owed at this point of a run."""
+    """Whether a leads-to property is pending at this point of a run."""
 
     obligation: LeadsToInstance
     pending: bool = False
 
-    def pass_by(self, state: int) -> None:
+    def observe(self, state: int) -> None:
+        """Take the next state of the run."""
         if any(guard.holds(state) for guard in self.obligation.goal):
             self.pending = False
         elif any(guard.holds(state) for guard in self.obligation.premise):
@@ -68,7 +71,7 @@ class PendingObligation:
 
 
 class PropertyChecker:
-    """The questions of one ground system. properties: names to ask for; empty asks for all."""
+    """Checks the properties of one ground system. properties: names to check; all if empty."""
 
     def __init__(self, ground: Ground, properties: frozenset[str] = frozenset()) -> None:
         self.ground: Final = ground
@@ -90,12 +93,12 @@ class PropertyChecker:
         self._good: Final[set[int]] = set()
 
     def assumptions(self) -> tuple[Fairness, ...]:
-        """The assumptions under which something is promised."""
+        """The fairness assumptions of the liveness properties."""
         under = dict.fromkeys(f for obligation in self._obligations for f in obligation.claim.under)
         return tuple(under) or (Fairness.TIMERS,)
 
-    def look(self, cluster: Cluster) -> None:
-        """Ask every safety property of the state. Raises ViolationError."""
+    def check_state(self, cluster: Cluster) -> None:
+        """Check every safety property in the present state. Raises ViolationError."""
         state = cluster.history
         if state in self._good:
             return
@@ -109,9 +112,10 @@ class PropertyChecker:
     def settle(
         self, cluster: Cluster, fairness: Fairness, fire: Callable[[GroundRow], None]
     ) -> None:
-        """Bring the run to rest, and ask every promise of it. Raises ViolationError.
+        """Let fair rows fire until the run ends or repeats itself, and check liveness properties.
 
-        fire: lets a row fire in the cluster.
+        fire: lets a row fire in the cluster. Raises ViolationError, and AssertionError if the run
+        goes on after ROUNDS_MAX rounds.
         """
         fair = [row for row in self.ground.rows if is_fair(row, fairness)]
         seen: dict[int, int] = {}
@@ -122,7 +126,7 @@ class PropertyChecker:
             seen[cluster.state] = len(cluster.moves)
             self._round(cluster, fair, fire)
         else:
-            raise AssertionError(f"not at rest after {ROUNDS_MAX:,} rounds")
+            raise AssertionError(f"the run neither ends nor repeats after {ROUNDS_MAX:,} rounds")
         begin = seen[cluster.state]
         for pending in self._pending(fairness):
             if _unfulfilled(pending, cluster.moves, begin):
@@ -140,7 +144,7 @@ class PropertyChecker:
             if cluster.can(row) and row.action.apply(cluster.state) != cluster.state:
                 fire(row)
                 cluster.hear_all()
-                self.look(cluster)
+                self.check_state(cluster)
 
     def _pending(self, fairness: Fairness) -> Iterator[PendingObligation]:
         return (
@@ -184,24 +188,24 @@ class PropertyChecker:
             note=f"if {fairness}")
 
     def diverged(self, moves: list[Transition], why: str) -> Finding:
-        """A run at whose end an implementation did what the tables do not allow."""
+        """The finding for a run after which an implementation differed from the tables."""
         return Finding(
-            "conforms", PropertyKind.ALWAYS, "what runs does what the tables say", Verdict.VIOLATED,
+            "conforms", PropertyKind.ALWAYS, "every step follows the tables", Verdict.VIOLATED,
             "met by a run", self.ground.system.place, trace=self._narrator.trace(moves), note=why)
 
 
 def is_safety_net(row: GroundRow) -> bool:
-    """Whether it is on a clock that is no detector."""
+    """Whether the row is on a clock that is not a detector."""
     return isinstance(row.row.on, Timer) and not row.row.on.detector
 
 
 def _unfulfilled(pending: PendingObligation, moves: list[Transition], begin: int) -> bool:
-    """Whether the promise is owed in the loop, and never kept in it.
+    """Whether the property is pending in the loop, and its goal is never reached there.
 
     begin: the number of moves before the loop. A loop without moves is the last state for ever.
     """
     states = [moves[0].before if moves else 0, *(move.after for move in moves)]
     for state in states:
-        pending.pass_by(state)
+        pending.observe(state)
     kept = any(guard.holds(state) for state in states[begin:] for guard in pending.obligation.goal)
     return pending.pending and not kept

@@ -1,14 +1,15 @@
-"""A network that goes wrong, between real ZeroMQ nodes.
+"""A faulty network between real ZeroMQ nodes.
 
-It stands before each node, behind a door of its own: the endpoint that the node advertises. Through
-a door messages arrive late, twice, out of order or never, as they are told; and connections are
-cut, or stand still.
+The proxy listens for each node at a *door*, the endpoint that the node advertises. It delivers the
+messages through a door late, twice, out of order or never, and cuts or stalls connections.
 
-Of ZMTP 3 (ZeroMQ's RFC 23) it knows where a message ends. Only whole messages meet a fate: greeting
-and commands pass as they come, so that both ends keep a sound connection until it is cut. What
-CURVE encrypts travels in commands, and can be cut and held, no more.
+The proxy reads ZMTP 3 (ZeroMQ's RFC 23) only as far as to find the end of a message. Only whole
+messages get a *fate*. Greetings and commands pass unchanged, so that both ends have a sound
+connection until it is cut. With CURVE all messages travel inside commands, so the proxy can then
+only cut and stall connections.
 
-It has no thread and no clock: whoever owns it has it take its turns, and calls it in between.
+It has no thread and no clock: its owner calls `turn` again and again, and all methods from the same
+thread.
 """
 
 import selectors
@@ -23,14 +24,16 @@ from typing import Final
 GREETING_BYTES: Final = 64
 MORE, LONG, COMMAND = 1, 2, 4  # flags of a frame
 READ_BYTES: Final = 1 << 16
-WAITING_BYTES_MAX: Final = 16 << 20  # on the way to one end; whoever sends more waits
+WAITING_BYTES_MAX: Final = 16 << 20  # on the way to one end; above that the sender must wait
 CONNECT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a message. copies: that arrive. in_order: what comes after it waits for it,
-    as on a slow line; otherwise it is overtaken.
+    """The treatment of one message.
+
+    copies: how many arrive. delay_s: seconds until then. in_order: later messages wait for it, as
+    on a slow line; otherwise they overtake it.
     """
 
     copies: int = 1
@@ -45,8 +48,9 @@ DOUBLED: Final = Fate(copies=2)
 
 @dataclass(slots=True)
 class Door:
-    """Where the callers of a node come in. target: where the node listens, or "" for nowhere yet.
-    held: nothing comes through.
+    """The endpoint at which the proxy listens for one node.
+
+    target: the endpoint of the node itself, or "" if it is not known yet. held: nothing passes.
     """
 
     name: str
@@ -57,8 +61,11 @@ class Door:
 
 @dataclass(slots=True, eq=False)
 class ProxyEnd:
-    """One end of a connection, and what is on its way there. greeting: bytes that are to come from
-    it. heard: of a message that has not come whole. due: what leaves for it, and when.
+    """One end of a connection, with the data on its way there.
+
+    greeting: bytes of the greeting that it has yet to send. heard: bytes from it of an incomplete
+    message. out: bytes to send to it now. due: messages to it, as (time in seconds, number, bytes).
+    last: the time of the latest message that is in order.
     """
 
     sock: socket.socket
@@ -72,7 +79,7 @@ class ProxyEnd:
 
 
 def split(heard: bytearray) -> Iterator[tuple[bytes, bool]]:
-    """Take what is whole out of the bytes: each command or message, and whether it is a message."""
+    """Remove each whole command or message from the bytes, and yield it: (bytes, is a message)."""
     while (length := _whole(heard)) is not None:
         is_message = not heard[0] & COMMAND
         taken = bytes(heard[:length])
@@ -81,7 +88,7 @@ def split(heard: bytearray) -> Iterator[tuple[bytes, bool]]:
 
 
 def _whole(heard: bytearray) -> int | None:
-    """How long the first command or message is, all its frames; None until it is all there."""
+    """The length in bytes of the first command or message with all frames; None if incomplete."""
     place = 0
     while len(heard) > place + 1:
         flags = heard[place]
@@ -96,8 +103,10 @@ def _whole(heard: bytearray) -> int | None:
 
 
 class Proxy:
-    """See the top of the file. fate: decides for each message that comes through a door, which it
-    is given the name of. counts: what has become of messages and connections, in a word.
+    """See the top of the file.
+
+    fate: returns the fate of the next message; its argument is the name of the door. counts: the
+    numbers of messages and connections, by what happened to them.
     """
 
     def __init__(self, fate: Callable[[str], Fate] = lambda _: PASSES) -> None:
@@ -109,7 +118,10 @@ class Proxy:
         self._number = 0
 
     def open(self, name: str, target: str = "") -> str:
-        """Make a door. Returns its endpoint, which nobody has had before."""
+        """Make a door. Returns its endpoint, at a free port of the loopback interface.
+
+        target: the ZeroMQ endpoint of the node, "" if it is not known yet.
+        """
         listener = socket.create_server(("127.0.0.1", 0))
         listener.setblocking(False)
         self._doors[name] = Door(name, listener, target)
@@ -117,39 +129,42 @@ class Proxy:
         return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
 
     def aim(self, name: str, target: str) -> None:
-        """Say where the node behind a door listens, as a ZeroMQ endpoint."""
+        """Set the ZeroMQ endpoint of the node behind a door."""
         self._doors[name].target = target
 
     def cut(self, name: str) -> None:
-        """End every connection through a door; whoever calls again is let in."""
+        """End every connection through a door. New connections are accepted."""
         for end in [end for end in self._ends if end.door.name == name]:
             self._end(end)
 
     def hold(self, name: str, held: bool = True) -> None:
-        """Let nothing through a door, or let it through again. No connection ends by this."""
+        """Stop all data at a door, or let it pass again. Connections stay open."""
         self._doors[name].held = held
 
     def shut(self, name: str) -> None:
-        """Take a door away, with all its connections."""
+        """Close a door with all its connections."""
         self.cut(name)
         listener = self._doors.pop(name).listener
         self._selector.unregister(listener)
         listener.close()
 
     def heal(self) -> None:
-        """Let everything through from now on."""
+        """Let all data pass from now on."""
         self.fate = lambda _: PASSES
         for door in self._doors.values():
             door.held = False
 
     def close(self) -> None:
-        """Shut every door."""
+        """Close every door."""
         for name in list(self._doors):
             self.shut(name)
         self._selector.close()
 
     def turn(self, now: float, wait_s: float) -> None:
-        """Pass on what has come and is due, or wait so long for something to come."""
+        """Read and pass on all data that is due; wait at most `wait_s` seconds for data.
+
+        now: the time in seconds, on the clock of all calls.
+        """
         soonest = min((end.due[0][0] for end in self._ends if end.due), default=now + wait_s)
         for key, _ in self._selector.select(max(0.0, min(wait_s, soonest - now))):
             if isinstance(key.data, Door):
@@ -213,8 +228,7 @@ class Proxy:
             heappush(target.due, (due, self._number, message))
 
     def _pass_on(self, end: ProxyEnd, now: float) -> None:
-        """Write what is due at an end, as far as it takes it, and listen to whom there is room for.
-        """
+        """Write all due data that an end accepts, and read from it while there is room for more."""
         while end.due and end.due[0][0] <= now:
             end.out += heappop(end.due)[2]
         held = end.door.held
@@ -232,7 +246,7 @@ class Proxy:
         self._listen(end, events)
 
     def _listen(self, end: ProxyEnd, events: int) -> None:
-        """Have the selector look for these events, and none where there are none."""
+        """Let the selector wait for these events; 0 removes the end from the selector."""
         known = self._selector.get_map().get(end.sock)
         if known is None and events:
             self._selector.register(end.sock, events, end)
@@ -242,7 +256,7 @@ class Proxy:
             self._selector.modify(end.sock, events, end)
 
     def _end(self, end: ProxyEnd) -> None:
-        """End the connection, both ends of it, and all that is on its way."""
+        """End the connection at both ends. Data on its way is lost."""
         if end not in self._ends:
             return
         self.counts["ended"] += 1

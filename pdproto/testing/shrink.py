@@ -1,7 +1,7 @@
-"""A failing run, cut down to what it needs.
+"""Shortens a failing run: it leaves rows out as long as the run still fails.
 
-What cannot fire without what was left out is left out too. A run that is brought to rest is cut
-before it is: what follows from fairness follows again.
+A row that cannot fire without a row that was left out is left out too. The fair rows at the end of
+a run are not kept: `settle` lets them fire again.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,16 @@ from pdproto.testing.property_checker import PropertyChecker, ViolationError
 
 Failure: TypeAlias = DivergenceError | ViolationError
 
-TRIALS_MAX: Final = 400  # runs; a few seconds
+TRIALS_MAX: Final = 400  # shorter runs to try, in a few seconds
 
 
-def shrunk(
+def shrink(
     error: Failure, cluster: Cluster, checker: PropertyChecker, fairness: Fairness
 ) -> ViolationError:
-    """The failure again, after as few steps as were found to suffice. The cluster is used up."""
+    """The same failure after fewer steps, the fewest that were found.
+
+    The cluster is in some other state afterwards.
+    """
     rows: list[GroundRow] = [move.row for move in cluster.moves]
     if isinstance(error, DivergenceError) and cluster.attempted is not None:
         rows.append(cluster.attempted)
@@ -32,7 +35,7 @@ def shrunk(
         while start < len(rows) and trials < TRIALS_MAX:
             trials += 1
             without = rows[:start] + rows[start + width:]
-            failure = replayed(without, cluster, checker, fairness)
+            failure = replay_rows(without, cluster, checker, fairness)
             if failure is not None and failure.finding.name == best.finding.name and (
                     len(_fired(failure)) < len(_fired(best))):
                 rows, best, smaller = without, failure, True
@@ -48,17 +51,17 @@ def _fired(failure: ViolationError) -> Sequence[object]:
     return () if trace is None else trace.steps
 
 
-def replayed(
+def replay_rows(
     rows: Sequence[GroundRow], cluster: Cluster, checker: PropertyChecker, fairness: Fairness
 ) -> ViolationError | None:
-    """Let the rows fire that can, in this order, and bring the run to rest. What goes wrong."""
+    """Fire those of the rows that can, in this order, and settle the run. Returns the failure."""
     cluster.begin()
     try:
         for row in rows:
             cluster.hear_all()
             if cluster.can(row):
                 cluster.fire(row)
-                checker.look(cluster)
+                checker.check_state(cluster)
         checker.settle(cluster, fairness, cluster.fire)
     except (DivergenceError, ViolationError) as error:
         return _as_violation(error, cluster, checker)

@@ -1,7 +1,7 @@
-"""One live end under any events at all: each takes a row of its table, or changes nothing.
+"""One live end under arbitrary events: each event takes a row of its table, or changes nothing.
 
-The peers of this end keep to no protocol: messages come that nobody can have sent, calls out of
-turn, clocks and devices at will. So it comes to states that no run of the whole system reaches.
+The peers of this end follow no protocol. It gets messages that no peer can have sent, calls in any
+order, and any report of a clock or device. So it reaches states that no run of the system reaches.
 
     OneEnd(SYSTEM, SYSTEM.configurations["default"], "source").run()
 """
@@ -25,31 +25,32 @@ from pdproto.spec.language.machine import Call, Completion
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.symbols import Message, Sent, Variable
 from pdproto.spec.language.system import Configuration, System
-from pdproto.testing.ends import Carried, End, Said, ends, reads
+from pdproto.testing.ends import Carried, End, Said, make_ends, messages_read
 from pdproto.testing.machine import REPORTS, RUN, Report
 
-STRIDE: Final = 4  # events at a time: to draw a number takes longer than an event
+STRIDE: Final = 4  # events in one rule: drawing a number takes longer than an event
 ANY_NUMBER: Final = st.integers(0, (1 << 16) - 1)
 ANY_NUMBERS: Final = st.integers(0, (1 << 16 * STRIDE) - 1)
 
 
 class WrongAnswerError(AssertionError):
-    """An end has answered an event as its table does not."""
+    """An end has answered an event otherwise than its table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the table says of an event. row: None where nothing may happen."""
+    """The table's answer to an event: a row (None if no row may fire), and the state after it."""
 
     row: GroundRow | None
     after: int
 
 
 class OneEnd:
-    """The end of one machine, the first of its instances, and what may happen to it.
+    """The first instance of one machine as a live end, with all events that can happen to it.
 
-    stores: see `pdproto.testing.ends.ends`; no row without a trigger is at once here. runs: the
-    system whose table the end runs, if not this one.
+    stores: see `pdproto.testing.ends.make_ends`. A row without a trigger fires only as an event of
+    its own here. runs: the system whose table the end runs, if it differs from `system`. Raises
+    SpecError if the system has no such machine.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class OneEnd:
         given = next(iter(interpretations(system, sizes, configuration)))
         self.ground: Final = Ground(system, sizes, (), given)
         run = self.ground if runs is None else Ground(runs, sizes, (), given)
-        found = [end for end in ends(run, stores=stores)
+        found = [end for end in make_ends(run, stores=stores)
                  if end.table.machine.name == machine]
         if not found:
             raise SpecError(system.place, f"{system.name} has no machine {machine!r}")
@@ -86,13 +87,13 @@ class OneEnd:
         self.count = 0
 
     def _known(self) -> int:
-        """The bits of the state that this end knows of."""
+        """The bits of the state that this end knows."""
         symbols = set(local_symbols(self.table))
         return sum(field.mask for (symbol, indices), field in self.ground.layout.fields.items()
                    if symbol in symbols and self._is_its(symbol, indices))
 
     def _is_its(self, symbol: Any, indices: tuple[int, ...]) -> bool:
-        """Of a variable of its machine: whether it is of this instance."""
+        """Whether a cell belongs to this instance; True for symbols of other machines."""
         own = len(self.table.machine.own)
         machine = self.table.machine
         if isinstance(symbol, Variable) and machine in (symbol.owner, symbol.engine):
@@ -100,7 +101,7 @@ class OneEnd:
         return True
 
     def _writable(self) -> Iterator[tuple[Cell, Value]]:
-        """What the other owners of what it shares may write."""
+        """The values that other owners may write into variables shared with this end."""
         for symbol, indices in self.end.kept:
             if isinstance(symbol, Variable) and symbol.engine is not None:
                 its = symbol.owner is self.table.machine
@@ -108,16 +109,16 @@ class OneEnd:
                             if (value in symbol.engine_writes) == its)
 
     def _hearable(self) -> Iterator[Said]:
-        """The messages that it can hear of, and that trigger nothing."""
+        """The messages to this end that trigger no row, but that its guards read."""
         triggers = {row.on.message for row in self.table.rows if isinstance(row.on, Sent)}
         for symbol, indices in self.ground.layout.fields:
-            if isinstance(symbol, Message) and symbol in reads(self.table) - triggers:
+            if isinstance(symbol, Message) and symbol in messages_read(self.table) - triggers:
                 given = dict(zip(symbol.formals, indices, strict=True))
                 if not any(given.get(v, 0) for v in symbol.receiver.variables):
                     yield symbol, indices
 
     def carried(self, row: GroundRow) -> Carried:
-        """What may travel with the message that the row is on."""
+        """The relations that may travel with the message of the row's trigger."""
         return self._carried[id(row)]
 
     def _carriable(self, row: GroundRow) -> Carried:
@@ -131,7 +132,7 @@ class OneEnd:
                      if symbol in on.message.carries and at[:len(own)] == own)
 
     def expected(self, row: GroundRow, state: int, carried: Carried) -> Expected:
-        """What the row's trigger does in the state: the first row that answers it."""
+        """The table's answer to the trigger of the row: the first row that the trigger enables."""
         layout = self.ground.layout
         for cell in carried:
             state |= layout.literal(*cell, True).value
@@ -152,7 +153,7 @@ class OneEnd:
         return type("EndMachine", (EndMachine,), {"of": self})
 
     def run(self, chosen: settings = RUN) -> Report:
-        """Run the machine. Raises WrongAnswerError."""
+        """Run the machine. chosen: Hypothesis settings. Raises WrongAnswerError."""
         try:
             run_state_machine_as_test(self.machine(), settings=chosen)
         finally:
@@ -167,7 +168,10 @@ class OneEnd:
 
 
 def _answers(row: GroundRow, wanted: GroundRow) -> bool:
-    """Whether the row is on the same event. Of the wanted row only at what the caller chooses."""
+    """Whether the row answers the event of the wanted row.
+
+    The wanted row answers only at its own parameters, because the caller chooses them.
+    """
     on = wanted.row.on
     if row.row.name == wanted.row.name or not isinstance(on, Sent | Call | Completion):
         return row is wanted
@@ -187,7 +191,7 @@ def _at(row: GroundRow, variables: Any) -> tuple[int, ...]:
 
 
 class EndMachine(RuleBasedStateMachine):
-    """Any event at any time. Its state is what the table makes of the events so far."""
+    """Any event at any time. state: the state by the table, after the events so far."""
 
     of: OneEnd
 
@@ -200,7 +204,7 @@ class EndMachine(RuleBasedStateMachine):
 
     @rule(picks=ANY_NUMBERS, carried=st.integers(0, 255))
     def anything(self, picks: int, carried: int) -> None:
-        """Whatever triggers some row, wherever the end stands."""
+        """The trigger of any row, whether or not the row can fire."""
         of = self.of
         for shift in range(0, 16 * STRIDE, 16):
             row = of.rows[(picks >> shift & 0xFFFF) % len(of.rows)]
@@ -209,7 +213,7 @@ class EndMachine(RuleBasedStateMachine):
 
     @rule(picks=ANY_NUMBERS)
     def onward(self, picks: int) -> None:
-        """What changes something where the end stands: so it comes far."""
+        """The trigger of a row that changes the state, so that the run gets far."""
         of = self.of
         for shift in range(0, 16 * STRIDE, 16):
             rows = [row for row in of.rows if self._is_useful(row)]
@@ -234,7 +238,7 @@ class EndMachine(RuleBasedStateMachine):
         rejected = rows and next(r for r in of.table.rows if r.name == rows[0][0]).kind == "reject"
         if expected.row is None:
             if rows and not rejected:
-                self._wrong(f"it fires {rows[0]}, and nothing may happen")
+                self._wrong(f"it fires {rows[0]}, but the table allows no row")
             self._compare(before)
             return
         if not rows or rows[0][0] != expected.row.row.name:
@@ -246,7 +250,7 @@ class EndMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.of.writable)
     @rule(pick=ANY_NUMBER)
     def device(self, pick: int) -> None:
-        """What a device, or the owner, writes for no reason."""
+        """A device or another owner writes a value at any time."""
         cell, value = self.of.writable[pick % len(self.of.writable)]
         self.told.append(f"{cell_name(*cell)} becomes {value}")
         symbol = cell[0]
@@ -260,7 +264,7 @@ class EndMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.of.hearable)
     @rule(pick=ANY_NUMBER)
     def heard(self, pick: int) -> None:
-        """A message that triggers nothing, from nowhere."""
+        """A message that triggers no row, and that no peer need have sent."""
         message, indices = self.of.hearable[pick % len(self.of.hearable)]
         self.told.append(f"{cell_name(message, indices)} is heard")
         self.of.end.hear(message, indices)
@@ -275,7 +279,7 @@ class EndMachine(RuleBasedStateMachine):
         of = self.of
         mask = sum(of.ground.layout.field(*cell).mask for cell in of.end.kept)
         if of.end.portrait() != state & mask:
-            self._wrong("it is not what its table makes of it")
+            self._wrong("its state differs from its table's")
 
     def _wrong(self, what: str) -> None:
         events = "\n".join(f"  {number}  {event}" for number, event in enumerate(self.told, 1))

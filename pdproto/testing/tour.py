@@ -1,12 +1,12 @@
 """Tours: walks through the explored graph that take every transition, replayed on live ends.
 
-Walks by chance see a fraction of the transitions even of a small system. A tour is planned: from
-the state where it stands it takes an edge that it has not taken, or goes the shortest way to one,
-or begins again. The plan is a list of rows; each row happens to the end whose it is, as an event,
-and what that end keeps is compared with the planned state after each step (cluster.py).
+Random walks take only a fraction of the transitions even of a small system. A tour is planned. From
+its present state it takes an edge that was not taken before, or the shortest path to such an edge,
+or begins again. The plan is a list of rows. Each row fires at its end, and the cells of all ends
+are compared with the planned state after each step (cluster.py).
 
-A row that changes nothing (a repeat, a late message) is no edge. It is fired wherever the end whose
-it is can tell the states apart.
+A row that does not change the state (a repeat, a late message) is not an edge. It fires once in
+each group of states that look the same to its end.
 """
 
 from collections import deque
@@ -21,14 +21,15 @@ from pdproto.ground.grounding import GroundRow
 from pdproto.testing.cluster import Cluster, DivergenceError
 from pdproto.testing.property_checker import PropertyChecker, ViolationError
 
-DETOUR_MAX: Final = 400  # states looked at for a way on, before the walk begins again
+DETOUR_MAX: Final = 400  # states searched for the next edge, before the walk begins again
 
 
 @dataclass(frozen=True, slots=True)
 class Tour:
-    """What a tour has taken: all edges of so many states.
+    """The result of a tour that has taken all edges.
 
-    steps: rows fired in all, with the ways to what was left. idle: rows that changed nothing.
+    states, edges: of the graph. walks: from the initial state. steps: edges taken, each edge of a
+    path counted again. idle: rows fired that did not change the state.
     """
 
     states: int
@@ -39,7 +40,7 @@ class Tour:
 
 
 class Plan:
-    """The explored graph, and what of it is left to take. States are positions of the engine."""
+    """The explored graph, with the edges left to take. States are positions of the engine."""
 
     def __init__(self, found: Exploration) -> None:
         edges, engine = found.engine.edges(), found.engine
@@ -54,7 +55,7 @@ class Plan:
         self._came: Final = self._tree()
 
     def _tree(self) -> Mapping[int, tuple[int, int]]:
-        """By state, in the order of a breadth-first search: by which edge it comes from which."""
+        """By state, the edge and the state before it in a breadth-first search, in its order."""
         came = {self.first: (-1, -1)}
         queue = deque([self.first])
         while queue:
@@ -93,7 +94,7 @@ class Plan:
         return way
 
     def _way_on(self, state: int) -> list[int]:
-        """The edges to one that was not taken, and that one; empty where none is near."""
+        """The path to an edge that was not taken, and this edge; empty if none is near."""
         if not self._is_done(state):
             return [self._take(state)]
         came = {state: (-1, -1)}
@@ -114,8 +115,8 @@ class Plan:
 def tour(cluster: Cluster) -> Tour:
     """Take every transition of the cluster's ground system at its ends.
 
-    Raises ViolationError, with the walk as a picture, where an end does what the tables do not say.
-    The cluster hears at once.
+    The cluster must have been made with `heard_at_once`. Raises ViolationError, with the walk as
+    its trace, if an end differs from the tables.
     """
     ground = cluster.ground
     found = explore(ground)
@@ -129,12 +130,15 @@ def tour(cluster: Cluster) -> Tour:
         replay.walk(walk)
         walks += 1
     if replay.taken.count(1) != len(plan.rows) or replay.idle:
-        raise AssertionError("the plan of a tour leaves something out")
+        raise AssertionError("the plan of a tour misses an edge or an idle row")
     return Tour(len(states), len(plan.rows), walks, replay.steps, replay.idle_steps)
 
 
 class _Replay:
-    """The walks, at the live ends. taken: by edge, whether it has been. idle: what is left."""
+    """Replays walks on the live ends.
+
+    taken: for each edge, 1 once it was taken. idle: by state, the idle rows left to fire there.
+    """
 
     def __init__(
         self, cluster: Cluster, plan: Plan, states: list[int], idle: dict[int, list[GroundRow]]
@@ -167,7 +171,7 @@ class _Replay:
         self.steps += len(walk)
 
     def _rest(self, position: int) -> None:
-        """Fire what changes nothing here."""
+        """Fire the idle rows of this state."""
         for row in self.idle.pop(position, ()):
             self.cluster.fire(row)
             self.idle_steps += 1
@@ -176,8 +180,8 @@ class _Replay:
 def _idle(
     found: Exploration, cluster: Cluster, states: list[int]
 ) -> dict[int, list[GroundRow]]:
-    """By state, the rows that change nothing there. Of the states that are one for the end whose
-    row it is, the first.
+    """By state, the rows that do not change it. Among states that look the same to the row's end,
+    only the first one counts.
     """
     edges = found.engine.edges()
     sources = np.repeat(np.arange(len(states)), np.diff(edges.starts))

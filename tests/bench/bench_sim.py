@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
         (_, steps), _ = results[0]
         machine = median(additions for _, additions in results)
         print(f"{name}: {median(speeds):,.0f} hand-overs/s/core (best {max(speeds):,.0f}), "  # noqa: T201
-              f"{steps:.1f} steps each, each looked at; the machine: {machine / 1e6:.1f} M "
+              f"{steps:.1f} steps each, each checked; the machine: {machine / 1e6:.1f} M "
               f"additions/s; goal {GOAL_PER_S:,}")
         best = max(best, median(speeds))
     status = subprocess.run([sys.executable, "-m", __spec__.name, "many"], check=False).returncode

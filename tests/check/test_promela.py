@@ -168,5 +168,5 @@ def test_export_of_several_topologies_is_refused(
     Path(source).write_text(text.replace(", given=downward)", ")"), encoding="utf-8")
     assert main(["export", "--promela", f"{source}:SYSTEM", "--size", "Node=2"]) == 2
     error = capsys.readouterr().err
-    assert "ring-election: [next] may be chosen in several ways" in error
+    assert "ring-election: [next] have several interpretations" in error
     assert "given=" in error

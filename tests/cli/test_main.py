@@ -200,7 +200,8 @@ class TestRefusals:
             ("lint", "the following arguments are required: SYSTEM; see `pdproto lint --help`"),
             ("check --size", "argument --size: expected at least one argument; "
              "see `pdproto check --help`"),
-            ("check page.py:SYSTEM", "page: how large is Worker? Give --size Worker=2"),
+            ("check page.py:SYSTEM",
+             "page: the sort Worker has no size: give one, such as --size Worker=2"),
             ("check page.py:SYSTEM --size worker=2",
              "page has no sort 'worker': perhaps Worker?; it has: Worker"),
             ("check page.py:SYSTEM --size =2", "page has no sort ''; it has: Worker"),
@@ -217,27 +218,28 @@ class TestRefusals:
             ("check page.py:SYSTEM --size Worker=2 --faults nope",
              "page has no fault layer 'nope'; it has: none"),
             ("check lock-server --faults none lossy",
-             "--faults none stands alone: it takes every layer away"),
+             "--faults none removes every layer: give no other layer beside it"),
             ("check page.py:SYSTEM --configuration deep",
              "page has no configuration 'deep'; it has: none"),
             ("check page.py:SYSTEM --size Worker=2 --property nope",
              "page has no property 'nope'; it has: at_most_one, deadlock"),
             ("check --max-memory nan", "argument --max-memory: want GiB above 0, not 'nan'; "
              "see `pdproto check --help`"),
-            ("check --size Life=2", "--size speaks of one system: name it, as in "
+            ("check --size Life=2", "--size needs the name of a system, as in "
              "`pdproto check transfer --size ...`"),
-            ("check --property deadlock", "--property speaks of one system: name it, as in "
+            ("check --property deadlock", "--property needs the name of a system, as in "
              "`pdproto check transfer --property ...`"),
-            ("check --no-dead-bits", "--dead-bits speaks of one system: name it, as in "
+            ("check --no-dead-bits", "--dead-bits needs the name of a system, as in "
              "`pdproto check transfer --dead-bits ...`"),
-            ("check --html x", "--html speaks of one system: name it, as in "
+            ("check --html x", "--html needs the name of a system, as in "
              "`pdproto check transfer --html ...`"),
             ("check agreement --deep --configuration two-slots",
-             "--deep is --configuration deep: give one of the two"),
+             "--deep means --configuration deep: give only one of the two"),
             ("check missing.py:SYSTEM", "missing.py does not exist"),
             ("tables page.py:SYSTEM --output page.py/tables.md",
-             "cannot write 'page.py/tables.md': {folder}/page.py is no folder"),
-            ("check --json page.py/x", "cannot write 'page.py/x': {folder}/page.py is no folder"),
+             "cannot write 'page.py/tables.md': {folder}/page.py is not a folder"),
+            ("check --json page.py/x",
+             "cannot write 'page.py/x': {folder}/page.py is not a folder"),
             ("check --html {folder}", "cannot write '{folder}': it is a folder"),
             ("check --html - --json -", "two results cannot both go to standard output"),
             ("check --html x --json x", "two results cannot both go to x"),
@@ -383,7 +385,7 @@ class TestReports:
         assert main(["check", "lock-server-broken", "--quiet"]) == 1
         assert b"--request(c0, r0)--" in held.getvalue()  # pictures have a plain form
         assert capsys.readouterr().err == (
-            "pdproto: standard output takes ascii only: name a file, which is UTF-8\n"
+            "pdproto: standard output accepts only ascii: write to a file, which is UTF-8\n"
         )
 
     def test_a_disk_that_is_full(self, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:

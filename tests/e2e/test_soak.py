@@ -14,7 +14,7 @@ import pytest
 
 from pdproto.cli import soak
 from pdproto.cli.main import main
-from pdproto.cli.soak import load_of, soaked
+from pdproto.cli.soak import load_of, run_soak
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
 from pdproto.drill.soak.cluster import Books, SoakCluster, SoakProcess
@@ -82,7 +82,7 @@ def test_a_defect_is_told_of(
     monkeypatch.setattr(soak, "REST_S", 20.0)
     kind = type("Faulty", (Faulty,), {"defect": defect})
     cluster = kind(prefill=1, decode=1, load=load_of(0, 4, 1), engine="shm", in_flight=4)
-    result = soaked(cluster, 3.0, 0, quiet=True)
+    result = run_soak(cluster, 3.0, 0, quiet=True)
     assert any(re.search(complaint, told) for told in result.books.complaints)
 
 

@@ -52,10 +52,10 @@ def test_the_plugin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("defect", "complaint"), [
-    ("B22", "the tables do not allow that this is said"),  # memory is free as soon as ABORT is sent
-    ("B54", "the tables do not allow that this is said"),  # DRAINED while a write is under way
-    ("B10", "the tables do not allow that this is said"),  # an aborted request turns to Success
-    ("B31", "the tables do not allow that this is said"),  # a failure that nobody hears of
+    ("B22", "do not allow exactly these messages"),  # memory is free as soon as ABORT is sent
+    ("B54", "do not allow exactly these messages"),  # DRAINED while a write is under way
+    ("B10", "do not allow exactly these messages"),  # an aborted request turns to Success
+    ("B31", "do not allow exactly these messages"),  # a failure that nobody hears of
 ])
 def test_a_historical_defect_is_caught(defect: str, complaint: str) -> None:
     with pytest.raises(NonConformanceError, match=complaint) as raised:

@@ -31,7 +31,7 @@ def test_an_end_takes_a_row_or_changes_nothing(name: str, machine: str) -> None:
 
 @pytest.mark.parametrize(("edit", "complaint"), [
     (DropRow("stop"), "it fires nothing, and the table has stop"),
-    (DropEffect("stop", drain(p, h, d).to(Drain.ASKED)), "not what its table makes of it"),
+    (DropEffect("stop", drain(p, h, d).to(Drain.ASKED)), "its state differs from its table's"),
 ])
 def test_an_end_that_runs_another_table_is_found_out(
     edit: DropRow | DropEffect, complaint: str

@@ -59,7 +59,7 @@ def test_a_failure_is_made_small_drawn_and_replayed(
     (("--faults", "fire"), "want kinds among loss, "),
     (("--seed", "-1"), "want a seed of 0 or more"),
     (("--only-rooms", "1,x"), "want numbers, as in 3,17"),
-    (("--bug", "B99"), "no defect 'B99' of the tables that nodes run"),
+    (("--bug", "B99"), "--bug B99: the tables of nodes have no such defect"),
     (("--pp", "40"), "would never find room"),
     (("--plot", "x.svg"), "--plot draws a study"),
     (("--seed", "1", "--seeds", "2"), "not allowed with"),

@@ -9,7 +9,7 @@ import pytest
 
 from pdproto.cli import top
 from pdproto.cli.main import main
-from pdproto.cli.top import Look, look, shown
+from pdproto.cli.top import NodeStatus, look, shown
 from pdproto.transport.operator_port import OperatorPort
 from tests.node.data_paths import cluster, published, until
 
@@ -51,8 +51,8 @@ def test_a_node_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]
 
 
 def test_rates_are_of_the_time_between_two_looks() -> None:
-    before = Look("a", 10.0, "", {"handoffs_succeeded_total": 100.0}, None)
-    now = Look("a", 12.0, "", {"handoffs_succeeded_total": 150.0}, None)
+    before = NodeStatus("a", 10.0, "", {"handoffs_succeeded_total": 100.0}, None)
+    now = NodeStatus("a", 12.0, "", {"handoffs_succeeded_total": 150.0}, None)
     assert now.rate("handoffs_succeeded_total", before) == 25.0
     assert now.rate("handoffs_succeeded_total", None) is None
     assert now.rate("no_such_total", before) is None
