@@ -1,7 +1,7 @@
-"""Whether every message and completion is answered, as one more finding of a check.
+"""Whether a row answers every message and completion, as one more finding of a check.
 
-Exploration finds what rows do, and never a row that is missing: what no row takes changes nothing.
-So the check also runs lint's rule, at lint's small sizes (lint/totality.py).
+Exploration cannot find a missing row: an event without a row changes no state. So the check also
+runs lint's rule, at lint's small sizes (lint/totality.py).
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,16 @@ CLAIM: Final = "a row, an Ignore or a Reject for each message and completion in 
 def with_answers(
     system: System, result: CheckResult, lemmas: Sequence[Always] = ()
 ) -> CheckResult:
-    """The result with one more finding, which lint's errors violate.
+    """The result with one more finding. It is violated if lint finds an event without a row.
 
-    lemmas: what holds in every state; it excuses holes in states in which it does not hold.
+    lemmas: claims that hold in every state. A state in which one fails is unreachable, so an event
+    needs no row there.
     """
     return replace(result, findings=(*result.findings, _finding(system, lemmas)))
 
 
 def is_answered(result: CheckResult) -> bool:
-    """Whether no finding says that an answer is missing."""
+    """Whether no finding of `with_answers` is violated."""
     return all(found.name != ANSWERED or found.verdict is not Verdict.VIOLATED
                for found in result.findings)
 
@@ -45,7 +46,7 @@ def _finding(system: System, lemmas: Sequence[Always]) -> Finding:
     except TooLargeError as error:
         return replace(found, verdict=Verdict.UNKNOWN, assurance=str(error))
     sizes = " ".join(f"{sort.__name__}={size}" for sort, size in chosen.sizes.items())
-    found = replace(found, assurance=f"looked at every state of a machine for {sizes}")
+    found = replace(found, assurance=f"every state of each machine for {sizes}")
     if not holes:
         return found
     return replace(

@@ -1,12 +1,12 @@
-"""Bounded model checking: is there a run of k steps that ends in a bad state? Asked of Z3.
+"""Bounded model checking: Z3 searches for a run of k steps that ends in a bad state.
 
-A second opinion on the explorer (Biere, Cimatti, Clarke and Zhu, "Symbolic model checking without
-BDDs", TACAS 1999). It shares the ground rows with the search, and nothing else: no stored states,
-no symmetry, no engine; what is asked is in unrolling.py. Depth after depth is asked about, so that
-what is found first is shortest.
+It is a second opinion on the explorer (Biere, Cimatti, Clarke and Zhu, "Symbolic model checking
+without BDDs", TACAS 1999). Both share only the ground rows: this search stores no states, and uses
+neither symmetry nor an engine. unrolling.py has its constraints. k grows from 0, so the first run
+that is found is a shortest one.
 
-Rows that would change nothing do not count as steps. So where no run of k steps is left, every
-state lies within the depths that were asked about, and the answer is complete.
+A row that changes nothing does not count as a step. So if there is no run of k steps, all states
+have been covered, and the answer is complete.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,10 @@ INTERRUPTED: Final = "interrupted"
 
 @dataclass(frozen=True, slots=True)
 class Unrolled:
-    """A look at a search under way: `depth` steps have been asked about."""
+    """The progress of a search: all runs of up to `depth` steps are decided.
+
+    what: the name of the system.
+    """
 
     what: str
     depth: int
@@ -42,16 +45,17 @@ class Unrolled:
 Watcher = Callable[[Unrolled], None]
 
 
-def unwatched(_: Unrolled) -> None:
-    """The watcher that looks at nothing."""
+def ignore_progress(_: Unrolled) -> None:
+    """A watcher that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedResult:
-    """What bounded model checking found. depth: of the longest runs that were asked about.
+    """The result of bounded model checking, without liveness, which finite runs cannot refute.
 
-    complete: no run is longer, so that what holds holds of every state. stopped: why fewer steps
-    were looked at than wanted, or empty. Liveness is not asked about: a run that ends shows none.
+    depth: the length of the longest runs that were examined, in steps. complete: no run is longer,
+    so the verdicts hold for all states. stopped: why the search ended before the wanted depth; else
+    empty.
     """
 
     system: str
@@ -63,7 +67,7 @@ class BoundedResult:
 
     @property
     def verdict(self) -> Verdict:
-        """Violated if anything is; else unknown if anything is; else it holds."""
+        """VIOLATED if any finding is; else UNKNOWN if any finding is; else HOLDS."""
         verdicts = {finding.verdict for finding in self.findings}
         for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN):
             if verdict in verdicts:
@@ -79,14 +83,14 @@ def bounded(
     properties: Sequence[str] = (),
     timeout_s: float | None = None,
     keep_going: bool = False,
-    watcher: Watcher = unwatched,
+    watcher: Watcher = ignore_progress,
 ) -> BoundedResult:
-    """Look for a shortest run of at most `depth` steps that violates each property.
+    """Search for a shortest run of at most `depth` steps that violates each property.
 
-    properties: names to look at, the deadlock's among them (empty: all). timeout_s: of the whole
-    search; what was found by then stands. keep_going: past the first violation. Like the explorer
-    it takes one interpretation of the rigid symbols after the other. Raises SpecError or
-    TooLargeError where the system has no ground form at these sizes.
+    properties: the names to check, perhaps DEADLOCK; all if empty. timeout_s: for the whole search,
+    in seconds; findings up to then are valid. keep_going: continue after the first violation. Like
+    the explorer it takes one interpretation of the rigid symbols after the other. Raises SpecError
+    or TooLargeError if the system has no ground form at these sizes.
     """
     began = monotonic()
     until = None if timeout_s is None else began + timeout_s
@@ -113,7 +117,7 @@ def bounded(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a run may end in: one question's patterns, or a deadlock (no question)."""
+    """The set of states to search for: the patterns of a question, or deadlocks (no question)."""
 
     name: str
     question: Question | None
@@ -155,7 +159,9 @@ class _Run:
         return any(target.bad and target.name in self.reached for target in self.targets)
 
     def look(self, depth: int, watch: Callable[[int], None]) -> None:
-        """Ask depth after depth, until nothing is open, nothing is left to run, or time is up."""
+        """Examine runs of 0, 1, ... steps, until all targets are found, no run is left, or time is
+        up.
+        """
         unrolling = Unrolling(self.ground, self.form)
         try:
             for k in range(depth + 1):
@@ -177,7 +183,7 @@ class _Run:
         return [target for target in self.targets if target.name not in self.reached]
 
     def _ask(self, unrolling: Unrolling) -> None:
-        """Every target that a run of this length reaches."""
+        """Find every target that a run of this length reaches."""
         wanted = {target.name: unrolling.ends_in(target.question) for target in self._open()}
         while wanted:
             found = unrolling.reached(wanted, self.until)
@@ -188,7 +194,7 @@ class _Run:
                 del wanted[name]
 
     def findings(self, *, located: bool) -> Iterator[Finding]:
-        """The verdict on each target. located: tell in which topology a trace happens."""
+        """The verdict on each target. located: name the topology of a trace."""
         narrator = Narrator(self.ground, self.asked)
         for target in self.targets:
             rows = self.reached.get(target.name)
@@ -237,7 +243,7 @@ class _Run:
 def _instance(
     question: Question | None, end: int, given: Interpretation, *, located: bool
 ) -> str:
-    """For which elements the first pattern that holds speaks, and in which topology."""
+    """The elements of the first pattern that holds in the state, and the topology."""
     parts = []
     if question is not None:
         parts.append(next(p.instance for p in question.patterns if p.guard.holds(end)))
@@ -248,7 +254,7 @@ def _instance(
 
 
 def _worst(findings: Sequence[Finding]) -> Finding:
-    """One property over all interpretations: a violation in any counts, a witness in any too."""
+    """One property over all interpretations: one violation decides, and so does one witness."""
     order = [Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS]
     if findings[0].kind is PropertyKind.SOMETIMES:
         order.reverse()

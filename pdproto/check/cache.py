@@ -1,9 +1,9 @@
-"""Results of checks that this user has made before: what has not changed is not explored again.
+"""Results of earlier checks of this user: an unchanged question is not explored again.
 
-A result is a file whose name is the identity of its question (identity.py). A file appears whole
-or not at all, so that a crash leaves none that is half written, and processes may share a folder.
-A file that cannot be read counts as missing. The folder is bounded: the results that nobody has
-asked for longest go first.
+A result is a file whose name is the identity of its question (identity.py). A file is never visible
+in part, so a crash leaves no broken file, and processes may share a folder. A file that cannot be
+read counts as missing. The size of the folder is bounded: the least recently used results are
+removed first.
 """
 
 import contextlib
@@ -25,27 +25,29 @@ from pdproto.spec.language.system import Configuration, System
 BYTES_MAX: Final = 256 << 20
 ENDING: Final = ".json"
 
-# A function of a module, which adds to a result what exploring does not find.
+# A function of a module. It adds findings to a result that exploring cannot make.
 Completion: TypeAlias = Callable[[System, CheckResult], CheckResult]
 
 
-def nothing_more(_: System, result: CheckResult) -> CheckResult:
-    """The result of exploring, as it is."""
+def keep_result(_: System, result: CheckResult) -> CheckResult:
+    """The result of exploring without any addition."""
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The results in a folder, in bytes_max bytes at most. folder None: nothing is kept."""
+    """The results in a folder, with at most `bytes_max` bytes. folder: None keeps nothing."""
 
     folder: Path | None
     bytes_max: int = BYTES_MAX
 
     def check(
         self, system: System, configuration: Configuration, settings: CheckSettings,
-        complete: Completion = nothing_more,
+        complete: Completion = keep_result,
     ) -> CheckResult:
-        """As `checking.check`, completed; from the folder if it is there. Raises as `check` does.
+        """The completed result of `checking.check`, from the folder if it has it.
+
+        Raises the errors of `checking.check`.
         """
         file = self._file(system, configuration, settings, complete)
         known = _read(file)
@@ -58,29 +60,29 @@ class Cache:
 
     def recall(
         self, system: System, configuration: Configuration, settings: CheckSettings,
-        complete: Completion = nothing_more,
+        complete: Completion = keep_result,
     ) -> CheckResult | None:
-        """The result, if the folder has it. Nothing is explored."""
+        """The result, if the folder has it; else None, without exploring."""
         return _read(self._file(system, configuration, settings, complete))
 
     def _file(
         self, system: System, configuration: Configuration, settings: CheckSettings,
-        complete: Completion = nothing_more,
+        complete: Completion = keep_result,
     ) -> Path | None:
-        """Where the result is kept; None for a question that has no identity."""
+        """The file of the result; None for a question without an identity."""
         if self.folder is None:
             return None
-        # The monitor, the threads and the memory change no result that is kept.
+        # The monitor, the threads and the memory do not change a result that is kept.
         asked = (settings.properties, settings.keep_going, settings.fairness,
                  settings.limits.states_max, complete.__module__, complete.__qualname__)
         try:
             name = identity(system, configuration, *asked)
         except Exception:
-            return None  # the check says what is wrong, say with the user's own `given=`
+            return None  # the check reports the error, for example in the user's own `given=`
         return self.folder / (name + ENDING)
 
     def _keep(self, file: Path, result: CheckResult) -> None:
-        """Write the result, if the disk takes it: one that is not kept is computed again."""
+        """Write the result. An error of the disk is ignored: the result is then computed again."""
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=file.parent)
@@ -94,7 +96,7 @@ class Cache:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Remove the results that nobody has asked for longest, until the rest fits."""
+        """Remove the least recently used results until the rest fits."""
         found = sorted(self._files(), key=lambda one: one[1].st_mtime)
         excess = sum(about.st_size for _, about in found) - self.bytes_max
         for path, about in found:
@@ -104,7 +106,7 @@ class Cache:
             excess -= about.st_size
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Every result with its size and times; none that another process removes meanwhile."""
+        """Every result with its size and times, without those that another process removes now."""
         for path in () if self.folder is None else self.folder.glob(f"*{ENDING}"):
             with contextlib.suppress(FileNotFoundError):
                 yield path, path.stat()
@@ -114,9 +116,9 @@ NO_CACHE: Final = Cache(None)
 
 
 def _is_final(result: CheckResult, settings: CheckSettings) -> bool:
-    """Whether the same question has the same result again.
+    """Whether the same question always has the same result.
 
-    It has not where memory or an interrupt has ended the search, nor where threads have raced to a
+    It does not if memory or an interrupt has ended the search, or if several threads ran into a
     limit of states.
     """
     if result.stopped in ("", FIRST_VIOLATION):
@@ -127,7 +129,7 @@ def _is_final(result: CheckResult, settings: CheckSettings) -> bool:
 
 
 def _read(file: Path | None) -> CheckResult | None:
-    """The result in the file, marked as recalled; None if there is none that can be read."""
+    """The result in the file, marked as recalled; None if the file cannot be read."""
     if file is None:
         return None
     try:

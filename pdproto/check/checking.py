@@ -1,4 +1,4 @@
-"""One check of one system: every interpretation explored, every property given its verdict."""
+"""One check of one system: explore every interpretation, and give each property its verdict."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,9 +40,11 @@ VACUOUS: Final = "vacuous: its premise never holds"
 
 @dataclass(frozen=True, slots=True)
 class CheckSettings:
-    """How to check. properties: names to look at (empty: all). keep_going: past a violation.
+    """How to check.
 
-    fairness: the liveness assumptions to check under; empty takes each property's own.
+    properties: the names to check; all if empty. workers: threads. keep_going: continue after a
+    violation. fairness: the assumptions for liveness; if empty, each property's own. monitor: is
+    called with the progress of each search.
     """
 
     properties: tuple[str, ...] = ()
@@ -53,11 +55,12 @@ class CheckSettings:
     monitor: Monitor = silent
 
     def wants(self, name: str) -> bool:
+        """Whether the property of this name is to be checked."""
         return not self.properties or name in self.properties
 
 
 def check(system: System, configuration: Configuration, settings: CheckSettings) -> CheckResult:
-    """Explore the system and judge its properties.
+    """Explore the system and check its properties.
 
     Raises SpecError or TooLargeError if the system cannot be explored at these sizes.
     """
@@ -108,17 +111,17 @@ def _reduction_names(configuration: Configuration) -> tuple[str, ...]:
 
 
 def _merged(findings: Sequence[Finding]) -> Finding:
-    """One property over all interpretations: a violation in any counts, a witness in any too."""
+    """One property over all interpretations: one violation decides, and so does one witness."""
     if findings[0].kind is PropertyKind.SOMETIMES:
         order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
     else:
         order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
-    # What is vacuous in one topology only is not vacuous.
+    # A property is vacuous only if it is vacuous in every topology.
     return min(findings, key=lambda f: (order.index(f.verdict), VACUOUS in f.note))
 
 
 class World:
-    """One interpretation of the rigid symbols."""
+    """The check of a system in one interpretation of its rigid symbols."""
 
     def __init__(
         self,
@@ -140,13 +143,13 @@ class World:
             for claim in system.properties
             if isinstance(claim, LeadsTo) and settings.wants(claim.name)
         )
-        self.stopped = ""  # why liveness is not decided although the search was complete
+        self.stopped = ""  # why liveness is not decided, although the search was complete
 
     def _ground(self, fairness: Fairness) -> Ground:
         return ground_for(self.system, self.configuration, self.given, fairness)
 
     def explore(self) -> Exploration:
-        """The search for the safety questions, and for liveness where nothing else is needed."""
+        """The search for the safety questions. Liveness uses it too if its graph is the same."""
         return explore(
             self.ground,
             self.questions,
@@ -239,7 +242,7 @@ class World:
     def _liveness_in(
         self, found: Exploration, variant: Fairness, wanted: list[tuple[LeadsTo, list[Fairness]]]
     ) -> dict[str, Finding]:
-        """The verdicts on one graph, by claim. Ctrl-C leaves those that have been reached."""
+        """The verdicts on one graph, by claim. After Ctrl-C, later claims stay undecided."""
         judged = {claim.name: self._undecided(claim, under) for claim, under in wanted}
         if not wanted or not found.complete or self.stopped:
             return judged
@@ -255,7 +258,7 @@ class World:
         except KeyboardInterrupt:
             self.stopped = INTERRUPTED
         except MemoryError:
-            self.stopped = f"memory ran out when liveness was judged if {variant}"
+            self.stopped = f"memory ran out while liveness was checked, if {variant}"
         finally:
             if search is not None and search is not found:
                 search.engine.close()
@@ -324,7 +327,7 @@ class World:
 
 
 def _jointly(findings: Sequence[Finding]) -> Finding:
-    """One property under several assumptions: the worst verdict, and what it rests on."""
+    """One property under several assumptions: the worst verdict, and its assumptions."""
     order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
     worst = min(findings, key=lambda finding: order.index(finding.verdict))
     if worst.verdict is Verdict.VIOLATED:
@@ -333,7 +336,7 @@ def _jointly(findings: Sequence[Finding]) -> Finding:
 
 
 def _variant(fairness: Fairness) -> Fairness:
-    """Which graph an assumption is checked on."""
+    """The assumption whose graph is used to check this assumption."""
     return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
 
 
@@ -356,7 +359,7 @@ def _stuck(count: int) -> str:
 
 
 def _located(finding: Finding, given: Interpretation) -> Finding:
-    """The finding, with the topology in which its trace happens."""
+    """The finding, with the topology of its trace."""
     if finding.trace is None:
         return finding
     where = f"where {topology(given)}" if any(given.values()) else "where nothing is related"
@@ -364,7 +367,7 @@ def _located(finding: Finding, given: Interpretation) -> Finding:
 
 
 def topology(given: Interpretation) -> str:
-    """How an interpretation reads: "next(n0, n1), next(n1, n0)"."""
+    """The text of an interpretation: "next(n0, n1), next(n1, n0)"."""
     return ", ".join(
         cell_name(symbol, indices)
         for symbol, tuples in given.items()

@@ -1,20 +1,22 @@
-"""Dead bits, derived from the ground rows: what nobody can read any more is cleared.
+"""Dead bits, derived from the ground rows: bits that no guard can read any more are cleared.
 
-Messages are sets that never retire, so most of a late state is of no use to anyone. A cell is
+A message stays in the state once it is sent, so most bits of a late state are useless. A cell is
 *dead* in a state if every guard that reads it has a literal, on another cell, that no row can make
-true again. Clearing it leads to a bisimilar state: the same rows are enabled for ever, and the
-same patterns hold. The conditions are guards over the masks, evaluated by the engine as *sweeps*;
-nothing is written by hand, so a mutated table gets the sweeps that are sound for it.
+true again. Clearing it leads to a bisimilar state: the same rows are enabled for ever, and the same
+patterns hold. The conditions are guards over the masks, which the engine evaluates as *sweeps*.
+They are computed from the rows, so a mutated table gets sweeps that are sound for it.
 
-Two kinds of rows read nothing that matters, or every message would be alive for ever: one that
-ignores its trigger, since a total table ignores what comes late, and a fault that changes nothing
-but the cell it reads, as losing a message does. Coverage leaves them out when bits are swept.
+Two kinds of rows do not count as readers; otherwise every message would be alive for ever. One is a
+row that ignores its trigger: a total table ignores late messages. The other is a fault that changes
+only the cell it reads, such as the loss of a message. Coverage leaves these rows out when bits are
+swept.
 
-Only cells that the protocol's own rows move one way are cleared: two rows that set and clear a cell
-that nobody reads run for ever, and a search that cleared it would call their state a deadlock.
+A cell is cleared only if the protocol's own rows never move it back to an earlier value. Otherwise
+two rows could set and clear a cell without readers for ever, and a search that clears it would call
+their state a deadlock.
 
-Why clearing one cell cannot resurrect the reader of another: each sweep is sound in the very state
-it is applied to, by the argument above, and they are applied one after the other.
+A sweep cannot make a reader of another cell possible again: each sweep is sound in the state to
+which it is applied, by the argument above, and the sweeps are applied one after the other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +34,7 @@ def sweeps(
     """The sweeps of a ground system.
 
     progress: for each row, whether it is the protocol's own (faults are not). asked: every guard
-    whose truth matters to somebody: those of the protocol's rows that act, and of properties.
+    whose truth matters: the guards of the protocol's rows that act, and those of properties.
     """
     own = [row for row, counts in zip(rows, progress, strict=True) if counts]
     one_way = {field: _one_way(codes) for field, codes in _futures(layout, own).items()}
@@ -53,7 +55,7 @@ def sweeps(
 
 
 class _Reader:
-    """A guard that somebody evaluates. writes: the bits that change where it holds; -1 for all."""
+    """A guard whose truth matters. writes: the bits that change where it holds; -1 for all."""
 
     def __init__(self, guard: Guard, writes: int, futures: Futures) -> None:
         self.reads: Final = guard.reads
@@ -61,12 +63,12 @@ class _Reader:
         self.silencing: Final = list(_silencing(guard, futures))
 
     def depends_on(self, field: Field) -> bool:
-        """Whether the cell's value makes a difference to anything but the cell."""
+        """Whether the cell's value can change another cell or an answer."""
         return bool(self.reads & field.mask and self.writes & ~field.mask)
 
 
 def _silencing(guard: Guard, futures: Futures) -> Iterator[tuple[Field, Literal]]:
-    """The literals that show that the guard can never hold again, each with its cell."""
+    """Literals with their cells: if one is true, the guard can never hold again."""
     for field, wanted in _conjuncts(guard, futures):
         for code, future in enumerate(futures[field]):
             if not future & wanted:
@@ -74,7 +76,7 @@ def _silencing(guard: Guard, futures: Futures) -> Iterator[tuple[Field, Literal]
 
 
 def _conjuncts(guard: Guard, futures: Futures) -> Iterator[tuple[Field, set[int]]]:
-    """The conjuncts that speak of one cell: the cell and the codes that satisfy them."""
+    """The conjuncts about a single cell: the cell, and the codes that satisfy the conjunct."""
     for field in futures:
         if guard.mask & field.mask:
             yield field, {(guard.value & field.mask) >> field.offset}
@@ -85,9 +87,9 @@ def _conjuncts(guard: Guard, futures: Futures) -> Iterator[tuple[Field, set[int]
 
 
 def _futures(layout: Layout, rows: Sequence[Action]) -> Futures:
-    """For each cell and code, the codes that rows may still bring it to, its own included.
+    """For each cell and code, the codes that the cell may have later, its own included.
 
-    A row moves a cell from any code that its guard does not exclude for this cell alone.
+    A row moves a cell from every code that its guard does not exclude for this cell alone.
     """
     moves: dict[Field, list[set[int]]] = {}
     for (symbol, _), field in layout.fields.items():

@@ -1,4 +1,4 @@
-"""Pictures of a spec as Mermaid text: how an instance changes state, who sends what to whom."""
+"""Diagrams of a spec as Mermaid text: the states of a machine, and the messages of a system."""
 
 from collections.abc import Iterator
 
@@ -13,8 +13,8 @@ INDENT = "    "
 def state_diagram(table: Table) -> str:
     """The rows that change the table's state variable, as arrows between its values.
 
-    Rows that stay where they are, and those that change other variables only, are left out.
-    Raises ValueError for a table without a state variable.
+    Rows that do not change the state variable are left out. Raises ValueError for a table without a
+    state variable.
     """
     if table.state is None:
         raise ValueError(f"the table of {table.machine} has no state variable to draw")
@@ -35,7 +35,7 @@ def state_diagram(table: Table) -> str:
 
 
 def _moves(table: Table, row: Row) -> Iterator[tuple[str, str]]:
-    """The moves of the state variable that the row's `at` and `to` speak of."""
+    """The moves of the state variable that the row's `at` and `to` allow."""
     if row.to is None or table.state is None:
         return
     for value in row.states or table.state.values:
@@ -44,7 +44,7 @@ def _moves(table: Table, row: Row) -> Iterator[tuple[str, str]]:
 
 
 def message_diagram(system: System) -> str:
-    """Machines as boxes, and for each pair that talks one arrow with the messages it takes."""
+    """Machines as boxes, and an arrow for each sender and receiver, with its messages."""
     machines = [machine for machine in system.machines if not machine.world]
     names = {machine: f"m{number}" for number, machine in enumerate(machines)}
     lines = ["flowchart LR"]

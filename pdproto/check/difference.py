@@ -1,8 +1,8 @@
-"""How a system differs from the system that it is an edit of, as data.
+"""The difference between a variant and its base (the system of which it is an edit), as data.
 
-A system is taken apart into named parts: rows, properties, configurations and so on. The base and
-the difference determine the variant: `applied(parts(base), difference(base, variant))` are the
-parts of the variant. The order of rows is no part, for it decides nothing.
+A system consists of named parts: rows, properties, configurations and so on. The base and the
+difference determine the variant: `applied(parts(base), difference(base, variant))` are the parts of
+the variant. The order of rows is not a part, because it has no effect.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -29,7 +29,7 @@ Part: TypeAlias = Row | Property | Formula | Configuration | Cells
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The parts that a variant lacks, has besides, and has in another form (before, after)."""
+    """The parts that a variant lacks, the parts it adds, and those it changes (before, after)."""
 
     removed: Mapping[Key, Part]
     added: Mapping[Key, Part]
@@ -37,7 +37,7 @@ class Difference:
 
 
 def difference(base: System, variant: System) -> Difference:
-    """How the variant differs from its base."""
+    """The difference between the variant and its base."""
     before, after = parts(base), parts(variant)
     return Difference(
         {key: part for key, part in before.items() if key not in after},
@@ -51,13 +51,13 @@ def difference(base: System, variant: System) -> Difference:
 
 
 def applied(base: Mapping[Key, Part], change: Difference) -> dict[Key, Part]:
-    """The parts of the variant, from those of its base."""
+    """The parts of the variant, from the parts of its base and the difference."""
     kept = {key: part for key, part in base.items() if key not in change.removed}
     return {**kept, **{key: after for key, (_, after) in change.changed.items()}, **change.added}
 
 
 def parts(system: System) -> dict[Key, Part]:
-    """Everything that a page of the system says, by kind and name."""
+    """Everything that a page of the system shows, by kind and name."""
     return dict(_parts(system))
 
 
@@ -86,17 +86,17 @@ def _table(layer: str, table: Table) -> Iterator[tuple[Key, Part]]:
 
 
 def _normal(row: Row) -> Row:
-    """The row in the one form that equal rows share."""
+    """The row in a normal form, in which equal rows are equal objects."""
     return replace(
         row, at=row.states, when=row.conditions, do=tuple(row.do), send=tuple(row.send)
     )
 
 
 def base_of(variant: System, known: Collection[str]) -> System | None:
-    """The nearest system that the variant is an edit of and that has one of the known names.
+    """The nearest system of which the variant is an edit, and that has one of the known names.
 
-    An edit may go through systems without a page, and through some that still bear the name of
-    the system that they come from: of those the first one is the base.
+    Between the two there may be systems without a page, and systems with the same name as the one
+    they come from. Of several systems with one name, the first one is the base.
     """
     found: System | None = None
     base = variant.base

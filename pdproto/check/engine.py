@@ -1,7 +1,6 @@
-"""What a search engine offers: native/ is the fast one, portable.py the one that runs anywhere.
+"""The interface of a search engine. native/ is the fast one; portable.py runs anywhere.
 
-Both visit the same states and report the same counts; tests/check/test_engines.py holds them to
-that.
+Both visit the same states and report the same counts (tests/check/test_engines.py).
 """
 
 from dataclasses import dataclass
@@ -27,10 +26,10 @@ class Edges:
 
 
 class Engine(Protocol):
-    """A breadth-first search under way, level by level.
+    """A breadth-first search in progress, level by level.
 
-    A state has an *id*, which never changes, and, once the search has ended, a *position* in
-    0 .. states - 1. Ids ascend in no particular order. All counts are exact.
+    A state has an *id*, which never changes. When the search has ended, it also has a *position* in
+    0 .. states - 1. Ids are in no particular order. All counts are exact.
     """
 
     @property
@@ -55,26 +54,27 @@ class Engine(Protocol):
 
     @property
     def stuck(self) -> tuple[int, int | None]:
-        """Expanded states that no progress row changes and that are not final: how many, and the
-        id of the first.
+        """The stuck states (program.py) among the expanded ones: their number, and the id of the
+        first; None if there are none.
         """
 
     @property
     def bytes(self) -> int:
-        """Memory held for states, parents and tables."""
+        """Bytes of memory for states, parents and tables."""
 
     def step(self, states_max: int) -> bool:
         """Expand up to about `states_max` states, never past the end of the current level.
 
-        Returns whether unexpanded states remain. After a step `at_level_end` tells whether a level
-        has just been finished. Raises MemoryError, and stays usable, when memory cannot be had.
+        Returns whether unexpanded states remain. Raises MemoryError if memory runs out; the engine
+        stays usable.
         """
 
     @property
-    def at_level_end(self) -> bool: ...
+    def at_level_end(self) -> bool:
+        """Whether the last step has finished a level."""
 
     def state(self, identity: int) -> int:
-        """The stored state."""
+        """The stored state with this id. Raises IndexError for an unknown id."""
 
     def parent(self, identity: int) -> int | None:
         """The id of the state from which this one was first reached; None for an initial state."""
@@ -88,10 +88,11 @@ class Engine(Protocol):
     def identity(self, position: int) -> int:
         """The id of the state at a position."""
 
-    def position(self, identity: int) -> int: ...
+    def position(self, identity: int) -> int:
+        """The position of the state with this id."""
 
     def where(self, guard: Guard) -> NDArray[np.bool_]:
         """[states] by position: the states in which the guard holds."""
 
     def close(self) -> None:
-        """Give the memory back. The engine cannot be used afterwards."""
+        """Release the memory. The engine cannot be used afterwards."""

@@ -1,7 +1,7 @@
 """Exploration of one ground system: a breadth-first search, watched and bounded.
 
-A search ends when every state has been seen, at the end of the level of the first violation
-(unless told to go on), or at a limit, in which case it says so and what it saw still stands.
+A search ends when every state has been visited, or at the end of the level with the first violation
+(unless `keep_going`), or at a limit. A search that a limit ends says so; its findings are valid.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,22 +22,22 @@ from pdproto.ground.layout import TooLargeError
 from pdproto.ground.program import WORD_BITS, Guard, Program, Symmetry
 
 GIB: Final = 1 << 30
-STATES_PER_STEP: Final = 1 << 18  # a fraction of a second between two looks at the limits
-BYTES_MIN: Final = 1 << 24  # what a search may take before its memory is looked at
-GRAPH_BYTES: Final = 24  # for each transition, where the graph is needed (measured; edges, regions)
+STATES_PER_STEP: Final = 1 << 18  # between two checks of the limits, a fraction of a second
+BYTES_MIN: Final = 1 << 24  # of the native engine: it needs at least so much
+GRAPH_BYTES: Final = 24  # for each transition, if the graph is needed (measured; edges, regions)
 FIRST_VIOLATION: Final = "the search ends with the level of the first violation"
 INTERRUPTED: Final = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """When to give up: states, and bytes of memory for states and tables. None is no limit."""
+    """The limits of a search: states, and bytes of memory for them. None is no limit."""
 
     states_max: int | None = None
     bytes_max: int | None = None
 
     def forbid(self, bytes_wanted: int) -> str:
-        """Why a graph of that size is not made; empty if it may be."""
+        """Why a graph of so many bytes is forbidden; empty if it is allowed."""
         if self.bytes_max is None or bytes_wanted <= self.bytes_max:
             return ""
         return f"liveness would take {bytes_wanted / GIB:.3g} GiB, past the {self}"
@@ -51,7 +51,7 @@ NO_LIMITS: Final = SearchLimits()
 
 @dataclass(frozen=True, slots=True)
 class Reductions:
-    """What to leave out of the search; every verdict is the same with and without."""
+    """The reductions of the search. They change no verdict."""
 
     symmetry: bool = False
     dead_bits: bool = False
@@ -62,7 +62,7 @@ PLAIN: Final = Reductions()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A look at a search under way."""
+    """The progress of a search. what: its name. frontier: states stored but not yet expanded."""
 
     what: str
     states: int
@@ -80,7 +80,7 @@ Monitor = Callable[[Progress], None]
 
 
 def silent(_: Progress) -> None:
-    """The monitor that watches nothing."""
+    """A monitor that does nothing."""
 
 
 def program(
@@ -91,7 +91,7 @@ def program(
 ) -> Program:
     """The ground system in the form that engines run.
 
-    watched: guards that will be asked for afterwards (liveness), so that no bit they read is
+    watched: guards that are evaluated after the search (for liveness). No bit that they read is
     cleared as dead.
     """
     actions = tuple(row.action for row in ground.rows)
@@ -117,9 +117,9 @@ def program(
 
 
 def engine_for(program: Program, workers: int, limits: SearchLimits = NO_LIMITS) -> Engine:
-    """The native engine, or the portable one where no compiler was at hand at installation.
+    """The native engine, or the portable one if there was no compiler at installation.
 
-    Raises TooLargeError for states wider than the engine takes.
+    Raises TooLargeError for states that are too wide for the native engine.
     """
     if not native.available():
         return PortableEngine(program)
@@ -133,7 +133,7 @@ def engine_for(program: Program, workers: int, limits: SearchLimits = NO_LIMITS)
 
 @dataclass
 class Exploration:
-    """A search of one ground system with its questions, and what it has found."""
+    """A search of one ground system with its questions, and its results so far."""
 
     ground: Ground
     questions: tuple[Question, ...]
@@ -153,19 +153,19 @@ class Exploration:
 
     @property
     def transitions(self) -> int:
-        """Enabled ground rows over all states, as TLC and others count; an ignore is no step."""
+        """The sum of enabled ground rows over all states, as TLC counts; without ignored events."""
         counted = [row.row.kind == "row" for row in self.ground.rows]
         return int(self.engine.fired[counted].sum())
 
     @property
     def graph_bytes(self) -> int:
-        """About what it takes to hold the states and to judge liveness on their graph."""
+        """An estimate of the bytes for the states and for checking liveness on their graph."""
         return self.engine.bytes + self.transitions * GRAPH_BYTES
 
     def hit(self, question: Question) -> tuple[Pattern, int] | None:
         """The first pattern of the question that was found, and the state's id."""
         numbers = self._numbers(question)
-        hits = self.engine.hits  # made anew each time it is asked for
+        hits = self.engine.hits  # a new dict at each access
         found = [n for n in numbers[: len(question.patterns)] if n in hits]
         if not found:
             return None
@@ -173,7 +173,7 @@ class Exploration:
         return question.patterns[first - numbers.start], hits[first]
 
     def vacuous(self, question: Question) -> bool:
-        """Whether the question is an implication whose premise was never true."""
+        """Whether the question is an implication with a premise that never held."""
         premises = self._numbers(question)[len(question.patterns) :]
         return question.implication and self.engine.hits.keys().isdisjoint(premises)
 
@@ -200,7 +200,7 @@ class Exploration:
         return len(self.path(identity)) - 1
 
     def violated(self) -> bool:
-        """Whether a bad pattern has been found, or a deadlock that was asked about."""
+        """Whether a bad pattern has been found, or a deadlock if `deadlocks_matter`."""
         if self.deadlocks_matter and self.engine.stuck[0] > 0:
             return True
         hits = self.engine.hits.keys()
@@ -211,7 +211,7 @@ class Exploration:
         )
 
 
-def explore(  # noqa: PLR0913 - the knobs of a search, all by name
+def explore(  # noqa: PLR0913 - the options of a search, all by name
     ground: Ground,
     questions: Sequence[Question] = (),
     *,
@@ -224,7 +224,11 @@ def explore(  # noqa: PLR0913 - the knobs of a search, all by name
     monitor: Monitor = silent,
     what: str = "",
 ) -> Exploration:
-    """Search a ground system. Ctrl-C and the limits end it early, with what was seen so far."""
+    """Search a ground system. After Ctrl-C or at a limit it returns the results so far.
+
+    watched: see `program`. workers: threads. keep_going: continue after a violation. what: the name
+    of the search for the monitor. Raises TooLargeError as `engine_for` does.
+    """
     form = program(ground, questions, reductions, watched)
     engine = engine_for(form, workers, limits)
     found = Exploration(ground, tuple(questions), form, engine, deadlocks_matter)

@@ -16,7 +16,7 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """States by position, edges by number; `passable` tells which rows a walk may use."""
+    """States by position, edges by number. passable: the rows that a walk may use."""
 
     edges: Edges
     passable: Flags  # [rows]
@@ -30,7 +30,7 @@ class Graph:
         return np.zeros(self.states, dtype=bool)
 
     def out(self, positions: Positions) -> tuple[Positions, Positions]:
-        """The passable edges that leave the positions: each one's number and its source."""
+        """The passable edges from these positions: numbers [edges] and sources [edges]."""
         starts = self.edges.starts
         counts = starts[positions + 1] - starts[positions]
         sources = np.repeat(positions, counts)
@@ -40,14 +40,15 @@ class Graph:
         return numbers[kept], sources[kept]
 
     def target(self, numbers: Positions) -> Positions:
+        """The positions to which these edges lead."""
         return self.edges.targets[numbers].astype(np.int64)
 
     def source(self, number: int) -> int:
-        """Where an edge starts."""
+        """The position from which an edge starts."""
         return int(np.searchsorted(self.edges.starts, number, side="right")) - 1
 
     def enabled(self, position: int) -> Flags:
-        """[rows]: the rows that would change something in the state, passable or not."""
+        """[rows]: the rows that are enabled in the state and change it, passable or not."""
         flags = np.zeros(len(self.passable), dtype=bool)
         first, last = self.edges.starts[position], self.edges.starts[position + 1]
         flags[self.edges.rows[first:last]] = True
@@ -63,7 +64,7 @@ class Graph:
 
 
 class Walk:
-    """A breadth-first search among allowed states; remembers by which edge it came."""
+    """A breadth-first search among allowed states. came: the edge by which it reached a state."""
 
     def __init__(self, graph: Graph, allowed: Flags) -> None:
         self.graph: Final = graph
@@ -78,7 +79,7 @@ class Walk:
         return fresh
 
     def advance(self, frontier: Positions) -> Positions:
-        """The next level. Of several edges to a state the lowest counts, whatever the order."""
+        """The next level. Among several edges to a state, the one with the lowest number counts."""
         numbers, _ = self.graph.out(frontier)
         targets = self.graph.target(numbers)
         new = self.allowed[targets] & ~self.seen[targets]
@@ -102,8 +103,8 @@ def components(
 ) -> tuple[Positions, Positions]:
     """Strongly connected components of the members under the given edges.
 
-    members and sources ascend. Returns [states] each one's component (NOWHERE outside), and
-    [components] how large it is.
+    members and sources must ascend. Returns [states] the component of each state (NOWHERE if it is
+    no member), and [components] the size of each component.
     """
     from scipy.sparse import csr_array  # noqa: PLC0415 - exploring alone does not need scipy
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 - as above

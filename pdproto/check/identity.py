@@ -1,8 +1,8 @@
-"""The identity of a question to the checker: a digest of everything that its result rests on.
+"""The identity of a question to the checker: a digest of everything on which its result depends.
 
-Two systems have one identity if and only if their tables, properties, faults and places read the
-same. A place is a file and a line, because results name places. The digest walks every field of
-every object, so that a field that is added to the language is part of it without being named here.
+Two systems have the same identity if and only if their tables, properties, faults and places are
+the same. A place is a file and a line; results name places. The digest includes every field of
+every object, so a field that is added to the language later is included too.
 """
 
 import enum
@@ -20,18 +20,17 @@ from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Rigid, Sizes, Symbol, Tuples
 from pdproto.spec.language.system import Configuration, System
 
-# A result depends on the code that computes it: the checker, what it grounds, and the language.
+# A result depends on the code that computes it: the checker, the ground form, and the language.
 CODE: Final = ("check", "ground", "spec/language")
 SUFFIXES: Final = {".py", ".c", ".h"}
-# The configuration that is explored is given beside the system; no result depends on the base.
+# The explored configuration is a separate argument, and no result depends on the base.
 LEFT_OUT: Final = {"configurations", "base"}
 
 
 def identity(system: System, configuration: Configuration, *rest: object) -> str:
     """A digest of the system at these sizes, of the checker's code, and of `rest`, as hex.
 
-    Raises TypeError for a value of which two equal copies cannot be told to be equal, such as a
-    function.
+    Raises TypeError for a value that cannot be compared by content, such as a function.
     """
     digest = _Digest(configuration.sizes)
     parts = (
@@ -53,7 +52,8 @@ class _Digest:
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes: Final = sizes
-        self._known: Final[dict[int, tuple[object, bytes]]] = {}  # the object keeps its id its own
+        # By `id`; the object is kept, so that no other object gets its `id`.
+        self._known: Final[dict[int, tuple[object, bytes]]] = {}
 
     def of(self, value: object) -> bytes:
         known = self._known.get(id(value))
@@ -81,7 +81,7 @@ class _Digest:
             case Sort():
                 return (value.name,)
             case Machine():
-                # Its symbols are those that any module has declared; the system names its own.
+                # Other modules may have declared symbols too; the system lists its own.
                 return (value.name, *map(self.of, (value.own, value.world, value.place)))
             case Symbol():
                 return tuple(self.of(part) for part in self._fields(value).items())
@@ -105,7 +105,7 @@ class _Digest:
 
 
 def _tuples(given: Tuples) -> frozenset[tuple[int, ...]]:
-    """What a function of the user's says of a rigid symbol: the function itself has no identity."""
+    """The tuples that a user's function gives; the function itself cannot be digested."""
     return frozenset(tuple(indices) for indices in given)
 
 

@@ -1,7 +1,7 @@
-"""The oracle: a slow interpreter of the expression trees, by itself and obviously correct.
+"""The oracle: a slow interpreter of the expression trees that is simple enough to be correct.
 
-It shares nothing with the ground form but the spec: states are dicts, formulas are evaluated as
-they are written, and a search is a queue. Tests hold every faster engine to its answers.
+It does not use the ground form: states are dicts, formulas are evaluated directly, and a search is
+a queue. Tests compare every faster engine with its answers.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ Step: TypeAlias = tuple[str, tuple[int, ...]]
 
 
 class Interpreter:
-    """A system at given sizes, run by the book."""
+    """Runs a system at given sizes, directly from its tables."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Interpreter:
         self.given = given or {}
 
     def holds(self, formula: Formula, state: Mapping[Cell, Value], env: Mapping[Sort, int]) -> bool:
-        """Does the formula hold in the state?"""
+        """Whether the formula holds in the state. env: the elements of its free variables."""
         match formula:
             case And(parts):
                 return all(self.holds(part, state, env) for part in parts)
@@ -110,7 +110,7 @@ class Interpreter:
         return frozenset((cell, v) for cell, v in after.items() if v != cell[0].values[0])
 
     def explore(self, states_max: int = 100_000) -> "Explored":
-        """Breadth first from the initial state. Raises ValueError past `states_max` states."""
+        """Explore breadth first from the initial state. Raises ValueError above `states_max`."""
         initial: Store = frozenset()
         depth = {initial: 0}
         queue = deque([initial])
@@ -132,7 +132,9 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What the oracle saw. depth: of every state. fired: in how many states each step could fire.
+    """The result of an exploration by the oracle.
+
+    depth: of every state, in steps. fired: by step, the number of states in which it can fire.
     edges: without self-loops.
     """
 

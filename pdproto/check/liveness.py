@@ -1,13 +1,14 @@
-"""Liveness: does every fair run that owes something pay? Fair strongly connected components.
+"""Liveness: check leads-to properties, in which no fair run may postpone the goal for ever.
 
-A run is fair if every fair row that stays enabled from some point on, and would change something,
-fires again and again; rows that are not fair (calls, faults) may do so or not. Faults happen
-finitely often: they may be on the way to the trouble, not part of the loop. A `leads_to` fails if
-a run can stay for ever among states without the goal, once the premise has held, in one of two
-ways: in a state where no fair row would change anything (stuck), or round a strongly connected
-component in which every fair row is disabled somewhere or fires. Under weak fairness looking at
-the maximal components is exact: a row that is enabled throughout a component and never fires in
-it does neither in any part of it.
+A run is fair if every fair row that stays enabled from some point on, and would change the state,
+fires again and again. Rows that are not fair (calls, faults) may fire or not. Faults happen only
+finitely often: a run to a violation may have faults, but its loop has none.
+
+A `leads_to` fails if a run can stay for ever among states without the goal, once the premise has
+held. There are two ways to stay: in a state where no fair row would change anything (stuck), or in
+a strongly connected component in which every fair row is disabled somewhere or fires. Under weak
+fairness it is exact to examine the maximal components: a row that is enabled throughout a component
+and never fires in it is also enabled throughout each part of it, and never fires there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ from pdproto.spec.language.properties import Fairness
 
 @dataclass(frozen=True, slots=True)
 class Lasso:
-    """A fair run that never reaches the goal: rows from the initial state, and where it repeats.
+    """A fair run that never reaches the goal: rows from the initial state, and a loop.
 
     loop: the index of the first row of the loop; None if the run is stuck after the last row.
     """
@@ -57,8 +58,10 @@ class Liveness:
     def unfulfilled(
         self, obligation: LeadsToInstance, under: Sequence[Fairness]
     ) -> tuple[Lasso, Fairness] | None:
-        """A fair run on which the premise holds and the goal never follows, and the first of the
-        assumptions under which there is one; None if there is none under any.
+        """A fair run on which the premise holds once and the goal never after it.
+
+        under: the assumptions to check. Returns the run with the first assumption that allows one;
+        None if no assumption does.
         """
         goal = self._where(obligation.goal)
         pending = self._where(obligation.premise) & ~goal
@@ -81,7 +84,7 @@ class Liveness:
         return Lasso(rows, len(stem) if loop else None)
 
     def is_ever_pending(self, obligation: LeadsToInstance) -> bool:
-        """Whether the premise holds anywhere: otherwise the duty is vacuous."""
+        """Whether the premise holds in some state; otherwise the property is vacuous."""
         return bool(self._where(obligation.premise).any())
 
     def _where(self, guards: Iterable[Guard]) -> Flags:
@@ -91,10 +94,11 @@ class Liveness:
         return union
 
     def _stem(self, pending: Flags, allowed: Flags, traps: Flags) -> tuple[list[int], int]:
-        """A shortest run that comes to owe, never pays, and ends in a trap: its edges, its end.
+        """A shortest run on which the premise holds, and then not the goal, up to a trap.
 
-        Two searches in step: of all runs, and of those that owe. A run joins the second at the
-        level at which it first owes.
+        Returns its edges and its last position. Two searches advance together: one over all runs,
+        and one over the runs that are pending. A run joins the second search at the level at which
+        it becomes pending.
         """
         free = Walk(self.graph, np.ones(self.graph.states, dtype=bool))
         bound = Walk(self.graph, allowed)
@@ -111,10 +115,10 @@ class Liveness:
 
 
 def _units(rows: Sequence[GroundRow]) -> NDArray[np.uint32]:
-    """For each ground row the first of the same row and parameters: together they are fair.
+    """For each ground row, the number of the first one with the same row and parameters.
 
-    A delivery of a broadcast does one of two things (delivery.py), and which one it is may change
-    for ever while it stays enabled.
+    Fairness counts these as one row. A delivery of a broadcast has two actions (delivery.py), and
+    the enabled one may change for ever while the delivery stays enabled.
     """
     first: dict[tuple[int, tuple[int, ...]], int] = {}
     units = (first.setdefault((id(row.row), tuple(row.environment.values())), number)
@@ -123,7 +127,7 @@ def _units(rows: Sequence[GroundRow]) -> NDArray[np.uint32]:
 
 
 def is_fair(row: GroundRow, fairness: Fairness) -> bool:
-    """Whether the ground row fires if it stays enabled."""
+    """Whether the ground row must fire in the end if it stays enabled."""
     if row.layer or not row.row.is_fair:
         return False
     net = isinstance(row.row.on, Timer) and not row.row.on.detector
@@ -131,7 +135,7 @@ def is_fair(row: GroundRow, fairness: Fairness) -> bool:
 
 
 class Region:
-    """The states where something is owed and not yet paid, and how they hang together."""
+    """The states in which the goal is pending, with the faultless edges between them."""
 
     def __init__(self, graph: Graph, faultless: Graph, inside: Flags) -> None:
         self.graph: Final = graph
@@ -146,15 +150,15 @@ class Region:
         )
 
     def traps(self, fair: Flags) -> Flags:
-        """[states]: where a fair run can stay for ever."""
+        """[states]: the states in which a fair run can stay for ever."""
         rows = len(fair)
         home = self.component[self.sources]
         alone = self.sizes[home] == 1
         trapped = self.graph.none()
         trapped[self.members] = True
-        # A state by itself holds a run unless some fair row leads out.
+        # A run can stay in a single state unless a fair row leads out.
         trapped[self.sources[alone & fair[self.fired]]] = False
-        # Several states hold it unless some fair row is enabled in all and fires within none.
+        # A run can stay in several states unless a fair row is enabled in all and fires in none.
         pressing = ~alone & fair[self.fired]
         keys, enabled = np.unique(home[pressing] * rows + self.fired[pressing], return_counts=True)
         everywhere = keys[enabled == self.sizes[keys // rows]]
@@ -186,7 +190,7 @@ class Region:
         return loop + self._between(home, current, entry)
 
     def _towards(self, home: Flags, start: int, row: int) -> list[int]:
-        """A shortest walk at home that fires the row or comes to a state where it is disabled."""
+        """A shortest walk within `home` that fires the row, or ends where the row is disabled."""
         walk = Walk(self.faultless, home)
         frontier = walk.begin(np.array([start]))
         while True:
@@ -202,7 +206,7 @@ class Region:
             frontier = walk.advance(frontier)
 
     def _between(self, home: Flags, start: int, end: int) -> list[int]:
-        """A shortest walk at home that is not empty."""
+        """A shortest walk within `home` from start to end, with at least one edge."""
         walk = Walk(self.faultless, home)
         # `start` is not marked as seen, so that a walk may come back to it.
         frontier = walk.advance(np.array([start]))

@@ -18,7 +18,7 @@ from pdproto.spec.language.system import System
 
 NO_NAMES: Final[Mapping[str, str]] = {}
 
-# Where the lines of an error are not the user's own: this package, Python and what is installed.
+# Folders with code that is not the user's own: this package, Python and installed packages.
 LIBRARIES: Final = (
     str(Path(__file__).resolve().parent.parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -26,7 +26,7 @@ LIBRARIES: Final = (
 )
 
 
-NEAR: Final = 0.7  # how alike a mistyped name is to the one that was meant
+NEAR: Final = 0.7  # similarity of a mistyped name to a suggested one, from 0 to 1
 
 
 class LoadError(Exception):
@@ -34,7 +34,7 @@ class LoadError(Exception):
 
 
 def load(name: str, known: Mapping[str, str] = NO_NAMES) -> System:
-    """The system of that name. known: by built-in name, its `module:attribute`.
+    """The system of that name. known: built-in name -> `module:attribute`.
 
     Raises LoadError, or SpecError if the spec itself is malformed.
     """
@@ -44,7 +44,7 @@ def load(name: str, known: Mapping[str, str] = NO_NAMES) -> System:
 def load_with_module(
     name: str, known: Mapping[str, str] = NO_NAMES
 ) -> tuple[System, ModuleType]:
-    """The system, and the module that it stands in. Raises as `load` does."""
+    """The system and its module. Raises the errors of `load`."""
     target = known.get(name, name)
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
@@ -57,14 +57,14 @@ def load_with_module(
         return system, module
     systems = [k for k, v in vars(module).items() if isinstance(v, System | Postponed)]
     if attribute in vars(module):
-        wrong = f"{attribute!r} in {module_name} is no System but a {type(system).__name__}"
+        wrong = f"{attribute!r} in {module_name} is a {type(system).__name__}, not a System"
     else:
-        wrong = f"{module_name} has no {attribute!r}{perhaps(attribute, systems)}"
+        wrong = f"{module_name} has no {attribute!r}{suggestion(attribute, systems)}"
     raise LoadError(f"{wrong}; its systems: {', '.join(systems) or 'none'}")
 
 
-def perhaps(name: str, known: Iterable[str]) -> str:
-    """`: perhaps NAME?` for a mistyped name, or nothing if none is like it."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`: perhaps NAME?` for a mistyped name; "" if no known name is similar."""
     by_lower = {other.lower(): other for other in known}
     near = get_close_matches(name.lower(), by_lower, n=2, cutoff=NEAR)
     return f": perhaps {' or '.join(by_lower[other] for other in near)}?" if near else ""
@@ -72,8 +72,8 @@ def perhaps(name: str, known: Iterable[str]) -> str:
 
 def _unnamed(name: str, known: Mapping[str, str]) -> str:
     if Path(name).suffix == ".py":
-        return f"{name!r} does not say which system: add its name in the file, {name}:SYSTEM"
-    near = perhaps(name, known)
+        return f"{name!r} names no system: add the name that it has in the file, {name}:SYSTEM"
+    near = suggestion(name, known)
     if near:
         return f"{name!r} is no built-in system{near}"
     return (
@@ -83,8 +83,8 @@ def _unnamed(name: str, known: Mapping[str, str]) -> str:
 
 
 def load_module(name: str) -> ModuleType:
-    """The module of that name, or of the file that the name is. Raises as `load` does."""
-    # A spec that prints or exits must neither spoil the answer nor give one.
+    """The module with that name or path. Raises the errors of `load`."""
+    # A spec that prints must not mix its text with the result, and one that exits must not end us.
     try:
         with redirect_stdout(sys.stderr), postponed_errors():
             return _from_file(Path(name)) if name.endswith(".py") else _from_path(name)
@@ -95,7 +95,7 @@ def load_module(name: str) -> ModuleType:
 
 
 def _from_path(name: str) -> ModuleType:
-    """Import a module by name, from the working directory too, as `python -m` would."""
+    """Import a module by name, also from the working directory, like `python -m`."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise LoadError(f"{name!r} is neither a module nor a file that ends in .py")
     with _importing_from(Path.cwd()):
@@ -107,20 +107,20 @@ def _from_path(name: str) -> ModuleType:
                 raise
     path = Path(*name.split(".")).with_suffix(".py")
     hint = f"; for the file write {path}:…" if path.is_file() else ""
-    raise LoadError(f"there is no module {name!r} here or among what is installed{hint}")
+    raise LoadError(f"there is no module {name!r} here or among the installed packages{hint}")
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         what = "is a directory, and not a file" if path.is_dir() else "does not exist"
         raise LoadError(f"{path} {what}")
-    # A file that is called like a module in use (json.py) must not take its place.
+    # A file with the name of an imported module (json.py) must not replace that module.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} in {path.resolve().parent}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # A spec may import its neighbours, as it could if it were run.
+    # A spec may import modules of its folder, as in `python FILE`.
     with _importing_from(path.resolve().parent):
         try:
             spec.loader.exec_module(module)
@@ -142,7 +142,7 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 
 def _reason(name: str, error: BaseException) -> str:
-    """What the spec raised, in one line, with the innermost line of the user's own."""
+    """The error of the spec in one line, with the innermost line of the user's own code."""
     if isinstance(error, SyntaxError):
         return f"{_relative(error.filename or name)}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -153,6 +153,6 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 def _relative(path: str) -> str:
-    """The path from the working directory where it lies below it, and as it is elsewhere."""
+    """The path relative to the working directory if it lies below it; else unchanged."""
     below = Path(path).is_relative_to(Path.cwd())
     return str(Path(path).relative_to(Path.cwd())) if below else path

@@ -1,9 +1,9 @@
-"""From states to a story: a path of the search told as a run of the unreduced system.
+"""From stored states to a trace: a path of the search as a run of the unreduced system.
 
-Stored states may have dead bits cleared and elements renamed. The story starts from the real
-initial state and takes, at each step, the first ground row whose outcome has the next stored
-state as its stored form; one exists, because every reduction is a bisimulation. So what is shown
-replays on the tables as they are written, element for element.
+Stored states may have dead bits cleared and elements renamed. The run starts in the real initial
+state. At each step it takes the first ground row that leads to a state whose stored form is the
+next one of the path. There is one, because every reduction is a bisimulation. So a trace can be
+replayed on the tables, element for element.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from pdproto.spec.language.machine import Instance, Machine
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Variable
 
-BLOCKED_MAX: Final = 24  # rows explained in a stuck state; a reader's patience
+BLOCKED_MAX: Final = 24  # rows explained in a stuck state: more would tire a reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Transitio
 
 
 def run(form: Program, rows: Iterable[GroundRow]) -> list[Transition]:
-    """The real run in which these rows fire, each of which must be enabled in its turn."""
+    """The real run in which these rows fire. Raises AssertionError if one is not enabled."""
     state = form.initial[0]
     moves = []
     for row in rows:
@@ -63,7 +63,7 @@ def run(form: Program, rows: Iterable[GroundRow]) -> list[Transition]:
 
 
 class Narrator:
-    """Tells runs of one ground system."""
+    """Makes traces from runs of one ground system."""
 
     def __init__(self, ground: Ground, questions: Sequence[Question]) -> None:
         self.ground: Final = ground
@@ -74,7 +74,11 @@ class Narrator:
     def trace(
         self, moves: Sequence[Transition], *, loop: int | None = None, blocked: bool = False
     ) -> Trace:
-        """The run as lanes and steps. loop: where it repeats from. blocked: explain its end."""
+        """The run as lanes and steps.
+
+        loop: the index of the first step that repeats for ever; None if none does. blocked: explain
+        why no row fires in the last state.
+        """
         steps = tuple(self._step(move) for move in moves)
         last = moves[-1].after if moves else 0
         seen = {step.lane for step in steps} | {
@@ -99,7 +103,7 @@ class Narrator:
                 yield Lane(lane_name(machine, indices), machine.name)
 
     def _start(self, lanes: set[str]) -> tuple[Change, ...]:
-        """Where each lane's state variable starts."""
+        """The initial value of each lane's state variable."""
         start = []
         for table in self.ground.system.tables:
             if table.state is None:
@@ -135,7 +139,7 @@ class Narrator:
         )
 
     def _holds(self, state: int) -> dict[str, bool]:
-        """Each property of single states: does it hold here?"""
+        """For each property of single states, whether it holds in this state."""
         return {
             question.name: not any(p.guard.holds(state) for p in question.patterns)
             for question in self.always
@@ -147,9 +151,9 @@ class Narrator:
     def _differences(
         self, move: Transition
     ) -> tuple[tuple[Change, ...], tuple[Arrow, ...], tuple[Arrow, ...]]:
-        """What a step changed: variables, messages sent, messages taken off the network.
+        """The effects of a step: changed variables, messages sent, messages removed.
 
-        A message that is sent again is sent all the same, so sends are read off the row's update.
+        The row's update gives the messages sent, because a message may be sent again.
         """
         changes, sent, lost = [], [], []
         layout = self.ground.layout
@@ -181,7 +185,7 @@ class Narrator:
         )
 
     def _addressed(self, instance: Instance, given: dict[Sort, int]) -> Iterable[str]:
-        """The lanes of an instance; all of them in the places that the message leaves open."""
+        """The lanes of an instance. A variable that the message does not name stands for all."""
         choices = [
             (given[variable],) if variable in given else range(self.ground.sizes[type(variable)])
             for variable in instance.variables
@@ -189,7 +193,7 @@ class Narrator:
         return (lane_name(instance.machine, indices) for indices in product(*choices))
 
     def blocked(self, state: int) -> tuple[Blocked, ...]:
-        """Why each fair row is disabled in the state, those with the fewest failing parts first.
+        """Why each fair row is disabled in the state; rows with the fewest failing parts first.
 
         Rows that are enabled but change nothing are not listed.
         """
@@ -215,7 +219,7 @@ class Narrator:
         return tuple(nearest[:BLOCKED_MAX])
 
     def _is_taken(self, row: GroundRow, values: Mapping[Cell, Value]) -> bool:
-        """Whether the instance has had the broadcast that the row waits for."""
+        """Whether the instance has already taken the broadcast that triggers the row."""
         if not isinstance(row.row.on, Sent):
             return False
         own = self._indices(row.table.machine.own, row)
@@ -225,6 +229,6 @@ class Narrator:
 
 
 def lane_name(machine: Machine[*tuple[Any, ...]], indices: Indices) -> str:
-    """How an instance reads: `participant p0`; a single instance is just its machine."""
+    """The text of an instance: `participant p0`; a single instance has its machine's name."""
     elements = [sort.element(i) for sort, i in zip(machine.sorts, indices, strict=True)]
     return " ".join([machine.name, *elements])

@@ -1,6 +1,6 @@
-"""The pieces of a page about a system: how a sort, a variable, a row, a property is written.
+"""The pieces of a page about a system: the text of a sort, a variable, a row, a property.
 
-A whole page (tables.py) and the page of a variant (variant_page.py) are made of them.
+Whole pages (tables.py) and pages of variants (variant_page.py) consist of them.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from pdproto.spec.language.system import Configuration, System
 
 Cells: TypeAlias = tuple[str, ...]
 
-BY_ITSELF: Final = "by itself"  # the trigger of rows that wait for nothing
+BY_ITSELF: Final = "by itself"  # instead of the trigger, for rows without one
 
 SORTS: Final = ("sort", "what it is", "elements read")
 RELATIONS: Final = ("relation", "read by", "explored")
@@ -93,12 +93,12 @@ def message_cells(system: System) -> list[Cells]:
 
 
 def instance_text(instance: Instance) -> str:
-    """`participant p`; a machine of which there is one goes by its name."""
+    """`participant p`; a machine with a single instance has just its name."""
     return " ".join([instance.machine.name, *(code(repr(v)) for v in instance.variables)])
 
 
 def _receiver(message: Message[*tuple[Any, ...]]) -> str:
-    """The receiving instance; what the message does not name is everybody."""
+    """The receiving instance; a variable that the message does not name stands for all."""
     unnamed = [v for v in message.receiver.variables if v not in message.formals]
     named = [code(repr(v)) for v in message.receiver.variables if v in message.formals]
     every = "every " if unnamed else ""
@@ -129,7 +129,7 @@ def row_heading(row: Row) -> str:
 
 
 def row_text(row: Row) -> str:
-    """A row in full: a heading, and a line for each thing it asks for or does."""
+    """A row in full: a heading, and a line for each condition and effect."""
     lines = [row_heading(row)]
     lines += [f"    when  {formula_text(condition)}" for condition in row.conditions]
     lines += [f"    do    {update_text(update)}" for update in row.do]
@@ -140,7 +140,7 @@ def row_text(row: Row) -> str:
 
 
 def property_text(claim: Property) -> str:
-    """A property as a line of Markdown: its name, its reason, what it claims."""
+    """A property as a line of Markdown: its name, its reason, its claim."""
     match claim:
         case Always():
             text = f"always {_formula(claim.claim)}"
@@ -162,7 +162,7 @@ def _formula(formula: Formula) -> str:
 
 
 def final_text(final: Formula) -> str:
-    """Where a run may end, as a line of Markdown."""
+    """The states in which a run may end, as a line of Markdown."""
     return f"* It is right for nothing more to happen where {_formula(final)}."
 
 
@@ -179,7 +179,7 @@ def configuration(name: str, chosen: Configuration) -> Cells:
 
 
 def grid(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; columns in which no line has anything to say are left out."""
+    """A Markdown table; columns that are empty in all lines are left out."""
     kept = [
         column
         for column in range(len(heading))
@@ -203,5 +203,5 @@ def code(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that cannot end a cell of a Markdown table."""
+    """Text for a cell of a Markdown table, with its bars escaped."""
     return text.replace("|", "\\|")

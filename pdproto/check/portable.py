@@ -1,7 +1,7 @@
-"""The engine that runs anywhere: plain Python, one dictionary, and nothing clever.
+"""The engine that runs anywhere: simple Python, with one dictionary.
 
-It is what `pdproto check` falls back on where no compiler was available, and what the native
-engine is held to. Its ids ascend in the order of storing, and a state's position is its id.
+`pdproto check` uses it if no compiler was available, and tests compare the native engine with it.
+Its ids ascend in the order of storing, and the position of a state is its id.
 """
 
 import sys
@@ -112,7 +112,7 @@ class PortableEngine:
             container.clear()
 
     def _store(self, state: int, *, parent: int | None) -> None:
-        """Store the state unless it is known; for want of memory, not even half of it."""
+        """Store the state unless it is known. If memory runs out, nothing of it is stored."""
         if state in self._ids:
             return
         identity = len(self._states)
@@ -125,7 +125,7 @@ class PortableEngine:
             raise
 
     def _expand(self, identity: int) -> None:
-        """Store the successors first and count last: after a MemoryError it can be done again."""
+        """Store the successors, then count: after a MemoryError the call can be repeated."""
         state = self._states[identity]
         steps = list(self._program.steps(state))
         for _, successor in steps:

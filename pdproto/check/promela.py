@@ -1,15 +1,15 @@
-"""The ground form in Promela, so that SPIN can be asked the same questions.
+"""The ground form in Promela, so that SPIN can check the same questions.
 
-One process, one cell a global variable, one ground row a guarded `d_step`: a step of the model is
-a ground row and nothing else, the process is back at its only control state after each, and so
-the states that SPIN stores are exactly ours. Of its transitions, stored and matched, there is one
-more than ours, for the first state counts as reached by one.
+There is one process. Each cell is a global variable, and each ground row a guarded `d_step`. After
+each step the process is back at its only control state, so SPIN stores exactly our states. SPIN
+counts one transition (stored and matched) more than we do, because it counts one to the first
+state.
 
-The model's first lines say how to run it. Partial order reduction would leave states out, hence
--DNOREDUCE; -DHC4 loses states without a word. States of more than 1,024 bytes need -DVECTORSZ=N.
-The bad patterns of the system's own questions are assertions. Deadlock is ours to judge, since a
-row that changes nothing keeps SPIN busy, so the model may end anywhere. Liveness and reductions
-are not exported.
+The first lines of the model say how to run it. -DNOREDUCE is necessary, because partial order
+reduction would leave states out; -DHC4 loses states without a message. States of more than 1,024
+bytes need -DVECTORSZ=N. The bad patterns of the system's questions are assertions. SPIN cannot
+detect our deadlocks, because a row that changes nothing keeps it busy; so every state of the model
+is a valid end. Liveness and reductions are not exported.
 """
 
 import re
@@ -21,8 +21,8 @@ from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import Field, cell_name, value_name
 from pdproto.ground.program import Action, Guard, Literal
 
-# Words of Promela, of C and of SPIN's verifier, in whose C a variable becomes a field of a struct.
-# What the verifier defines in capitals is met by giving every name a small first letter.
+# Words of Promela, of C and of SPIN's verifier, where a variable becomes a field of a C struct. The
+# verifier also defines names in capitals; ours never clash with them, because they begin small.
 _WORDS: Final = """
 active assert atomic bit bool break byte c_code c_decl c_expr c_state c_track chan d_step do else
 empty enabled end eval false fi for full get_priority goto hidden if in init inline int len local
@@ -52,14 +52,14 @@ def promela(ground: Ground) -> str:
 
 
 def _reads(names: Mapping[Field, str], model: str) -> Iterator[str]:
-    """A step that is never taken, and reads every variable that nothing else compares.
+    """A step that is never taken, and reads every variable that no other step compares.
 
-    SPIN would leave those out of the state, as nothing can depend on them.
+    Without it SPIN would leave these variables out of the state.
     """
     read = set(re.findall(r"\b(\w+) ==", model))
     unread = [name for name in names.values() if name not in read]
     if unread:
-        yield "    /* what nobody reads is a part of the state nevertheless */"
+        yield "    /* keeps variables that no other step reads in the state */"
         yield f"    :: d_step {{ (false && ({' || '.join(unread)})) -> skip }}"
 
 
@@ -85,7 +85,7 @@ def _declarations(ground: Ground, names: Mapping[Field, str]) -> Iterator[str]:
 
 
 def _names(ground: Ground) -> dict[Field, str]:
-    """A name for every cell: `vote(p0)` is vote_p0; one that is taken gets underscores."""
+    """A name for every cell: `vote(p0)` is vote_p0. A duplicate gets underscores."""
     taken = set(RESERVED)
     names = {}
     for cell, field in ground.layout.fields.items():
@@ -110,7 +110,7 @@ def _option(action: Action, names: Mapping[Field, str], comment: str) -> str:
 
 
 def _assertion(question: Question, names: Mapping[Field, str]) -> Iterator[str]:
-    """One option for each question, so that the trail's last step tells which it is."""
+    """One option for each question, so that the last step of SPIN's trail names the question."""
     bad = " ||\n               ".join(_guard(p.guard, names) for p in question.patterns)
     yield f"    /* {_plain(question.name)}: {_plain(question.claim)} */"
     yield f"    :: d_step {{ ({bad}) -> assert(false) }}"
@@ -128,7 +128,7 @@ def _literal(literal: Literal, names: Mapping[Field, str]) -> str:
 
 
 def _cube(mask: int, value: int, names: Mapping[Field, str]) -> list[str]:
-    """A test for each cell under the mask; a mask is made of whole cells."""
+    """A test for each cell under the mask, which consists of whole cells."""
     return [
         f"{name} == {(value & field.mask) >> field.offset}"
         for field, name in names.items()
@@ -143,5 +143,5 @@ def _joined(parts: Sequence[str], operator: str, neutral: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that may stand in a comment."""
+    """Text without the marks that begin or end a comment."""
     return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ")

@@ -1,8 +1,8 @@
 """Properties at given sizes: each becomes patterns, guards that a search looks for.
 
-Besides the declared ones a system answers for what its declarations promise: variables move along
-their declared edges, what a message carries stays as it was sent, no `reject` row is ever needed,
-and no row without a trigger sends the same for ever.
+There are also properties that follow from declarations: variables move only along their declared
+edges; relations that a message carries do not change after it is sent; no `reject` row is ever
+enabled; and no row without a trigger sends the same messages for ever.
 """
 
 from collections.abc import Iterator
@@ -36,12 +36,12 @@ from pdproto.spec.language.system import System
 DEADLOCK: Final = "deadlock"
 PEERS: Final = "no_peer_is_at_fault"
 BUSY: Final = "no_row_is_busy"
-INSTANCES_MAX: Final = 1 << 16  # of one property: each is a pattern or more to look for
+INSTANCES_MAX: Final = 1 << 16  # of one property; each instance has at least one pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One guard to look for, and for which elements it speaks."""
+    """One guard to search for, with the elements of its variables."""
 
     guard: Guard
     instance: str  # "p=p0, q=p1"
@@ -49,10 +49,11 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A safety property or a witness: what its patterns' first occurrence would mean.
+    """A safety property, or a `sometimes` property, as patterns to search for.
 
-    bad: a hit violates it; otherwise a hit is the witness that is wanted. premises: patterns of
-    the premise of an implication; if none of them ever occurs, the property holds vacuously.
+    bad: a state with one of the patterns violates the property; otherwise such a state is the
+    wanted witness. premises: patterns of the premise of an implication; if none of them ever
+    occurs, the property holds vacuously.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Question:
 
 
 def names(system: System) -> tuple[str, ...]:
-    """The names of everything `check` gives a verdict on."""
+    """The names of all properties to which `check` gives a verdict."""
     derived = [f"{variable.name}_edges" for variable in system.bounded_variables()]
     derived += [f"{message.name}_carries" for message in _carriers(system)]
     if any(row.kind == "reject" for _, row in system.rows()):
@@ -78,7 +79,7 @@ def names(system: System) -> tuple[str, ...]:
 
 
 def questions(ground: Ground) -> Iterator[Question]:
-    """Every question of the system but liveness and deadlock."""
+    """Every question of the system, without liveness and deadlock."""
     for claim in ground.system.properties:
         match claim:
             case Always():
@@ -112,7 +113,7 @@ def _instances(ground: Ground, name: str, variables: tuple[Sort, ...]) -> Iterat
     count = prod(ground.sizes[type(variable)] for variable in variables)
     if count > INSTANCES_MAX:
         raise TooLargeError(
-            f"{name} speaks of {count:,} choices of elements; {INSTANCES_MAX:,} is the limit"
+            f"{name} has {count:,} choices of elements; {INSTANCES_MAX:,} is the limit"
         )
     return ground.environments(variables)
 
@@ -213,7 +214,7 @@ def _edges(ground: Ground, variable: Variable) -> Question:
 def forbidden_moves(
     ground: Ground, row: GroundRow, variable: Variable
 ) -> Iterator[tuple[Guard, str]]:
-    """Where the row's guard allows a move of the variable that its declared edges do not."""
+    """Guards of states in which the row moves the variable against its declared edges."""
     for indices in product(*(range(ground.sizes[sort]) for sort in variable.sorts)):
         if not row.action.clear & ground.layout.field(variable, indices).mask:
             continue
@@ -251,7 +252,7 @@ def _carried(ground: Ground, message: Message[*tuple[Any, ...]]) -> Question:
 def _late_writes(
     ground: Ground, row: GroundRow, message: Message[*tuple[Any, ...]]
 ) -> Iterator[tuple[Guard, str]]:
-    """Where the row changes a carried cell although its message has been sent."""
+    """Guards of states in which the row changes a carried cell after its message was sent."""
     own = len(message.sender.variables)
     places = [message.formals.index(v) for v in message.sender.variables]
     sent = {
@@ -276,12 +277,12 @@ def _late_writes(
 
 
 def sends_unasked(table: Table, row: Row) -> bool:
-    """Whether a process fires the row as soon as it can, for what it sends if for nothing else."""
+    """Whether a process fires the row as soon as it can, and the row sends messages."""
     return row.on is None and bool(row.send) and not table.machine.world
 
 
 def _busy(ground: Ground) -> Question:
-    """Where such a row changes nothing, it is fired, and can be fired, again and again."""
+    """If such a row changes nothing, a process fires it again and again."""
     patterns = []
     for row in ground.rows:
         if sends_unasked(row.table, row.row) and any(ground.sent(row.row, row.environment)):
@@ -291,38 +292,38 @@ def _busy(ground: Ground) -> Question:
     return Question(
         BUSY,
         PropertyKind.ALWAYS,
-        "no row without a trigger sends where everything is as it leaves it",
-        "a process that takes such rows as they come would never come to rest",
+        "no row without a trigger sends in a state that it does not change",
+        "a process would fire such a row again and again, without end",
         ground.system.place,
         tuple(patterns),
     )
 
 
 def joined(one: Guard, two: Guard) -> Guard | None:
-    """The conjunction of two guards; None where they exclude each other."""
+    """The conjunction of two guards; None if unit clauses show that they exclude each other."""
     cubes = [(Literal(guard.mask, guard.value),) for guard in (one, two)]
     return simplified([*cubes, *one.clauses, *two.clauses])
 
 
 def _distinct(patterns: list[Pattern]) -> tuple[Pattern, ...]:
-    """The patterns without those whose guard an earlier one has (p, q and q, p)."""
+    """The patterns without those with the guard of an earlier one (p, q and q, p)."""
     return tuple({pattern.guard: pattern for pattern in reversed(patterns)}.values())[::-1]
 
 
 def instance_text(environment: Environment) -> str:
-    """The elements that the free variables stand for: "p=p0, q=p1"."""
+    """The elements of the free variables: "p=p0, q=p1"."""
     return ", ".join(f"{v}={type(v).element(i)}" for v, i in environment.items())
 
 
 def final_guards(ground: Ground) -> tuple[Guard, ...]:
-    """Guards whose union are the states in which it is right for nothing more to happen."""
+    """Guards whose union is the set of final states, in which a run may end."""
     final = FALSE if ground.system.final is None else ground.system.final
     return tuple(ground.patterns(normal(final), {}))
 
 
 @dataclass(frozen=True, slots=True)
 class LeadsToInstance:
-    """One instance of a `leads_to`: from where the premise holds, the goal must be reached."""
+    """One instance of a `leads_to`: after the premise has held, the goal must be reached."""
 
     claim: LeadsTo
     instance: str
@@ -331,7 +332,7 @@ class LeadsToInstance:
 
 
 def leads_to_instances(ground: Ground, claim: LeadsTo) -> Iterator[LeadsToInstance]:
-    """The instances of a `leads_to`, of those that differ only by a symmetry one."""
+    """The instances of a `leads_to`; of instances that are symmetric only one."""
     both = Or((claim.premise, claim.goal))
     for environment in _instances(ground, claim.name, free_variables(both)):
         if not _representative(ground, environment):
@@ -345,7 +346,7 @@ def leads_to_instances(ground: Ground, claim: LeadsTo) -> Iterator[LeadsToInstan
 
 
 def _representative(ground: Ground, environment: Environment) -> bool:
-    """Whether interchangeable elements are taken in order: the first new one is 0, then 1, ..."""
+    """Whether new interchangeable elements occur in order: first 0, then 1, ..."""
     fresh: dict[type[Sort], int] = {}
     for variable, index in environment.items():
         sort = type(variable)

@@ -1,7 +1,7 @@
-"""What a check found, as plain values: everything a report shows is here, already in words.
+"""The result of a check as plain values: everything that a report shows, already as text.
 
-Renderers (report/) import this module and nothing else of the checker, so that a trace can be
-drawn wherever it comes from: exploration now, replayed logs and simulated clusters alike.
+Renderers (report/) import this module and nothing else of the checker. So they can draw traces from
+any source: explorations, replayed traces of real runs, and simulated clusters.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pdproto.spec.language.place import Place
 
 
 class Verdict(StrEnum):
-    """Whether a property holds; unknown where a limit was reached first."""
+    """Whether a property holds; unknown if a limit was reached first."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -21,6 +21,8 @@ class Verdict(StrEnum):
 
 
 class PropertyKind(StrEnum):
+    """The kind of a property."""
+
     ALWAYS = "always"
     SOMETIMES = "sometimes"
     LEADS_TO = "leads_to"
@@ -39,7 +41,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One variable of one lane, before and after a step."""
+    """One variable of one lane, with its values before and after a step."""
 
     lane: str
     variable: str  # "rm[p0]"
@@ -86,12 +88,14 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A run from an initial state. `steps[loop:]` repeats for ever when `loop` is not None;
-    a run that is stuck ends, and `blocked` tells why each fair row is disabled.
+    """A run from an initial state.
+
+    loop: if not None, `steps[loop:]` repeats for ever. blocked: if the run ends because no row can
+    fire, why each fair row is disabled.
     """
 
     lanes: tuple[Lane, ...]
-    start: tuple[Change, ...]  # the initial state: `before` is empty; only what is worth showing
+    start: tuple[Change, ...]  # initial values of state variables; `before` is empty
     steps: tuple[TraceStep, ...]
     loop: int | None = None
     blocked: tuple[Blocked, ...] = ()
@@ -100,7 +104,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one property."""
+    """The verdict on one property."""
 
     name: str
     kind: PropertyKind
@@ -130,7 +134,7 @@ class CheckResult:
     depth: int  # steps from an initial state to the farthest state
     seconds: float
     complete: bool
-    stopped: str  # why it is not complete, in words; empty if it is
+    stopped: str  # why it is not complete, as text; empty if it is
     findings: tuple[Finding, ...]
     rows_never_fired: tuple[str, ...]
     deadlocks: int
@@ -142,7 +146,7 @@ class CheckResult:
 
     @property
     def verdict(self) -> Verdict:
-        """Violated if anything is; else unknown if anything is; else it holds."""
+        """VIOLATED if any finding is; else UNKNOWN if any finding is; else HOLDS."""
         verdicts = {finding.verdict for finding in self.findings}
         for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN):
             if verdict in verdicts:
@@ -150,7 +154,7 @@ class CheckResult:
         return Verdict.HOLDS
 
 
-# A row of the tables, wherever it is used: its name, and where it is written.
+# A row of the tables, independent of the system: its name and its place.
 WrittenRow = tuple[str, Place]
 
 
@@ -158,8 +162,8 @@ WrittenRow = tuple[str, Place]
 class Task:
     """One system at one of its named sizes.
 
-    target: where the system is, `module:attribute`. answers: also look whether every message is
-    answered. all_rows: only look which rows fire, ignoring ones too.
+    target: the system as `module:attribute`. answers: also check that a row answers every message.
+    all_rows: only find out which rows fire, including rows that ignore.
     """
 
     system: str
@@ -177,8 +181,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A task that is done. written: the rows of its system; fired: those that some state enables.
-    """
+    """A finished task. written: the rows of its system. fired: those enabled in some state."""
 
     task: Task
     result: CheckResult
@@ -188,9 +191,10 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What came of the tasks, in their order. never_fired: what fires in none of their systems.
+    """The results of all tasks, in their order.
 
-    rows: how many there are, 0 if coverage is unknown. stopped: why some tasks were not done.
+    rows: the number of rows in their systems; 0 if coverage is unknown. never_fired: rows that fire
+    in no system. stopped: why some tasks were not done; empty if all were.
     """
 
     tasks: tuple[Task, ...]

@@ -1,7 +1,8 @@
-"""The interpretations of the rigid symbols: the topologies that a check must look at.
+"""The interpretations of the rigid symbols: the topologies that a check must explore.
 
-A given interpretation is taken, and held to the axioms. The others are enumerated, all that
-satisfy the axioms, and of those that differ only in the names of interchangeable elements one.
+A given interpretation is used if it satisfies the axioms. Otherwise all interpretations that
+satisfy the axioms are enumerated. Of those that differ only in the names of interchangeable
+elements, one is kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,7 @@ from pdproto.spec.language.system import Configuration, System
 
 AnyRigid: TypeAlias = Rigid[*tuple[Any, ...]]
 
-FREE_TUPLES_MAX: Final = 20  # 2^20 candidates are looked at
+FREE_TUPLES_MAX: Final = 20  # that is 2^20 candidates
 RENAMINGS_MAX: Final = 5_040
 
 
@@ -42,7 +43,10 @@ class TopologyError(SpecError):
 def interpretations(
     system: System, sizes: Sizes, configuration: Configuration
 ) -> Iterator[Interpretation]:
-    """Every interpretation to explore. Raises TopologyError if there is none."""
+    """Every interpretation to explore.
+
+    Raises TopologyError if there is none, and TooLargeError if there are too many candidates.
+    """
     fixed: dict[AnyRigid, frozenset[Indices]] = {}
     for symbol in system.rigids:
         given = configuration.given.get(symbol, symbol.given)
@@ -63,7 +67,7 @@ def interpretations(
 
 
 def has_interpretation(system: System, configuration: Configuration) -> bool:
-    """Whether the rigid symbols have an interpretation of these sizes, or too many to look at."""
+    """Whether the rigid symbols have an interpretation, or too many candidates to enumerate."""
     try:
         next(interpretations(system, configuration.sizes, configuration))
     except TopologyError:
@@ -74,7 +78,7 @@ def has_interpretation(system: System, configuration: Configuration) -> bool:
 
 
 def smallest_first(system: System) -> list[Configuration]:
-    """The system's own configurations that size all of its sorts."""
+    """The configurations of the system that give a size to each sort, the smallest first."""
     whole = [c for c in system.configurations.values() if {*system.sorts} <= {*c.sizes}]
     return sorted(whole, key=lambda configuration: sum(configuration.sizes.values()))
 
@@ -85,7 +89,7 @@ def _why_none(
     fixed: Mapping[AnyRigid, frozenset[Indices]],
     free: list[AnyRigid],
 ) -> str:
-    """Which axiom no interpretation satisfies, and whether a given one is to blame."""
+    """The axioms that no interpretation satisfies, and the `given=` that cause it, if any."""
     at = " ".join(f"{sort.__name__}={sizes[sort]}" for sort in system.sorts)
     alone = [
         f"{name}: {formula_text(axiom)}" for name, axiom in system.axioms.items()
@@ -102,7 +106,7 @@ def _why_none(
 def _given(
     symbol: AnyRigid, given: Callable[[Sizes], Tuples], sizes: Sizes
 ) -> frozenset[Indices]:
-    """What the user's own function names. Raises TopologyError for whatever it raises."""
+    """The tuples of the user's own function. Raises TopologyError for any error of it."""
     try:
         return frozenset(tuple(indices) for indices in given(sizes))
     except Exception as error:
@@ -150,7 +154,7 @@ def _is_new(
     sizes: Sizes,
     seen: set[tuple[frozenset[Indices], ...]],
 ) -> bool:
-    """Whether no renaming of it was seen before; remembers all of its renamings."""
+    """Whether no renaming of it was seen before. Adds all of its renamings to `seen`."""
     if interpretation in seen:
         return False
     sorts = list(dict.fromkeys(s for symbol in symbols for s in symbol.sorts if not s.ordered))

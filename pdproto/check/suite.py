@@ -1,8 +1,8 @@
-"""The hand-over as one check: every system of it, at each of its named sizes, and its coverage.
+"""The hand-over as one check: each of its systems at each named size, and the coverage of rows.
 
-A row that fires in no system is a mistake of the tables or of the systems, so it fails the check.
-What only ignores a late message may be out of sight where dead messages are cleared (--dead-bits);
-such rows are looked for once more without that, among the first states of each system.
+A row that fires in no system is an error of the tables or of the systems, so it fails the check. If
+dead messages are cleared (--dead-bits), a row that ignores a late message may not fire. Such rows
+are searched once more without clearing, among the first states of each system.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,23 +11,23 @@ from functools import partial
 from typing import Final
 
 from pdproto.check.answers import with_answers
-from pdproto.check.cache import NO_CACHE, Cache, Completion, nothing_more
+from pdproto.check.cache import NO_CACHE, Cache, Completion, keep_result
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED, Monitor, Progress, SearchLimits
 from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.result import Checked, CheckResult, Suite, Task, WrittenRow
-from pdproto.check.worker_pool import shared_out
+from pdproto.check.worker_pool import run_tasks
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 DEEP: Final = "deep"
-STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first: late messages come early
+STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first; late messages occur early
 
 def tasks(systems: Mapping[str, str], *, deep: bool) -> tuple[Task, ...]:
-    """Each system at its named sizes. systems: by name, where it is, `module:attribute`.
+    """Each system at its named sizes. systems: name -> `module:attribute`.
 
-    deep: also the largest size, where the system has one. That replaces the default if it has all
-    of the faults of the default.
+    deep: also the size DEEP, if the system has it. It replaces the default size if it has all
+    faults of the default.
     """
     return tuple(
         Task(name, target, size, answers=number == 0)
@@ -49,9 +49,10 @@ def run(
     wanted: Sequence[Task], settings: CheckSettings, workers: int, monitor: Monitor,
     cache: Cache = NO_CACHE,
 ) -> Suite:
-    """Check them all, then look for the rows that have not fired.
+    """Run all tasks, then search for the rows that have not fired.
 
-    settings: of each check, but for its monitor. Ctrl-C ends it with the results so far.
+    settings: for each check; its monitor is not used. workers: processes. After Ctrl-C it returns
+    the results so far.
     """
     suite = Suite(tuple(wanted), ())
     done: dict[int, Checked] = {}
@@ -71,8 +72,8 @@ def _done(
     wanted: Sequence[Task], settings: CheckSettings, cache: Cache, workers: int, monitor: Monitor,
     what: str,
 ) -> Iterator[tuple[int, Checked]]:
-    """The tasks that the cache knows, then the others as they come back. The monitor is told how
-    many have.
+    """The finished tasks with their numbers: first those in the cache, then the others as they
+    finish. The monitor also gets their number.
     """
     left: list[int] = []
     for number, task in enumerate(wanted):
@@ -88,7 +89,7 @@ def _done(
         monitor(replace(progress, what=f"{count} of {len(wanted)} {what}; {progress.what}"))
 
     work = partial(perform, settings, cache)
-    for place, checked in shared_out([wanted[number] for number in left], work, workers, show):
+    for place, checked in run_tasks([wanted[number] for number in left], work, workers, show):
         count += 1
         yield left[place], checked
 
@@ -103,14 +104,14 @@ def perform(settings: CheckSettings, cache: Cache, task: Task, monitor: Monitor)
 def _question(
     settings: CheckSettings, task: Task
 ) -> tuple[System, Configuration, CheckSettings, Completion]:
-    """The arguments of the check that a task is."""
+    """The arguments of the check for a task."""
     system = load(task.target)
     configuration = system.configurations[task.configuration]
     if not task.all_rows:
-        return system, configuration, settings, with_answers if task.answers else nothing_more
+        return system, configuration, settings, with_answers if task.answers else keep_result
     limits = SearchLimits(states_max=STATES_FOR_COVERAGE)
     rows_only = replace(settings, properties=(DEADLOCK,), limits=limits)
-    return system, replace(configuration, dead_bits=False), rows_only, nothing_more
+    return system, replace(configuration, dead_bits=False), rows_only, keep_result
 
 
 def _checked(task: Task, system: System, result: CheckResult) -> Checked:
@@ -124,7 +125,7 @@ def _checked(task: Task, system: System, result: CheckResult) -> Checked:
 def _covered(
     suite: Suite, settings: CheckSettings, cache: Cache, workers: int, monitor: Monitor
 ) -> Suite:
-    """The suite with the rows that fire nowhere; as it is if some search ended early."""
+    """The suite with the rows that fire nowhere; unchanged if some search ended early."""
     if not all(checked.result.complete for checked in suite.checked):
         return suite
     written = frozenset[WrittenRow]().union(*(checked.written for checked in suite.checked))

@@ -1,10 +1,10 @@
-"""Symmetry reduction, derived from the layout: which renamings of elements change nothing.
+"""Symmetry reduction, derived from the layout: the renamings of elements that change nothing.
 
-The language has no constants, so an unordered sort is interchangeable unless the interpretation
-of a rigid symbol tells its elements apart. A sort whose elements own separate columns is reduced
-by sorting the columns, at any size. Sorts that meet in a cell are reduced together, by trying all
-their renamings; where those are too many, the largest sorts are left alone (which is sound: a
-smaller group merges fewer states). Traces are real runs of the unreduced system (narrative.py).
+The language has no constants, so an unordered sort is interchangeable unless the interpretation of
+a rigid symbol distinguishes its elements. A sort whose elements have separate columns is reduced by
+sorting the columns, at any size. Sorts that occur in a cell together are reduced together, by
+trying all their renamings. If these are too many, the largest sorts are not reduced. That is sound,
+because a smaller group merges fewer states. Traces are runs of the unreduced system (narrative.py).
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ GROUP_MAX: Final = 720  # images computed for one state
 
 
 def symmetry(ground: Ground) -> Symmetry:
-    """The symmetry of a ground system; falsy where nothing can be merged."""
+    """The symmetry of a ground system; falsy if no states can be merged."""
     layout = ground.layout
     stripes = tuple(
         stripe for sort, stripe in layout.stripes.items() if interchangeable(ground, sort)
@@ -37,7 +37,10 @@ def symmetry(ground: Ground) -> Symmetry:
 
 
 def interchangeable(ground: Ground, sort: type[Sort]) -> bool:
-    """Whether every renaming of the sort keeps the rigid symbols: adjacent swaps generate all."""
+    """Whether every renaming of the sort keeps the rigid symbols.
+
+    It tests swaps of neighbours, which generate all renamings.
+    """
     if sort.ordered:
         return False
     size = ground.sizes[sort]
@@ -54,7 +57,7 @@ def _keeps_rigid(ground: Ground, renaming: dict[type[Sort], tuple[int, ...]]) ->
 
 
 def _components(layout: Layout) -> list[list[type[Sort]]]:
-    """Unordered sorts, those that meet in a cell together."""
+    """The unordered sorts, in groups; sorts that occur in one cell are in one group."""
     components: list[list[type[Sort]]] = []
     for symbol in layout.symbols:
         sorts = [s for s in symbol.sorts if not s.ordered and layout.sizes[s] > 1]
@@ -93,7 +96,7 @@ def _renamings(
 
 
 def _moves(layout: Layout, renaming: dict[type[Sort], tuple[int, ...]]) -> Permutation:
-    """The renaming as masked moves: cells that move equally far move together."""
+    """The renaming as masked moves: one move for all cells with the same shift."""
     masks: dict[int, int] = {}
     for (symbol, indices), field in layout.fields.items():
         target = tuple(

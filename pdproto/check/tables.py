@@ -1,7 +1,7 @@
-"""The documentation of a spec, from the spec: states by triggers, every row, pictures, properties.
+"""The documentation of a spec: states by triggers, every row, diagrams, properties.
 
-The text depends on the system alone and names no line of its source, so that a committed copy
-changes only when the protocol does.
+The text depends on the system alone and names no line of its source. So a committed copy changes
+only if the protocol does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ GENERATED: Final = "Generated from the spec by `pdproto tables`; change the spec
 
 
 def document(system: System) -> str:
-    """The documentation as Markdown (with Mermaid diagrams, as code hosts draw them)."""
+    """The documentation of a system as Markdown, with Mermaid diagrams."""
     return joined((
         f"# {system.name}",
         system.about,
@@ -58,7 +58,7 @@ def document(system: System) -> str:
 
 
 def joined(sections: Iterable[str]) -> str:
-    """A page of the sections that say anything."""
+    """A page of the sections that are not empty."""
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -117,10 +117,10 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _matrix(table: Table, reasons: list[str]) -> str:
-    """States down, triggers across; what is ignored or rejected gets the number of its reason.
+    """States down, triggers across. An ignored or rejected event has the number of its reason.
 
-    Rows on one trigger share a column, whatever they call its arguments: an empty cell of a message
-    is a hole.
+    Rows on one trigger share a column, also if they name its arguments differently. So an empty
+    cell of a message means that no row answers it there.
     """
     columns: dict[tuple[str, str], list[Row]] = {}
     for row in table.rows:

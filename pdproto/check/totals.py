@@ -1,4 +1,4 @@
-"""Sums over the searches of one system: sizes, and which rows have fired."""
+"""Sums over the searches of one system: states, transitions, and the rows that have fired."""
 
 from collections import Counter
 
@@ -18,6 +18,7 @@ class Totals:
         self._fired: Counter[str] = Counter()
 
     def add(self, found: Exploration) -> None:
+        """Add the numbers of one search; `depth` and `bytes` are maxima."""
         self.states += found.engine.states
         self.transitions += found.transitions
         self.depth = max(self.depth, found.depth)
@@ -26,19 +27,20 @@ class Totals:
         self.stopped = self.stopped or found.stopped
         for table, _ in found.ground.system.tables_under(found.ground.faults):
             for row in table.rows:
-                # A dead message is swept although it could be ignored, or lost (deadbits.py).
-                if not found.program.sweeps or (row.kind == "row" and not loses(row)):
+                # Clearing a dead message disables rows that ignore or lose it (deadbits.py).
+                if not found.program.sweeps or (
+                        row.kind == "row" and not only_removes_messages(row)):
                     self._counted.add(row.name)
         counts = found.engine.fired.tolist()
         for ground_row, count in zip(found.ground.rows, counts, strict=True):
             self._fired[ground_row.row.name] += count
 
     def fired(self, system: System) -> tuple[str, ...]:
-        """The rows that some state seen enables."""
+        """The rows that are enabled in some visited state."""
         return tuple(row.name for _, row in system.rows() if self._fired[row.name])
 
     def never_fired(self, system: System) -> tuple[str, ...]:
-        """The rows that no state seen enables. One that rejects should not be enabled at all."""
+        """The rows that no visited state enables, without rejects, which must never be enabled."""
         return tuple(
             row.name
             for _, row in system.rows()
@@ -46,8 +48,8 @@ class Totals:
         )
 
 
-def loses(row: Row) -> bool:
-    """Whether all that the row does is to take messages off the network."""
+def only_removes_messages(row: Row) -> bool:
+    """Whether the only effect of the row is to take messages off the network."""
     return bool(row.do) and all(
         isinstance(update.symbol, Message) and update.value is False for update in row.do
     )

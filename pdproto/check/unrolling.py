@@ -1,7 +1,7 @@
 """The runs of a ground system up to some length, as propositional constraints for Z3.
 
-What bounded model checking asks about (bmc.py). A bit of a state is a boolean for each step, a row
-that fires another.
+Bounded model checking uses them (bmc.py). For each step there is a boolean for each bit of the
+state, and one for each row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,12 +15,12 @@ from pdproto.check.questions import Question
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Action, Guard, Literal, Program
 
-FOR_EVER_S: Final = 1_000_000.0  # longer than anybody waits, and within what the solver takes
+FOR_EVER_S: Final = 1_000_000.0  # instead of no limit; the solver accepts no greater number
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A run, row after row, and the names of what its last state was wanted for."""
+    """A run as its rows, and the names of the targets that its last state reaches."""
 
     rows: tuple[GroundRow, ...]
     names: tuple[str, ...]
@@ -29,18 +29,17 @@ class Reached:
 class Unrolling:
     """The runs of exactly k steps of a ground system, as constraints; k grows by `extend`.
 
-    A bit that no row sets is false for ever, and has no variable. A step is one row, told by the
-    binary digits of its number, so that two cannot fire at once; a bit that changes is written by
-    the row that fires; and the row changes something.
+    A bit that no row sets is always false, and has no variable. A step is one row. The binary
+    digits of its number are variables too, so that two rows cannot fire in one step. Only the row
+    that fires changes bits, and it changes at least one.
 
-    Where two rows follow each other that could as well come the other way round, the one that is
-    numbered first comes first. From each run exchanges lead to such a one, the least in the order
-    of the numbers: as long, and with the same end.
+    If two consecutive rows are independent, the one with the smaller number comes first. From each
+    run, exchanges of independent rows lead to such a run, with the same length and the same end.
     """
 
     def __init__(self, ground: Ground, form: Program) -> None:
-        # A context of its own: in the shared one Z3's choices depend on what the process has asked
-        # before, and an answer may take ten times as long as alone.
+        # A context of its own: in the shared context, Z3's choices depend on earlier questions of
+        # the process, and an answer may take ten times as long.
         self.logic: Final = _Logic(z3.Context())
         self.form: Final = form
         acting = [row for row in ground.rows if row.action.clear]
@@ -64,7 +63,7 @@ class Unrolling:
         self.order: Final = self.logic.all_of(*self._order())
 
     def _step(self) -> Iterator[Any]:
-        """One step between two states, over the variables that `extend` puts others for."""
+        """One step between two states, over variables that `extend` substitutes."""
         writers: dict[int, list[Any]] = {bit: [] for bit in self.bits}
         for number, (row, fires) in enumerate(zip(self.acting, self.fires, strict=True)):
             action = row.action
@@ -82,7 +81,7 @@ class Unrolling:
         yield self.logic.any_of(*self.fires)
 
     def _order(self) -> Iterator[Any]:
-        """What fires could not as well have come before the row that fired a step earlier."""
+        """A row does not fire right after an independent row with a greater number."""
         reads = [row.action.guard.reads for row in self.acting]
         writes = [row.action.clear for row in self.acting]
         absent = [z3.Not(fired) for fired in self.earlier]
@@ -94,7 +93,7 @@ class Unrolling:
             )))
 
     def extend(self) -> None:
-        """One step more."""
+        """Make the runs one step longer."""
         k = len(self.steps)
         fires = [self.logic.boolean(f"fires{n}@{k}") for n in range(len(self.fires))]
         digits = [self.logic.boolean(f"digit{n}@{k}") for n in range(len(self.digits))]
@@ -116,7 +115,7 @@ class Unrolling:
         self.now = after
 
     def ends_in(self, question: Question | None) -> Any:
-        """The last state shows what the question looks for, or (no question) is a deadlock."""
+        """The formula: the last state has a pattern of the question; None: it is a deadlock."""
         all_of, any_of, holds = self.logic.all_of, self.logic.any_of, self.logic.holds
         if question is not None:
             return any_of(*(holds(pattern.guard, self.now) for pattern in question.patterns))
@@ -128,20 +127,20 @@ class Unrolling:
         )
 
     def has_runs(self, until: float | None) -> bool:
-        """Whether any run has this many steps."""
+        """Whether there is a run of this length. until: monotonic time at which to give up."""
         return self._check((), until)
 
     def reached(self, wanted: Mapping[str, Any], until: float | None) -> Reached | None:
-        """A run whose last state is one of those wanted, with the names of all that it is.
+        """A run whose last state satisfies one of the formulas, with the names of all it satisfies.
 
-        None if no run of this length ends in any. Raises TimeoutError when the time is up.
+        None if no run of this length does. Raises TimeoutError when the time is up.
         """
         self.asked += 1
         goal = self.logic.boolean(f"goal{self.asked}")
         some = self.logic.any_of(*wanted.values())
         self.solver.add(z3.Implies(goal, some))
         if not self._check((goal,), until):
-            # What has been decided helps with what follows.
+            # The decided fact helps with later questions.
             self.solver.add(z3.Not(some))
             return None
         model = self.solver.model()
@@ -153,7 +152,7 @@ class Unrolling:
         return Reached(tuple(rows), tuple(names))
 
     def _check(self, assumed: tuple[Any, ...], until: float | None) -> bool:
-        """Whether there is such a run. Raises TimeoutError when the time is up."""
+        """Whether the constraints are satisfiable. Raises TimeoutError when the time is up."""
         left_s = FOR_EVER_S if until is None else max(0.001, until - monotonic())
         self.solver.set("timeout", int(left_s * 1000))
         answer = self.solver.check(*assumed)
@@ -165,7 +164,7 @@ class Unrolling:
 
 
 class _Logic:
-    """Guards as formulas of one context, over states that give the bits which can be set."""
+    """Guards as formulas of one Z3 context. A state maps each bit that can be set to a formula."""
 
     def __init__(self, context: Any) -> None:
         self.context: Final = context
@@ -197,7 +196,7 @@ class _Logic:
         return self.all_of(*parts)
 
     def idle(self, action: Action, state: Mapping[int, Any]) -> Any:
-        """The row would change nothing."""
+        """The formula: the row would change nothing."""
         return self.equals(Literal(action.clear, action.assign), state)
 
 

@@ -1,6 +1,6 @@
-"""The folders in which results of this user's earlier runs are kept: one for each kind of result.
+"""The cache folders of this user: one for each kind of result.
 
-`XDG_CACHE_HOME` says where (XDG Base Directory Specification); the default is `~/.cache`.
+They lie in `XDG_CACHE_HOME` (XDG Base Directory Specification); the default is `~/.cache`.
 """
 
 import os

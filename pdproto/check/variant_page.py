@@ -1,7 +1,6 @@
-"""The documentation of a variant: how it differs from the system that it is an edit of.
+"""The documentation of a variant: its differences from the system of which it is an edit.
 
-A page of the whole variant would repeat its base almost word for word, and hide the few rows that
-matter.
+A page of the whole variant would repeat nearly all of its base, and hide the few rows that differ.
 """
 
 import difflib
@@ -46,7 +45,7 @@ UNIFIED_HEAD: Final = 3  # lines of a unified difference that name files and lin
 
 
 def variant_document(variant: System, base: System) -> str:
-    """The difference as Markdown; the page of the base is expected beside it, as `NAME.md`."""
+    """The differences as Markdown. The page links to the page of the base, `NAME.md`."""
     change = difference(base, variant)
     return joined((
         f"# {variant.name}",
@@ -68,7 +67,7 @@ def _of(parts: Mapping[Key, P], *kind: str) -> dict[Key, P]:
 
 
 def _new(change: Difference) -> dict[Key, Part]:
-    """The parts that the variant has in a form of its own."""
+    """The parts that the variant adds or changes."""
     return {key: after for key, (_, after) in change.changed.items()} | dict(change.added)
 
 
@@ -135,7 +134,7 @@ def _layer(change: Difference, layer: str, tables: tuple[Table, ...]) -> Iterato
 
 
 def _rows(change: Difference, layer: str, table: Table) -> Iterator[str]:
-    """How one table differs; the rows that both systems have alike are left out."""
+    """The differences of one table; rows that are the same in both systems are left out."""
     name = (layer, table.machine.name)
     if ("table", *name) in change.removed:
         yield "This table is removed."
@@ -162,7 +161,7 @@ def _rows(change: Difference, layer: str, table: Table) -> Iterator[str]:
 
 
 def _both(before: Row, after: Row) -> str:
-    """A row in both forms: the lines that only one of them has are marked."""
+    """A row before and after, as one text: lines that only one form has are marked."""
     old, new = row_text(before).splitlines(), row_text(after).splitlines()
     lines = list(difflib.unified_diff(old, new, lineterm="", n=len(old) + len(new)))
     return "\n".join(f"{line[0]} {line[1:]}" for line in lines[UNIFIED_HEAD:])
@@ -222,7 +221,7 @@ def _under(claim: Property) -> str:
 
 
 def _configurations(variant: System, change: Difference) -> Iterator[str]:
-    """Every configuration of the variant, where it has not those of its base: they are few."""
+    """All configurations of the variant, if one of them differs from the base."""
     every: tuple[Mapping[Key, object], ...] = (change.removed, change.changed, change.added)
     if any(_of(parts, "configuration") for parts in every) and variant.configurations:
         yield "## Configurations"

@@ -1,7 +1,7 @@
-"""How formulas, updates and triggers read: `vote(p) = committed implies vote(q) != aborted`.
+"""The text of formulas, updates and triggers: `vote(p) = committed implies vote(q) != aborted`.
 
-Text only: nothing here decides anything. An environment replaces variables by their elements, so
-that the same formula reads `vote(p)` in a document and `vote(p0)` in a trace.
+An environment replaces variables by their elements. So the same formula is `vote(p)` in a document
+and `vote(p0)` in a trace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,11 @@ from pdproto.spec.language.symbols import Each, Sent, Symbol, Update
 
 Elements: TypeAlias = Mapping[Sort, int]
 
-VARIABLES: Final[Elements] = {}  # no environment: every variable reads as its own name
+VARIABLES: Final[Elements] = {}  # no environment: every variable is shown by its name
 
 
 class _Binding(IntEnum):
-    """How tightly a text holds together; a looser one inside a tighter one gets parentheses."""
+    """How strongly a text binds. A weaker text inside a stronger one gets parentheses."""
 
     OPEN = 0  # a quantifier or an implication
     JOINED = 1  # `and`, `or`: never mixed without parentheses
@@ -38,22 +38,22 @@ class _Binding(IntEnum):
 
 
 def formula_text(formula: Formula, elements: Elements = VARIABLES) -> str:
-    """A formula in words."""
+    """The text of a formula."""
     return _text(formula, elements)[0]
 
 
 def update_text(update: Update, elements: Elements = VARIABLES) -> str:
-    """An assignment: `heard(p) := true`; a bulk argument reads `any`."""
+    """The text of an assignment: `heard(p) := true`; a bulk argument is `any`."""
     return f"{_applied(update.symbol, update.arguments, elements)} := {value_name(update.value)}"
 
 
 def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
-    """A message that is sent: `commit()`, `abort(s) for each s where feeds(s, r)`."""
+    """The text of a message that is sent: `commit()`, `abort(s) for each s where feeds(s, r)`."""
     match effect:
         case Sent():
             return sent_text(effect, elements)
         case Each(variable, sent, where):
-            # The variable of `each` hides one of the same name that the environment gives.
+            # The variable of `each` hides a variable of the environment with the same name.
             inner = {v: i for v, i in elements.items() if v != variable}
             condition = "" if where == And(()) else f" where {formula_text(where, inner)}"
             return f"{sent_text(sent, inner)} for each {variable!r}{condition}"
@@ -62,14 +62,14 @@ def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
 
 
 def sent_text(sent: Sent, elements: Elements = VARIABLES) -> str:
-    """A message instance, always with its parentheses: `prepared(p)`, `commit()`."""
+    """The text of a message instance, always with parentheses: `prepared(p)`, `commit()`."""
     return f"{sent.symbol.name}({_arguments(sent.arguments, elements)})"
 
 
 def trigger_text(trigger: Trigger, elements: Elements = VARIABLES) -> str:
-    """What a row waits for: `on prepared(p)`, `call prepare`, `timer lost`, `completion write(c)`.
+    """The text of a trigger: `on prepared(p)`, `call prepare`, `timer lost`, `completion write(c)`.
 
-    Empty for a step that an instance takes by itself.
+    Empty for a row without a trigger.
     """
     match trigger:
         case None:
@@ -87,7 +87,7 @@ def trigger_text(trigger: Trigger, elements: Elements = VARIABLES) -> str:
 
 
 def trigger_name(trigger: Trigger) -> tuple[str, str]:
-    """What kind of trigger, and its name: rows on equal ones share a column of the table."""
+    """The kind and the name of a trigger. Rows with equal ones share a column of the table."""
     match trigger:
         case None:
             return "", ""
@@ -133,7 +133,7 @@ def _conjunction(formula: And, elements: Elements) -> tuple[str, _Binding]:
 
 
 def _disjunction(formula: Or, elements: Elements) -> tuple[str, _Binding]:
-    """`or`, or what people write it for: membership of a set, and implication."""
+    """A disjunction as `or`, as membership of a set, or as an implication."""
     among = _among(formula, elements)
     if among is not None:
         return among, _Binding.CLOSED
@@ -183,7 +183,7 @@ def _among(formula: Formula, elements: Elements, *, negated: bool = False) -> st
 
 
 def _quantified(word: str, formula: Forall | Exists, elements: Elements) -> str:
-    """One heading for a run of equal quantifiers: `for all p, q: ...`."""
+    """One heading for consecutive quantifiers of the same kind: `for all p, q: ...`."""
     kind, variables, body = type(formula), [formula.variable], formula.body
     while isinstance(body, kind):
         variables.append(body.variable)
@@ -197,7 +197,7 @@ def _joined(word: str, parts: Iterator[Formula], elements: Elements) -> str:
 
 
 def _conjuncts(formula: Formula) -> Iterator[Formula]:
-    """The parts of nested conjunctions: `a & b & c` is two nodes, and one list to a reader."""
+    """The parts of nested conjunctions: `a & b & c` is two nodes, but three parts."""
     if isinstance(formula, And) and formula.parts:
         for part in formula.parts:
             yield from _conjuncts(part)
@@ -214,7 +214,7 @@ def _disjuncts(formula: Formula) -> Iterator[Formula]:
 
 
 def _within(formula: Formula, elements: Elements, least: _Binding) -> str:
-    """The text, in parentheses where it binds more loosely than its surroundings."""
+    """The text, in parentheses if it binds more weakly than `least`."""
     text, binding = _text(formula, elements)
     return _bracketed(text, binding < least)
 

@@ -1,6 +1,6 @@
-"""Processes that share a list of tasks: judging one system keeps little more than one core busy.
+"""Worker processes for a list of tasks: the check of one system uses little more than one core.
 
-A worker that is new imports the program again, so each serves until no task is left.
+A new worker must import the program again, so each worker serves until no task is left.
 """
 
 import multiprocessing
@@ -16,27 +16,28 @@ from pdproto.check.explore import Monitor, Progress
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
-# Its parameters are of the stubs alone.
+# Only the stubs give `Connection` parameters.
 Line: TypeAlias = "Connection[Any, Any]"
 
-LEAVE_S: Final = 5.0  # how long a worker that was told to end may take
+LEAVE_S: Final = 5.0  # in which a terminated worker must end
 
 
 class WorkerError(Exception):
     """A worker raised, or died."""
 
 
-def shared_out(
+def run_tasks(
     tasks: Sequence[Task],
     work: Callable[[Task, Monitor], Answer],
     workers: int,
     monitor: Monitor,
 ) -> Iterator[tuple[int, Answer]]:
-    """The answers as they come, each with the number of its task.
+    """Run all tasks, and yield the answers as they finish, each with the number of its task.
 
-    work: a function of a module, since workers import it. monitor sees the search of one task at
-    a time. One worker, or one task, needs no process. Raises MemoryError if a worker is killed,
-    which the system does when memory runs out, and WorkerError if one raises.
+    work: a function of a module, because workers import it. workers: processes; with one worker or
+    one task, it runs in this process. monitor: gets the progress of one task at a time. Raises
+    MemoryError if a worker is killed, as the system does when memory runs out, and WorkerError if
+    one raises.
     """
     if min(workers, len(tasks)) <= 1:
         for number, task in enumerate(tasks):
@@ -50,10 +51,10 @@ def shared_out(
 
 
 class WorkerPool(Generic[Task, Answer]):
-    """Workers, each at the other end of a connection."""
+    """Worker processes, each with a connection."""
 
     def __init__(self, work: Callable[[Task, Monitor], Answer], workers: int) -> None:
-        # Threads do not survive a fork: a worker starts afresh.
+        # Not by fork, which would lose the threads of this process.
         context = multiprocessing.get_context("spawn")
         self._workers: Final[dict[Line, BaseProcess]] = {}
         for _ in range(workers):
@@ -64,7 +65,7 @@ class WorkerPool(Generic[Task, Answer]):
             self._workers[here] = process
 
     def answers(self, tasks: Sequence[Task], monitor: Monitor) -> Iterator[tuple[int, Answer]]:
-        """Give each worker its next task as soon as it has none."""
+        """Give each idle worker the next task, and yield (number of the task, answer)."""
         waiting = iter(enumerate(tasks))
         busy: dict[Line, int] = {}
 
@@ -98,7 +99,7 @@ class WorkerPool(Generic[Task, Answer]):
         return told
 
     def end(self) -> None:
-        """Stop every worker, whatever it does."""
+        """Terminate every worker, also a busy one."""
         for worker, process in self._workers.items():
             process.terminate()
             worker.close()
@@ -107,8 +108,11 @@ class WorkerPool(Generic[Task, Answer]):
 
 
 def _serve(tasks: Line, work: Callable[[Any, Monitor], Any]) -> None:
-    """Answer each task with a tuple of one, after what its search tells; a string is an error."""
-    # Ctrl-C goes to the whole group of processes: the one that shares out ends the others.
+    """Run tasks in a worker. For each, send its progress, then the answer in a tuple of one.
+
+    A string is the traceback of an error.
+    """
+    # Ctrl-C goes to all processes of the group. The parent process ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:

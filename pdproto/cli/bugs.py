@@ -22,7 +22,7 @@ from rich.text import Text
 from pdproto.check.cache import Cache
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED
-from pdproto.check.load import perhaps
+from pdproto.check.load import suggestion
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.progress import Reporter
 from pdproto.check.report.terminal import render_trace
@@ -85,7 +85,7 @@ def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
     named = tuple(bug for bug in bugs if bug.id == name)
     if named:
         return named
-    hint = perhaps(name, [bug.id for bug in bugs]) or "; `pdproto bugs` lists them"
+    hint = suggestion(name, [bug.id for bug in bugs]) or "; `pdproto bugs` lists them"
     raise UsageError(f"there is no defect {name!r}{hint}")
 
 

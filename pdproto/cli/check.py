@@ -22,7 +22,7 @@ from pdproto.check import native, suite
 from pdproto.check.answers import is_answered, with_answers
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED, SearchLimits
-from pdproto.check.load import perhaps
+from pdproto.check.load import suggestion
 from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.questions import names
 from pdproto.check.report import suite as suite_report
@@ -203,7 +203,7 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
     for name in wanted:
         if name not in known:
             raise UsageError(
-                f"{system.name} has no property {name!r}{perhaps(name, known)}; "
+                f"{system.name} has no property {name!r}{suggestion(name, known)}; "
                 f"it has: {', '.join(known)}"
             )
     return CheckSettings(

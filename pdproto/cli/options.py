@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console
 
-from pdproto.check.load import perhaps
+from pdproto.check.load import suggestion
 from pdproto.cli.systems import BUILT_IN
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import DEFAULT, Configuration, System
@@ -42,10 +42,10 @@ class Parser(argparse.ArgumentParser):
         """A suggestion for a mistyped choice or option; "" if there is none."""
         choice = CHOICE.search(message)
         if choice is not None:
-            return perhaps(choice["given"], QUOTED.findall(choice["known"]))
+            return suggestion(choice["given"], QUOTED.findall(choice["known"]))
         option = UNRECOGNIZED.match(message)
         if option is not None:
-            return perhaps(option["given"], self._option_string_actions)
+            return suggestion(option["given"], self._option_string_actions)
         return ""
 
 
@@ -163,7 +163,7 @@ def _named(system: System, name: str) -> Configuration:
         return Configuration({})
     known = ", ".join(system.configurations) or "none"
     raise UsageError(
-        f"{system.name} has no configuration {name!r}{perhaps(name, system.configurations)}; "
+        f"{system.name} has no configuration {name!r}{suggestion(name, system.configurations)}; "
         f"it has: {known}"
     )
 
@@ -175,7 +175,7 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
         name, _, number = text.partition("=")
         if name not in sorts:
             raise UsageError(
-                f"{system.name} has no sort {name!r}{perhaps(name, sorts)}; "
+                f"{system.name} has no sort {name!r}{suggestion(name, sorts)}; "
                 f"it has: {', '.join(sorts)}"
             )
         try:
@@ -198,7 +198,7 @@ def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str,
         if name not in system.faults:
             known = ", ".join(system.faults) or "none"
             raise UsageError(
-                f"{system.name} has no fault layer {name!r}{perhaps(name, system.faults)}; "
+                f"{system.name} has no fault layer {name!r}{suggestion(name, system.faults)}; "
                 f"it has: {known}"
             )
     return tuple(dict.fromkeys(names))

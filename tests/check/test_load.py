@@ -131,7 +131,7 @@ def test_what_a_spec_prints_is_no_part_of_the_answer(capsys: pytest.CaptureFixtu
          "follows default argument"),
         ("x = 1\n", "spec.py has no 'SYSTEM'; its systems: none"),
         (IDLE.replace("SYSTEM", "MINE"), "spec.py has no 'SYSTEM'; its systems: MINE"),
-        ("SYSTEM = 3\n", "'SYSTEM' in spec.py is no System but a int; its systems: none"),
+        ("SYSTEM = 3\n", "'SYSTEM' in spec.py is a int, not a System; its systems: none"),
     ],
 )  # fmt: skip
 def test_a_spec_that_raises(text: str, said: str) -> None:
@@ -165,15 +165,15 @@ def test_an_interrupt_is_not_the_specs_fault() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("spec.py", "'spec.py' does not say which system: add its name in the file, "
+        ("spec.py", "'spec.py' names no system: add the name that it has in the file, "
          "spec.py:SYSTEM"),
         ("missing.py:SYSTEM", "missing.py does not exist"),
         ("folder.py:SYSTEM", "folder.py is a directory, and not a file"),
         ("no_such_module:SYSTEM",
-         "there is no module 'no_such_module' here or among what is installed"),
+         "there is no module 'no_such_module' here or among the installed packages"),
         ("folder.specs:SYSTEM", "there is no module 'folder.specs' here or among what is "
          "installed"),
-        ("json.spec:SYSTEM", "there is no module 'json.spec' here or among what is installed; "
+        ("json.spec:SYSTEM", "there is no module 'json.spec' here or among the installed packages; "
          "for the file write json/spec.py:…"),
         ("./spec:SYSTEM", "'./spec' is neither a module nor a file that ends in .py"),
         (".:SYSTEM", "'.' is neither a module nor a file that ends in .py"),

@@ -16,7 +16,7 @@ from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.result import Checked, Suite, Task, Verdict
 from pdproto.check.suite import perform, run, tasks
-from pdproto.check.worker_pool import WorkerError, shared_out
+from pdproto.check.worker_pool import WorkerError, run_tasks
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.catalogue import HANDOFF
@@ -215,18 +215,18 @@ class TestWorkerPool:
     def test_each_task_is_done_once(self, workers: int) -> None:
         seen: list[Progress] = []
         numbers: Sequence[int] = range(5)
-        found = list(shared_out(numbers, square, workers, seen.append))
+        found = list(run_tasks(numbers, square, workers, seen.append))
         assert sorted(found) == [(n, n * n) for n in numbers]
         assert {progress.what for progress in seen} <= {f"square {n}" for n in numbers}
         assert seen
 
     def test_no_task(self) -> None:
-        assert list(shared_out([], square, 2, silent)) == []
+        assert list(run_tasks([], square, 2, silent)) == []
 
     def test_a_worker_that_dies(self) -> None:
         with pytest.raises(MemoryError, match=r"a worker died"):
-            list(shared_out([1, 2, 3, 4], die, 2, silent))
+            list(run_tasks([1, 2, 3, 4], die, 2, silent))
 
     def test_a_worker_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: \d is too much"):
-            list(shared_out([1, 2], stumble, 2, silent))
+            list(run_tasks([1, 2], stumble, 2, silent))

@@ -211,7 +211,7 @@ class TestRefusals:
              "--size Worker is given twice: 2 and 3"),
             ("check page.py:SYSTEM --size Worker=1000000000", "a state would have 1,000,000,000 "
              "cells; 65,536 is the limit; give smaller sizes with --size"),
-            ("check page.py:SYSTEM --size Worker=300", "at_most_one speaks of 90,000 choices of "
+            ("check page.py:SYSTEM --size Worker=300", "at_most_one has 90,000 choices of "
              "elements; 65,536 is the limit; give smaller sizes with --size"),
             ("check lock-server --faults nope",
              "lock-server has no fault layer 'nope'; it has: lossy"),
@@ -456,7 +456,7 @@ class TestInterrupts:
         ("error", "stopped"),
         [
             (KeyboardInterrupt, "interrupted"),
-            (MemoryError, "memory ran out when liveness was judged if every timer fires"),
+            (MemoryError, "memory ran out while liveness was checked, if every timer fires"),
         ],
     )
     def test_liveness_leaves_safety_as_it_was_found(

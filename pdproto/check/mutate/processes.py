@@ -24,7 +24,7 @@ from pdproto.check.mutate.trials import (
 )
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.result import Finding, Verdict
-from pdproto.check.worker_pool import shared_out
+from pdproto.check.worker_pool import run_tasks
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
 
@@ -63,7 +63,7 @@ def prepared(
     # What is violated as a rule shows soon: in safety before liveness, at small sizes first.
     tasks.sort(key=lambda task: _effort(systems[task[1]], task[2]))
     measured: dict[str, list[Search]] = {name: [] for name in systems}
-    with closing(found for found in shared_out(tasks, _measured, workers, silent)) as all_found:
+    with closing(found for found in run_tasks(tasks, _measured, workers, silent)) as all_found:
         for done, (number, found) in enumerate(all_found):
             name = tasks[number][1]
             if isinstance(found, BaseError):
@@ -123,7 +123,7 @@ def judged(
 ) -> Generator[Judged, None, None]:
     """The ends of the mutants with these numbers, as they come. Close it to stop the workers."""
     tasks = [_Task(load, names, trials.searches, number) for number in picked]
-    with closing(end for _, end in shared_out(tasks, _tried, workers, silent)) as ends:
+    with closing(end for _, end in run_tasks(tasks, _tried, workers, silent)) as ends:
         yield from ends
 
 

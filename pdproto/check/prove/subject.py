@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pdproto.check.load import NO_NAMES, LoadError, load_module, perhaps
+from pdproto.check.load import NO_NAMES, LoadError, load_module, suggestion
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.obligations import (
@@ -101,7 +101,7 @@ class ProofSubject:
             if name not in known:
                 raise LoadError(
                     f"{self.system.name} has no safety property {name!r}, and no ranking of that "
-                    f"name{perhaps(name, known)}; it has: {', '.join(known)}"
+                    f"name{suggestion(name, known)}; it has: {', '.join(known)}"
                 )
         ranked = {ranking.leads_to for ranking in self.every_ranking} & set(wanted)
         chosen = {*(wanted or known), *((MONOTONE,) if ranked else ())}

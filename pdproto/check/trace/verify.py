@@ -100,10 +100,10 @@ def _explained(
         again.run()
     except RejectedError as same:
         error = same
-    return Told(replay.tables.system, events, error).rejection(text)
+    return RejectionNarrator(replay.tables.system, events, error).rejection(text)
 
 
-class Told:
+class RejectionNarrator:
     """Tells the events of some endpoints that lead to a line."""
 
     def __init__(self, system: System, events: Sequence[Replayed], error: RejectedError) -> None:
