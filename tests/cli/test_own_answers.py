@@ -101,7 +101,7 @@ class TestInterrupts:
         target = tmp_path / "proof.json"
         assert main([*PROVE, "--json", str(target)]) == 3
         out = capsys.readouterr().out
-        assert "interrupted: what had no answer by then is unknown" in out
+        assert "interrupted: obligations without an answer are unknown" in out
         result = json.loads(target.read_text())
         assert result["proved"] >= 1
         assert result["unknown"]

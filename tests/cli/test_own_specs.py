@@ -162,7 +162,7 @@ class TestLemmas:
         assert main(arguments) == 2
         err = capsys.readouterr().err
         assert "lemma 'one_vote_each'" in err
-        assert "speaks of vote, which ring does not have" in err
+        assert "mentions vote, which ring does not have" in err
 
 
 @pytest.mark.parametrize(("verb", "wrong", "meant"), [

@@ -137,7 +137,7 @@ def test_a_trace_that_begins_in_the_middle(
     write(lines[begun[2]:], files[SOURCE])
     status, told = run(capsys, *files)
     assert status == 1
-    assert "say --from-middle" in told
+    assert "use --from-middle" in told
     status, told = run(capsys, *files, "--from-middle")
     passed = sum(line["end"] < lines[begun[2]]["end"] for line in lines[begun[2]:])
     assert status == 3
@@ -159,27 +159,27 @@ def test_rows_that_can_still_fire(files: list[Path]) -> None:
 @pytest.mark.parametrize(("change", "why"), [
     ({"n": 7}, "line 7 of the process follows its line"),
     ({"node": "prefill-9"}, "the file is of node"),
-    ({"machine": "sink"}, "this endpoint is a source, no sink"),
+    ({"machine": "sink"}, "this endpoint is a source, not a sink"),
     ({"end": 99}, "no line says that endpoint 99 begins"),
     ({"row": "meat"}, "the table of source has no row 'meat'"),
     ({"on": "abort(d, h, p)"}, "meet answers introduce(d, h, p), and not abort(d, h, p)"),
-    ({"with": {"p": "prefill-0-0-0"}}, "meet takes p, h, d, and the line gives p"),
-    ({"with": {"d": "decode-7"}}, "d is decode-7, and this endpoint counts decode-0"),
-    ({"with": {"d": 5}}, "d is 5, and this endpoint counts decode-0"),
+    ({"with": {"p": "prefill-0-0-0"}}, "meet takes p, h, d, but the line gives p"),
+    ({"with": {"d": "decode-7"}}, "d is decode-7, but this endpoint counts decode-0"),
+    ({"with": {"d": 5}}, "d is 5, but this endpoint counts decode-0"),
     ({"with": {"h": [1, 2, 3, 4]}}, ""),
     ({"state": "failed"}, "meet leads to bootstrapping, and not to failed"),
-    ({"row": None}, "the line tells of no row"),
+    ({"row": None}, "the line has no row"),
     ({"row": None, "device": [["sending", [], "failed"]]}, "no device may write sending := failed"),
-    ({"row": None, "device": [["write", [1], "landed"]]}, "it has not 1 arguments"),
+    ({"row": None, "device": [["write", [1], "landed"]]}, "the line gives 1 arguments"),
     ({"row": None, "heard": "done", "of": []}, "no row of source reads 'done'"),
-    ({"row": None, "elements": {"Sink": ["decode-0"]}}, "it does not say how many of"),
+    ({"row": None, "elements": {"Sink": ["decode-0"]}}, "it lacks the number of elements of"),
     ({"row": None, "elements": {"Sink": ["x"], "Chunk": 2, "Landing": 1}},
      "it counted other elements of Sink before: decode-0"),
     ({"row": None, "elements": {"Sink": ["decode-0", "decode-0"], "Chunk": 2, "Landing": 1}},
      "an element of Sink is counted twice"),
     ({"row": None, "elements": {"Chunk": 1 << 40}}, "want 0 to 4,096"),
     ({"row": None, "elements": {"Cheese": 1}}, "source counts no elements of 'Cheese'"),
-    ({"extra": 1}, "this is no line of a trace"),
+    ({"extra": 1}, "this is not a line of a trace"),
 ])
 def test_every_mistake_has_its_words(
     files: list[Path], change: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
@@ -201,7 +201,7 @@ def test_no_line_at_all(files: list[Path], capsys: pytest.CaptureFixture[str]) -
     files[SOURCE].write_bytes(b"\xff\xfe nothing\n")
     status, told = run(capsys, *files)
     assert status == 1
-    assert "this is no line of a trace" in told
+    assert "this is not a line of a trace" in told
     files[SOURCE].write_bytes(b"")
     assert verify(load("transfer"), [files[SOURCE]]).missing == (f"{files[SOURCE]} has no lines",)
 

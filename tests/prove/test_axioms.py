@@ -84,7 +84,7 @@ def test_an_unknown_answer_proves_nothing(capsys: Output, tmp_path: Path) -> Non
                    "--json", str(target)])
     assert status == 3
     out = capsys.readouterr().out
-    assert "unknown   whether what is assumed can hold together" in out
+    assert "unknown   whether the assumptions can hold together" in out
     assert "proved    " not in out
     assert json.loads(target.read_text())["proved"] == 0
 

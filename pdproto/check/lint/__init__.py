@@ -1,8 +1,8 @@
-"""Lint: what is wrong with a spec before a single state is explored.
+"""Lint: finds errors in a spec without exploring its states.
 
-Every rule is static: it looks at the ground rows of a small instance and at which values each cell
-can take by itself. An error is a hole or an ambiguity that a runtime would run into; a warning is
-most likely not what was meant; a note is worth knowing.
+Every rule is static: it examines the ground rows of a small instance, and the values that each cell
+can have. An error is an unanswered event or an ambiguity, which a runtime would run into. A warning
+is most likely a mistake. A note is worth knowing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,15 @@ from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 __all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small", "subjects"]
 
-ELEMENTS: Final = 2  # of each sort: two of everything that can differ
+ELEMENTS: Final = 2  # of each sort, so that elements can differ
 INTERPRETATIONS_MAX: Final = 64
 
 
 def small(system: System, elements: int = ELEMENTS) -> Configuration:
-    """`elements` of each sort, or fewer where no configuration of the system has as many.
+    """A small configuration: `elements` of each sort, or fewer if all configurations have fewer.
 
-    Where its rigid symbols have no interpretation of that size, the system's own smallest
-    configuration that has one. Raises TopologyError if there is none.
+    If the rigid symbols have no interpretation at that size, it is the system's own smallest
+    configuration with one. Raises TopologyError if there is none.
     """
     largest: dict[type[Sort], int] = {}
     for configuration in system.configurations.values():
@@ -44,7 +44,7 @@ def small(system: System, elements: int = ELEMENTS) -> Configuration:
     for chosen in (first, *smallest_first(system)):
         if has_interpretation(system, chosen):
             return chosen
-    next(interpretations(system, sizes, first))  # which says why there is none
+    next(interpretations(system, sizes, first))  # raises, with the reason
     return first
 
 
@@ -53,9 +53,9 @@ def lint(
 ) -> tuple[Remark, ...]:
     """Every remark on the system with all its fault layers, errors first.
 
-    lemmas: what holds in every state, as is proved elsewhere; it excuses holes and ambiguities in
-    states in which it does not hold.
-    Raises SpecError or TooLargeError where the system has no ground form at these sizes.
+    lemmas: claims that hold in every state, proved elsewhere. A state in which one fails is
+    unreachable, so errors there do not count. Raises SpecError or TooLargeError if the system has
+    no ground form at these sizes.
     """
     found, complete = subjects(system, chosen, lemmas)
     return arranged(_remarks(system, found, complete=complete))
@@ -64,8 +64,8 @@ def lint(
 def subjects(
     system: System, chosen: Configuration, lemmas: Sequence[Always] = ()
 ) -> tuple[list[LintSubject], bool]:
-    """What the rules look at, one for each interpretation of the rigid symbols, up to a limit; and
-    whether these are all.
+    """The subjects of the rules, one for each interpretation of the rigid symbols, and whether
+    these are all interpretations (there are at most INTERPRETATIONS_MAX).
     """
     worlds = interpretations(system, chosen.sizes, chosen)
     found = [LintSubject(system, chosen.sizes, given, lemmas)
@@ -84,9 +84,9 @@ def _remarks(system: System, found: list[LintSubject], *, complete: bool) -> Ite
     yield from unused_names(system)
     yield from unwitnessed(system)
     if complete:
-        # What is impossible is so only if every topology has been looked at.
+        # Something is impossible only if it is impossible in every topology.
         yield from rows_that_never_fire(found)
         yield from vacuous_properties(found)
     else:
-        problem = f"only {len(found)} interpretations of the rigid symbols were looked at"
+        problem = f"only {len(found)} interpretations of the rigid symbols were examined"
         yield Remark("incomplete", Severity.NOTE, problem, system.place)

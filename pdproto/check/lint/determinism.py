@@ -1,13 +1,13 @@
-"""Does every trigger have one answer? Two rows that can both fire leave the choice to nobody.
+"""Checks that every trigger has at most one answer. If two rows can fire, the choice is undefined.
 
-Rows compete if they are on the same trigger, with the same arguments, at the same instance, in the
-protocol itself or in the same fault layer (a fault is a choice of the environment). What the caller
-chooses is part of the trigger: rows that choose for the same variable compete for the same choice
-only, and a row never competes with itself.
+Rows compete if they have the same trigger, with the same arguments, at the same instance, in the
+protocol itself or in the same fault layer (a fault is a choice of the environment). The caller's
+choices are part of the trigger: rows that choose an element for the same variable compete only if
+they choose the same element. A row never competes with itself.
 
-Steps that an instance takes by itself compete where their order matters: they write one cell
-differently, or one takes the other's guard away. A runtime must then pick one, and the spec does
-not say which: a warning, because the explorer tries both orders.
+Rows without a trigger compete if their order matters: they write different values to a cell, or one
+makes the other's guard false. Then a runtime must pick one, and the spec does not say which. This
+is a warning, because the explorer tries both orders.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def determinism(subject: LintSubject) -> Iterator[Remark]:
 
 
 def _compete(first: GroundRow, second: GroundRow) -> bool:
-    """Whether nothing outside the guards tells the rows apart."""
+    """Whether only the guards can exclude one of the rows."""
     if first.row is second.row or first.layer != second.layer:
         return False
     shared = set(first.row.choose) & set(second.row.choose)
@@ -51,10 +51,10 @@ def _compete(first: GroundRow, second: GroundRow) -> bool:
 
 
 def _both(subject: LintSubject, one: int, two: int) -> dict[int, int] | None:
-    """A state in which both rows can fire, if there is one.
+    """A state in which both rows can fire; None if there is none.
 
-    With lemmas it is asked as `pdproto prove` asks it: a faulty peer sends what it likes, so that
-    a lemma must exclude the state even if the trigger has not been sent.
+    With lemmas the question is that of `pdproto prove`: a faulty peer may send any message, so a
+    lemma must exclude the state even if the trigger has not been sent.
     """
     solution = solve(subject.receivable, subject.guards[one] + subject.guards[two])
     if solution is None or not subject.lemmas:
@@ -78,7 +78,7 @@ def _overlap(
 ) -> Remark:
     trigger = trigger_text(second.row.on).removeprefix("on ")
     problem = f"{first.row.name} and {second.row.name} can both answer {trigger}"
-    # Two ways to ignore it, or to reject it, differ in their reason only.
+    # Two rows that ignore it, or two that reject it, differ only in their reasons.
     same = first.row.kind == second.row.kind != "row"
     severity = Severity.WARNING if same else Severity.ERROR
     witness = _witness(subject, first, second, solution)

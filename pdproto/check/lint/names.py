@@ -1,4 +1,4 @@
-"""Names that nothing uses: most are leftovers, some are a row that was forgotten."""
+"""Names without use: most are leftovers, some show that a row was forgotten."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from pdproto.spec.language.properties import Always, Sometimes
 from pdproto.spec.language.symbols import Each, Function, Message, Sent, Update, Variable
 from pdproto.spec.language.system import System
 
-Named: TypeAlias = tuple[str, Place]  # what is wrong, and where
+Named: TypeAlias = tuple[str, Place]  # a problem and its place
 
 
 def unused_names(system: System) -> Iterator[Remark]:
@@ -30,7 +30,7 @@ def unused_names(system: System) -> Iterator[Remark]:
 
 
 def unwitnessed(system: System) -> Iterator[Remark]:
-    """`always` properties without a `sometimes` that speaks of one of the same symbols."""
+    """`always` properties without a `sometimes` about one of the same symbols."""
     seen = {
         atom.symbol
         for claim in system.properties
@@ -39,7 +39,7 @@ def unwitnessed(system: System) -> Iterator[Remark]:
     }
     for claim in system.properties:
         if isinstance(claim, Always) and not any(a.symbol in seen for a, _ in atoms(claim.claim)):
-            problem = f"{claim.name} has no `sometimes` beside it that speaks of the same things"
+            problem = f"{claim.name} has no `sometimes` beside it about one of the same symbols"
             yield Remark("witness", Severity.NOTE, problem, claim.place)
 
 
@@ -71,7 +71,7 @@ def _variables(system: System) -> Iterator[Named]:
 
 
 def _values(system: System) -> Iterator[Named]:
-    """Values that a variable never takes; those of an engine are the rule `device`'s."""
+    """Values that a variable never takes. The rule `device` checks the values of engines."""
     assigned = {(update.symbol, update.value) for update in _updates(system)}
     tested = {(atom.symbol, atom.value) for atom in _read(system)}
     written = {symbol for symbol, _ in assigned}
@@ -96,19 +96,19 @@ def _rigids(system: System) -> Iterator[Named]:
     read = {atom.symbol for atom in _read(system)}
     for rigid in system.rigids:
         if rigid not in read:
-            yield f"only axioms speak of {rigid}", rigid.place
+            yield f"only axioms mention {rigid}", rigid.place
 
 
 def _sorts(system: System) -> Iterator[Named]:
     for name, configuration in system.configurations.items():
         for sort in configuration.sizes:
             if sort not in system.sorts:
-                problem = f"configuration {name} sizes {sort.__name__}, which nothing uses"
+                problem = f"configuration {name} gives a size to {sort.__name__}, an unused sort"
                 yield problem, system.place
 
 
 def _choices(system: System) -> Iterator[Named]:
-    """Parameters that a row asks its caller for and then leaves alone."""
+    """Parameters that a row chooses and does not use."""
     for table, row in system.rows():
         used = {*free_variables(table.guard(row))}
         used.update(v for update in table.updates(row) for v in update.arguments)

@@ -1,7 +1,7 @@
-"""What declarations promise, checked row by row: edges, attachments, device variables.
+"""Checks rows against declarations: edges, carried relations, device variables.
 
-A row must keep these by its own guard, whatever the other cells are: that is stricter than the
-explorer, which asks for reachable states only, and it holds at every size.
+The row's own guard must keep the declaration, for all values of other cells. This is stricter than
+the explorer, which checks reachable states only, and it holds at every size.
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ def edges(subject: LintSubject) -> Iterator[Remark]:
 
 
 def attachments(subject: LintSubject) -> Iterator[Remark]:
-    """Messages for which some row does not exclude that it changes what they carry, once sent.
+    """Messages with a row that may change their carried relations after they are sent.
 
-    One remark for each message: what is to be added to a guard is always the same sent bit.
+    One remark for each message: the same sent bit is missing in every guard.
     """
     carriers = {
         f"{symbol.name}_carries"

@@ -1,4 +1,4 @@
-"""What lint has to say: one line about one place of a spec."""
+"""A remark of lint: one line about one place of a spec."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from pdproto.spec.language.place import Place
 class Severity(StrEnum):
     """How much a remark matters."""
 
-    ERROR = "error"  # the tables leave something open that a runtime must know
-    WARNING = "warning"  # most likely not what was meant
-    NOTE = "note"  # worth knowing, and often right
+    ERROR = "error"  # the tables do not define something that a runtime must know
+    WARNING = "warning"  # most likely a mistake
+    NOTE = "note"  # worth knowing, and often correct
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Remark:
     witness: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """As compilers write it, so that editors can jump there."""
+        """The remark in the format of compilers, so that editors can jump to its place."""
         return f"{self.place}: {self.severity}: {self.rule}: {self.problem}"
 
     @property
@@ -41,7 +41,8 @@ _ORDER: Final = tuple(Severity)
 
 
 def arranged(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
-    """By severity, then by place; of remarks that differ only in their witness the first."""
+    """The remarks by severity, then by place. Of those that differ only in the witness, the first.
+    """
     first: dict[tuple[str, str, Place], Remark] = {}
     for remark in remarks:
         first.setdefault((remark.rule, remark.message, remark.place), remark)

@@ -1,8 +1,8 @@
-"""Is a message that can be lost, and that somebody waits for, sent again?
+"""Checks that a message that can be lost, and that a fair row waits for, is sent again.
 
-A row *resends* a message if it is fair and its own update, with the message lost, leaves its guard
-true: it can fire again. One that is itself triggered by a message counts only if that message does
-not get lost for good either. Reliable messages need no resend.
+A row *resends* a message if it is fair and can fire again after its own update, with the message
+lost. A row that a message triggers counts only if that message is resent too. Reliable messages
+need no resend.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 
 
 def resends(subject: LintSubject) -> Iterator[Remark]:
-    """The messages that a fair row waits for in vain once they are lost."""
+    """The messages that a fair row waits for, and that are never resent after a loss."""
     lost = losing_layers(subject.system)
     durable = _durable(subject, set(lost))
     for message, layer in lost.items():
@@ -54,7 +54,7 @@ def _waiting(system: System, message: AnyMessage) -> Iterator[Row]:
 
 
 def _durable(subject: LintSubject, lost: set[AnyMessage]) -> set[AnyMessage]:
-    """The messages that are not lost for good: a least fixpoint over who triggers the resend."""
+    """The messages that arrive in the end: a least fixpoint over the triggers of resending rows."""
     durable = {s for s in subject.system.variables if isinstance(s, Message)} - lost
     durable |= {message for message in lost if message.reliable}
     again = [

@@ -1,9 +1,9 @@
-"""Can these guards hold together? An exact answer over cells with few values each.
+"""Decides whether guards can hold together. The answer is exact, over cells with few values each.
 
 A *domain* is the set of codes that a cell may have, as a bit set. A *box* narrows some cells to
 bit sets; a *constraint* is a disjunction of boxes. A guard is a box and clauses, and so is its
 negation, so conjunctions of both are conjunctions of constraints. The search is DPLL (Davis,
-Logemann, Loveland 1962) with cells of many values in the place of booleans.
+Logemann, Loveland 1962), with cells of many values instead of booleans.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from pdproto.ground.layout import Field
 from pdproto.ground.program import Guard, Literal
 
 Domains: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes it may have
-Box: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes that are asked for
+Box: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the allowed codes
 Constraint: TypeAlias = tuple[Box, ...]  # at least one box contains the state
 
 
@@ -21,12 +21,12 @@ class GuardCells:
     """The cells of a layout, and guards over its masks as constraints."""
 
     def __init__(self, fields: Iterable[tuple[Field, int]]) -> None:
-        """fields: each cell's place and its number of values."""
+        """fields: each cell with its number of values."""
         self._cells = {field.mask: (field, (1 << values) - 1) for field, values in fields}
         self.full: dict[int, int] = {f.offset: every for f, every in self._cells.values()}
 
     def holds(self, guard: Guard) -> tuple[Constraint, ...]:
-        """The guard holds."""
+        """The constraints under which the guard holds."""
         cube = dict(self._cube(guard))
         clauses = (self._clause(clause) for clause in guard.clauses)
         choices = tuple(
@@ -35,7 +35,7 @@ class GuardCells:
         return ((cube,), *choices)
 
     def fails(self, guard: Guard) -> Constraint:
-        """The guard does not hold: a cell of its cube differs, or a clause is false throughout."""
+        """The constraint under which the guard fails: in a cell of its cube, or in a clause."""
         cube = tuple({cell: self.full[cell] & ~code} for cell, code in self._cube(guard))
         clauses = tuple(
             {cell: self.full[cell] & ~codes for cell, codes in self._clause(clause).items()}
@@ -44,7 +44,7 @@ class GuardCells:
         return cube + clauses
 
     def codes(self, mask: int, state: int) -> dict[int, int]:
-        """What the cells under a mask are in a state, each as a bit set of one code."""
+        """The cells under a mask in a state, each as a bit set of one code."""
         return dict(self._cube(Guard(mask, state & mask)))
 
     def _cube(self, guard: Guard) -> Iterator[tuple[int, int]]:
@@ -74,9 +74,9 @@ def after(constraint: Constraint, written: Box) -> Constraint:
 
 
 def solve(domains: Domains, constraints: Iterable[Constraint]) -> dict[int, int] | None:
-    """The domains of the cells that matter, narrowed until every choice is a solution.
+    """The domains of the constrained cells, narrowed until every choice is a solution.
 
-    None if there is no solution. A cell that is absent from the answer may have any value.
+    None if there is no solution. A cell that is missing in the answer may have any value.
     """
     asked = tuple(constraints)
     cells = {cell for constraint in asked for box in constraint for cell in box}
@@ -84,7 +84,7 @@ def solve(domains: Domains, constraints: Iterable[Constraint]) -> dict[int, int]
 
 
 def _search(domains: dict[int, int], constraints: Sequence[Constraint]) -> dict[int, int] | None:
-    """As `solve`; the caller gives `domains` away."""
+    """The search of `solve`. It may change `domains`."""
     pending = _propagated(domains, constraints)
     if pending is None:
         return None
@@ -97,7 +97,7 @@ def _search(domains: dict[int, int], constraints: Sequence[Constraint]) -> dict[
         if solution is not None:
             return solution
         if len(box) == 1:
-            # Whatever else solves the rest lies outside this box, for inside it was just searched.
+            # This box has been searched, so any other solution lies outside it.
             ((cell, codes),) = box.items()
             domains[cell] &= ~codes
             if not domains[cell]:
@@ -108,7 +108,10 @@ def _search(domains: dict[int, int], constraints: Sequence[Constraint]) -> dict[
 def _propagated(
     domains: dict[int, int], constraints: Sequence[Constraint]
 ) -> list[Constraint] | None:
-    """Narrow the domains by every constraint with one box left; returns what is still open."""
+    """Narrow the domains by every constraint with one box left. Returns the other constraints.
+
+    None if a constraint cannot hold.
+    """
     while True:
         pending: list[Constraint] = []
         narrowed = False

@@ -1,8 +1,8 @@
-"""What lint looks at: a system at small sizes, and which values its cells can ever take.
+"""The subject of lint: a system at small sizes, and the values that each cell can have.
 
-The values are a fixpoint over the ground rows, cell by cell: a row whose guard can hold, given what
-each cell may be by itself, adds the values that it writes. Every value that a run can reach is
-among them, so what is impossible here is impossible; what is possible here need not be.
+The values are a fixpoint over the ground rows, for each cell separately: a row whose guard can hold
+for the values so far adds the values that it writes. These include every value that a run can
+reach. So a value that is impossible here is impossible in every run, but not the other way round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TriggerInstance:
-    """One instance of a trigger, at one instance of the machine that it happens to."""
+    """One instance of a trigger, at one instance of its machine."""
 
     machine: AnyMachine
     own: Indices
-    kind: str  # "message", "call", "timer", "completion", or "" for a step taken by itself
+    kind: str  # "message", "call", "timer", "completion", or "" for a row without a trigger
     name: str
     arguments: Indices
 
@@ -43,7 +43,7 @@ class TriggerInstance:
 class LintSubject:
     """A system with all its fault layers, at given sizes, in one interpretation.
 
-    lemmas: what holds in every state, as is proved elsewhere.
+    lemmas: claims that hold in every state, proved elsewhere.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LintSubject:
 
     @cached_property
     def guards(self) -> Mapping[int, tuple[Constraint, ...]]:
-        """By number of the ground row: its guard as constraints."""
+        """The guard of each ground row as constraints, by the row's number."""
         return {
             number: self.cells.holds(row.action.guard)
             for number, row in enumerate(self.ground.rows)
@@ -66,7 +66,7 @@ class LintSubject:
 
     @cached_property
     def conditions(self) -> Mapping[int, Guard]:
-        """By number of the ground row: its guard without its trigger."""
+        """The guard of each ground row without its trigger, by the row's number."""
         found = {}
         for number, row in enumerate(self.ground.rows):
             condition = normal(row.table.condition(row.row))
@@ -78,7 +78,7 @@ class LintSubject:
 
     @cached_property
     def known(self) -> tuple[Constraint, ...]:
-        """The lemmas at these sizes; one that is too large for the form is left out."""
+        """The lemmas at these sizes, without those that are too large for guards."""
         found: list[Constraint] = []
         for lemma in self.lemmas:
             formula = normal(lemma.claim)
@@ -92,7 +92,7 @@ class LintSubject:
     def in_known_states(
         self, domains: Domains, constraints: Sequence[Constraint]
     ) -> dict[int, int] | None:
-        """As `solve`, of the states in which the lemmas hold."""
+        """The solution of `solve`, among the states in which the lemmas hold."""
         solution = solve(domains, constraints)
         if solution is None or not self.known:
             return solution
@@ -123,7 +123,7 @@ class LintSubject:
 
     @cached_property
     def receivable(self) -> Domains:
-        """As `reachable`, but any message may be about: a faulty peer sends what it likes."""
+        """`reachable`, but with any message sent: a faulty peer may send any message."""
         return {
             cell: self.cells.full[cell] if isinstance(self.names[cell][0], Message) else codes
             for cell, codes in self.reachable.items()
@@ -131,7 +131,7 @@ class LintSubject:
 
     @cached_property
     def live_rows(self) -> tuple[tuple[int, GroundRow], ...]:
-        """The ground rows that can fire as far as single cells tell, each with its number."""
+        """The ground rows whose guards can hold for the `reachable` values, with their numbers."""
         return tuple((n, row) for n, row in enumerate(self.ground.rows) if n in self._reached[1])
 
     def written(self, row: GroundRow) -> dict[int, int]:
@@ -143,7 +143,7 @@ class LintSubject:
         return any(solve(self.reachable, self.cells.holds(g)) is not None for g in guards)
 
     def witness(self, solution: Domains, domains: Domains) -> tuple[str, ...]:
-        """The cells that a solution pins down: `vote(p0) = committed`."""
+        """The cells that a solution narrows: `vote(p0) = committed`."""
         return tuple(
             self.cell_text(cell, codes)
             for cell, codes in solution.items()
@@ -152,7 +152,7 @@ class LintSubject:
 
     @cached_property
     def topology(self) -> tuple[str, ...]:
-        """What the rigid symbols are here: `channel(p0, p1)`, or `channel is empty`."""
+        """The rigid symbols in this interpretation: `channel(p0, p1)`, or `channel is empty`."""
         found = []
         for symbol, tuples in self.ground.given.items():
             listed = [cell_name(symbol, indices) for indices in sorted(tuples)]
@@ -162,7 +162,7 @@ class LintSubject:
         return tuple(found)
 
     def cell_text(self, cell: int, codes: int) -> str:
-        """A cell with the first of the codes: a relation and a message read as literals."""
+        """The text of a cell with the first of the codes; of a relation or message as a literal."""
         symbol, indices = self.names[cell]
         value = symbol.values[(codes & -codes).bit_length() - 1]
         name = cell_name(symbol, indices)
@@ -171,11 +171,11 @@ class LintSubject:
         return f"{name} = {value_name(value)}"
 
     def offset(self, symbol: Symbol, indices: Indices) -> int:
-        """The cell's place, which is its name among domains."""
+        """The bit offset of a cell, its key in domains."""
         return self.ground.layout.field(symbol, indices).offset
 
     def event(self, row: GroundRow) -> TriggerInstance:
-        """What the ground row waits for, and at which instance."""
+        """The trigger of the ground row, with its instance."""
         on = row.row.on
         kind, name = trigger_name(on)
         arguments: tuple[Sort, ...] = ()
@@ -189,7 +189,7 @@ class LintSubject:
 
     @cached_property
     def tables(self) -> Mapping[AnyMachine, tuple[Table, ...]]:
-        """The tables of each process; the environment's rows wait for nothing and owe nothing."""
+        """The tables of each process, without the world, whose rows need no answers."""
         tables: dict[AnyMachine, tuple[Table, ...]] = {}
         for table in self.system.every_table:
             if not table.machine.world:
@@ -198,7 +198,7 @@ class LintSubject:
 
     @cached_property
     def rows_by_event(self) -> Mapping[TriggerInstance, tuple[int, ...]]:
-        """The numbers of the ground rows of processes, by what they wait for."""
+        """The numbers of the ground rows of processes, by their trigger."""
         found: dict[TriggerInstance, list[int]] = {}
         for number, row in enumerate(self.ground.rows):
             if not row.table.machine.world:

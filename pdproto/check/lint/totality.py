@@ -1,9 +1,9 @@
-"""Is every trigger answered in every state? An answer is a row, an `Ignore` or a `Reject`.
+"""Checks that every trigger is answered in every state: by a row, an `Ignore` or a `Reject`.
 
-Messages and completions come whether they are wanted or not: a state without an answer is an error.
-Calls and timers are the caller's decision and the clock's, which an endpoint does not offer where
-it has no row: worth a note. Local variables range over what they can reach cell by cell, messages
-are free, because a runtime must also answer a peer that is broken.
+Messages and completions arrive in any state: a state without an answer is an error. Calls and
+timers are decided by the caller and the clock; an endpoint does not offer them in a state without a
+row, which is worth a note. Local variables range over the values of subject.py. Messages may be
+sent or not, because a runtime must also answer a faulty peer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ AnyFunction: TypeAlias = Function[Any, *tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Hole:
-    """A state of the machine in which nothing answers the trigger."""
+    """A state of the machine in which no row answers the trigger."""
 
     state: Value | None  # None: the machine's table has no state variable
     witness: tuple[str, ...]
@@ -45,7 +45,7 @@ def totality(subject: LintSubject) -> Iterator[Remark]:
 def _triggers(
     subject: LintSubject, machine: AnyMachine, tables: Sequence[Table]
 ) -> Iterable[Sent | Completion | Call | Timer]:
-    """Each trigger of the machine once, as its first row writes it; messages as declared."""
+    """Each trigger of the machine once, with the variables of its first row or declaration."""
     found: dict[tuple[str, str], Sent | Completion | Call | Timer] = {}
     for symbol in subject.system.variables:
         if isinstance(symbol, Message) and symbol.receiver.machine is machine:
@@ -66,7 +66,7 @@ def _unanswered(
 ) -> Iterator[Remark]:
     text = trigger_text(trigger).removeprefix("on ")
     if not any(_waits(row.on, trigger) for table in tables for row in table.rows):
-        # A message that guards look at where it lies needs no row of its own.
+        # A message that guards read needs no row.
         if isinstance(trigger, Sent) and not _is_read(subject, trigger.message):
             problem = f"{machine} has no row for {text}, in any state"
             yield Remark("totality", Severity.ERROR, problem, trigger.message.place)
@@ -87,7 +87,7 @@ def _not_offered(
     state: AnyFunction | None,
     trigger: Call | Timer,
 ) -> Iterator[Remark]:
-    """One note for each trigger: the states in which no row on it can fire at all."""
+    """One note for each trigger: the states in which no row on it can fire."""
     if state is None:
         return
     rows = [
@@ -113,7 +113,7 @@ def _holes(
     state: AnyFunction | None,
     trigger: Sent | Completion,
 ) -> list[_Hole]:
-    """For each state value the first instance of the trigger that nothing answers there."""
+    """For each value of the state variable, the first instance of the trigger without an answer."""
     holes: dict[Value | None, _Hole] = {}
     for event in _events(subject, machine, trigger):
         given: list[Constraint] = []
@@ -139,7 +139,7 @@ def _holes(
 
 
 def _excluded(subject: LintSubject, domains: Domains, rows: Sequence[int]) -> bool:
-    """Whether the lemmas say that some row answers, whether or not the trigger has been sent."""
+    """Whether some row answers wherever the lemmas hold, also if the trigger was not sent."""
     if not subject.lemmas:
         return False
     refused = [subject.cells.fails(subject.conditions[number]) for number in rows]
@@ -149,7 +149,7 @@ def _excluded(subject: LintSubject, domains: Domains, rows: Sequence[int]) -> bo
 def _states(
     subject: LintSubject, domains: Domains, state: AnyFunction, own: Indices
 ) -> Iterator[tuple[Value, Domains]]:
-    """Each value that the instance's state can reach, with the domains narrowed to it."""
+    """Each possible value of the instance's state variable, with the domains narrowed to it."""
     cell = subject.offset(state, own)
     for code, value in enumerate(state.values):
         if domains[cell] >> code & 1:
@@ -159,7 +159,7 @@ def _states(
 def _events(
     subject: LintSubject, machine: AnyMachine, trigger: Sent | Completion
 ) -> Iterator[TriggerInstance]:
-    """Every instance of the trigger at every instance of the machine that it is addressed to."""
+    """Every instance of the trigger at every instance of its receiver."""
     kind, name = trigger_name(trigger)
     variables: tuple[Sort, ...] = (
         trigger.arguments if isinstance(trigger, Sent) else trigger.parameters
@@ -176,7 +176,7 @@ def _events(
 def _instance(
     machine: AnyMachine, event: TriggerInstance, trigger: Sent | Completion
 ) -> Iterator[str]:
-    """Which instance a witness speaks of, and of which trigger: `p = p0`, `n = n1`."""
+    """The elements of the machine's instance and of the trigger: `p = p0`, `n = n1`."""
     if isinstance(trigger, Sent):
         own, variables = trigger.message.receiver.variables, trigger.arguments
     else:

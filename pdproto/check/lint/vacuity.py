@@ -1,7 +1,7 @@
-"""What can never happen: rows that never fire, premises that never hold, witnesses that cannot be.
+"""Finds rows that never fire, premises that never hold, and witnesses that cannot exist.
 
-All by the cell-by-cell values of subject.py, so what is said to be impossible is impossible at
-these sizes, in every interpretation of the rigid symbols. The explorer finds the rest.
+The rules use the values of subject.py. So a remark is true at these sizes, in every interpretation
+of the rigid symbols; other cases are left to the explorer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, S
 
 
 def rows_that_never_fire(subjects: Sequence[LintSubject]) -> Iterator[Remark]:
-    """The rows that no instance can take. A `reject` is meant to be one of them."""
+    """The rows that can never fire, without `reject` rows, which are not meant to fire."""
     fired = {row.row.name for subject in subjects for _, row in subject.live_rows}
     for _, row in subjects[0].system.rows():
         if row.name not in fired and row.kind != "reject":
@@ -22,7 +22,7 @@ def rows_that_never_fire(subjects: Sequence[LintSubject]) -> Iterator[Remark]:
 
 
 def vacuous_properties(subjects: Sequence[LintSubject]) -> Iterator[Remark]:
-    """The properties that say nothing, or ask for what cannot be."""
+    """The properties that hold vacuously, and those that can never hold."""
     for claim in subjects[0].system.properties:
         problem = _problem(claim, subjects)
         if problem:

@@ -1,4 +1,4 @@
-"""The mutants of systems that share tables, and what became of those that were tried."""
+"""The mutants of systems that share tables, with their results."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ WAYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """names: of the systems, by which they are loaded. judged: by the numbers of the mutants."""
+    """The results for some systems. names: by which the systems are loaded. judged: by number."""
 
     names: tuple[str, ...]
     trials: Trials
@@ -28,7 +28,7 @@ class Campaign:
         return Counter(judged.outcome for judged in self.judged)
 
     def killed(self, way: str) -> int:
-        """How many were killed by a property of that kind."""
+        """The number of mutants killed by a property of that kind. way: a key of WAYS."""
         return sum(
             judged.outcome is MutantOutcome.KILLED and judged.kill is not None
             and judged.kill.kind in WAYS[way]
@@ -37,7 +37,7 @@ class Campaign:
 
     @property
     def score(self) -> float | None:
-        """The share of the mutants that were killed; None where there was nothing to kill."""
+        """The share of mutants that were killed, from 0 to 1; None if there is none to kill."""
         counts = self.counts
         killed = counts[MutantOutcome.KILLED]
         left = counts[MutantOutcome.SURVIVED] + counts[MutantOutcome.UNDECIDED]

@@ -1,11 +1,11 @@
-"""Every single edit of a protocol's tables: the mutants by which its properties are measured.
+"""The mutants of a protocol's tables: every single edit. They measure its properties.
 
-A mutant changes one thing in one row: it drops the row; drops or negates a conjunct of `when`;
-drops one of several states of `at`, or all of them, so that the row fires in any; goes to another
-value, or stays; drops an update or gives it another value; drops a message, or the condition of an
-`each`, or turns it round. Fault rows are not mutated: they are what the protocol must stand, and
-no part of it. Values to which no declared edge leads are left out, as the declaration alone would
-find them.
+A mutant changes one thing in one row. It drops the row. It drops or negates a conjunct of `when`.
+It drops one of several states of `at`, or all of them, so that the row fires in any state. It
+changes the target state, or keeps the state. It drops an update or changes its value. It drops a
+message, or drops or negates the condition of an `each`. Fault rows are not mutated, because they
+are not part of the protocol. Values to which no declared edge leads are left out, because the
+declaration alone would detect them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from pdproto.spec.language.system import System
 
 
 class EditKind(StrEnum):
-    """What is done to a row."""
+    """The kind of an edit of a row."""
 
     DROP_ROW = "drop row"
     DROP_CONJUNCT = "drop conjunct"
@@ -39,7 +39,7 @@ class EditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One edit. row: as it was; by: as it is now, or None where it is gone. words: the edit."""
+    """One edit. row: before; by: after, or None if it is dropped. words: the edit as text."""
 
     number: int
     change: EditKind
@@ -52,9 +52,9 @@ class Mutant:
         return self.row.place
 
     def of(self, system: System) -> System | None:
-        """The system with this edit; None where it has no such row, or another of that name.
+        """The system with this edit; None if it has no such row, or another row of that name.
 
-        Raises SpecError where the edited system says what no process could do.
+        Raises SpecError if the edited system is malformed.
         """
         found = system.row(self.row.name)
         if found is None or found[1] != self.row:
@@ -62,7 +62,7 @@ class Mutant:
         name = f"{system.name}, mutant {self.number}"
         if self.by is not None:
             return edited(system, name, ReplaceRow(self.row.name, self.by))
-        # What is claimed of the moment when a row can fire holds of one that is gone.
+        # A property of the states in which a row can fire holds trivially without the row.
         kept = tuple(
             claim for claim in system.properties
             if not (isinstance(claim, OnRow) and claim.row == self.row.name)
@@ -77,7 +77,8 @@ _Edit: TypeAlias = tuple[EditKind, Row | None, str]
 
 
 def mutants(systems: Sequence[System]) -> tuple[Mutant, ...]:
-    """Every mutant of systems that share tables, in the order of the rows; of equal rows one."""
+    """Every mutant of systems that share tables, in the order of the rows; equal rows count once.
+    """
     rows: list[tuple[Table, Row]] = []
     for system in systems:
         for table in system.tables:
@@ -126,9 +127,9 @@ def _conjuncts(parts: Iterable[Formula]) -> Iterator[Formula]:
 
 
 def _state_edits(table: Table, row: Row) -> Iterator[_Edit]:
-    """Other states to start in and to go to."""
+    """Edits of `at` and `to`."""
     if row.states:
-        # A row that started in one state only, and in no other, would be gone.
+        # Without its only state, the row would be dropped.
         for state in row.states if len(row.states) > 1 else ():
             fewer = tuple(other for other in row.states if other is not state)
             yield EditKind.DROP_STATE, replace(row, at=fewer), f"not at {value_name(state)}"
@@ -144,7 +145,7 @@ def _state_edits(table: Table, row: Row) -> Iterator[_Edit]:
 
 
 def _allowed(variable: Variable, before: Iterable[Value], value: Value) -> bool:
-    """Whether the declared edges allow the move from one of the values at least."""
+    """Whether the declared edges allow the move from at least one of the values."""
     return variable.edges is None or any(value in variable.edges.get(b, ()) for b in before)
 
 
@@ -164,7 +165,10 @@ def _update_edits(row: Row) -> Iterator[_Edit]:
 
 
 def _other_values(update: Update) -> Iterator[Value]:
-    """The values of an enum to which some edge leads; the other truth is as good as no update."""
+    """The other values of an enum to which an edge leads; none for a relation.
+
+    A relation has only one other value, which is nearly the same as no update.
+    """
     symbol = update.symbol
     if isinstance(symbol, Variable) and not isinstance(update.value, bool):
         for value in symbol.values:

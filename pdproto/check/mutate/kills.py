@@ -1,7 +1,7 @@
-"""Does any property notice? The quick form of a check: it ends at the first that fails.
+"""A quick check that ends at the first violated property, which *kills* the mutant.
 
-It asks what check() asks, in the same searches, but draws no trace and judges no more than it
-must. Declared edges are asked about apart, for they are no property.
+It runs the searches of `check`, but makes no traces. Declared edges are checked separately, because
+they are not properties.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,8 +28,9 @@ GRAPHS: Final = (Fairness.TIMERS, Fairness.NO_TIMERS, Fairness.CONSUMED)
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What noticed a mutant. steps: of the shortest run that shows it (a loop included); None for
-    a witness that is missing.
+    """The property that detects a mutant.
+
+    steps: of the shortest run that shows it, a loop included; None for a missing witness.
     """
 
     property: str
@@ -39,17 +40,17 @@ class Kill:
     steps: int | None = None
 
     def within(self, system: str, configuration: str) -> "Kill":
-        """The same, and in which search."""
+        """The same, with the system and configuration of the search."""
         return replace(self, system=system, configuration=configuration)
 
 
 class UndecidedError(Exception):
-    """A limit was reached before anything was noticed."""
+    """A limit was reached before a violation was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A search in which nothing was noticed. states: of all interpretations."""
+    """A search without a violation. states: the sum over all interpretations."""
 
     states: int
 
@@ -57,9 +58,10 @@ class Seen:
 def safety(
     system: System, configuration: Configuration, limits: SearchLimits, *, edges: bool = False
 ) -> Kill | Seen:
-    """The first property of states, missing witness or deadlock; or (edges) forbidden move.
+    """The first violated safety property, missing witness or deadlock.
 
-    Raises UndecidedError at a limit, SpecError and TooLargeError where there is no ground form.
+    edges: search only for moves against declared edges. Raises UndecidedError at a limit, and
+    SpecError or TooLargeError if there is no ground form.
     """
     missing: dict[str, Kill] | None = None
     states = 0
@@ -79,13 +81,13 @@ def safety(
             unseen = dict(_unseen(found, asked))
         finally:
             found.engine.close()
-        # A witness counts in whichever interpretation it is seen.
+        # A witness in one interpretation is enough.
         missing = unseen if missing is None else {n: k for n, k in missing.items() if n in unseen}
     return next(iter((missing or {}).values()), Seen(states))
 
 
 def _violated(found: Exploration, asked: Iterable[Question], *, deadlock: bool) -> Kill | None:
-    """The bad pattern that was found first; of several in one level the one declared first."""
+    """The first bad pattern that was found; of several in one level, the one declared first."""
     kills = []
     for question in asked:
         hit = found.hit(question) if question.bad else None
@@ -107,7 +109,7 @@ def _unseen(found: Exploration, asked: Iterable[Question]) -> Iterator[tuple[str
 
 
 def liveness(system: System, configuration: Configuration, limits: SearchLimits) -> Kill | Seen:
-    """The first `leads_to` that a fair run does not keep. Raises as `safety` does."""
+    """The first `leads_to` that a fair run violates. Raises the errors of `safety`."""
     claims = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
     states = 0
     for fairness in GRAPHS:
@@ -160,7 +162,7 @@ def _unfulfilled(
 
 
 def graph_for(fairness: Fairness) -> Fairness:
-    """Which graph an assumption is checked on: safety nets that never fire are still in it."""
+    """The assumption whose graph is used: without safety nets, the graph with all timers."""
     return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
 
 

@@ -1,6 +1,6 @@
-"""Mutants tried in several processes.
+"""Tries mutants in several processes.
 
-A system cannot be sent to a worker, but its name can: each worker loads the system anew.
+A system cannot be sent to a worker, but its name can: each worker loads the system itself.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -34,7 +34,7 @@ Names: TypeAlias = tuple[str, ...]
 
 
 class NotHeldError(Exception):
-    """A system that is to be mutated does not hold as it is."""
+    """A system violates a property before it is mutated."""
 
     def __init__(self, system: System, base: BaseError) -> None:
         super().__init__(str(base))
@@ -42,7 +42,7 @@ class NotHeldError(Exception):
         self._base: Final = base
 
     def findings(self) -> tuple[Finding, ...]:
-        """The violation with its trace; empty if a search came to a limit instead."""
+        """The violation with its trace; empty if a search reached a limit instead."""
         if not self._base.property:
             return ()
         chosen = self._system.configurations[self._base.configuration]
@@ -53,14 +53,14 @@ class NotHeldError(Exception):
 def prepared(
     families: Sequence[Names], load: Load, workers: int, tell: Callable[[str], None]
 ) -> tuple[Trials, ...]:
-    """The trials of each family, once its originals have passed every search.
+    """The trials of each family, after all searches of the unchanged systems.
 
-    Raises NotHeldError, and as `load` does.
+    tell: is called with lines of progress. Raises NotHeldError, and the errors of `load`.
     """
     subjects = {name: load(name) for names in families for name in names}
     systems = {name: one.system for name, one in subjects.items()}
     tasks = [(load, name, search) for name in systems for search in searches(systems[name])]
-    # What is violated as a rule shows soon: in safety before liveness, at small sizes first.
+    # Most violations are found early: safety before liveness, small sizes first.
     tasks.sort(key=lambda task: _effort(systems[task[1]], task[2]))
     measured: dict[str, list[Search]] = {name: [] for name in systems}
     with closing(found for found in run_tasks(tasks, _measured, workers, silent)) as all_found:
@@ -79,13 +79,13 @@ def prepared(
 
 
 def _effort(system: System, search: Search) -> tuple[bool, int]:
-    """What makes a search long, before it is known how long it is."""
+    """A key that sorts short searches first: an estimate before they are measured."""
     sizes = system.configurations[search.configuration].sizes
     return search.endless, prod(sizes.values())
 
 
 def _measured(task: tuple[Load, str, Search], _: Monitor) -> Search | BaseError:
-    """The search with its states, or what is wrong with the original."""
+    """The search with its number of states, or the error of the unchanged system."""
     load, name, search = task
     try:
         return measure(search, load(name).system)
@@ -101,7 +101,10 @@ def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> 
 
 
 def chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[int]]:
-    """For each family the numbers of its mutants to try, a fair share of the sample."""
+    """For each family, the numbers of the mutants to try.
+
+    sample: how many in all families together; None for all.
+    """
     numbers = [(place, m.number) for place, trials in enumerate(every) for m in trials.mutants]
     if sample is not None and sample < len(numbers):
         numbers = Random(seed).sample(numbers, sample)  # noqa: S311 - no secret
@@ -121,7 +124,8 @@ class _Task:
 def judged(
     names: Names, trials: Trials, picked: Sequence[int], load: Load, workers: int
 ) -> Generator[Judged, None, None]:
-    """The ends of the mutants with these numbers, as they come. Close it to stop the workers."""
+    """The results of the mutants with these numbers, as they finish. Close it to stop the workers.
+    """
     tasks = [_Task(load, names, trials.searches, number) for number in picked]
     with closing(end for _, end in run_tasks(tasks, _tried, workers, silent)) as ends:
         yield from ends
@@ -129,7 +133,7 @@ def judged(
 
 @cache
 def _trials(load: Load, names: Names, measured: tuple[Search, ...]) -> Trials:
-    """The trials again, in a worker: the originals have been checked already."""
+    """The trials in a worker, without checking the unchanged systems again."""
     return _trials_of([load(name) for name in names], measured)
 
 

@@ -1,10 +1,10 @@
-"""Is a mutant the same protocol? Where its row does what the original does, wherever a run gets to.
+"""Decides whether a mutant is the same protocol: its row does the same in every reachable state.
 
-If in every state that the original reaches each instance of the row is enabled in both or in
-neither, or would change nothing, and leads to the same state, then by induction both reach the
-same states over the same edges. So the question is one of patterns in the original: a state in
-which the two rows differ. Without labels it does not matter which row leads along an edge: where
-one of the two is not enabled, another row that does the same may stand in for it.
+Consider every state that the original reaches, and each instance of the row. Suppose that it is
+enabled in both systems or in neither (or would change nothing), and leads to the same state. Then,
+by induction, both systems reach the same states over the same edges. So it is enough to search the
+original for a state in which the two rows differ. Without labels, the row of an edge does not
+matter: if one of the two rows is not enabled, another row with the same effect may replace it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 
-WAYS_MAX: Final = 64  # in which rows that do the same can all fail to be enabled
+WAYS_MAX: Final = 64  # combinations of clauses by which all rows with the same effect can fail
 
 
 def same_graph(
@@ -37,9 +37,9 @@ def same_graph(
 ) -> bool:
     """Whether the edited system has the reachable graph of the original at these sizes.
 
-    Also where delivery takes messages off the network, if a property is checked there. labels: the
-    same row on each edge; without them the states and edges are the same, and it is never said
-    where it is not so. Raises UndecidedError at a limit.
+    This includes the graph in which delivery takes messages off the network, if a property uses it.
+    labels: each edge must also have the same row. Without labels, True is always right, but False
+    may be wrong. Raises UndecidedError at a limit.
     """
     for given in interpretations(system, configuration.sizes, configuration):
         for fairness in _graphs(system):
@@ -52,7 +52,7 @@ def same_graph(
 
 
 def _graphs(system: System) -> Sequence[Fairness]:
-    """The graphs that properties speak of; without timers there is a part of what is with them."""
+    """The graphs that properties use. The graph without timers is a part of the one with them."""
     claims = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
     used = {graph_for(fairness) for claim in claims for fairness in claim.under}
     return [f for f in GRAPHS if f is Fairness.TIMERS or f in used - {Fairness.NO_TIMERS}]
@@ -85,7 +85,7 @@ def _reached(
 
 
 def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Iterator[Guard]:
-    """Where the row of that name does something else in one ground system than in the other."""
+    """Guards of states in which the row of that name has different effects in the two systems."""
     fields = [
         (field, len(symbol.values)) for (symbol, _), field in ground.layout.fields.items()
     ]
@@ -103,7 +103,7 @@ def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Ite
 
 
 def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
-    """Where rows of the other system do the same; of many that are no cubes only some."""
+    """Guards of rows of the other system with the same effect; only some, if they are complex."""
     same = [
         row.action.guard
         for row in ground.rows
@@ -119,7 +119,7 @@ def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
 
 
 def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], Action]:
-    """The row at each choice of its parameters for which it is not impossible."""
+    """The row at each choice of parameters for which its guard can hold."""
     return {
         tuple(row.environment.values()): row.action
         for row in ground.rows
@@ -133,7 +133,7 @@ _Fields = list[tuple[Field, int]]  # each cell's place, and how many values it h
 def _alone(
     one: Action, two: Action | None, twins: Sequence[Guard], fields: _Fields
 ) -> Iterator[Guard]:
-    """Where `one` is enabled and changes something, and neither `two` nor a twin is enabled."""
+    """Guards of states in which `one` changes something, and neither `two` nor a twin can fire."""
     able = _clauses(one.guard)
     able.append(tuple(
         literal
@@ -149,7 +149,7 @@ def _alone(
 
 
 def _refusals(guard: Guard, fields: _Fields) -> Iterator[list[Clause]]:
-    """The ways for a guard not to hold: its cube fails, or one of its clauses does."""
+    """The cases in which a guard fails: its cube fails, or one of its clauses."""
     yield [tuple(
         literal
         for field, values in fields
@@ -162,7 +162,7 @@ def _refusals(guard: Guard, fields: _Fields) -> Iterator[list[Clause]]:
 
 
 def _otherwise(one: Action, two: Action, fields: _Fields) -> Iterator[Guard]:
-    """Where both are enabled, and some cell comes out different."""
+    """Guards of states in which both are enabled, and write different values."""
     for field, values in fields:
         written = [a.assign & field.mask if a.clear & field.mask else None for a in (one, two)]
         match written:
@@ -182,6 +182,6 @@ def _clauses(guard: Guard) -> list[Clause]:
 
 
 def _others(field: Field, values: int, value: int) -> Clause:
-    """The cell has any other value."""
+    """The clause that the cell has any other value."""
     codes = (code << field.offset for code in range(values))
     return tuple(Literal(field.mask, code) for code in codes if code != value)

@@ -1,16 +1,16 @@
-"""How strong are the properties? Each mutant of the tables must be noticed by one of them.
+"""Measures the strength of properties: one of them must detect each mutant of the tables.
 
     trials = prepared([SYSTEM, SYSTEM_WITH_LOSS])
     for mutant in trials.mutants:
         print(trials.judged(mutant))
 
-Systems that share tables are tried together: a mutant is applied to all that have its row, in each
-of their configurations, and killed if any property of any notices it. The cheap searches come
-first, as a rule safety before liveness, and the first kill ends the trial. Lint is asked after the
-cheapest: where it finds an error the long searches are spared. That is told apart, and does not
-count, and so is a mutant that declared edges alone notice. One with the reachable graph of the
-original everywhere is equivalent. What is left may break a lemma of the proofs, which says why the
-properties hold and is none of them; if it does not, it has survived: a property is missing.
+Systems that share tables are tried together. A mutant is applied to each system that has its row,
+in each configuration, and is killed if one property detects it. Cheap searches come first, mostly
+safety before liveness, and the first kill ends the trial. After the cheapest search lint runs: if
+it finds an error, the long searches are skipped. Such a mutant has an outcome of its own and does
+not count in the score, like a mutant that only declared edges detect. A mutant with the reachable
+graph of the original everywhere is equivalent. Any other mutant may break a lemma of the proofs,
+which is not a property. If it breaks none, it has survived: a property is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,35 +35,37 @@ from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow
 from pdproto.spec.language.system import Configuration, System
 
-GROWTH_MAX: Final = 10  # times the states of the original, before a mutant's search is given up
-STATES_MIN: Final = 10_000  # which every search may see
-WIDE: Final = SearchLimits(bytes_max=2 * GIB)  # of an original, whose searches are known to end
-LIVENESS_COSTS: Final = 6  # times what safety costs, for as many states (measured: 2 to 10)
-LEFT_OUT: Final = frozenset({"deep"})  # configurations for a night, not for a thousand mutants
+GROWTH_MAX: Final = 10  # a mutant's search may have so many times the states of the original
+STATES_MIN: Final = 10_000  # every search may have so many states
+WIDE: Final = SearchLimits(bytes_max=2 * GIB)  # for an original, whose searches are known to end
+LIVENESS_COSTS: Final = 6  # times the cost of safety, for the same states (measured: 2 to 10)
+LEFT_OUT: Final = frozenset({"deep"})  # configurations that take too long for all mutants
 
 Rule: TypeAlias = Callable[[LintSubject], Iterator[Remark]]
-# The rules of lint that find errors; the others only remark. Of a move that no edge allows lint is
-# afraid where it cannot exclude it.
+# The rules of lint that find errors. `forbidden_moves` also reports moves that it cannot exclude.
 RULES: Final[tuple[Rule, ...]] = (totality, determinism)
 ALL_RULES: Final[tuple[Rule, ...]] = (*RULES, forbidden_moves)
 
 
 class MutantOutcome(StrEnum):
-    """What became of a mutant. The score is of what is killed, among that and the last two."""
+    """The result of a mutant. The score is KILLED / (KILLED + UNDECIDED + SURVIVED)."""
 
     KILLED = "killed"  # by a property
-    REFUSED = "refused"  # it says what no process could do: no such spec can be written
+    REFUSED = "refused"  # the spec would be malformed
     EDGES = "edges only"  # by declared edges alone
     LINT = "lint only"  # by an error of lint, and by no property in the cheapest search
     LEMMA = "lemma only"  # by a lemma of the proofs, and by no property
-    EQUIVALENT = "equivalent"  # the reachable graph is the same, at every size that is looked at
+    EQUIVALENT = "equivalent"  # the reachable graph is the same, at every size that is searched
     UNDECIDED = "undecided"  # a limit was reached
     SURVIVED = "survived"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A mutant's end. kill: by a property, by edges or by a lemma. note: what else is known."""
+    """The result of one mutant. kill: the property, edges or lemma that detects it.
+
+    note: the reason of another outcome. seconds: the time of the trial.
+    """
 
     number: int
     outcome: MutantOutcome
@@ -73,9 +75,9 @@ class Judged:
 
 
 class BaseError(Exception):
-    """The unmutated system does not hold, so that nothing would be learnt from its mutants.
+    """The unchanged system violates a property, or its search reached a limit.
 
-    configuration, property: where it does not, and what, if that is why.
+    configuration, property: of the violation; "" for a limit.
     """
 
     def __init__(self, told: str, configuration: str = "", property: str = "") -> None:  # noqa: A002
@@ -90,7 +92,7 @@ class BaseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One question to a system. endless: liveness, instead of safety. states: of the original."""
+    """One search in a system. endless: for liveness, instead of safety. states: of the original."""
 
     system: str
     configuration: str
@@ -116,10 +118,10 @@ class Search:
 def prepared(
     systems: Sequence[System], lemmas: Mapping[str, tuple[Always, ...]] | None = None
 ) -> "Trials":
-    """The trials of systems that share tables, which are checked first. lemmas: by system.
+    """The trials of systems that share tables, after checking the systems. lemmas: by system.
 
-    Raises BaseError if a system violates a property as it stands, or cannot be explored within
-    the limits; and SpecError or TooLargeError where there is no ground form.
+    Raises BaseError if an unchanged system violates a property or cannot be explored within the
+    limits, and SpecError or TooLargeError if there is no ground form.
     """
     measured = (measure(s, system) for system in systems for s in searches(system))
     return trials_of(systems, measured, lemmas or {})
@@ -132,15 +134,15 @@ def trials_of(
 ) -> "Trials":
     """The trials of systems whose searches have been measured, the cheapest first."""
     cheapest = sorted(measured, key=lambda search: (search.cost, str(search), search.endless))
-    # A machine's symbols are those of every system that has been imported. Made anew, originals
-    # have what their mutants have, and none of them is blamed for what another system declares.
+    # Any imported system may add symbols to a machine. `replace` makes the originals anew, so that
+    # they have the same symbols as their mutants.
     return Trials(tuple(map(replace, systems)), tuple(cheapest), lemmas)
 
 
 def searches(system: System) -> Iterator[Search]:
-    """What each mutant of the system is asked, before it has been measured.
+    """The searches for each mutant of the system, not measured yet.
 
-    Raises SpecError for a system that names no sizes to explore.
+    Raises SpecError for a system without configurations.
     """
     endless = any(isinstance(claim, LeadsTo) for claim in system.properties)
     names = [name for name in system.configurations if name not in LEFT_OUT]
@@ -154,7 +156,7 @@ def searches(system: System) -> Iterator[Search]:
 
 
 def measure(search: Search, system: System) -> Search:
-    """The search, with the states that the original has in it. Raises as `prepared` does."""
+    """The search, with the number of states of the original. Raises the errors of `prepared`."""
     chosen = system.configurations[search.configuration]
     try:
         seen = _ask(search, system, chosen, WIDE)
@@ -179,9 +181,9 @@ def _ask(
 
 @dataclass(frozen=True)
 class Trials:
-    """The mutants of systems that share tables, and the searches that each must pass, in order.
+    """The mutants of systems that share tables, and the searches for each mutant, in order.
 
-    lemmas: by system, what its proofs rest on besides the properties.
+    lemmas: by system, the lemmas of its proofs.
     """
 
     systems: tuple[System, ...]
@@ -198,11 +200,11 @@ class Trials:
 
     @cached_property
     def remarks(self) -> Mapping[str, frozenset[str]]:
-        """What lint finds wrong before anything is mutated: as a rule nothing."""
+        """The errors that lint finds in the unchanged systems, by system; usually none."""
         return {system.name: _errors(system, ALL_RULES) for system in self.systems}
 
     def judged(self, mutant: Mutant) -> Judged:
-        """The mutant's end; the same on every machine and whatever else has been judged."""
+        """The result of the mutant; it depends neither on the machine nor on earlier trials."""
         began = monotonic()
         try:
             edited = {system.name: mutant.of(system) for system in self.systems}
@@ -217,7 +219,7 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One mutant before its judges. edited: by name, the systems that have its row."""
+    """The trial of one mutant. edited: by name, the edited systems that have its row."""
 
     trials: Trials
     mutant: Mutant
@@ -240,10 +242,10 @@ class _Trial:
         return self.unnoticed()
 
     def first_kill(self, searches: Iterable[Search], limits: list[str]) -> Kill | None:
-        """The first that any of the searches finds; those that come to a limit are noted."""
+        """The first kill of the searches. A search at its limit is added to `limits`."""
         for search in searches:
-            # Safety ends early where something is wrong; before the long searches it pays to know
-            # whether there is anything to find.
+            # Safety ends early at a violation. Before a long search it pays to test whether the
+            # graphs differ at all.
             if (search.endless or self.quiet) and self.is_same(search):
                 continue
             try:
@@ -265,18 +267,19 @@ class _Trial:
 
     @property
     def first_edited(self) -> tuple[str, ...]:
-        """The system that is named first among those that have the row: the others vary it."""
+        """The first system that has the row; the others are variants of it."""
         return tuple(self.edited)[:1]
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """Those of the systems that have the row, the cheapest first."""
+        """The searches in systems that have the row, the cheapest first."""
         return tuple(s for s in self.trials.searches if s.system in self.edited)
 
     @property
     def quiet(self) -> bool:
-        """Whether the row changes nothing, and no property speaks of it: it can still take its
-        message off the network, where delivery does.
+        """Whether the row changes nothing, and no property mentions it.
+
+        It may still take its message off the network, where delivery does so.
         """
         name = self.mutant.row.name
         claims = [claim for system in self.trials.systems for claim in system.properties]
@@ -287,7 +290,7 @@ class _Trial:
         return self.trials.originals[search.system].configurations[search.configuration]
 
     def is_same(self, search: Search) -> bool:
-        """Whether the mutant has the graph of the original there."""
+        """Whether the mutant has the graph of the original in this search."""
         if search.place not in self.same:
             original, edited = self.trials.originals[search.system], self.edited[search.system]
             self.same[search.place] = same_graph(
@@ -296,7 +299,7 @@ class _Trial:
         return self.same[search.place]
 
     def unnoticed(self) -> Judged:
-        """Whether declared edges notice a mutant that no property has, or it is no change."""
+        """The result of a mutant that no property has detected."""
         number = self.mutant.number
         different = [s for s in self.searches if not s.endless and not self.is_same(s)]
         for search in different:
@@ -317,7 +320,7 @@ class _Trial:
         return Judged(number, MutantOutcome.EQUIVALENT)
 
     def broken_lemma(self) -> Kill | None:
-        """The first lemma that fails in a state which the mutant reaches."""
+        """The first lemma that fails in a state of the mutant; None if all hold."""
         for search in self.searches:
             lemmas = self.trials.lemmas.get(search.system, ())
             if search.endless or not lemmas:
@@ -334,7 +337,7 @@ class _Trial:
 
 
 def _errors(system: System, rules: Iterable[Rule]) -> frozenset[str]:
-    """The errors of these rules, without their places, which are those of the original rows."""
+    """The errors of these rules as text, without places."""
     found, _ = subjects(system, small(system))
     return frozenset(
         f"{remark.rule}: {remark.message}"

@@ -1,9 +1,9 @@
-"""What is proved of a system with no bound, remembered for whoever explores it.
+"""Records which properties of a system are proved for every size, so that a check can report them.
 
-`pdproto prove` writes down which properties it has proved, in a file named by a digest of all that
-this rests on: the tables with their fault layers, the properties, the axioms, and the prover's own
-text. `pdproto check` finds it by making the same digest of what it is given, so that a changed
-table is never called proved.
+`pdproto prove` writes the names of proved properties into a file. The name of the file is a digest
+of everything on which the proofs depend: the tables with their fault layers, the properties, the
+axioms, and the prover's own text. `pdproto check` computes the same digest of its system, so a
+changed table is never called proved.
 """
 
 import hashlib
@@ -28,16 +28,16 @@ ENDING: Final = ".proved"
 
 
 def cache_folder() -> Path:
-    """Where this user's proofs are remembered."""
+    """The folder of this user's records."""
     return user_cache(PROOFS)
 
 
 def remember(
     folder: Path, system: System, proof: "Proof", words: Mapping[str, str] | None = None
 ) -> None:
-    """Write down what of the system every obligation of which is proved.
+    """Record the properties whose obligations are all proved.
 
-    words: by property, how it is proved, where that needs more than the axioms.
+    words: by property, the text of its proof, if it assumes more than the axioms.
     """
     folder.mkdir(parents=True, exist_ok=True)
     told = {name: (words or {}).get(name) or in_words(system) for name in _proved(proof)}
@@ -47,7 +47,7 @@ def remember(
 
 
 def recall(folder: Path, system: System) -> Mapping[str, str]:
-    """The properties of the system that are known to be proved, each with what that rests on."""
+    """The recorded properties of the system, each with the text of its proof and assumptions."""
     try:
         known: dict[str, str] = json.loads(_file(folder, system).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -62,10 +62,10 @@ def in_words(
     without: Sequence[str] = (),
     assumed: Mapping[str, Formula] | None = None,
 ) -> str:
-    """How something is proved, with all that it assumes.
+    """The text of a proof, with all its assumptions.
 
     where: the assumptions of fairness, of which one suffices. without: layers of faults that do
-    not happen. assumed: formulas, beside the axioms.
+    not happen. assumed: formulas in addition to the axioms.
     """
     text = "proved for every size"
     if where:
@@ -80,9 +80,9 @@ def in_words(
 
 
 def _proved(proof: "Proof") -> frozenset[str]:
-    """What has all its obligations proved; a leads_to has those of its steps, and the monotone.
+    """The claims whose obligations are all proved; for a `leads_to`, also the monotone predicates.
 
-    Nothing, if something that is assumed is not itself proved.
+    Empty if an assumed claim is not proved itself.
     """
     proved: dict[str, bool] = {}
     assumed: set[str] = set()
@@ -108,7 +108,7 @@ def _file(folder: Path, system: System) -> Path:
 
 
 def _text(system: System) -> Iterator[str]:
-    """All that a proof of the system is about."""
+    """The text of everything on which a proof of the system depends."""
     for sort in system.sorts:
         yield f"{sort.__name__} {sort.ordered}"
     for symbol in (*system.variables, *system.rigids):

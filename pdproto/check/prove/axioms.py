@@ -1,10 +1,10 @@
-"""Can the axioms hold together at all? From axioms that contradict each other all is proved.
+"""Checks that the axioms can hold together: contradictory axioms would prove everything.
 
-Every proof assumes the axioms, and that each sort has an element. So each engine is asked once
-whether that is possible. The cut-off looks for an interpretation of up to ELEMENTS_MAX elements of
-each sort, which it decides exactly: constants may denote the same element, so that one question
-covers all smaller sizes. Where it finds none, it asks for a contradiction among the instances that
-its proofs use.
+Every proof assumes the axioms, and that each sort has an element. So each engine decides once
+whether this is possible. The cut-off engine searches for an interpretation with up to ELEMENTS_MAX
+elements of each sort. This is exact: constants may denote the same element, so one question covers
+all smaller sizes. If there is none, it searches for a contradiction among the instances that its
+proofs use.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,17 +47,17 @@ Axioms = Mapping[str, Formula]
 def require_possible(
     system: System, engines: Iterable[str], timeout_s: float, *, beside: Axioms | None = None
 ) -> Judgement:
-    """Proved if every engine says that the axioms can hold together, and unknown otherwise.
+    """PROVED if every engine finds that the axioms can hold together, and UNKNOWN otherwise.
 
-    beside: what a proof assumes beside the axioms. Raises SpecError with the names of those that
-    contradict each other, as soon as one engine finds that they do.
+    beside: assumptions of a proof in addition to the axioms. Raises SpecError, with the names of
+    the contradictory ones, as soon as one engine finds a contradiction.
     """
     axioms = {**system.axioms, **(beside or {})}
     judged = Judgement(Status.PROVED)
     for engine in engines if axioms else ():
         found = ENGINES[engine](system, axioms, timeout_s)
         if found.status is Status.UNKNOWN and engine != SECOND:
-            # An interpretation is one, whoever finds it.
+            # An interpretation found by one engine is enough.
             found = ENGINES[SECOND](system, axioms, timeout_s)
         if found.status is Status.FAILED:
             told = "; ".join(
@@ -66,8 +66,8 @@ def require_possible(
             )
             raise SpecError(
                 system.place,
-                f"{system.name}: the axioms contradict each other, so that everything could be "
-                f"proved from them (each sort has an element): {told}",
+                f"{system.name}: the axioms contradict each other, so everything could be proved "
+                f"from them (each sort has an element): {told}",
             )
         if found.status is Status.UNKNOWN:
             judged = found
@@ -75,7 +75,7 @@ def require_possible(
 
 
 def _together(system: System, axioms: Axioms, timeout_s: float) -> tuple[str, ...]:
-    """Names of axioms that contradict each other, none of which can be left out."""
+    """A smallest set of axioms that contradict each other."""
     kept = dict(axioms)
     for name in axioms:
         rest = {other: axiom for other, axiom in kept.items() if other != name}
@@ -100,7 +100,7 @@ def _by_cutoff(system: System, axioms: Axioms, timeout_s: float) -> Judgement:
 
 
 def _holds_within(formulas: list[Formula], elements: int, timeout_s: float) -> bool:
-    """Whether some interpretation of at most that many elements of each sort satisfies all."""
+    """Whether an interpretation with at most so many elements of each sort satisfies all."""
     symbols = tuple(dict.fromkeys(atom.symbol for f in formulas for atom, _ in atoms(f)))
     sorts = dict.fromkeys((
         *(sort for symbol in symbols for sort in symbol.sorts),
@@ -116,7 +116,7 @@ def _holds_within(formulas: list[Formula], elements: int, timeout_s: float) -> b
 
 
 def _spelled_out(formula: Formula, environment: Environment, elements: int) -> Node:
-    """The tree of a closed formula in negation normal form, every quantifier over the elements."""
+    """The tree of a closed formula in negation normal form, with every quantifier expanded."""
     match formula:
         case And(parts) | Or(parts):
             inner = tuple(_spelled_out(part, environment, elements) for part in parts)
@@ -135,8 +135,8 @@ def _spelled_out(formula: Formula, environment: Environment, elements: int) -> N
 def _contradicts(system: System, axioms: Axioms, timeout_s: float) -> bool:
     """Whether the instances of the axioms that a proof uses contradict each other.
 
-    An axiom with `exists` is instantiated at the variables of what is to be shown: here at those
-    that any of the axioms opens with.
+    A proof instantiates an axiom with `exists` at the variables of its goal. Here they are the
+    outermost variables of the axioms.
     """
     claims = tuple(Claim(name, opened(axiom), Method.INDUCTION, system.place)
                    for name, axiom in axioms.items())
@@ -170,5 +170,5 @@ def _by_z3(system: System, axioms: Axioms, timeout_s: float) -> Judgement:
 
 
 Ask = Callable[[System, Axioms, float], Judgement]
-SECOND: Final = "quantified"  # who is asked where the cut-off does not know
+SECOND: Final = "quantified"  # the engine to ask if the first one has no answer
 ENGINES: Final[Mapping[str, Ask]] = {"cutoff": _by_cutoff, SECOND: _by_z3}

@@ -1,8 +1,8 @@
-"""Certificates: every obligation in the languages of other solvers, so that nobody need trust ours.
+"""Certificates: every obligation in the languages of other solvers, as a check of our engines.
 
-For each obligation that is proved, `unsat` is the right answer to both files. The propositional
-one (DIMACS) is the cut-off's; its comments say what it is. The other (SMT-LIB 2) has the
-quantifiers, and no bound.
+For each proved obligation, `unsat` is the right answer to both files. The propositional one
+(DIMACS) is the formula of the cut-off; its comments name the obligation. The other (SMT-LIB 2) has
+quantifiers and no bound.
 """
 
 import re
@@ -17,7 +17,7 @@ from pdproto.spec.language.system import System
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A file name without its folder, and what goes into the file."""
+    """A file: its name without the folder, and its text."""
 
     name: str
     text: str
@@ -32,7 +32,7 @@ def certificates(system: System, obligation: Obligation) -> Iterator[Certificate
 
 
 def dimacs(system: System, obligation: Obligation) -> str:
-    """The propositional question of the cut-off."""
+    """The propositional formula of the cut-off, in DIMACS."""
     grounded = ground(system, [obligation], weakened=True)
     for selector in grounded.selectors:
         grounded.clauses.add(selector)
@@ -40,7 +40,7 @@ def dimacs(system: System, obligation: Obligation) -> str:
 
 
 def smt(system: System, obligation: Obligation) -> str:
-    """The quantified question, with the logic that it needs."""
+    """The quantified formula, in SMT-LIB 2."""
     text: str = question(Theory(system), obligation).to_smt2()
     body = "\n".join(line for line in text.splitlines() if not line.startswith(";"))
     return f"(set-logic ALL)\n{body}\n"

@@ -1,9 +1,9 @@
-"""Propositional clauses of literals over constants: which number is which fact, and the axioms.
+"""Propositional clauses over facts about constants: the numbers of the facts, and their axioms.
 
-A relation at its constants is one propositional variable, a function one for each value. That two
-constants are one element is a variable too, so that every identification is covered at once:
-axioms make it an equivalence that all symbols respect. An ordered sort has a total order of its
-elements, again any.
+A relation at its constants is one propositional variable; a function has one for each value. There
+is also a variable for "these two constants are the same element", so one formula covers all cases
+of equal constants. Axioms make this an equivalence that all symbols respect. An ordered sort has
+variables for an arbitrary total order of its elements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ class Vocabulary:
         return table
 
     def literal(self, basic: Basic, positive: bool, at: Mapping[Sort, Any]) -> Any:
-        """The literal where the variables have these constants: numbers, or arrays of them."""
+        """The number of the literal. at: constants of the variables; numbers, or arrays of them."""
         match basic:
             case Atom(symbol, arguments, value):
                 number = self.cell(symbol, tuple(at[v] for v in arguments), value)
@@ -96,7 +96,7 @@ class Vocabulary:
         return number if positive else -number
 
     def cell(self, symbol: Symbol, indices: tuple[Any, ...], value: object) -> Any:
-        """The variable `symbol(indices) == value`, for numbers or arrays of them."""
+        """The number of the variable `symbol(indices) == value`; also for arrays of indices."""
         place: Any = 0
         for sort, index in zip(symbol.sorts, indices, strict=True):
             place = place * self.universe[sort] + index
@@ -105,7 +105,7 @@ class Vocabulary:
         return self._first[symbol] + place * width + offset
 
     def axioms(self) -> Iterator[Literals]:
-        """One value for each function, equality, what respects it, and total orders."""
+        """Each function has one value; equality, which all symbols respect; total orders."""
         yield np.array([[TRUTH]])
         for symbol in self.symbols:
             yield from self._one_value(symbol)
@@ -164,9 +164,9 @@ class Clauses:
         self.loose: Final[list[list[int]]] = []
 
     def assume(self, claim: Formula, switch: int = TRUTH) -> None:
-        """The claim, in negation normal form and without `exists`, for all elements.
+        """Add the claim for all elements. It is in negation normal form, without `exists`.
 
-        switch: a literal with which it holds, and without which it need not.
+        switch: a literal; the claim is added under the condition that this literal is true.
         """
         variables, templates = templates_of(claim)
         sizes = tuple(self.vocabulary.universe[type(v)] for v in variables)
@@ -183,11 +183,11 @@ class Clauses:
             self.blocks.append(block[~(block == TRUTH).any(axis=1)])
 
     def add(self, *literals: int) -> None:
-        """One clause."""
+        """Add one clause."""
         self.loose.append(list(literals))
 
     def node(self, node: Node) -> int:
-        """A literal from which the node follows."""
+        """A literal that implies the node; its clauses are added."""
         match node:
             case Leaf(basic, positive, environment):
                 return int(self.vocabulary.literal(basic, positive, environment))
@@ -224,13 +224,13 @@ class Clauses:
         return name
 
     def fresh(self) -> int:
-        """A variable of its own."""
+        """The number of a new variable."""
         self.variables += 1
         return self.variables
 
     @cached_property
     def dimacs(self) -> str:
-        """All clauses in the DIMACS form; ask for it when everything has been added."""
+        """All clauses in the DIMACS format. Read it after the last clause has been added."""
         count = len(self.loose) + sum(len(block) for block in self.blocks)
         lines = [f"p cnf {self.variables} {count}"]
         for block in self.blocks:
@@ -257,7 +257,7 @@ def closed(formula: Formula, environment: Environment) -> Node:
 
 
 def templates_of(claim: Formula) -> tuple[tuple[Sort, ...], list[Template]]:
-    """A universal claim as clauses over its variables, the bound ones pulled out."""
+    """The variables and clauses of a universal claim, with its quantifiers moved to the front."""
     bound: list[Sort] = list(free_variables(claim))
     templates = _templates(claim, {}, bound)
     return tuple(bound), templates

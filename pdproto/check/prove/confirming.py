@@ -1,8 +1,8 @@
-"""Counterexamples held to the formulas as they are written.
+"""Tests counterexamples of weakened formulas against the original formulas.
 
-Where the cut-off had to weaken a formula, its model need not be one of the formula itself, and the
-obligation is refused. But the model is a state at small sizes, so the oracle can say: if every
-claim holds there and the facts do, it is a counterexample all the same.
+If the cut-off has to weaken a formula, its model may violate the original formula, so the
+obligation is REFUSED. But the model is a state at small sizes, so the oracle can evaluate it: if
+every claim and the facts hold there, it is a real counterexample.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from pdproto.spec.language.system import System
 
 
 def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
-    """The proof, where what was refused has failed if a counterexample stands as it is."""
+    """The proof, with REFUSED changed to FAILED wherever there is a real counterexample."""
     return replace(proof, outcomes=tuple(
         _confirmed(system, outcome, timeout_s) for outcome in proof.outcomes
     ))
@@ -33,7 +33,7 @@ def _confirmed(system: System, outcome: EngineAnswer, timeout_s: float) -> Engin
 
 
 def stands(system: System, obligation: Obligation, found: Counterexample) -> bool:
-    """Whether everything assumed holds in the state, and so do the facts."""
+    """Whether all assumptions and facts hold in the state of the counterexample."""
     oracle = Interpreter(system, found.sizes, given=found.given)
     assumed = (*system.axioms.values(), *(claim.formula for claim in obligation.sequent.assumed))
     for formula in assumed:

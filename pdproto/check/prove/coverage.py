@@ -1,18 +1,17 @@
-"""Has every trigger one answer, in every state, however many of everything there are?
+"""Obligations that every trigger has exactly one answer, in every state, at every size.
 
-*Total*: whatever message or completion arrives at an instance, in whatever state, some row on it
-can fire: one that acts, ignores it or rejects it. *Deterministic*: no two rows on one trigger can
-fire for the same arguments, so that the table leaves no choice to whoever runs it. What the caller
-chooses is part of the trigger, as in lint (pdproto/check/lint/determinism.py), and two ways to
-ignore a message, or to reject it, are one answer. Calls and timers are offers: an endpoint without
-a row makes none, so they need only be unambiguous.
+*Total*: for every message or completion at an instance, in every state, some row can fire: it acts,
+ignores or rejects. *Deterministic*: no two rows on one trigger can fire for the same arguments, so
+a runtime has no choice. The caller's choices are part of the trigger, as in lint
+(pdproto/check/lint/determinism.py). Two rows that ignore a message, or two that reject it, are one
+answer. Calls and timers need not be answered: an endpoint without a row does not offer them.
 
-That a message has been sent is not assumed: a broken peer sends what it likes, and must be answered
-too. Assumed are the claims, that is a state that a run can reach.
+The obligations assume the claims, which hold in every reachable state. They do not assume that the
+message has been sent, because a faulty peer may send any message and must be answered too.
 
-Each question is put as an obligation about no row of the system: a row that does nothing, whose
-parameters are the instance's own and the trigger's. The conditions of the rows on the trigger,
-renamed to these, are the facts. Lint asks the same of ground rows at small sizes.
+Each obligation has an artificial row that does nothing. Its parameters are those of the instance
+and of the trigger. The conditions of the rows on the trigger, renamed to these parameters, are the
+facts. Lint checks the same for ground rows at small sizes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,14 +45,14 @@ AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
 Event: TypeAlias = Sent | Call | Timer | Completion
 
 ROW_MARK: Final = "_of_row"  # on the variables of a row, before they become the trigger's
-PEER_MARK: Final = "_of_peer"  # on arguments that are called like the instance's own variables
+PEER_MARK: Final = "_of_peer"  # on arguments with the names of the instance's own variables
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
     """All rows of one machine on one trigger, in the protocol or in one fault layer.
 
-    arguments: variables for the trigger's arguments; those that name the instance are its own.
+    arguments: variables for the trigger's arguments; the machine's own variables name the instance.
     """
 
     table: Table
@@ -69,20 +68,20 @@ class Answers:
 
     @property
     def part_of(self) -> str:
-        """What all triggers of the machine are part of."""
+        """The name of the group of obligations for all triggers of the machine."""
         return f"answers_of_{self.table.machine}"
 
     @property
     def asked(self) -> Row:
-        """A row that does nothing, whose parameters are the trigger's arguments."""
+        """The artificial row, which does nothing; its parameters are the trigger's arguments."""
         chosen = tuple(v for v in self.arguments if v not in self.table.machine.own)
         return Row(self.name, choose=tuple(dict.fromkeys(chosen)), place=self.table.place)
 
     def condition(self, table: Table, row: Row) -> Formula:
-        """When the row can answer, of the trigger's arguments and of what it chooses.
+        """The condition of the row, over the trigger's arguments and the row's choices.
 
-        An argument that the row names twice (`propose(p, n, n)`), or as the instance's own, is a
-        condition: the trigger's arguments are one element there.
+        If the row names an argument twice (`propose(p, n, n)`), or uses an own variable of the
+        instance, the condition includes that the arguments are the same element.
         """
         given = tuple(zip(_arguments(row.on), self.arguments, strict=True))
         names = {v: v for v in (*row.choose, *table.machine.own)}
@@ -98,7 +97,10 @@ class Answers:
 
 
 def coverage(system: System, every: Sequence[Claim]) -> Iterator[Obligation]:
-    """That every trigger of the system has an answer, and that it has but one."""
+    """The obligations that every trigger of the system has exactly one answer.
+
+    every: all claims; the inductive ones are assumed.
+    """
     assumed = tuple(claim for claim in every if claim.inductive)
     for answers in triggers(system):
         comes = answers.layer == "" and isinstance(answers.on, Sent | Completion)
@@ -122,7 +124,7 @@ def triggers(system: System) -> Iterator[Answers]:
 def _events(
     system: System, machine: AnyMachine, tables: Sequence[Table], *, protocol: bool
 ) -> Iterator[Event]:
-    """Each trigger once; messages as they are declared, and those that no row is on too."""
+    """Each trigger once. protocol: with all declared messages, also those without a row."""
     if protocol:
         for symbol in system.variables:
             if isinstance(symbol, Message) and symbol.receiver.machine is machine:
@@ -148,9 +150,9 @@ def _arguments(on: Event | None) -> tuple[Sort, ...]:
 def _canonical(
     on: Event, machine: AnyMachine, rows: Sequence[tuple[Table, Row]]
 ) -> tuple[Sort, ...]:
-    """The arguments, where those that name the receiving instance are its own variables.
+    """The arguments of the trigger; those that name the receiver become its own variables.
 
-    Where the instance or a row's choice has the name of another argument, that one is marked.
+    Another argument with the name of an own variable or of a choice gets a mark.
     """
     receiver = on.message.receiver.variables if isinstance(on, Sent) else machine.own
     here = dict(zip(receiver, machine.own, strict=True))
@@ -162,7 +164,7 @@ def _canonical(
 
 
 def _is_read(system: System, on: Event) -> bool:
-    """A message that guards look at where it lies needs no row of its own."""
+    """Whether guards of the receiver read the message, so that it needs no row."""
     return isinstance(on, Sent) and any(
         atom.symbol is on.message
         for table, row in system.rows() if table.machine is on.message.receiver.machine
@@ -172,21 +174,22 @@ def _is_read(system: System, on: Event) -> bool:
 
 
 def _answered(answers: Answers, assumed: tuple[Claim, ...]) -> Obligation:
-    """No state in which no row answers."""
+    """The obligation that some row answers in every state."""
     told = Or(tuple(_possible(answers, table, row) for table, row in answers.rows))
     claim = Claim(f"{answers.name}: answered", told, Method.COVERAGE, answers.table.place,
-                  why="whatever arrives is acted on, ignored or rejected", part_of=answers.part_of)
+                  why="each arriving event is acted on, ignored or rejected",
+                  part_of=answers.part_of)
     return _asked(answers, claim, negated(told), assumed)
 
 
 def _possible(answers: Answers, table: Table, row: Row) -> Formula:
-    """Some choice lets the row answer."""
+    """The formula: the row can answer for some choice."""
     chosen = tuple(v for v in row.choose if v not in answers.arguments)
     return exists_within(chosen, answers.condition(table, row))
 
 
 def _once(answers: Answers, assumed: tuple[Claim, ...]) -> Iterator[Obligation]:
-    """No state in which two rows answer."""
+    """The obligations that no two rows answer in one state."""
     for (table, one), (other_table, other) in combinations(answers.rows, 2):
         if one.kind == other.kind != "row":
             continue

@@ -1,4 +1,4 @@
-"""The cut-off: an obligation for all sizes is one propositional question over a few elements.
+"""The cut-off: an obligation for all sizes becomes one propositional formula over few elements.
 
 **Theorem** (Bernays and Schoenfinkel 1928; Herbrand for the finite form). Let a sequent consist of
 closed formulas without function symbols from sort to sort, in negation normal form, in which no
@@ -6,30 +6,29 @@ closed formulas without function symbols from sort to sort, in negation normal f
 elements of each `exists`; give a sort without any name one. Then the sequent has a model of some
 size if and only if it has one all of whose elements are named.
 
-*Why.* Take any model and let the names denote the elements that it chooses for them. Drop every
-element that has no name. What remains is a model of the same symbols, for nothing leads out of it:
-there are no functions into sorts. A literal about named elements keeps its truth; a `forall` keeps
-it, since it now speaks of fewer elements; and each `exists` has kept its witness. The other
-direction is trivial. Names may denote the same element, so their identity is open, constrained
-only to be an equivalence that every symbol respects; where a sort is ordered, its order is any
-total order, for the restriction of a total order is one.
+*Proof.* Take any model, and let the names denote the elements that it chooses for them. Remove
+every element without a name. The rest is a model of the same symbols, because no function leads out
+of it: there are no functions into sorts. A literal about named elements keeps its truth. A `forall`
+stays true, because it now ranges over fewer elements. Each `exists` keeps its witness. The other
+direction is trivial. Names may denote the same element. So their identity is an arbitrary
+equivalence that every symbol respects. The order of an ordered sort is an arbitrary total order,
+because the restriction of a total order is a total order.
 
-*What it is applied to.* Assumed are the claims, closed by `forall`, and the axioms of the rigid
-symbols; the interpretations that `given=` names are not, so that what is proved holds for every
-topology. The facts are the guard and the violated claim, both of the state before the row
-(rewriting.py): bulk updates and sends to `each` only put conditions on identity and rigid symbols
-there, and need no names. The number of names therefore is: the row's parameters, the variables of
-the violated claim, and one for each `exists` that is left after negations have been pushed
-inwards, that is for each negative `forall` and positive `exists`. Counting parameters and
-variables alone is unsound: a row "if not all q are a, and not all q are c, then b(r)" breaks
-"b implies a or c" only where further elements are about.
+*Use.* The assumptions are the claims, closed by `forall`, and the axioms of the rigid symbols. The
+interpretations of `given=` are not assumed, so a proof holds for every topology. The facts are the
+guard and the violated claim, both about the state before the row (rewriting.py). There, bulk
+updates and sends to `each` only add conditions on identity and rigid symbols, and need no names. So
+the names are: the row's parameters, the variables of the violated claim, and one for each `exists`
+that is left after negations have been pushed inwards (each negative `forall` and positive
+`exists`). Parameters and variables alone would be unsound: a row "if not all q are a, and not all q
+are c, then b(r)" breaks "b implies a or c" only if there are further elements.
 
-*Where the conditions fail.* A formula with `exists` under `forall` is not taken as it stands. It
-is weakened to its instances at the names that there are, each with a witness of its own; an
-assumed claim or an axiom, to those at the variables of the violated claim, and at the row's
-parameters of other sorts. The instances follow from it, so what is proved stays proved. But a model
-is then no counterexample, and the obligation is refused instead of failed, with the clause that
-stands in the way. A witness relation, kept with a lemma, makes it exact.
+*If the conditions fail.* A formula with `exists` under `forall` is weakened to its instances at the
+existing names, each with a witness of its own. An assumed claim or an axiom is weakened to the
+instances at the variables of the violated claim, and at the row's parameters of other sorts. The
+formula implies its instances, so a proof from them is valid. But then a model need not be a
+counterexample, so the obligation is REFUSED instead of FAILED, with the formula that causes it. A
+witness relation, with a lemma about it, makes the question exact.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,10 +60,10 @@ from pdproto.spec.language.system import System
 
 @dataclass(frozen=True, slots=True)
 class Grounded:
-    """Obligations of one row (or of the start) as clauses, at most one of which need be met.
+    """Obligations of one row (or of the start) as clauses.
 
-    selectors: a literal for each obligation; with one of them assumed, the clauses can be
-    satisfied if and only if that obligation is not met. inexact: formulas that were weakened.
+    selectors: a literal for each obligation. If it is assumed, the clauses are satisfiable if and
+    only if that obligation is not met. inexact: formulas that were weakened.
     """
 
     clauses: Clauses
@@ -83,8 +82,8 @@ def ground(
 ) -> Grounded:
     """The clauses of obligations that share their row.
 
-    weakened: use assumed claims with `exists` too, as far as they can be; without it they are
-    left out, which is enough for most. switched: give each assumed claim a literal of its own.
+    weakened: also use assumed claims with `exists`, weakened to instances; otherwise they are left
+    out, which suffices for most obligations. switched: give each assumed claim its own literal.
     """
     grounding = _Grounding(system, tuple(obligations), weakened=weakened, switched=switched)
     return grounding.result
@@ -150,13 +149,14 @@ class _Grounding:
         return Grounded(clauses, tuple(selectors), row, switches, inexact)
 
     def _violation(self, obligation: Obligation, named: Environment) -> Formula:
-        """What the obligation adds to the guard, closed by `exists` but for what is named."""
+        """The facts of the obligation without the guard; unnamed variables are closed by `exists`.
+        """
         facts = obligation.sequent.facts
         own = And(facts[1:] if obligation.row is not None else facts)
         return exists(tuple(v for v in free_variables(own) if v not in named), own)
 
     def _goal_constants(self, constants: Constants, row: Environment) -> Environment:
-        """The constants of the violated claim's variables, where they are needed by name."""
+        """The constants of the violated claim's variables, which only weakened claims need."""
         if not self.weakened:
             return {}
         (obligation,) = self.obligations
@@ -168,7 +168,7 @@ class _Grounding:
     ) -> list[tuple[str, Node]]:
         """The claims with `exists`, by name, at all choices of the violated claim's constants.
 
-        Of a sort that the violated claim does not speak of, the row's parameters are taken.
+        For a sort without such a constant, the constants are those of the row's parameters.
         """
         if not self.weakened:
             return []
@@ -195,14 +195,14 @@ class _Grounding:
 
 
 def opened(formula: Formula) -> Formula:
-    """Without the `forall` that it begins with: its variables are free, and stand for all."""
+    """The formula without its outermost `forall`s: their variables become free."""
     return opened(formula.body) if isinstance(formula, Forall) else formula
 
 
 def decide(
     system: System, obligations: Sequence[Obligation], timeout_s: float
 ) -> Iterator[Judgement]:
-    """The verdict on each obligation of one row, in their order."""
+    """The verdict on each obligation of one row, in order. timeout_s: for one question."""
     grounded = ground(system, obligations, weakened=False)
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     some = grounded.clauses.fresh()
@@ -221,7 +221,7 @@ def decide(
 
 
 def _by_itself(system: System, obligation: Obligation, timeout_s: float) -> Judgement:
-    """The verdict with the claims that have an `exists`."""
+    """The verdict on one obligation, also with the assumed claims that have an `exists`."""
     grounded = ground(system, [obligation], weakened=True)
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     return _judged(solver.ask(grounded.selectors), grounded.inexact)
@@ -235,8 +235,8 @@ def _judged(answer: Answer, inexact: tuple[Formula, ...]) -> Judgement:
     if inexact:
         return Judgement(
             Status.REFUSED,
-            f"`for some` under `for all` in {formula_text(inexact[0])}: what it was weakened to "
-            f"does not suffice; ask Z3 with quantifiers (--engine quantified), or keep a witness "
-            f"relation, with a lemma that says what it witnesses",
+            f"`for some` under `for all` in {formula_text(inexact[0])}: the cut-off can use only "
+            f"some instances of it, and they do not suffice; use Z3 with quantifiers (--engine "
+            f"quantified), or add a relation for the witness, with a lemma about it",
         )
     return Judgement(Status.FAILED)

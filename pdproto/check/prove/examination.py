@@ -1,7 +1,7 @@
-"""Is a proof about anything? Which rows can fire at all, and which lemmas it rests on.
+"""Examines proofs: the rows that can never fire, and the lemmas that a proof uses.
 
-Claims that contradict each other prove everything. So every row must be possible in some state in
-which all claims hold, but for those that are there in order never to fire.
+Contradictory claims would prove everything. So every row must be enabled in some state in which all
+claims hold, except for rows that are meant never to fire.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from pdproto.spec.language.system import System
 def impossible_rows(
     system: System, every: Sequence[Claim], timeout_s: float
 ) -> Iterator[str]:
-    """The rows, other than rejecting ones, that can fire in no state in which all claims hold."""
+    """The rows, without rejecting ones, that can fire in no state in which all claims hold."""
     assumed = tuple(claim for claim in every if claim.inductive)
     for table, row, layer in rows(system):
         if row.kind == "reject":
@@ -36,8 +36,8 @@ def rested_on(
 ) -> Iterator[frozenset[str]]:
     """For each obligation that the cut-off has proved, names of claims that suffice to meet it.
 
-    They are of one row, and assume the same: grounding costs most, and they share it. Raises
-    AssertionError for one that is not proved.
+    The obligations must have the same row and the same assumptions, because they share the
+    grounding, which takes most of the time. Raises AssertionError for one that is not proved.
     """
     grounded = ground(system, obligations, weakened=False, switched=True)
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
@@ -55,7 +55,7 @@ def rested_on(
 def _suffice(
     solver: Solver, selector: int, switches: Mapping[str, int]
 ) -> frozenset[str] | None:
-    """Claims that are enough to meet the selected obligation; None if all are not."""
+    """Claims that suffice for the selected obligation; None if all claims together do not."""
     names = {number: name for name, number in switches.items()}
     if solver.ask([selector, *names]) is not Answer.UNSATISFIABLE:
         return None
@@ -65,10 +65,10 @@ def _suffice(
 def idle_lemmas(
     system: System, every: Sequence[Claim], found: Sequence[Obligation], timeout_s: float
 ) -> tuple[str, ...]:
-    """The lemmas that no other claim's proof rests on, as these proofs happen to be.
+    """The lemmas that these proofs use for no other claim.
 
-    Every claim but the lemma itself is proved without it. A lemma that is not named may yet be
-    spared by another proof; whoever wants to know asks for the obligations `without` it.
+    All other claims are proved without such a lemma. Other proofs might do without more lemmas; to
+    find out, prove the obligations `without` one.
     """
     used: set[str] = set()
     groups: dict[tuple[str, int], list[Obligation]] = {}
@@ -83,7 +83,7 @@ def idle_lemmas(
 
 
 def without(found: Sequence[Obligation], name: str) -> tuple[Obligation, ...]:
-    """The obligations of all other claims, which may not assume this one."""
+    """The obligations of all other claims, without assuming this one."""
     return tuple(
         replace(obligation, sequent=replace(obligation.sequent, assumed=tuple(
             claim for claim in obligation.sequent.assumed if claim.name != name

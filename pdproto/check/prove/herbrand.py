@@ -1,10 +1,10 @@
-"""Formulas over named constants: what is left of a sequent when its `exists` have names.
+"""Formulas over named constants: sequents after each `exists` has been given a name.
 
-A formula in negation normal form becomes a tree of literals over constants, in which every
-`exists` that stands under no `forall` has a constant of its own. Those of different branches of
-one `or` share theirs, for (exists x A) or (exists x B) is exists x (A or B). A `forall` waits, as
-a `Universal`, until all constants are known; one with an `exists` in it is taken at those only that
-the other formulas name.
+A formula in negation normal form becomes a tree of literals over constants. Every `exists` that is
+not under a `forall` gets a constant of its own. Different branches of one `or` share constants,
+because (exists x A) or (exists x B) is exists x (A or B). A `forall` becomes a `Universal` until
+all constants are known. A `forall` with an `exists` inside is instantiated only at the constants of
+the other formulas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """The body for all elements; no `exists` is in it."""
+    """The body for all elements; it has no `exists`."""
 
     variable: Sort
     body: Formula
@@ -71,15 +71,15 @@ class Constants:
     def __init__(self, sorts: Sequence[type[Sort]]) -> None:
         self.total: Final = dict.fromkeys(sorts, 0)
         self._next: Final = dict.fromkeys(sorts, 0)
-        self.alternating: Final[list[Formula]] = []  # `forall exists`, in which base is not all
+        self.alternating: Final[list[Formula]] = []  # each `forall exists` that was weakened
         self.base: dict[type[Sort], int] = {}
 
     def named(self, variables: Sequence[Sort]) -> dict[Sort, int]:
-        """A constant for each of the variables."""
+        """A new constant for each of the variables."""
         return {variable: self._take(type(variable)) for variable in variables}
 
     def close(self) -> None:
-        """Fix the base: every sort has an element, so it has a constant."""
+        """Fix `base` as the constants so far. Each sort gets one at least, as it has an element."""
         for sort, count in self.total.items():
             self.total[sort] = max(1, count)
         self.base = dict(self.total)
@@ -145,7 +145,7 @@ class Constants:
 
 
 def has_exists(formula: Formula) -> bool:
-    """Whether an `exists` stands anywhere in a formula in negation normal form."""
+    """Whether a formula in negation normal form has an `exists`."""
     match formula:
         case Exists():
             return True
@@ -158,7 +158,7 @@ def has_exists(formula: Formula) -> bool:
 
 
 def alternates(formula: Formula) -> bool:
-    """Whether an `exists` stands under a `forall`."""
+    """Whether a formula in negation normal form has an `exists` under a `forall`."""
     match formula:
         case And(parts) | Or(parts):
             return any(alternates(part) for part in parts)

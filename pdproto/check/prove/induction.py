@@ -1,7 +1,7 @@
 """Counterexamples to induction: a state in which all claims hold, and a step after which one fails.
 
-The state need not be reachable: then a lemma is missing that excludes it. It is as small as
-merging elements one pair after the other makes it, and is told in the words of a trace.
+If the state is unreachable, a lemma that excludes it is missing. The state is made small by merging
+elements, one pair after the other, and shown as a trace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,10 +27,10 @@ Elements: TypeAlias = Mapping[type[Sort], list[int]]  # a constant -> its elemen
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A step that breaks a claim, at the sizes and in the topology where it happens.
+    """A step that breaks a claim, with its sizes and topology.
 
-    trace: one step, whose start is the state before it (what is not initial of it). It has no
-    step where the claim fails at the start.
+    values: the state before the step. environment: the row's parameters. trace: the step; its start
+    shows the cells that are not initial. It has no step if the claim fails in the initial state.
     """
 
     sizes: Mapping[type[Sort], int]
@@ -43,7 +43,7 @@ class Counterexample:
 def counterexample(
     system: System, obligation: Obligation, timeout_s: float
 ) -> Counterexample | None:
-    """A smallest state that shows why the obligation is not met; None if none is found in time."""
+    """A small state that shows why the obligation is not met; None if none is found in time."""
     grounded = ground(system, [obligation], weakened=True)
     vocabulary = grounded.clauses.vocabulary
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
@@ -76,7 +76,7 @@ def _identities(vocabulary: Vocabulary) -> Iterator[int]:
 
 
 def _elements(solver: Solver, vocabulary: Vocabulary, sort: type[Sort]) -> list[int]:
-    """The element of each constant: one number for those that are the same, in order."""
+    """The element of each constant, as a number; equal constants have the same element."""
     size = vocabulary.universe[sort]
     first = []
     for j in range(size):
@@ -93,7 +93,7 @@ def _elements(solver: Solver, vocabulary: Vocabulary, sort: type[Sort]) -> list[
 def _values(
     solver: Solver, vocabulary: Vocabulary, elements: Elements
 ) -> Iterator[tuple[Cell, Value]]:
-    """What every symbol of the clauses is at every tuple of elements."""
+    """The value of every symbol of the clauses at every tuple of elements."""
     for symbol, constants in cells(vocabulary.symbols, vocabulary.universe):
         indices = tuple(elements[s][i] for s, i in zip(symbol.sorts, constants, strict=True))
         if symbol.values == (False, True):
@@ -124,7 +124,7 @@ def _told(
 
 
 def _start(values: Mapping[Cell, Value]) -> Iterator[Change]:
-    """What is not initial, each with the lane of the machine that owns it."""
+    """The cells that are not initial, each on the lane of its owner."""
     for (symbol, indices), value in values.items():
         if value == symbol.values[0]:
             continue

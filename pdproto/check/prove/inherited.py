@@ -1,4 +1,4 @@
-"""Which lemmas of a system still hold of an edit of it."""
+"""Finds the lemmas of a system that still hold for an edit of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,9 +10,10 @@ from pdproto.check.prove.subject import ProofSubject
 
 
 def surviving(one: ProofSubject, prove: Callable[[Sequence[Obligation]], Proof]) -> ProofSubject:
-    """The subject with those of its lemmas that are inductive together, after Houdini.
+    """The subject with only those lemmas that are inductive together (the Houdini algorithm).
 
-    A lemma that the edit breaks would prove what is false, and hide at which row it is broken.
+    A lemma that the edit breaks is false. Assuming it could prove false claims, and hide the row
+    that breaks them. prove: decides obligations.
     """
     while one.lemmas:
         proof = prove(one.obligations([lemma.name for lemma in one.lemmas]))

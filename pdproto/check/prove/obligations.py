@@ -1,13 +1,13 @@
-"""What has to be shown, so that a claim holds in every state that any run of any size reaches.
+"""The proof obligations of a claim. If all are met, it holds in every reachable state, at any size.
 
-A claim is shown by induction: it holds at the start, and whatever row fires in a state where all
-claims hold, it holds afterwards. So there is an obligation for each claim and row, fault rows of
-all layers among them. Four kinds of promise need no second state: what holds when a row fires
-(`OnRow`), that a variable moves along its edges, that no `reject` row is ever enabled, and that no
-row is that sends unasked and changes nothing.
+The proof is by induction: the claim holds at the start, and after each row that fires in a state in
+which all claims hold. So there is an obligation for each claim and each row, also for the fault
+rows of all layers. Four kinds of claims are about one state only: a property of states in which a
+row can fire (`OnRow`); a variable moves along its edges; no `reject` row is ever enabled; and no
+row without a trigger sends in a state that it does not change.
 
-An obligation is a *sequent*: some formulas hold for all elements, others for some elements, its
-constants; it is met if no state of any size satisfies all of them.
+An obligation is a *sequent*: some formulas hold for all elements, and others for some elements, its
+constants. It is met if no state of any size satisfies all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,13 +36,13 @@ from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Update, Variable
 from pdproto.spec.language.system import System
 
-MARK: Final = "_"  # on the variables of a claim, which must not meet those of a row
+MARK: Final = "_"  # on the variables of a claim, to distinguish them from those of a row
 START: Final = "the start"
 MONOTONE: Final = "monotone"  # the part that all obligations of monotone predicates belong to
 
 
 class Method(StrEnum):
-    """How a claim is shown."""
+    """The method by which a claim is proved."""
 
     INDUCTION = "induction"
     ON_ROW = "on its row"
@@ -55,7 +55,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something to be shown. Free variables of the formula stand for all elements."""
+    """A claim to prove. Free variables of the formula stand for all elements."""
 
     name: str
     formula: Formula
@@ -64,7 +64,7 @@ class Claim:
     why: str = ""
     is_lemma: bool = False
     row: str = ""  # of ON_ROW
-    part_of: str = ""  # of COVERAGE and RANKING: what it is a step of
+    part_of: str = ""  # for COVERAGE and RANKING: the group of the claim
 
     @property
     def inductive(self) -> bool:
@@ -73,8 +73,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Sequent:
-    """assumed: claims that hold before, for all elements. facts: formulas about constants, which
-    are their free variables. goal: the constants that the violated claim speaks of.
+    """Formulas that no state may satisfy together.
+
+    assumed: claims that hold before the row, for all elements. facts: formulas about constants,
+    which are their free variables. goal: the constants of the violated claim.
     """
 
     assumed: tuple[Claim, ...]
@@ -84,7 +86,7 @@ class Sequent:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """One claim against one row, or against the initial state (no row)."""
+    """The obligation of one claim for one row, or for the initial state (no row)."""
 
     claim: Claim
     sequent: Sequent
@@ -94,7 +96,7 @@ class Obligation:
 
     @property
     def scope(self) -> str:
-        """The row, or the start."""
+        """The name of the row, or START."""
         return START if self.row is None else self.row.name
 
     @property
@@ -105,13 +107,13 @@ class Obligation:
 def claims(system: System, lemmas: Sequence[Always] = ()) -> tuple[Claim, ...]:
     """Every safety property of the system, its derived ones too, and the lemmas.
 
-    Raises SpecError where a lemma is called like a property.
+    Raises SpecError if a lemma has the name of a property.
     """
     found = [*_properties(system), *_derived(system)]
     taken = {claim.name for claim in found}
     for lemma in lemmas:
         if lemma.name in taken:
-            raise SpecError(lemma.place, f"lemma {lemma.name!r}: a claim is called so already")
+            raise SpecError(lemma.place, f"lemma {lemma.name!r}: another claim has this name")
         taken.add(lemma.name)
         found.append(Claim(
             lemma.name, lemma.claim, Method.INDUCTION, lemma.place, lemma.why, is_lemma=True
@@ -143,7 +145,10 @@ def _derived(system: System) -> Iterator[Claim]:
 def obligations(
     system: System, every: Sequence[Claim], *, wanted: Sequence[str] = ()
 ) -> tuple[Obligation, ...]:
-    """What is to be shown for the claims of those names (empty: all), all claims assumed."""
+    """The obligations of the claims; all inductive claims are assumed.
+
+    wanted: the names of claims; all if empty.
+    """
     assumed = tuple(claim for claim in every if claim.inductive)
     found: list[Obligation] = []
     for claim in every:
@@ -179,9 +184,9 @@ def rows(system: System) -> Iterator[tuple[Table, Row, str]]:
 def _violations(
     claim: Claim, table: Table, row: Row
 ) -> Iterator[tuple[tuple[Formula, ...], tuple[Sort, ...]]]:
-    """How the claim may be violated by the row: what else must hold before it, of which constants.
+    """The ways in which the row may violate the claim: further facts before it, and their goal.
 
-    Nothing where the row can have no part in it.
+    None if the row cannot violate the claim.
     """
     match claim.method:
         case Method.INDUCTION:
@@ -208,13 +213,13 @@ def _violations(
 
 
 def _unchanged(table: Table, row: Row) -> tuple[Formula, ...]:
-    """Every cell is as the row leaves it; and what it sends, to one at least, has been sent."""
+    """Formulas: the row changes no cell, and sends at least one message."""
     addressed = (exists(e.variable, e.where) if isinstance(e, Each) else TRUE for e in row.send)
     return normal(unmoved(table, row, set(written(table, row)))), normal(any_of(*addressed))
 
 
 def _forbidden(update: Update) -> Formula | None:
-    """The cell has a value from which no edge leads to what is assigned; None if all have one."""
+    """The formula: no edge leads from the cell's value to the assigned one; None if all do."""
     symbol: Any = update.symbol
     assert isinstance(symbol, Variable)  # noqa: S101 - only variables have edges
     edges = symbol.edges or {}

@@ -1,8 +1,8 @@
-"""All obligations of a system, by both engines: killable workers on all cores, and a cache.
+"""Proves all obligations of a system: with one or both engines, in worker processes, with a cache.
 
-A worker is a process of its own for each row, so that a solver that does not come back can be
-ended from outside. What has been proved is remembered by its content: the obligation in every
-detail, the solver's version and the engines' own text.
+There is a process for each row, so that a solver that does not return can be killed. The cache key
+of a proof is its content: the obligation in every detail, the solver's version and the engines' own
+text.
 """
 
 import hashlib
@@ -31,15 +31,16 @@ CUTOFF: Final = "cutoff"
 QUANTIFIED: Final = "quantified"
 ENGINES: Final[Mapping[str, Decide]] = {CUTOFF: cutoff.decide, QUANTIFIED: quantified.decide}
 OPEN: Final = frozenset({Status.REFUSED, Status.UNKNOWN})
-SLOW_S: Final = 5.0  # a row that takes longer is named
-GRACE_S: Final = 5.0  # past the solver's own limit, for grounding and for starting the worker
+SLOW_S: Final = 5.0  # a row that takes longer is reported
+GRACE_S: Final = 5.0  # added to the solver's limit, for grounding and for starting the worker
 
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """What one engine says of one obligation. seconds: since the one before it in its row.
+    """The verdict of one engine on one obligation.
 
-    instead_of: why another engine, which was asked before, had no answer.
+    seconds: since the obligation before it in its row. instead_of: if another engine was asked
+    first, why it had no answer.
     """
 
     obligation: Obligation
@@ -54,9 +55,9 @@ class EngineAnswer:
 class ProofSettings:
     """How to prove.
 
-    engines: by name. cache_folder: where what is proved is remembered, or None for nowhere.
-    monitor: is told how far it is, and after how many seconds.
-    slow: is told of every row that takes long, and how many seconds it took.
+    engines: their names. timeout_s: for one question. workers: processes. cache_folder: of the
+    cache; None for no cache. monitor: is called with lines of progress, and the seconds since the
+    beginning. slow: is called with each slow row and its seconds.
     """
 
     engines: Sequence[str] = ("cutoff",)
@@ -69,10 +70,10 @@ class ProofSettings:
 
 @dataclass(frozen=True)
 class Proof:
-    """Every outcome, in the order of the obligations, engine by engine.
+    """All verdicts, in the order of the obligations, and for each in the order of the engines.
 
-    axioms: proved if they can hold together; if that is unknown, nothing counts as proved.
-    interrupted: by Ctrl-C, before every obligation had its outcome.
+    axioms: PROVED if they can hold together; if this is unknown, nothing counts as proved.
+    interrupted: Ctrl-C came before every obligation had a verdict.
     """
 
     system: str
@@ -82,9 +83,9 @@ class Proof:
     interrupted: bool = False
 
     def status(self, obligation: Obligation) -> Status:
-        """The engines' common verdict; unknown if they contradict each other or one has none.
+        """The common verdict of the engines; UNKNOWN if they differ.
 
-        What is proved from axioms that perhaps cannot hold together is unknown too.
+        A proof from axioms that may contradict each other is UNKNOWN too.
         """
         found = self._statuses[id(obligation)]
         if len(found) > 1 or (Status.PROVED in found and not self.from_possible_axioms):
@@ -122,13 +123,13 @@ class _Task:
 def prove(system: System, obligations: Sequence[Obligation], settings: ProofSettings) -> Proof:
     """The verdict of every engine on every obligation.
 
-    Raises SpecError if the axioms contradict each other: then there is nothing to prove. Ctrl-C
-    leaves what has been answered; the rest is unknown.
+    Raises SpecError if the axioms contradict each other. After Ctrl-C, obligations without a
+    verdict are UNKNOWN.
     """
     began = time.monotonic()
     axioms = require_possible(system, settings.engines, settings.timeout_s)
     found: dict[tuple[str, int], EngineAnswer] = {}
-    # Rankings of one system share helpers: what is the same question is asked once.
+    # Rankings of one system share helpers: equal questions are asked once.
     alike: dict[tuple[str, Hashable], list[Obligation]] = {}
     tasks = []
     remembered = Remembered(system, settings.cache_folder)
@@ -172,9 +173,9 @@ def prove(system: System, obligations: Sequence[Obligation], settings: ProofSett
 
 
 def decided_by(engine: str, system: System, proof: Proof, settings: ProofSettings) -> Proof:
-    """The proof, where what is open is asked of another engine, which answers in its place.
+    """The proof, after another engine has decided the obligations that are still open.
 
-    An engine that has no answer either leaves the obligation open, for both of their reasons.
+    If this engine has no answer either, the obligation stays open, with the reasons of both.
     """
     is_open = [o for o in proof.outcomes if o.judgement.status in OPEN]
     if not is_open or proof.interrupted:
@@ -202,13 +203,13 @@ def decided_by(engine: str, system: System, proof: Proof, settings: ProofSetting
 
 
 def _question(obligation: Obligation) -> Hashable:
-    """What an obligation asks, whatever it is called; of one row, so of one system."""
+    """The content of an obligation without its name; comparable within one system."""
     sequent = obligation.sequent
     return id(sequent.assumed), sequent.facts, sequent.goal, id(obligation.row)
 
 
 def _run(system: System, tasks: list[_Task], settings: ProofSettings) -> Iterator[EngineAnswer]:
-    """Every task in a process of its own, `workers` of them at a time."""
+    """Run each task in a process of its own, at most `workers` at a time."""
     waiting = list(reversed(tasks))
     running: dict[Connection, _Worker] = {}
     began = time.monotonic()
@@ -237,7 +238,7 @@ def _run(system: System, tasks: list[_Task], settings: ProofSettings) -> Iterato
 
 
 class _Worker:
-    """One process that decides a task; it sends one judgement after the other, then None."""
+    """One process that decides a task. It sends one judgement for each obligation, then None."""
 
     def __init__(self, system: System, task: _Task, timeout_s: float) -> None:
         context = multiprocessing.get_context("fork")
@@ -255,7 +256,7 @@ class _Worker:
         self.until = self._since + timeout_s * 2 + GRACE_S
 
     def outcomes(self) -> Iterator[EngineAnswer]:
-        """What has arrived; what is left gets no verdict if the process is over its time."""
+        """The verdicts that have arrived. If the process is out of time, the others are UNKNOWN."""
         try:
             while self.inbox.poll():
                 judgement = self.inbox.recv()
@@ -278,7 +279,7 @@ class _Worker:
                 yield EngineAnswer(obligation, self.task.engine, unknown, self.timeout_s)
 
     def end(self) -> None:
-        """Kill the process, whatever it does."""
+        """Kill the process, also if it is busy."""
         self.finished = True
         self.process.kill()
         self.process.join()
@@ -291,12 +292,12 @@ def _work(system: System, task: _Task, timeout_s: float, outbox: Connection) -> 
             outbox.send(judgement)
         outbox.send(None)
     except Exception as error:
-        # Whatever it is, it is raised where it is seen.
+        # The parent process raises it.
         outbox.send(error)
 
 
 class Remembered:
-    """Where proofs of one system are remembered: a file named by a digest of all they rest on."""
+    """The cache of proofs of one system: each is a file, named by a digest of its content."""
 
     def __init__(self, system: System, folder: Path | None) -> None:
         self._folder: Final = folder
@@ -305,11 +306,11 @@ class Remembered:
         parts += [f"{sort.__name__} {sort.ordered}" for sort in system.sorts]
         parts += [formula_text(normal(axiom)) for axiom in system.axioms.values()]
         self._base: Final = hashlib.sha256("\n".join(parts).encode())
-        # Obligations share what they assume: its text is made once for each tuple of claims.
+        # Obligations share their assumptions: their text is made once for each tuple of claims.
         self._assumed: Final[dict[int, str]] = {}
 
     def path(self, obligation: Obligation, engine: str) -> Path | None:
-        """The file that exists if this engine has proved the obligation; None for no memory."""
+        """The file that exists if this engine has proved the obligation; None without a cache."""
         if self._folder is None:
             return None
         assumed = obligation.sequent.assumed
@@ -329,7 +330,7 @@ class Remembered:
 
 @cache
 def _engines_text() -> str:
-    """The text of the engines: a proof by another prover is another proof."""
+    """The source of the engines. If it changes, cached proofs are not used."""
     folder = Path(__file__).parent
     return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
 

@@ -1,10 +1,9 @@
-"""The second opinion: the same obligations put to Z3 with their quantifiers, over open sorts.
+"""The second engine: Z3 decides the same obligations with quantifiers, over unbounded sorts.
 
-It shares the obligations' claims with the cut-off and nothing else. Sorts are uninterpreted, a
-relation is a boolean function, an enum a datatype. The state after a row is a second set of
-symbols, which frame axioms tie to the first: what the row does not write stays as it is. Z3 may
-run for ever on such questions, so whoever asks must be able to end its process; no answer is no
-proof.
+It shares only the claims of the obligations with the cut-off. Sorts are uninterpreted, a relation
+is a boolean function, and an enum a datatype. The state after a row is a second set of symbols.
+Frame axioms say that the row changes only the cells that it writes. Z3 may run for ever on such
+formulas, so run it in a process that can be killed. No answer is not a proof.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +32,10 @@ from pdproto.spec.language.symbols import Each, Rigid, Symbol
 from pdproto.spec.language.system import System
 
 OLD: Final = ""
-NEW: Final = "^after"  # within what SMT-LIB 2 takes without quotes
-# Making a theory costs more than most questions, so that those of a row share one. What earlier
-# questions left behind may lead Z3 astray: who has no answer so soon is asked again by itself.
+NEW: Final = "^after"  # SMT-LIB 2 allows this character without quotes
+# Making a theory takes longer than most questions, so the questions of a row share one. But the
+# state that earlier questions leave in Z3 may slow it down. A question without an answer after this
+# time is asked again with a theory of its own.
 SHARED_S: Final = 1.0
 Bound = Mapping[Sort, Any]
 
@@ -82,7 +82,7 @@ class Theory:
         return z3.Const(f"{variable.name}{mark}", self.sorts[type(variable)])
 
     def formula(self, formula: Formula, bound: Bound, time: str) -> Any:
-        """The formula of the state before or after."""
+        """The formula about the state before (OLD) or after (NEW) the row."""
         match formula:
             case And(parts):
                 inner = [self.formula(part, bound, time) for part in parts]
@@ -135,7 +135,7 @@ class Theory:
 
     @cached_property
     def axioms(self) -> tuple[Any, ...]:
-        """The system's, and a total order of each ordered sort."""
+        """The axioms of the system, and those of a total order for each ordered sort."""
         return tuple(self._axioms())
 
     def _axioms(self) -> Iterator[Any]:
@@ -144,7 +144,7 @@ class Theory:
         yield from self.orders()
 
     def orders(self) -> Iterator[Any]:
-        """A total order of each ordered sort."""
+        """The axioms of a total order for each ordered sort."""
         for sort, before in self.before.items():
             x, y, z = (z3.Const(name, self.sorts[sort]) for name in ("x!", "y!", "z!"))
             yield z3.ForAll([x], z3.Not(before(x, x)))
@@ -153,14 +153,14 @@ class Theory:
                                                   before(x, z)))
 
     def start(self) -> Iterator[Any]:
-        """Every variable is initial."""
+        """The formulas: every variable is initial."""
         for symbol in self.system.variables:
             cells = self._cells(symbol)
             claim = self._is(symbol, self.functions[symbol, OLD](*cells), symbol.values[0])
             yield z3.ForAll(cells, claim) if cells else claim
 
     def step(self, table: Table, row: Row, bound: Bound) -> Iterator[Any]:
-        """What each variable is after the row."""
+        """The formulas for the value of each variable after the row."""
         for symbol in self.system.variables:
             cells = self._cells(symbol)
             old = self.functions[symbol, OLD](*cells)
@@ -197,7 +197,7 @@ def _effects(
 
 
 def question(theory: Theory, obligation: Obligation) -> Any:
-    """A solver whose assertions cannot be satisfied if and only if the obligation is met."""
+    """A solver with assertions that are unsatisfiable if and only if the obligation is met."""
     solver = z3.Solver(ctx=theory.context)
     solver.add(*theory.axioms, *theory.assumed(obligation.sequent.assumed))
     claim = obligation.claim
@@ -220,7 +220,7 @@ def question(theory: Theory, obligation: Obligation) -> Any:
 def decide(
     system: System, obligations: Sequence[Obligation], timeout_s: float
 ) -> Iterator[Judgement]:
-    """The verdict on each obligation, in their order."""
+    """The verdict on each obligation, in order. timeout_s: for one question."""
     theory = Theory(system)
     for obligation in obligations:
         judgement = _judged(question(theory, obligation), min(timeout_s, SHARED_S))

@@ -1,47 +1,47 @@
 """Progress for all sizes: in every pending state a fair row is enabled that raises the rank.
 
-Claimed is a `leads_to`: from every reachable state where the premise holds, every fair run comes
-to the goal. A run is fair if each ground row that is fair and stays enabled fires. The rank of a
-state is local progress (spec/language/ranking.py): how far each symbol has come that can only go
-forward (settling.py), and which monotone predicates are true, for each choice of elements. The
-obligations are like any other, for any number of everything:
+The claim is a `leads_to`: from every reachable state where the premise holds, every fair run
+reaches the goal. A run is fair if each fair ground row that stays enabled fires. The rank of a
+state measures local progress (spec/language/ranking.py). It says how far each symbol has gone that
+can only go forward (settling.py), and which monotone predicates are true, for each choice of
+elements. There are five kinds of obligations, at all sizes:
 
   kept     a row of the protocol that makes a monotone predicate false moves a symbol that can
-           only go forward, or makes a predicate true that is named before it
-  owed     where the premise holds it pends, and no row, of the protocol or a fault, takes away
-           what pends before the goal is there
-  helped   where it pends and the goal does not hold, some helper can fire
+           only go forward, or makes an earlier predicate true
+  owed     the premise makes the claim pending, and no row, of the protocol or a fault, ends this
+           before the goal holds
+  helped   where the claim is pending and the goal does not hold, some helper can fire
   counts   a helper that fires raises the rank: a symbol goes forward, or a predicate becomes true
-  lasts    a row that leaves the rank as it is leaves a helper that can fire able to fire
+  lasts    a row that does not change the rank does not disable a helper
 
-**Theorem.** If all of it holds, and the claims that it assumes are invariants, then the `leads_to`
+**Theorem.** If all obligations are met, and the assumed claims are invariants, then the `leads_to`
 holds at every size under the fairness of its helpers.
 
-*Why.* Take a fair run in which the premise holds at some time and the goal never follows. By `owed`
-it pends from then on. Faults happen finitely often; look at what comes after the last. There each
-symbol goes forward at most as often as its edges are long, at each of finitely many cells. After
-the last time, by `kept`, no row makes the first predicate false, so it becomes true at most once
-more for each choice of finitely many elements; after the last time, so does the second, and so on:
-the rank rises finitely often. Look at what comes after the last time of all. By `helped` some
-helper can fire there, by `lasts` it can from then on, so by fairness it fires, and by `counts` the
-rank rises once more, which it does not. So there is no such run.
+*Proof.* Take a fair run in which the premise holds at some time and the goal never follows. By
+`owed` the claim is pending from then on. Faults happen finitely often; consider the run after the
+last one. There each symbol goes forward finitely often, at each of finitely many cells. After the
+last such move, by `kept`, no row makes the first predicate false. So it becomes true at most once
+more for each choice of finitely many elements. After the last such time the same is true of the
+second predicate, and so on: the rank rises finitely often. Consider the run after the last rise. By
+`helped` some helper can fire there, by `lasts` it stays enabled, so by fairness it fires, and by
+`counts` the rank rises again. This is a contradiction, so there is no such run.
 
-*Assumed beside that*, as of every liveness property here: each sort is finite and has an element,
-so finitely many hand-overs arrive; faults, losses among them, happen finitely often; delivery
-leaves a message on the network (`Fairness.CONSUMED` is the explorer's). A fault may lower the rank:
-what a crash begins is another incarnation, attempt or life, an element of its own. A helper is fair
-under each of the property's other assumptions, so that nothing claimed without the safety nets
-rests on one. The rank counts everybody's progress, so that whoever waits for a resource may be
-helped by the one that has it; who comes first is open, since finitely many come at all.
+*Further assumptions*, as for every liveness property here: each sort is finite and has an element,
+so finitely many hand-overs arrive; faults, including losses, happen finitely often; delivery leaves
+a message on the network (only the explorer checks `Fairness.CONSUMED`). A fault may lower the rank:
+a crash begins another incarnation, attempt or life, which is an element of its own. A helper is
+fair under each of the property's other assumptions, so a property without safety nets does not
+depend on one. The rank counts the progress of all elements, so the owner of a resource may be the
+helper of an element that waits for it. Their order does not matter, as there are finitely many.
 
-What is promised without any timer holds only while no message is lost. Such a promise is proved of
-the system without the fault layers named beside it (`FaultFree`), and so are the lemmas that hold
-only there: its runs are those of the whole system in which these faults never happen, so that
-whatever is proved of all runs holds in them too, and not the other way round. A layer that one of
-the system's configurations explores cannot be left out.
+A property without any timer holds only while no message is lost. It is proved for the system
+without the fault layers that are named beside it (`FaultFree`), with the lemmas that hold only
+there. The runs of that system are the runs of the whole system without these faults. So a proof for
+all runs also holds for them, but not the other way round. A layer that one of the system's
+configurations explores cannot be left out.
 
-A system that goes round for ever while all is well has no ranking of this kind, and what it leads
-to remains the explorer's (pdproto/check/liveness.py), which is exact at the sizes given.
+A system that runs in a loop for ever without faults has no such ranking. Its `leads_to` properties
+are checked by the explorer only (pdproto/check/liveness.py), which is exact at the given sizes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ HELP_MARK: Final = "_helping"  # on the variables of a helper
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A row that helps, with all that it needs to fire. at: as of `Help`."""
+    """A helper: a row, and the formula under which it helps. at: see `Help`."""
 
     table: Table
     row: Row
@@ -99,7 +99,7 @@ class Helper:
 def spared(system: System, layers: Sequence[str]) -> System:
     """The system without those fault layers.
 
-    Raises SpecError if there is one that a configuration explores, or that the system lacks.
+    Raises SpecError for a layer that a configuration explores, or that the system lacks.
     """
     for name, configuration in system.configurations.items():
         for layer in layers:
@@ -118,10 +118,10 @@ def ranking_obligations(
     monotone: Sequence[Monotone],
     rankings: Sequence[Ranking],
 ) -> Iterator[Obligation]:
-    """What has to be shown for the rankings; every claim is assumed.
+    """The obligations of the rankings; every inductive claim is assumed.
 
-    Raises SpecError for a ranking that is malformed: it names no `leads_to` of the system, or
-    speaks of elements that it does not have.
+    Raises SpecError for a malformed ranking: it names no `leads_to` of the system, or an element
+    without a variable.
     """
     prover = _Rankings(system, every, tuple(monotone))
     if rankings:
@@ -138,7 +138,8 @@ class _Rankings:
     ) -> None:
         self.system: Final = system
         self.assumed: Final = tuple(claim for claim in every if claim.inductive)
-        # What pends is about many elements: a claim with an `exists` is a fact where it is used.
+        # A pending claim has many variables. Assumed claims with `exists` would have too many
+        # instances there, so a ranking names those that it uses, and they become facts.
         self.universal: Final = tuple(
             claim for claim in self.assumed if not has_exists(normal(claim.formula))
         )
@@ -147,7 +148,7 @@ class _Rankings:
         self.protocol: Final = tuple((t, row) for t in system.tables for row in t.rows)
 
     def kept(self) -> Iterator[Obligation]:
-        """No row makes a monotone predicate false, but one that moves what comes before it."""
+        """The obligations `kept`: see the top of the file."""
         for place, predicate in enumerate(self.monotone):
             claim = Claim(
                 f"{predicate.name} is kept", predicate.claim, Method.RANKING, predicate.place,
@@ -160,7 +161,7 @@ class _Rankings:
                     yield self._on(claim, table, row, (before, Not(after), *idle))
 
     def obligations(self, ranking: Ranking) -> Iterator[Obligation]:
-        """Everything about one `leads_to` but the monotone."""
+        """The obligations of one `leads_to`, without those of the monotone predicates."""
         claim = _leads_to(self.system, ranking)
         helpers = tuple(self._helpers(ranking, proved_under(claim)))
         yield from self._owed(ranking, claim)
@@ -170,9 +171,9 @@ class _Rankings:
             yield from self._lasts(ranking, helper)
 
     def _helpers(self, ranking: Ranking, under: Sequence[Fairness]) -> Iterator[Helper]:
-        """The helpers that the system has, and that fire whenever they stay able to.
+        """The helpers that exist in the system and are fair under the assumptions.
 
-        One that it lacks helps nobody; that is then for `helped` to say.
+        A missing helper is no error here: then `helped` may fail.
         """
         for help_ in ranking.helpers:
             for table, row in self.protocol:
@@ -186,7 +187,7 @@ class _Rankings:
                 yield Helper(table, row, formula, help_.at)
 
     def _owed(self, ranking: Ranking, claim: LeadsTo) -> Iterator[Obligation]:
-        """From the premise on it pends, until the goal is there."""
+        """The obligations `owed`: see the top of the file."""
         pending = pends(ranking, claim)
         step = self._claim(ranking, "owed until it is paid", implies(pending, claim.goal))
         if pending != claim.premise:
@@ -203,7 +204,7 @@ class _Rankings:
     def _helped(
         self, ranking: Ranking, claim: LeadsTo, helpers: Sequence[Helper]
     ) -> Obligation:
-        """Whatever pends, some helper can fire."""
+        """The obligation `helped`: see the top of the file."""
         variables, goal = _opened(ranking, claim)
         named, first = list(variables), []
         for witness in ranking.witnesses:
@@ -224,7 +225,7 @@ class _Rankings:
                            (*first, *closed, *unhelpful))
 
     def _used(self, ranking: Ranking, named: Sequence[Sort]) -> Iterator[Formula]:
-        """In an assumed claim an `exists` is weakened to few elements; a fact names its own."""
+        """The assumed claims with `exists` that the ranking names, as facts at its elements."""
         claims = {claim.name: claim for claim in self.assumed}
         for use in ranking.using:
             if use.claim not in claims:
@@ -237,7 +238,7 @@ class _Rankings:
         self, ranking: Ranking, claim: Claim, variables: tuple[Sort, ...], when: Formula,
         what: str, facts: Sequence[Formula],
     ) -> Obligation:
-        """About no row of the system: one that does nothing, whose parameters are what pends."""
+        """An obligation for an artificial row that does nothing, with these parameters."""
         anybody = Table(Machine("anybody"), place=ranking.place)
         row = Row(f"{ranking.leads_to} {what}", choose=variables, when=when, place=ranking.place)
         found = self._on(claim, anybody, row, facts)
@@ -261,14 +262,15 @@ class _Rankings:
 
     @cached_property
     def idle(self) -> Mapping[int, tuple[Formula, ...]]:
-        """By the identity of a row of the protocol: it leaves the rank as it is."""
+        """By `id` of a row of the protocol, the formulas: it does not change the rank."""
         return {id(row): tuple(self._idle(table, row, self.monotone))
                 for table, row in self.protocol}
 
     def _idle(
         self, table: Table, row: Row, monotone: Sequence[Monotone]
     ) -> Iterator[Formula]:
-        """The row moves no symbol that only goes forward, and makes none of these predicates true.
+        """The formulas: the row moves no symbol that only goes forward, and makes none of these
+        predicates true.
         """
         yield unmoved(table, row, self.settled)
         for predicate in monotone:
@@ -284,7 +286,7 @@ class _Rankings:
     def _on(
         self, claim: Claim, table: Table, row: Row, facts: Sequence[Formula], layer: str = ""
     ) -> Obligation:
-        """No state in which the row can fire satisfies all facts."""
+        """The obligation: no state in which the row can fire satisfies all facts."""
         told = tuple(normal(fact) for fact in facts)
         parameters = table.parameters(row)
         others = tuple(v for v in free_variables(And(told)) if v not in parameters)
@@ -293,15 +295,16 @@ class _Rankings:
 
 
 def proved_under(claim: LeadsTo) -> tuple[Fairness, ...]:
-    """The assumptions under which a ranking shows the claim.
+    """The assumptions under which a ranking can prove the claim.
 
-    Where delivery takes a message off the network, a symbol goes back: that is not among them.
+    Fairness.CONSUMED is not among them: there delivery takes a message off the network, so a symbol
+    goes back.
     """
     return tuple(fairness for fairness in claim.under if fairness is not Fairness.CONSUMED)
 
 
 def fires(row: Row, fairness: Fairness) -> bool:
-    """Whether a row of the protocol fires if it stays able to."""
+    """Whether a row of the protocol must fire under the assumption if it stays enabled."""
     match row.on:
         case Timer(detector=detector):
             spared = {Fairness.NO_TIMERS: True, Fairness.DETECTORS: not detector}
@@ -318,14 +321,14 @@ def _leads_to(system: System, ranking: Ranking) -> LeadsTo:
 
 
 def pends(ranking: Ranking, claim: LeadsTo) -> Formula:
-    """What holds from the premise until the goal."""
+    """The formula that holds from the premise until the goal."""
     return claim.premise if ranking.pending is None else ranking.pending
 
 
 def _opened(ranking: Ranking, claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula]:
-    """The elements that something pends for: free variables, and those that the goal is for all of.
+    """The variables of a pending claim, and the goal.
 
-    With them the goal without these quantifiers.
+    The variables are the free ones, and those of the goal's outermost `forall`s, which are removed.
     """
     variables = list(free_variables(all_of(pends(ranking, claim), claim.goal)))
     goal = claim.goal
@@ -336,7 +339,10 @@ def _opened(ranking: Ranking, claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula
 
 
 def first_of(witness: Witness, pinned: Sequence[Sort]) -> Formula:
-    """The claim holds of what is not pinned, the first such element, or of nothing."""
+    """The formula: the witness is the first element that satisfies the claim, or none does.
+
+    pinned: variables of earlier witnesses, which are fixed.
+    """
     chosen = tuple(v for v in free_variables(witness.claim) if v not in pinned)
     variable = witness.variable
     back = {marked(v, MARK): v for v in pinned}
@@ -352,7 +358,7 @@ def first_of(witness: Witness, pinned: Sequence[Sort]) -> Formula:
 
 
 def _closed(fact: Formula, named: Sequence[Sort]) -> Formula:
-    """The fact for all elements that have no name."""
+    """The fact for all elements without a name."""
     others = tuple(v for v in free_variables(fact) if v not in named)
     return forall_within(others, normal(fact))
 
@@ -366,7 +372,7 @@ def _check_named(
 
 
 def _able(helper: Helper, own: Sequence[Sort]) -> tuple[Formula, ...]:
-    """The helper can fire, for the elements that it is bound to and some others: a conjunction.
+    """The conjuncts of "the helper can fire", at its bound parameters and some other elements.
 
     own: the property's variables, to which parameters of the same name are bound.
     """
@@ -379,10 +385,10 @@ def _able(helper: Helper, own: Sequence[Sort]) -> tuple[Formula, ...]:
 
 
 def _unhelpful(able: Sequence[tuple[Formula, ...]]) -> Iterator[Formula]:
-    """No helper can fire.
+    """The formulas: no helper can fire.
 
-    What stands under a `forall` in the guards of several is denied once, and so needs one element
-    for which it fails instead of one for each.
+    A `forall` that several helpers share is negated once, so that it needs one element for which it
+    fails, instead of one for each helper.
     """
     shared: dict[Formula, list[tuple[Formula, ...]]] = {}
     for parts in able:

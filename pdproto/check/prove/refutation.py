@@ -1,7 +1,7 @@
-"""Refutations: for an obligation that fails, a smallest state and the step that breaks the claim.
+"""Refutations: for an obligation that fails, a small state and the step that breaks the claim.
 
-The state need not be reachable. Bounded model checking may find a run that violates the claim:
-then the protocol has a defect, and otherwise a lemma may be missing.
+The state may be unreachable. Bounded model checking can search for a run that violates the claim.
+If there is one, the protocol has a defect; otherwise a lemma may be missing.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from pdproto.check.prove.proving import Proof
 from pdproto.check.result import Verdict
 from pdproto.spec.language.system import DEFAULT, System
 
-REFUTATIONS_MAX: Final = 3  # more of them say little
+REFUTATIONS_MAX: Final = 3  # more would add little
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedRuns:
-    """The answer of bounded model checking. steps: the length of the runs that it looked at."""
+    """The answer of bounded model checking. steps: the length of the longest runs examined."""
 
     steps: int
     violates: bool = False
@@ -33,7 +33,7 @@ class BoundedRuns:
 class Refutation:
     """An obligation that fails. found: None if no state was found in which every claim holds.
 
-    run: whether a short run violates the claim; None if nobody looked.
+    run: whether a short run violates the claim; None if there was no search.
     """
 
     obligation: Obligation
@@ -46,7 +46,7 @@ def refutations(
 ) -> Iterator[Refutation]:
     """Refute the first obligations that fail. timeout_s: for one question.
 
-    steps: how long runs may be in which to look for a violation; None: do not look.
+    steps: the length of runs in which to search for a violation; None for no search.
     """
     failed = (o for o in proof.obligations if proof.status(o) is Status.FAILED)
     for obligation in islice(failed, REFUTATIONS_MAX):

@@ -1,7 +1,7 @@
-"""Formulas moved about: renamed apart, seen before a row instead of after it, or at the start.
+"""Rewrites formulas: renames variables, and moves formulas to the state before a row or the start.
 
-What a formula says of the state after a row is put as a formula of the state before it, so that a
-proof speaks of one state only (the weakest precondition of Dijkstra, "Guarded commands", 1975).
+A formula about the state after a row becomes a formula about the state before it, so that a proof
+is about one state only (the weakest precondition of Dijkstra, "Guarded commands", 1975).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,13 +58,13 @@ def _without(names: Renaming, variable: Sort) -> Renaming:
 
 
 def apart(formula: Formula, mark: str) -> Formula:
-    """The formula with a mark on the name of every variable, bound ones too."""
+    """The formula with a mark added to the name of every variable, also of bound ones."""
     free = {v: marked(v, mark) for v in free_variables(formula)}
     return _bound_apart(renamed(formula, free), mark, tuple(free.values()))
 
 
 def marked(variable: Sort, mark: str) -> Sort:
-    """The variable under a longer name."""
+    """The variable with the mark added to its name."""
     return type(variable)(f"{variable.name}{mark}")
 
 
@@ -97,7 +97,7 @@ def _fresh(
 
 
 def before_row(formula: Formula, table: Table, row: Row) -> Formula:
-    """What must hold before the row fires for the formula to hold after it.
+    """The formula that must hold before the row fires, so that `formula` holds after it.
 
     The formula and the row must have no variable in common (`apart`).
     """
@@ -106,7 +106,7 @@ def before_row(formula: Formula, table: Table, row: Row) -> Formula:
 
 
 def initially(formula: Formula) -> Formula:
-    """What the formula says of the initial state: a claim about rigid symbols and identity."""
+    """The formula in the initial state: a formula about rigid symbols and identity only."""
 
     def start(atom: Atom) -> Formula:
         if isinstance(atom.symbol, Rigid):
@@ -135,7 +135,7 @@ def _mapped(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
 
 
 def _writes(table: Table, row: Row) -> Iterator[Write]:
-    """What the row writes, in its order: symbol, arguments, value, condition, variable of each."""
+    """The writes of the row: (symbol, arguments, value, condition, variable of `each`)."""
     for update in table.updates(row):
         yield update.symbol, update.arguments, update.value, TRUE, None
     for effect in row.send:

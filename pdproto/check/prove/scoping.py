@@ -1,7 +1,7 @@
-"""Quantifiers as far inside as they go, so that fewer alternatives stand under them.
+"""Moves quantifiers as far inside a formula as possible.
 
-The cut-off weakens an `exists` under a `forall` (cutoff.py): what does not depend on the outer
-variable should not stand under it.
+The cut-off weakens an `exists` under a `forall` (cutoff.py). So a part that does not depend on the
+outer variable should not be under its quantifier.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from pdproto.spec.language.sorts import Sort
 
 
 def exists_within(variables: Sequence[Sort], formula: Formula) -> Formula:
-    """`exists` of the variables: each over those conjuncts only that depend on it.
+    """`exists` of the variables, each only over the conjuncts that depend on it.
 
-    The variable of the fewest conjuncts comes first, and so stands innermost.
+    The variable with the fewest conjuncts becomes the innermost one.
     """
     parts = tuple(conjuncts(formula))
     left = list(variables)
@@ -29,7 +29,7 @@ def exists_within(variables: Sequence[Sort], formula: Formula) -> Formula:
 
 
 def forall_within(variables: Sequence[Sort], formula: Formula) -> Formula:
-    """`forall` of the variables: each over those alternatives only that depend on it."""
+    """`forall` of the variables, each only over the alternatives that depend on it."""
     return negated(exists_within(variables, negated(formula)))
 
 

@@ -1,7 +1,7 @@
-"""Which symbols can only go forward, as the rows of the protocol are; faults happen finitely often.
+"""Finds the symbols that can only go forward by the rows of the protocol, without faults.
 
-A variable goes forward if its declared edges have no cycle, or if the protocol writes it with one
-value only; a message if only faults take it off the network.
+A variable goes only forward if its declared edges have no cycle, or if the protocol writes only one
+value to it. A message does if only faults take it off the network.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +16,7 @@ from pdproto.spec.language.system import System
 
 
 def settling(system: System) -> frozenset[Symbol]:
-    """The symbols that change finitely often at each cell, once no fault happens any more."""
+    """The symbols whose cells change finitely often after the last fault."""
     assigned: dict[Symbol, set[Value]] = {symbol: set() for symbol in system.variables}
     for table in system.tables:
         for row in table.rows:
@@ -42,13 +42,13 @@ def _acyclic(edges: Mapping[Value, Collection[Value]]) -> bool:
 
 
 def written(table: Table, row: Row) -> Iterator[Symbol]:
-    """The symbols that the row writes, messages among them."""
+    """The symbols that the row writes, including messages."""
     yield from (update.symbol for update in table.updates(row))
     yield from ((e.sent if isinstance(e, Each) else e).symbol for e in row.send)
 
 
 def unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Formula:
-    """The row leaves these symbols as they are, as a formula of the state before it."""
+    """The formula about the state before the row: it does not change these symbols."""
     return all_of(*_unmoved(table, row, symbols))
 
 
@@ -66,7 +66,7 @@ def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Fo
 
 
 def everywhere(symbol: Symbol, arguments: tuple[Sort, ...], value: Value) -> Formula:
-    """The cells that an update hits have this value."""
+    """The formula: all cells of an update with these arguments have this value."""
     cell: list[Sort] = []
     bulk: list[Sort] = []
     for place, (argument, sort) in enumerate(zip(arguments, symbol.sorts, strict=True)):

@@ -1,4 +1,4 @@
-"""What `pdproto prove` is asked about: a system, its lemmas and rankings, and all to be shown."""
+"""The subject of `pdproto prove`: a system, its lemmas and rankings, and all obligations."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ from pdproto.spec.language.system import System
 
 @dataclass(frozen=True, slots=True)
 class ProofSubject:
-    """A system with its lemmas, and what is taken for granted of its rigid symbols.
+    """A system with its lemmas, and formulas that are assumed about its rigid symbols.
 
-    helping: lemmas that only its rankings rest on. fault_free: what is promised only of runs
-    without some faults. lemmas_of: the system that it is an edit of, if the lemmas are that one's.
-    broken: the names of those that do not hold of the edit (inherited.py).
+    assumed: these formulas, by name. helping: lemmas that only its rankings use. fault_free: the
+    rankings and lemmas for runs without some faults. lemmas_of: the base of an edit, if the lemmas
+    are those of the base. broken: the names of lemmas that do not hold for the edit (inherited.py).
     """
 
     system: System
@@ -46,32 +46,32 @@ class ProofSubject:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The safety properties, and the lemmas that they rest on."""
+        """The safety properties, and their lemmas."""
         return claims(self.system, self.lemmas)
 
     @property
     def every_claim(self) -> tuple[Claim, ...]:
-        """With the lemmas that only rankings rest on."""
+        """`claims`, and the lemmas that only rankings use."""
         return claims(self.system, (*self.lemmas, *self.helping))
 
     @property
     def fault_free_claims(self) -> tuple[Claim, ...]:
-        """With those too that hold only without some faults."""
+        """`every_claim`, and the lemmas that hold only without some faults."""
         return claims(self.spared, (*self.lemmas, *self.helping, *self.fault_free.lemmas))
 
     @property
     def spared(self) -> System:
-        """The system without the faults that its fault-free runs lack."""
+        """The system without the fault layers that `fault_free` leaves out."""
         return spared(self.system, self.fault_free.without)
 
     @property
     def every_ranking(self) -> tuple[Ranking, ...]:
-        """With those of what is promised only without some faults."""
+        """All rankings, also those that hold only without some faults."""
         return (*self.rankings, *self.fault_free.rankings)
 
     @property
     def proved_words(self) -> Mapping[str, str]:
-        """By `leads_to` with a ranking: how it is proved, with all that this assumes."""
+        """For each `leads_to` with a ranking, the text of its proof with all assumptions."""
         promised = {claim.name: claim for claim in self.system.properties
                     if isinstance(claim, LeadsTo)}
         return {
@@ -86,9 +86,9 @@ class ProofSubject:
         }
 
     def obligations(self, wanted: Sequence[str] = ()) -> tuple[Obligation, ...]:
-        """All that is to be shown, or what is for the properties, lemmas and parts of these names.
+        """All obligations, or those of the properties, lemmas and groups with these names.
 
-        Raises LoadError for a name that is none of them.
+        Raises LoadError for an unknown name.
         """
         every, calm, calm_claims = self.every_claim, self.spared, self.fault_free_claims
         parts = (
@@ -121,12 +121,11 @@ def with_proofs(
 ) -> ProofSubject:
     """The system with its own lemmas and rankings, or with those of another module.
 
-    home: the module that the system stands in. own: the modules of its lemmas and of its rankings;
-    without them they are LEMMAS and RANKINGS in `home`, if they are about the system. An edited
-    system that has none takes the lemmas of the system that it is an edit of. known: the modules of
-    lemmas, by the names of systems. lemmas: a module's name, or a path to a file, in place of all
-    these. Raises LoadError for a module without LEMMAS, or with lemmas of something else than the
-    system.
+    home: the module of the system. own: the modules of its lemmas and of its rankings; if empty,
+    LEMMAS and RANKINGS of `home` are used if they are about the system. An edited system without
+    lemmas uses those of its base. known: the modules of lemmas, by the names of systems. lemmas: a
+    module's name, or a path to a file, instead of all these. Raises LoadError for a module without
+    LEMMAS, or with lemmas that are not about the system.
     """
     of_lemmas, of_rankings = own
     base = ""
@@ -158,7 +157,7 @@ def with_proofs(
 
 
 def _other(name: str, home: ModuleType) -> ModuleType:
-    """The module of that name or path; the system's own module where it is that one."""
+    """The module of that name or path; `home` itself if it is that module."""
     file = getattr(home, "__file__", None)
     if name.endswith(".py") and file is not None and Path(name).resolve() == Path(file).resolve():
         return home  # loaded once more, it would declare other symbols under the same names
@@ -169,15 +168,15 @@ def _other(name: str, home: ModuleType) -> ModuleType:
 
 
 def _held(module: ModuleType, told: str) -> Mapping[str, Any]:
-    """What a module with LEMMAS holds. Raises LoadError for another one."""
+    """The names of a module with LEMMAS. Raises LoadError for a module without."""
     held = vars(module)
     if not _are_lemmas(held.get("LEMMAS")):
-        raise LoadError(f"{told}: want LEMMAS, a tuple of Always")
+        raise LoadError(f"{told}: it needs LEMMAS, a tuple of Always")
     return held
 
 
 def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
-    """What the system's own module holds, if it has LEMMAS and they are about the system."""
+    """The names of the system's own module, if it has LEMMAS about the system; else empty."""
     held = vars(home)
     lemmas = held.get("LEMMAS", ())
     if not lemmas or not _are_lemmas(lemmas) or any(_strange(system, one) for one in lemmas):
@@ -186,7 +185,7 @@ def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
 
 
 def _of_base(system: System, known: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
-    """The nearest system that this one is an edit of and that has lemmas, with those that apply."""
+    """The nearest base with lemmas: its name, and its module's names with the lemmas that apply."""
     base = system.base
     while base is not None:
         held = vars(load_module(known[base.name])) if base.name in known else _beside(base)
@@ -199,7 +198,7 @@ def _of_base(system: System, known: Mapping[str, str]) -> tuple[str, Mapping[str
 
 
 def _beside(system: System) -> Mapping[str, Any]:
-    """What the module holds that the system stands in, if it has LEMMAS about the system."""
+    """The names of the loaded module of the system, if it has LEMMAS about it; else empty."""
     for module in tuple(sys.modules.values()):
         held = getattr(module, "__dict__", {})
         if "LEMMAS" in held and any(value is system for value in held.values()):
@@ -212,13 +211,13 @@ def _are_lemmas(found: object) -> bool:
 
 
 def _strange(system: System, lemma: Always) -> list[Symbol]:
-    """What the lemma speaks of that the system does not have."""
+    """The symbols of the lemma that the system does not have."""
     known = {*system.variables, *system.rigids}
     return [atom.symbol for atom, _ in atoms(lemma.claim) if atom.symbol not in known]
 
 
 def _not_of(system: System, lemma: Always, symbol: Symbol) -> str:
-    told = f"lemma {lemma.name!r} ({lemma.place}) speaks of {symbol}"
+    told = f"lemma {lemma.name!r} ({lemma.place}) mentions {symbol}"
     if any(other.name == symbol.name for other in (*system.variables, *system.rigids)):
         return (f"{told}, which is not {system.name}'s {symbol} but another of that name: the "
                 f"spec has been imported twice, by two names; import it by one")

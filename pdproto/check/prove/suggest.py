@@ -1,11 +1,12 @@
-"""Lemmas that nobody had to think of: clauses that hold wherever one looks, kept if inductive.
+"""Suggests lemmas automatically: clauses that hold in small instances and are inductive.
 
-Every clause of up to three literals over one variable of each sort, and if these do not suffice
-over two, is tried on the reachable states of a small instance, and what is left on a larger one. Of
-those that hold there, the greatest set that is inductive remains (Houdini: Flanagan and Leino, FME
-2001): whatever some row breaks, though all others hold, is dropped until nothing is. What it proves
-is proved for all sizes, for the instances only made guesses. Last, what the properties do not rest
-on is left out.
+It tries every clause of up to three literals over one variable of each sort; if these do not
+suffice, over two. First the clauses are tested on the reachable states of a small instance, then
+the remaining ones on a larger instance. Of the clauses that hold in both, the greatest inductive
+set is kept (Houdini: Flanagan and Leino, FME 2001): a clause that some row breaks, although all
+others hold, is dropped, until no clause is dropped. Proofs with these clauses are valid for all
+sizes, because the instances only give guesses. In the end, clauses that the properties do not need
+are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,16 +43,17 @@ Clause: TypeAlias = tuple[int, ...]  # numbers of literals, ascending
 
 LITERALS_MAX: Final = 3
 VARIABLES_MAX: Final = 2  # of each sort
-STATES_MAX: Final = 3_000  # looked at of an instance, breadth first
-LITERALS_LIMIT: Final = 160  # all clauses of three are tried
+STATES_MAX: Final = 3_000  # of an instance, breadth first
+LITERALS_LIMIT: Final = 160  # because all clauses of three literals are tried
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What was found. lemmas: clauses that suffice, if the properties are proved.
+    """The result of the search. lemmas: clauses that suffice, if the properties are proved.
 
-    tried: literals; true: clauses that hold in both instances. inductive: those that no row breaks
-    where all of them hold. unproved: the properties that are not inductive with them.
+    tried: the number of literals. true: the number of clauses that hold in both instances.
+    inductive: the clauses that are inductive together. unproved: the properties that are not
+    inductive with them.
     """
 
     lemmas: tuple[Formula, ...]
@@ -63,12 +65,12 @@ class Suggestion:
 
     @property
     def kept(self) -> int:
-        """How many clauses are inductive."""
+        """The number of inductive clauses."""
         return len(self.inductive)
 
 
 def pasteable(lemmas: Sequence[Formula]) -> str:
-    """Lemmas as lines of a spec, in the names with which symbols, values and sorts are declared."""
+    """Lemmas as source lines for a spec, with the declared names of symbols, values and sorts."""
     if not lemmas:
         return ""
     variables = dict.fromkeys(v for lemma in lemmas for v in free_variables(lemma))
@@ -79,10 +81,10 @@ def pasteable(lemmas: Sequence[Formula]) -> str:
 
 
 def suggest(system: System, timeout_s: float) -> Suggestion:
-    """Look for lemmas that prove the system's safety properties.
+    """Search for lemmas that prove the system's safety properties. timeout_s: for one question.
 
-    Raises ValueError where there are too many literals to try all clauses, and SpecError where
-    the axioms contradict each other.
+    Raises ValueError if there are too many literals to try all clauses, and SpecError if the axioms
+    contradict each other.
     """
     require_possible(system, (CUTOFF,), timeout_s)
     found = _suggestion(system, 1, timeout_s)
@@ -93,12 +95,12 @@ def suggest(system: System, timeout_s: float) -> Suggestion:
 
 
 def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
-    """What comes of the clauses over that many variables of each sort."""
+    """The search among clauses over so many variables of each sort."""
     pool = {sort: tuple(sort(f"{sort.prefix}{i}_") for i in range(variables))
             for sort in system.sorts}
     literals = tuple(_literals(system, pool))
     if len(literals) > LITERALS_LIMIT:
-        raise ValueError(f"{len(literals)} literals, and no more than {LITERALS_LIMIT} are tried")
+        raise ValueError(f"{len(literals)} literals; {LITERALS_LIMIT} is the limit")
     instances = _instances(system, variables)
     found = _clauses(_views(system, instances[0], pool, literals), literals, pool)
     large = _views(system, instances[1], pool, literals)
@@ -121,13 +123,13 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
 def _instances(system: System, variables: int) -> tuple[Configuration, Configuration]:
     """An instance with that many elements of each sort, and a larger one.
 
-    Where the rigid symbols have no interpretation of such sizes, the system's own configurations
-    take their place. Raises TopologyError where there is none at all.
+    If the rigid symbols have no interpretation of such sizes, the system's own configurations are
+    used. Raises TopologyError if there is none at all.
     """
     plain = [Configuration(dict.fromkeys(system.sorts, variables + more)) for more in (0, 1)]
     found = [c for c in (*plain, *smallest_first(system)) if has_interpretation(system, c)]
     if not found:
-        list(interpretations(system, plain[0].sizes, plain[0]))  # which says why there is none
+        list(interpretations(system, plain[0].sizes, plain[0]))  # raises, with the reason
     return found[0], found[min(1, len(found) - 1)]
 
 
@@ -153,7 +155,7 @@ def _views(
     pool: Mapping[type[Sort], tuple[Sort, ...]],
     literals: Sequence[Formula],
 ) -> Bits:
-    """For each literal where it is false: in which states, for which elements."""
+    """For each literal, the views (states with elements for the variables) in which it is false."""
     variables = tuple(v for group in pool.values() for v in group)
     seen: set[bytes] = set()
     sizes = configuration.sizes
@@ -198,7 +200,7 @@ def _reached(oracle: Interpreter) -> list[Store]:
 def _clauses(
     false: Bits, literals: Sequence[Formula], pool: Mapping[type[Sort], tuple[Sort, ...]]
 ) -> list[Clause]:
-    """The clauses that hold in every view and of which no part does, up to renaming."""
+    """The clauses that hold in every view, without those of which a part does, up to renaming."""
     swaps = _swaps(literals, pool)
     units = {n for n in range(len(literals)) if not false[n].any()}
     others = [n for n in range(len(literals)) if n not in units]
@@ -220,7 +222,9 @@ def _clauses(
 
 
 def _trivial(clause: Clause, literals: Sequence[Formula]) -> bool:
-    """A clause that says nothing: an atom or its negation, or two values that a cell has not."""
+    """Whether a clause is always true: an atom or its negation, or a cell differs from one of two
+    values.
+    """
     chosen = [literals[n] for n in clause]
     denied = [f.part for f in chosen if isinstance(f, Not)]
     cells = [(a.symbol, a.arguments) for a in denied if isinstance(a, Atom)]
@@ -230,7 +234,7 @@ def _trivial(clause: Clause, literals: Sequence[Formula]) -> bool:
 def _swaps(
     literals: Sequence[Formula], pool: Mapping[type[Sort], tuple[Sort, ...]]
 ) -> list[list[int]]:
-    """What becomes of each literal when variables of one sort trade places."""
+    """For each permutation of variables of one sort, the new number of each literal."""
     numbers = {_normal(f): n for n, f in enumerate(literals)}
     swaps = []
     for choice in product(*(permutations(group) for group in pool.values())):
@@ -259,7 +263,7 @@ def _clause(clause: Clause, literals: Sequence[Formula]) -> Formula:
 def _sieves(
     system: System, every: tuple[Claim, ...], timeout_s: float
 ) -> tuple["_Sieve", ...]:
-    """What each row has to say of the claims."""
+    """A sieve for each row, with its obligations."""
     groups: dict[str, list[Obligation]] = {}
     for obligation in obligations(system, every):
         if obligation.row is not None:
@@ -279,7 +283,7 @@ def _inductive(every: tuple[Claim, ...], sieves: Sequence["_Sieve"]) -> tuple[Cl
 
 
 def _needed(every: Sequence[Claim], sieves: Sequence["_Sieve"]) -> frozenset[str]:
-    """The names of the claims on which the properties rest, and those on which these rest."""
+    """The names of the claims that the proofs of the properties use, directly or indirectly."""
     live = {claim.name for claim in every}
     waiting = [claim.name for claim in every if not claim.is_lemma]
     needed = set(waiting)
@@ -293,7 +297,7 @@ def _needed(every: Sequence[Claim], sieves: Sequence["_Sieve"]) -> frozenset[str
 
 
 class _Sieve:
-    """One row, which lets through what it keeps."""
+    """The obligations of one row: drops claims that the row breaks."""
 
     def __init__(self, system: System, group: Sequence[Obligation], timeout_s: float) -> None:
         grounded = ground(system, group, weakened=False, switched=True)
@@ -306,7 +310,7 @@ class _Sieve:
         ]
 
     def drop_from(self, live: set[str]) -> None:
-        """Take out what the row breaks where all that is live holds."""
+        """Remove from `live` the claims that the row breaks where all live claims hold."""
         while True:
             left = [(name, selector) for name, selector in self._selectors if name in live]
             some = self._fresh()
@@ -322,7 +326,7 @@ class _Sieve:
             live -= {name for (name, _), hit in zip(left, broken, strict=True) if hit}
 
     def rested_on(self, name: str, live: set[str]) -> frozenset[str]:
-        """The names of live claims that suffice for this one to survive the row."""
+        """Names of live claims that suffice to prove that the row keeps this claim."""
         assumed = [s for claim, s in self._switches.items() if claim in live]
         names = {switch: claim for claim, switch in self._switches.items()}
         found: set[str] = set()

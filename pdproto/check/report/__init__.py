@@ -1,1 +1,1 @@
-"""What a check found, drawn: one module per format, each a pure function of a CheckResult."""
+"""Reports of a check: one module for each format, each a pure function of a CheckResult."""

@@ -1,6 +1,6 @@
-"""A result as JSON values: what `--json` prints, and what the HTML page reads.
+"""A result as JSON values, for `--json` and for the HTML page.
 
-The text is the spec's own, unescaped: whoever prints the values escapes them.
+The text is that of the spec, unescaped: the printer of the values must escape them.
 """
 
 from typing import Any
@@ -31,7 +31,9 @@ def to_json(result: CheckResult) -> dict[str, Any]:
 
 
 def _property(finding: Finding) -> dict[str, Any]:
-    """`trace` is the list of steps; lanes, start, loop and blocked come with it or not at all."""
+    """A finding. If it has a trace, `trace` is the list of steps, beside lanes, start, loop and
+    blocked; otherwise all of these are missing.
+    """
     plain = {
         "name": finding.name,
         "kind": finding.kind.value,

@@ -1,7 +1,7 @@
 """A result as JUnit XML: a test case for each finding, so that a CI server lists them.
 
 A violation is a failure, with the trace as its text. A property that is still unknown when the
-search ends is an error: a skipped case would let a build pass that has shown nothing.
+search ends is an error: with a skipped case, a build that shows nothing would pass.
 """
 
 from xml.etree import ElementTree
@@ -50,7 +50,7 @@ def _properties(result: CheckResult) -> dict[str, str]:
 
 
 def _case(suite: ElementTree.Element, result: CheckResult, finding: Finding) -> None:
-    """Add the finding's case. It has no time of its own: one run decides all properties."""
+    """Add the finding's test case, without a time: one run decides all properties."""
     case = ElementTree.SubElement(
         suite,
         "testcase",

@@ -7,21 +7,21 @@ from pdproto.check.report.narration import visible
 
 
 class Markup(str):
-    """Text that is HTML already: what this module has escaped, or the page's own constants."""
+    """Text that is already HTML: escaped by this module, or a constant of the page."""
 
     __slots__ = ()
 
 
 def escaped(text: str) -> Markup:
-    """Return markup as it is, and any other text as HTML that shows that text on one line."""
+    """Return markup unchanged, and any other text as HTML that shows the text on one line."""
     return text if isinstance(text, Markup) else Markup(html.escape(visible(text)))
 
 
 def element(name: str, *children: str, **attributes: str | bool) -> Markup:
     """Return `<name attributes>children</name>`.
 
-    An underscore in an attribute's name reads as a hyphen, one at its end is dropped (`class_`).
-    True leaves an attribute without a value; False and the empty string leave it out.
+    An underscore in an attribute's name becomes a hyphen; one at its end is dropped (`class_`).
+    True makes an attribute without a value; False and the empty string leave it out.
     """
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(value)}"')

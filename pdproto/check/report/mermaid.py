@@ -1,4 +1,4 @@
-"""A trace as a Mermaid sequence diagram, for places that draw Mermaid text: issues, READMEs.
+"""A trace as a Mermaid sequence diagram, for pages that draw Mermaid text: issues, READMEs.
 
 An open dashed arrow is a message that is sent, a solid one is its receipt, a cross is its loss.
 """
@@ -23,13 +23,13 @@ from pdproto.check.result import Arrow, Blocked, Finding, Trace, TraceStep
 BREAK: Final = "<br/>"
 # Mermaid does not wrap notes, and a wide one covers the lanes beside its own.
 NOTE_WIDTH: Final = 48
-# Light enough for dark text and dark enough for light text.
+# Both dark and light text are readable on it.
 BROKEN: Final = "rect rgba(220, 60, 50, 0.18)"
 
-# Everything else in ASCII may mean something to Mermaid: a comment, a directive, an arrow, an
-# entity, the end of a statement, or, for colons, an instruction to wrap.
+# All other ASCII characters may have a meaning in Mermaid: a comment, a directive, an arrow, an
+# entity, the end of a statement, or (a colon) an instruction to wrap.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9 _.,()\[\]/='!?*\u0080-\U0010ffff-]")
-# "end" closes a block, also where it is a word of a text.
+# "end" closes a block, also as a word within a text.
 _END: Final = re.compile(r"\bend\b", re.IGNORECASE)
 
 
@@ -50,7 +50,7 @@ def render(finding: Finding) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text that Mermaid shows as it is; what it might obey becomes a character entity."""
+    """Return text that Mermaid shows unchanged: special characters become character entities."""
     safe = _UNSAFE.sub(lambda match: f"#{ord(match[0])};", visible(text))
     return _END.sub(lambda match: f"#{ord(match[0][0])};{match[0][1:]}", safe)
 

@@ -1,4 +1,4 @@
-"""What became of mutants: a table with the survivors, and the same for machines."""
+"""Results of mutants: a table with the survivors, and the same as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -21,7 +21,7 @@ LEFT: Final = (MutantOutcome.SURVIVED, MutantOutcome.UNDECIDED)
 
 
 def draw(campaigns: Sequence[Campaign], console: Console) -> None:
-    """Print a column for each campaign, then each mutant that nothing has killed."""
+    """Print a column for each campaign, then each mutant that survived or is undecided."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
     for campaign in campaigns:
@@ -42,7 +42,7 @@ _HEADS: Final = ("mutants", "killed", *(f"  by {way}" for way in WAYS), *map(str
 
 
 def _cells(campaign: Campaign) -> Iterator[str]:
-    """A column of the table, as _HEADS says."""
+    """A column of the table, in the order of _HEADS."""
     counts = campaign.counts
     yield f"{len(campaign.judged):,}"
     yield f"{counts[MutantOutcome.KILLED]:,}"
@@ -52,7 +52,7 @@ def _cells(campaign: Campaign) -> Iterator[str]:
 
 
 def as_json(campaign: Campaign) -> dict[str, Any]:
-    """The campaign as JSON values, with the end of each mutant."""
+    """The campaign as JSON values, with the result of each mutant."""
     counts = campaign.counts
     return {
         "systems": [system.name for system in campaign.trials.systems],

@@ -1,7 +1,7 @@
-"""What a reader is told about a trace, in plain words: the part that every format shares.
+"""The text about a trace that all formats share.
 
-Nothing here knows a format. Text that comes from a spec may hold anything, so `visible` makes it
-one printable line before any format escapes it in its own way.
+This module is independent of any format. Text of a spec may have any characters, so `visible` makes
+one printable line of it, before a format escapes it in its own way.
 """
 
 import unicodedata
@@ -23,8 +23,8 @@ from pdproto.check.result import (
 def visible(text: str) -> str:
     """Return `text` on one line, its control and format characters as backslash escapes.
 
-    Terminals obey control characters, XML 1.0 has no way to write them or code points that are no
-    characters, and text direction marks can make a trace read as something else.
+    Terminals execute control characters. XML 1.0 cannot contain them, nor code points that are no
+    characters. Text direction marks can change the apparent meaning of a trace.
     """
     return "".join(
         character.encode("unicode_escape").decode("ascii")
@@ -35,7 +35,7 @@ def visible(text: str) -> str:
 
 
 def row_label(row: str, parameters: str) -> str:
-    """Return the row as it is called: "prepare(p0)", or "decide" if it has no parameters."""
+    """Return the name of the row with its parameters: "prepare(p0)", or "decide" without any."""
     return visible(f"{row}({parameters})" if parameters else row)
 
 
@@ -49,7 +49,7 @@ def sizes_phrase(sizes: Mapping[str, int]) -> str:
 
 
 def headline(finding: Finding) -> str:
-    """Return one sentence on what became of the property, without its name."""
+    """Return one sentence with the verdict on the property, without its name."""
     for_instance = f" for {visible(finding.instance)}" if finding.instance else ""
     count = finding.trace_length
     if finding.verdict is Verdict.UNKNOWN:
@@ -63,7 +63,7 @@ def headline(finding: Finding) -> str:
 
 
 def addressed(arrow: Arrow) -> str:
-    """Return "prepared(p0) to manager", or the message alone if it is addressed to nobody."""
+    """Return "prepared(p0) to manager", or the message alone if it has no receiver."""
     receivers = ", ".join(visible(receiver) for receiver in arrow.receivers)
     message = visible(arrow.message)
     return f"{message} to {receivers}" if receivers else message
@@ -75,7 +75,7 @@ def counts_phrase(result: CheckResult) -> str:
 
 
 def coverage_lines(result: CheckResult) -> tuple[str, ...]:
-    """Return each row that never fired, with the place where it is written if that is known."""
+    """Return each row that never fired, with its place if that is known."""
     return tuple(
         f"{visible(row)}  {visible(str(result.row_places[row]))}"
         if row in result.row_places
@@ -95,8 +95,8 @@ class Turn:
 def turns(finding: Finding) -> tuple[Turn, ...]:
     """Return one Turn per step of the finding's trace.
 
-    A property of which the initial state says nothing is taken to hold there. Edges are broken
-    by a step and not by a state, so `holds` may not name them: that step is the last one.
+    A property without a value in the initial state counts as true there. A step, not a state,
+    violates edges, so `holds` need not name them: then it is the last step.
     """
     if finding.trace is None:
         return ()
@@ -127,7 +127,7 @@ def broken_at_start(finding: Finding) -> tuple[str, ...]:
 def all_lanes(trace: Trace) -> tuple[Lane, ...]:
     """Return the lanes of the trace, and a lane for each name that only a step or a value uses.
 
-    No picture may lose a step because its lane was not announced.
+    So a picture shows every step, also one without a declared lane.
     """
     lanes = {lane.name: lane for lane in trace.lanes}
     for change in trace.start:
@@ -139,7 +139,7 @@ def all_lanes(trace: Trace) -> tuple[Lane, ...]:
 
 
 def step_lines(step: TraceStep, turn: Turn) -> Iterator[str]:
-    """Yield what one step does, a fact a line; the first names the row, the lane and the place."""
+    """Yield the effects of one step, one in a line. The first line has the row, lane and place."""
     trigger = f", {visible(step.trigger)}" if step.trigger else ""
     fault = f" [fault: {visible(step.fault)}]" if step.fault else ""
     called = row_label(step.row, step.parameters)
@@ -163,7 +163,7 @@ def step_lines(step: TraceStep, turn: Turn) -> Iterator[str]:
 
 
 def trace_lines(finding: Finding) -> Iterator[str]:
-    """Yield the finding's trace as plain text, for places that take text only."""
+    """Yield the finding's trace as lines of plain text."""
     trace = finding.trace
     if trace is None:
         return

@@ -1,4 +1,4 @@
-"""Pictures of several panels with one legend, as SVG that needs nothing else."""
+"""Pictures of several panels with one legend, as a self-contained SVG."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ RULE: Final = "#dde3ea"
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """How a line looks, and what the legend calls it. dashes: as SVG has them."""
+    """The style of a line, and its name in the legend. dashes: a `stroke-dasharray` of SVG."""
 
     name: str
     colour: str
@@ -30,7 +30,7 @@ class Sheet:
     legend_pitch: int
 
     def drawn(self, panels: Sequence[Iterable[Markup]], strokes: Iterable[Stroke]) -> str:
-        """The whole picture."""
+        """The whole picture as SVG text."""
         wide, high = self.panel
         width, height = COLUMNS * wide, -(-len(panels) // COLUMNS) * high + self.legend_height
         placed = [

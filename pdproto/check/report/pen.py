@@ -1,4 +1,4 @@
-"""What a console can print: its width, its characters, and lines laid out in cells."""
+"""Text for a console: its width, its characters, and lines laid out in cells."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +33,7 @@ ASCII: Final = Glyphs("|", "*", "-", ".", ">", "<", "x", "x", "+", "->", ",", "|
 
 
 class Pen:
-    """What the console can print: its width, its characters, its encoding."""
+    """The abilities of a console: its width, its characters, its encoding."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -62,7 +62,7 @@ class Pen:
 
 
 class TextLine:
-    """Texts at columns, laid over a background of single-width characters."""
+    """Texts at columns, in front of a background of single-width characters."""
 
     def __init__(self, pieces: list[tuple[int, Text]] | None = None) -> None:
         self.pieces = pieces or []

@@ -1,4 +1,4 @@
-"""Progress on stderr: one line that is rewritten on a terminal, a line now and then in a log."""
+"""Progress on stderr: one line that is rewritten on a terminal, or a line every 10 s in a log."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ IN_LOG: Final = 10.0
 
 
 class Reporter:
-    """Shows how something long is getting on."""
+    """Shows the progress of a long task. quiet: show none, only the lines of `say`."""
 
     def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
         self._stream: Final = stream
         self._quiet: Final = quiet
-        # A dumb terminal cannot go back to the start of a line: it gets what a log gets.
+        # A dumb terminal cannot go back to the start of a line, so it is treated like a log.
         self._terminal: Final = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._next = FIRST_AFTER
         self._what = ""
@@ -36,7 +36,10 @@ class Reporter:
         )
 
     def line(self, text: str, seconds: float) -> None:
-        """How far it is, so many seconds after the beginning; shown now and then."""
+        """Show a line of progress, unless the last one is too recent.
+
+        seconds: since the beginning of the task.
+        """
         if self._quiet or seconds < self._next:
             return
         self._next = seconds + (ON_TERMINAL if self._terminal else IN_LOG)
@@ -47,7 +50,7 @@ class Reporter:
             self._stream.flush()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that is not rewritten."""
         self._rewrite("")
         self._stream.write(f"pdproto: {line}\n")
         self._stream.flush()
@@ -61,7 +64,7 @@ class Reporter:
             self._width = len(line)
 
     def _columns(self) -> int:
-        """The width of this stream's own terminal: standard output may be somewhere else."""
+        """The width of this stream's own terminal; standard output may be another one."""
         try:
             return os.get_terminal_size(self._stream.fileno()).columns
         except OSError:

@@ -1,4 +1,4 @@
-"""What `pdproto prove` found out, in lines and as JSON."""
+"""The result of `pdproto prove`, as lines and as JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,11 +23,11 @@ EXPLORED: Final = "explored"  # a leads_to without a ranking
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """How far a `leads_to` is assured.
+    """The assurance of a `leads_to`.
 
-    obligations: its own; it rests on every safety claim as well. under, explored_under: the
-    assumptions with which it is proved, and those with which it is explored only. without: fault
-    layers that do not happen where it is promised.
+    obligations: the number of its own; it also depends on every safety claim. under: the
+    assumptions under which it is proved. explored_under: those under which only the explorer checks
+    it. without: fault layers that are excluded.
     """
 
     property: str
@@ -40,7 +40,7 @@ class Promise:
 
 
 def exit_status(proof: Proof) -> int:
-    """0 all proved, 1 something fails, 3 something is unknown."""
+    """The exit status: 0 all proved, 1 something fails, 3 something is unknown."""
     found = {proof.status(obligation) for obligation in proof.obligations}
     if Status.FAILED in found:
         return 1
@@ -48,12 +48,12 @@ def exit_status(proof: Proof) -> int:
 
 
 def promises(one: ProofSubject, proof: Proof) -> Iterator[Promise]:
-    """Each `leads_to` that was asked for, or all if all was."""
+    """Each `leads_to` with obligations in the proof; all, if the proof is of everything."""
     rankings = {ranking.leads_to: ranking for ranking in one.every_ranking}
     without = {ranking.leads_to: one.fault_free.without for ranking in one.fault_free.rankings}
     parts = _parts(proof)
     base = [o for o in proof.obligations if o.claim.part_of in ("", MONOTONE)]
-    # Of an inductive claim at least the start is to be shown.
+    # Every inductive claim has an obligation at the start.
     inductive = {claim.name for claim in one.claims if claim.inductive}
     asked_for_all = inductive <= {o.claim.name for o in base}
     for claim in one.system.properties:
@@ -74,7 +74,7 @@ def promises(one: ProofSubject, proof: Proof) -> Iterator[Promise]:
 
 
 def answers(proof: Proof) -> dict[str, str]:
-    """Whether each machine has one answer to every trigger."""
+    """By machine, whether every trigger has exactly one answer."""
     return {
         part: _word(mine, proof) for part, mine in _parts(proof).items()
         if mine[0].claim.method is Method.COVERAGE
@@ -82,7 +82,7 @@ def answers(proof: Proof) -> dict[str, str]:
 
 
 def _parts(proof: Proof) -> dict[str, list[Obligation]]:
-    """What each part has to show."""
+    """The obligations of each group."""
     found: dict[str, list[Obligation]] = {}
     for obligation in proof.obligations:
         if obligation.claim.part_of:
@@ -98,7 +98,7 @@ def _word(found: Sequence[Obligation], proof: Proof) -> str:
 
 
 def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
-    """The result for machines."""
+    """The result as JSON values."""
     by_status: dict[Status, list[dict[str, str]]] = {status: [] for status in Status}
     for obligation in proof.obligations:
         by_status[proof.status(obligation)].append({
@@ -128,7 +128,7 @@ def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
 
 
 def _second(proof: Proof) -> list[EngineAnswer]:
-    """What a second engine answered because the first did not."""
+    """The verdicts of a second engine, where the first one had none."""
     return [outcome for outcome in proof.outcomes if outcome.instead_of]
 
 
@@ -163,9 +163,9 @@ def _lines(one: ProofSubject, proof: Proof, *, everything: bool) -> Iterator[str
         yield (f"  lemmas    {len(one.lemmas)} of {one.lemmas_of}, of which this is an edit"
                f"{'; broken: ' if one.broken else ''}{', '.join(one.broken)}")
     if proof.interrupted:
-        yield "  interrupted: what had no answer by then is unknown"
+        yield "  interrupted: obligations without an answer are unknown"
     if not proof.from_possible_axioms:
-        yield (f"  unknown   whether what is assumed can hold together, so nothing counts as "
+        yield (f"  unknown   whether the assumptions can hold together, so nothing counts as "
                f"proved ({proof.axioms.note})")
     second = _second(proof)
     if second:
@@ -200,7 +200,7 @@ def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
 
 
 def _reason(open_ones: Sequence[Obligation], proof: Proof) -> str:
-    """Why the first of them has no verdict, where an engine said it, or the engines disagree."""
+    """Why one of them has no verdict: the note of an engine, or that the engines disagree."""
     for obligation in open_ones:
         said = [o for o in proof.outcomes if o.obligation is obligation]
         for outcome in said:
@@ -226,7 +226,7 @@ def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str
 
 
 def _open(found: Sequence[Obligation], proof: Proof) -> str:
-    """What is not proved, with the reason where there is no verdict."""
+    """The obligations that are not proved, with the reason if there is no verdict."""
     left = [o for o in found if proof.status(o) is not Status.PROVED]
     return "; ".join(o.name for o in left) + _reason(left, proof)
 
@@ -241,7 +241,7 @@ def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Ite
         told = f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} " \
                f"obligations, beside what is safe){_without(promise.without)}"
     else:
-        told = own or "its own obligations are met, and what they rest on is not"
+        told = own or "its own obligations are met, but claims that they assume are not proved"
     yield f"  {promise.status:8}  {promise.property}: {told}"
     for name, formula in promise.assumed.items():
         yield f"    assumed  {name}: {formula}"
@@ -250,7 +250,7 @@ def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Ite
 
 
 def _draw(one: Refutation, drawn: Console) -> None:
-    """The state and the step that break a claim."""
+    """Print the state and the step that break a claim."""
     obligation, found = one.obligation, one.found
     if found is None:
         drawn.print(f"\n{obligation.name} fails, as Z3 with quantifiers says; no smallest state "
@@ -275,16 +275,17 @@ def _draw(one: Refutation, drawn: Console) -> None:
 
 def _failure(obligation: Obligation) -> str:
     if obligation.claim.part_of:
-        return "is not met: in this state all holds that it rests on, and this does not"
-    return "is not inductive: in this state every claim holds, and the row breaks this one"
+        return "is not met: in this state all its assumptions hold, but it does not"
+    return "is not inductive: in this state every claim holds, but the row breaks this one"
 
 
 def _reached(one: Refutation) -> str:
-    """Whether a short run gets there: then it is a defect, and otherwise a lemma may be missing."""
+    """Whether a short run violates the claim (a defect), or a lemma may be missing."""
     match one.run:
         case None:
             how = "`pdproto check`" if one.obligation.claim.part_of else "--bmc K"
-            return f"the state need not be reachable: then a lemma is missing ({how} looks)"
+            return (f"if the state is unreachable, a lemma is missing ({how} searches for a "
+                    f"violating run)")
         case BoundedRuns(steps, violates=True):
             return f"a run of {steps} steps violates it: this is a defect"
         case BoundedRuns(steps):

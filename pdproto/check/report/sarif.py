@@ -1,8 +1,8 @@
-"""A result as SARIF 2.1.0, which code hosts show beside the lines it points at.
+"""A result as SARIF 2.1.0, which code hosts show beside the lines of source.
 
-Each property is a rule. A violation is a result at the property's place with the rows of its trace
-as a code flow (what viewers step through) and as related locations (what the others list). An
-unknown verdict is a result of kind "open". A property that holds is a rule without a result.
+Each property is a rule. A violation is a result at the property's place. The rows of its trace are
+a code flow, which some viewers step through, and related locations, which others list. An unknown
+verdict is a result of kind "open". A property that holds is a rule without a result.
 
 Source: OASIS, "Static Analysis Results Interchange Format (SARIF) Version 2.1.0", 2020.
 """
@@ -51,7 +51,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 
 def _invocation(result: CheckResult) -> dict[str, Any]:
-    """A run that ended early is a success that warns: it did all it was asked to."""
+    """The invocation. A run that ended early counts as successful, with a warning."""
     invocation: dict[str, Any] = {"executionSuccessful": True}
     if not result.complete:
         warning = {"level": "warning", "message": _message(result.stopped or "incomplete")}
@@ -81,7 +81,7 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
 
 
 def _trace_locations(finding: Finding, trace: Trace) -> list[dict[str, Any]]:
-    """Return the place of each step's row; its message is what the step does, a fact a line."""
+    """Return the place of each step's row, with the effects of the step as its message."""
     located = []
     for index, (step, turn) in enumerate(zip(trace.steps, turns(finding), strict=True)):
         first, *rest = step_lines(step, turn)
@@ -93,7 +93,7 @@ def _trace_locations(finding: Finding, trace: Trace) -> list[dict[str, Any]]:
 
 
 def _location(place: Place) -> dict[str, Any]:
-    """A path is relative to wherever the check was run, as code hosts expect, or absolute."""
+    """The location. Its path is absolute, or relative to the working directory of the check."""
     path = quote(place.path.encode("utf-8", "backslashreplace"), safe="/")
     uri = f"file://{path}" if path.startswith("/") else path
     region = {"startLine": max(place.line, 1)}

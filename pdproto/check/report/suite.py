@@ -1,4 +1,4 @@
-"""What came of checking the hand-over: a line for each system, and the same for machines."""
+"""The result of checking the hand-over: a line for each system, and the same as JSON and XML."""
 
 import json
 from dataclasses import replace
@@ -15,11 +15,11 @@ from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import Checked, CheckResult, Suite, Verdict
 
-FORMATS: Final = ("json", "junit", "sarif")  # a page or a diagram shows one system
+FORMATS: Final = ("json", "junit", "sarif")  # not a page or a diagram, which show one system
 
 
 def draw(suite: Suite, seconds: float, console: Console) -> None:
-    """Print a line for each check, the traces of what is violated, the coverage, the verdict."""
+    """Print a line for each check, the traces of violations, the coverage, the verdict."""
     console.print(_table(suite))
     console.print()
     for checked in suite.checked:
@@ -55,7 +55,7 @@ def _table(suite: Suite) -> Table:
 
 
 def _remark(result: CheckResult) -> str:
-    """What is violated, or else why something is unknown."""
+    """The violated properties, or else the reason of an unknown verdict."""
     violated = [f.name for f in result.findings if f.verdict is Verdict.VIOLATED]
     told = "\n".join(violated) or result.stopped
     return told and f"\n{told}"

@@ -1,10 +1,10 @@
-"""The state of a machine that many hand-overs share, as its trace tells it: cells, and formulas.
+"""The state of a machine that many hand-overs share, reconstructed from its trace.
 
-Its relations range over sorts without a bound, so no mask tests them: formulas are evaluated as
-they are written, over the cells that are not initial. An element that no cell speaks of is like
-every other such element, so one stands for all of them. Of a relation that only grows over elements
-that are counted (the decisions that have been applied) a number says up to where it holds. Rigid
-symbols are not traced: what rows that fire say of them is believed, and remembered.
+Its relations range over unbounded sorts, so masks cannot test them. Formulas are evaluated
+directly, over the cells that are not initial. All elements without such a cell are alike, so one
+stands for all of them. Some relations only grow, over elements that are counted (the decisions that
+have been applied); for these a number, the floor, says up to where they hold. Rigid symbols are not
+traced: the replay accepts the values that firing rows need, and keeps them.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -33,13 +33,13 @@ Cell: TypeAlias = tuple[Symbol, tuple[Hashable, ...]]
 
 
 class Fresh:
-    """An element that no cell speaks of, later than all that some cell speaks of."""
+    """An element without a cell. It comes after all elements with cells."""
 
     __slots__ = ()
 
 
 class UnknownError(Exception):
-    """The answer depends on a rigid symbol of which nothing is known."""
+    """The answer depends on a rigid symbol with an unknown value."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -47,8 +47,10 @@ class UnknownError(Exception):
 
 
 class TracedCells:
-    """bounded: the elements of the sorts that have a bound, by the name of the sort. fixed: in how
-    many first places the machine's variables have its own elements, always the same.
+    """The cells of one machine.
+
+    bounded: the elements of the bounded sorts, by the name of the sort. fixed: the number of first
+    places in which the machine's variables always have its own elements.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class TracedCells:
     ) -> None:
         self._bounded: Final = bounded
         self._fixed: Final = fixed
-        # The relations that hold of all elements below a number, and which number that is.
+        # The relations that hold for all elements below a number, with that number.
         self._floors: Final = dict.fromkeys(
             (symbol for symbol, values in _written(table).items()
              if values == {True} and len(symbol.sorts) == fixed + 1
@@ -65,10 +67,13 @@ class TracedCells:
         self._everywhere: Final[dict[Symbol, Value]] = {}
         self._rigid: Final[dict[Cell, bool]] = {}
 
-    # What holds
+    # Reading
 
     def explains(self, formula: Formula, environment: Environment) -> bool:
-        """Whether the formula holds, whatever has to be believed of rigid symbols for it."""
+        """Whether the formula holds for some values of the rigid symbols that are unknown.
+
+        If only one choice of values fits, it is kept.
+        """
         believed = list(self._beliefs(formula, environment, {}))
         if len(believed) == 1:
             self._rigid.update(believed[0])
@@ -77,7 +82,7 @@ class TracedCells:
     def _beliefs(
         self, formula: Formula, environment: Environment, assumed: dict[Cell, bool]
     ) -> Iterator[dict[Cell, bool]]:
-        """What may be assumed of rigid symbols so that the formula holds."""
+        """The choices of unknown rigid values for which the formula holds."""
         try:
             if self._holds(formula, environment, assumed):
                 yield assumed
@@ -119,7 +124,7 @@ class TracedCells:
     def _elements(
         self, variable: Sort, body: Formula, environment: Environment
     ) -> Iterator[Hashable]:
-        """Elements among which the body has every value that it has at all."""
+        """Elements that together give the body all of its possible values."""
         sort = type(variable)
         if sort.__name__ in self._bounded:
             yield from self._bounded[sort.__name__]
@@ -132,14 +137,14 @@ class TracedCells:
         yield from seen
         yield Fresh()
         if sort.ordered and all(isinstance(element, int) for element in seen):
-            # Elements that are counted exist below each that is known, though no cell speaks of
-            # them: the least of these is before whatever another of them is before. What holds of
-            # all below a number tells those below it from the others.
+            # Counted elements without a cell exist below each known one. The least of them comes
+            # before everything that another of them comes before. A floor distinguishes the
+            # elements below it from the others.
             for floor in {0, *self._floors.values()}:
                 yield next(number for number in count(floor) if number not in seen)
 
     def value(self, symbol: Symbol, key: tuple[Hashable, ...]) -> Value:
-        """What a variable is at these elements."""
+        """The value of a variable at these elements."""
         return self._value(symbol, key, {})
 
     def _value(
@@ -157,7 +162,7 @@ class TracedCells:
     def _default(self, symbol: Symbol) -> Value:
         return self._everywhere.get(symbol, symbol.values[0])
 
-    # What changes
+    # Writing
 
     def write(self, symbol: Symbol, key: tuple[Hashable, ...], value: Value) -> None:
         cells = self._values.setdefault(symbol, {})
@@ -172,7 +177,7 @@ class TracedCells:
             cells[key] = value
 
     def apply(self, table: Table, row: Row, environment: Environment) -> None:
-        """Make the row's updates."""
+        """Carry out the updates of the row."""
         for update in table.updates(row):
             if ANY not in update.arguments:
                 key = tuple(environment[variable] for variable in update.arguments)
@@ -187,7 +192,7 @@ class TracedCells:
                         self.write(update.symbol, key, update.value)
 
     def sent(self, row: Row, environment: Environment) -> Iterator[Cell]:
-        """The messages that the row sends."""
+        """The messages that the row sends at these parameters."""
         for effect in row.send:
             if not isinstance(effect, Each):
                 yield effect.symbol, tuple(environment[v] for v in effect.arguments)
@@ -198,7 +203,7 @@ class TracedCells:
 
 
 def sent_by(row: Row) -> Iterator[Symbol]:
-    """What a row sends, whatever its parameters."""
+    """The messages that a row sends, without their arguments."""
     return (effect.sent.symbol if isinstance(effect, Each) else effect.symbol
             for effect in row.send)
 

@@ -1,4 +1,4 @@
-"""Where the replay of a trace is in each file, and what the file tells of its processes."""
+"""The position of a replay in each file, and the processes in the file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Key: TypeAlias = tuple[str, tuple[Element, ...]]  # a message with its arguments
 
 
 class AwaitedError(Exception):
-    """A line consumes a message that nobody has sent so far."""
+    """A line consumes a message that no line has sent so far."""
 
     def __init__(self, message: AnyMessage, key: Key) -> None:
         super().__init__(key)
@@ -23,9 +23,11 @@ class AwaitedError(Exception):
 
 @dataclass(slots=True)
 class Process:
-    """What a file tells of one process. passed: of endpoints that had begun before the trace.
+    """One process of a file.
 
-    whole: nothing that it has done is known to be missing.
+    number: within the file, from 0. whole: none of its lines is known to be missing. lines: the
+    number of its last line. ends: its endpoints, by number. passed: the numbers of endpoints that
+    began before the trace. identities: endpoints by machine and own elements.
     """
 
     number: int
@@ -37,7 +39,7 @@ class Process:
 
 
 class File:
-    """One file: its lines, and the process that it tells of at this point."""
+    """One file: its lines, and its processes so far; the last one is the present one."""
 
     def __init__(self, number: int, path: Path) -> None:
         self.number: Final = number
@@ -48,7 +50,7 @@ class File:
         self._lines: Final = lines(path)
 
     def __iter__(self) -> Iterator[Read]:
-        """The line that is held back, and those that follow."""
+        """The line that was not finished, and the following lines."""
         while True:
             read = self.held or next(self._lines, None)
             if read is None:
@@ -64,7 +66,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A file that cannot go on before somebody sends a message."""
+    """A file that waits until another file has sent a message."""
 
     file: File
     read: Read

@@ -1,4 +1,4 @@
-"""An endpoint as its trace tells of it: who it is, whom it counts, and its local state."""
+"""An endpoint in a trace: its own elements, the elements that it counts, and its local state."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
@@ -14,13 +14,11 @@ from pdproto.spec.language.system import System
 Places: TypeAlias = Mapping[Element, int]
 
 UNNAMED: Final[Places] = {None: 0}  # of its own sorts, until a line names them
-COUNT_MAX: Final = 4_096  # elements of a sort: far past any endpoint's
+COUNT_MAX: Final = 4_096  # elements of a sort: far more than any endpoint has
 
 
 class MismatchError(Exception):
-    """A line that no row explains. grounds: the rows that it may have meant, which were tried in
-    this state.
-    """
+    """A line that no row explains. grounds: rows that it may mean. state: where they were tried."""
 
     def __init__(
         self, why: str, grounds: tuple[GroundedRow, ...] = (), state: int | None = None
@@ -31,7 +29,8 @@ class MismatchError(Exception):
 
 
 class Tables:
-    """The tables of a system at the sizes that a trace has, made when they are met."""
+    """The tables of a system, at each size that occurs in a trace. Each is made at its first use.
+    """
 
     def __init__(self, system: System) -> None:
         self.system: Final = system
@@ -47,7 +46,7 @@ class Tables:
         return table
 
     def counting(self, table: Table, counted: Mapping[str, Counted]) -> "Counting":
-        """The table for an instance that counts these; the same for all that count the same."""
+        """The table for an instance that counts these elements. Equal arguments, equal object."""
         key = table.machine.name, *counted.items()
         known = self._counting.get(key)
         if known is None:
@@ -78,14 +77,14 @@ class Tables:
                 known = self._tables[key] = LocalTable(self.system, table, sizes)
             except KeyError as error:
                 missing = getattr(error.args[0], "__name__", error.args[0])
-                raise MismatchError(f"it does not say how many of {missing} it counts") from error
+                raise MismatchError(f"it lacks the number of elements of {missing}") from error
             except TooLargeError as error:
                 raise MismatchError(f"it counts too many elements: {error}") from error
         return known
 
 
 class Counting:
-    """A table with the names of the elements that it is for, by sort, and the other way round."""
+    """A table with the names of its elements by sort (`names`), and their indices (`indices`)."""
 
     def __init__(self, local: LocalTable, names: Mapping[type[Sort], tuple[Element, ...]]) -> None:
         self.local: Final = local
@@ -95,10 +94,11 @@ class Counting:
 
 
 class Instance:
-    """One endpoint. key: its file, its process there, its number. rows: how many it has fired.
-    identified: it is known to be the only one that is what its own elements say.
+    """One endpoint.
 
-    names: the elements that it counts, by sort; indices: the same, the other way round. An element
+    key: the numbers of its file, of its process there, and of the endpoint. rows: how many it has
+    fired. identified: its own elements are known, and no other endpoint of the process has them.
+    names: the elements that it counts, by sort; indices: the index of each by its name. An element
     of its own sorts is None until a line names it.
     """
 
@@ -119,7 +119,7 @@ class Instance:
         return tuple([self.names[sort][0] for sort in self.local.own])
 
     def begin(self, tables: Tables, machine: str, counted: Mapping[str, Counted]) -> None:
-        """Count its first elements. Raises MismatchError, as all methods do."""
+        """Set its first elements. Raises MismatchError, as all methods do."""
         table = tables.named(machine)
         counting = tables.counting(table, counted)
         self.local = counting.local
@@ -128,9 +128,9 @@ class Instance:
         self.indices = {**counting.indices, **dict.fromkeys(unnamed, UNNAMED)}
 
     def recount(self, tables: Tables, machine: str, counted: Mapping[str, Counted]) -> None:
-        """Count other elements than before: none that was named or used is left out."""
+        """Change the elements that it counts. Named and used elements must remain."""
         if machine != self.local.table.machine.name:
-            raise MismatchError(f"this endpoint is a {self.local.table.machine}, no {machine}")
+            raise MismatchError(f"this endpoint is a {self.local.table.machine}, not a {machine}")
         counting = tables.counting(self.local.table, counted)
         changed = False
         for sort, names in counting.names.items():
@@ -141,12 +141,13 @@ class Instance:
                 raise MismatchError(f"it counted other elements of {sort.__name__} before: "
                                     f"{listed(before)}")
         if not changed:
-            raise MismatchError("it counts what it counted before")
+            raise MismatchError("it counts the same elements as before")
         try:
             self.state = self.local.translate(self.state, counting.local)
         except KeyError as error:
             symbol, _ = error.args[0]
-            raise MismatchError(f"it has used elements that it counts no more: {symbol}") from error
+            raise MismatchError(
+                f"it no longer counts elements that it has used: {symbol}") from error
         self.local = counting.local
         self.names = {**self.names, **counting.names}
         self.indices = {**self.indices, **counting.indices}
@@ -156,40 +157,40 @@ class Instance:
         self.indices[sort] = {element: 0}
 
     def parameters(self, row: TracedRow, given: Mapping[str, Element]) -> Indices:
-        """The row's parameters as this endpoint counts them. Names its own where they are new."""
+        """The row's parameters as indices. The first line that names its own elements sets them."""
         wanted = [name for name, _ in row.parameters]
         if set(given) != set(wanted):
-            raise MismatchError(f"{row.row.name} takes {', '.join(wanted)}, and the line gives "
+            raise MismatchError(f"{row.row.name} takes {', '.join(wanted)}, but the line gives "
                                 f"{', '.join(given) or 'nothing'}")
         return tuple(self.index(sort, given[name], name) for name, sort in row.parameters)
 
     def index(self, sort: type[Sort], element: Element, name: str) -> int:
-        """The index of an element. name: what the line calls it."""
+        """The index of an element. name: of the parameter, for an error."""
         index = self.indices[sort].get(element) if sort in self.indices else None
         if index is not None:
             return index
         if sort in self.local.own and self.names[sort] == (None,):
             if isinstance(element, str) and element != self.node:
-                raise MismatchError(f"{name} is {element}, and this endpoint is at {self.node}")
+                raise MismatchError(f"{name} is {element}, but this endpoint is at {self.node}")
             self._name(sort, element)
             return 0
         if sort in self.local.own:
-            raise MismatchError(f"{name} is {words(element)}, and this endpoint belongs to "
+            raise MismatchError(f"{name} is {words(element)}, but this endpoint belongs to "
                                 f"{words(self.names[sort][0])}")
         known = listed(self.names.get(sort, ()))
-        raise MismatchError(f"{name} is {words(element)}, and this endpoint counts {known}")
+        raise MismatchError(f"{name} is {words(element)}, but this endpoint counts {known}")
 
     def elements(self, symbol: Symbol, indices: Indices) -> tuple[Element, ...]:
-        """The arguments of a symbol by name. Raises MismatchError for one not known yet."""
+        """The arguments of a symbol, as names. Raises MismatchError for an unknown element."""
         found = tuple([self.names[s][i] for s, i in zip(symbol.sorts, indices, strict=True)])
         if None in found:
-            raise MismatchError(f"{symbol} speaks of what this endpoint does not know yet")
+            raise MismatchError(f"{symbol} has an element that this endpoint does not know yet")
         return found
 
     def at(self, symbol: Symbol, elements: tuple[Any, ...]) -> Indices:
-        """The arguments of a symbol as this endpoint counts them."""
+        """The arguments of a symbol, as indices."""
         if len(elements) != len(symbol.sorts):
-            raise MismatchError(f"{symbol.signature}: it has not {len(elements)} arguments")
+            raise MismatchError(f"{symbol.signature}: the line gives {len(elements)} arguments")
         indices = self.indices
         try:
             return tuple([indices[s][e] for s, e in zip(symbol.sorts, elements, strict=True)])
@@ -199,7 +200,7 @@ class Instance:
 
 
 def words(element: Element) -> str:
-    """How an element reads: as in its line."""
+    """The text of an element, as in its line."""
     if isinstance(element, tuple):
         return f"[{', '.join(map(str, element))}]"
     return "not known yet" if element is None else str(element)

@@ -1,4 +1,4 @@
-"""The lines of a trace (pdproto/runtime/trace.py writes them), read from files as they are."""
+"""Reads the lines of a trace from files (pdproto/runtime/trace.py writes them)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +11,11 @@ Counted: TypeAlias = int | tuple[str, ...]
 
 T = TypeVar("T")
 
-FIRST: Final = b'{"n":1,'  # how the first line of a process begins
+FIRST: Final = b'{"n":1,'  # the beginning of the first line of a process
 
 
 class TraceLine(msgspec.Struct, forbid_unknown_fields=True):
-    """One line. Exactly one of begins, elements, row, device and heard says what it tells."""
+    """One line. Exactly one of begins, elements, row, device and heard is given: its kind."""
 
     n: int
     node: str
@@ -33,9 +33,9 @@ class TraceLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Found(NamedTuple, Generic[T]):
-    """A line as it was found. cut: the process before it was stopped in the middle of a line.
+    """One line of a file. cut: before it, a process was stopped in the middle of a line.
 
-    line: None where the text is no line of a trace; problem says why.
+    line: None if the text is no line of a trace; `problem` says why.
     """
 
     number: int  # in its file, from 1
@@ -50,14 +50,15 @@ _decoder: Final = msgspec.json.Decoder(TraceLine)
 
 
 def lines(path: Path) -> Iterator[Read]:
-    """The lines of a file that tells of hand-overs."""
+    """The lines of a trace of hand-overs."""
     return found(path, _decoder)
 
 
 def found(path: Path, decoder: "msgspec.json.Decoder[T]") -> Iterator[Found[T]]:
-    """The lines of a file. A last line that was never finished comes as one without a line.
+    """The lines of a file. For an unfinished last line, `line` is None.
 
-    A process that takes the place of a killed one goes on where the other's last line ends.
+    A killed process may leave an unfinished line, and its successor appends to it. The first line
+    of the successor is then found within the text.
     """
     with path.open("rb") as file:
         for number, text in enumerate(file, start=1):

@@ -67,9 +67,9 @@ class RejectedError(Exception):
 
 @dataclass(slots=True)
 class Tally:
-    """What has been replayed. assumed: messages that nobody was seen to send, by their sender.
+    """Counts of a replay. assumed: messages whose sending no trace shows, by sender.
 
-    passed: lines of endpoints that had begun before. states: local states, each at its sizes.
+    passed: lines of endpoints that began before the trace. states: local states with their sizes.
     """
 
     lines: int = 0
@@ -82,8 +82,8 @@ class Tally:
 class Replay:
     """The replay of some files against the tables of a system.
 
-    from_middle: the traces may begin in the middle; endpoints that had begun before are not judged.
-    watched, watcher: what is told of the events of some instances, by their keys.
+    from_middle: the traces may begin in the middle; endpoints that began before are skipped.
+    watcher: is called with each event of the instances whose keys are in `watched`.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Replay:
     # Files
 
     def _open(self, file: File) -> None:
-        """Learn whose file it is."""
+        """Read the name of the node from the first line."""
         for read in file:
             if read.line is not None:
                 file.node = read.line.node
@@ -152,10 +152,10 @@ class Replay:
         return file.processes[-1].ends.get(read.line.end)
 
     def _trust(self) -> None:
-        """All files wait for messages. Believe in one whose sender may have lost it from its trace.
+        """All files wait for messages. Accept one whose sender has an incomplete trace.
 
-        Raises RejectedError if there is none: then the line that waits is at fault, or the sender's
-        trace lacks the line that sends it.
+        Raises RejectedError if there is none. Then the waiting line is wrong, or the sender's trace
+        lacks the line that sends the message.
         """
         waiting = [wait for waits in self._waiting.values() for wait in waits]
         for wait in waiting:
@@ -171,7 +171,7 @@ class Replay:
         raise RejectedError(first.file.path, first.read, instance, error)
 
     def _may_come(self, wait: Wait, rest: Mapping[int, Sequence[TraceLine]]) -> bool:
-        """Whether some line that has not been reached looks as if it sends the message."""
+        """Whether a line that was not replayed yet may send the message."""
         return any(
             may_send(self.tables.by_machine[line.machine], line.row, line.given, *wait.awaited.key)
             for file in self._senders(wait) for line in rest[file.number]
@@ -199,7 +199,7 @@ class Replay:
         line = read.line
         if line is None:
             if not read.cut:
-                raise MismatchError(f"this is no line of a trace: {read.problem}")
+                raise MismatchError(f"this is not a line of a trace: {read.problem}")
             return
         process = self._process(file, line)
         instance = process.ends.get(line.end)
@@ -219,21 +219,21 @@ class Replay:
         elif line.heard is not None:
             self._heard(instance, read, line)
         else:
-            raise MismatchError("the line tells of no row, no device, no message and no elements")
+            raise MismatchError("the line has no row, no device, no message and no elements")
         process.lines = line.n
 
     def _process(self, file: File, line: TraceLine) -> Process:
-        """The process that the line is of, which must be the next of its lines."""
+        """The process of the line, which must be its next line."""
         if line.node != file.node:
-            raise MismatchError(f"the file is of node {file.node}, and the line of {line.node}")
+            raise MismatchError(f"the file is of node {file.node}, but the line of {line.node}")
         if not file.processes or (line.n == 1 and file.processes[-1].lines):
-            # Whoever is succeeded may have been stopped before its last lines were written.
+            # A new process: an earlier one may have been killed before it wrote its last lines.
             for process in file.processes:
                 process.whole = False
             first = Process(len(file.processes), whole=line.n == 1, lines=line.n - 1)
             if line.n != 1 and not self._from_middle:
-                raise MismatchError(f"the trace begins with line {line.n} of its process: if that "
-                                    f"is as it should be, say --from-middle")
+                raise MismatchError(f"the trace begins with line {line.n} of its process: if this "
+                                    f"is intended, use --from-middle")
             file.processes.append(first)
         process = file.processes[-1]
         if line.n != process.lines + 1:
@@ -280,7 +280,7 @@ class Replay:
     def _named(self, instance: Instance, line: TraceLine, name: str) -> TracedRow:
         table = instance.local.table
         if line.machine != table.machine.name:
-            raise MismatchError(f"this endpoint is a {table.machine}, no {line.machine}")
+            raise MismatchError(f"this endpoint is a {table.machine}, not a {line.machine}")
         local = instance.local.rows.get(name)
         if local is None:
             raise MismatchError(f"the table of {table.machine} has no row {name!r}")
@@ -292,7 +292,7 @@ class Replay:
         return local
 
     def _identify(self, instance: Instance) -> None:
-        """Two endpoints of a process are never one instance."""
+        """Check that no other endpoint of the process has the same own elements."""
         own = instance.own
         if instance.identified or None in own:
             return
@@ -312,7 +312,8 @@ class Replay:
     # Messages
 
     def _receive(self, instance: Instance, trigger: Trigger, line: TraceLine) -> int:
-        """The bits that the message of the row's trigger brings. Raises AwaitedError."""
+        """The bits of the message that triggers the row. Raises AwaitedError if it is not sent yet.
+        """
         message, indices, names = trigger
         key = message.name, tuple([line.given[name] for name in names])
         carried = self._sent.get(key)
@@ -329,13 +330,14 @@ class Replay:
         return bits
 
     def _expects(self, message: AnyMessage, key: Key) -> bool:
-        """Whether the trace of whoever sends the message is given."""
+        """Whether a trace of the message's sender is given."""
         names = self._sender(message, key[1])
         return any(file.node in names for file in self.files)
 
     @staticmethod
     def _trusting(instance: Instance, message: AnyMessage, indices: tuple[int, ...]) -> int:
-        """All that can travel with the message: what it was is not known."""
+        """The bits of all relations that the message can carry, because the real ones are unknown.
+        """
         bits = 0
         named = dict(zip(message.formals, indices, strict=True))
         own = tuple(named[v] for v in message.sender.variables)
@@ -363,7 +365,7 @@ class Replay:
         self._resume(key)
 
     def _heard(self, instance: Instance, read: Read, line: TraceLine) -> None:
-        """A message that triggers nothing: rows read that it has come."""
+        """Take a message that triggers no row; rows read that it has arrived."""
         message = self._messages.get(line.heard or "")
         if message is None or message.name not in instance.local.symbols:
             raise MismatchError(f"no row of {instance.local.table.machine} reads {line.heard!r}")
@@ -391,7 +393,7 @@ class Replay:
         if ground is None:
             names = " or ".join(dict.fromkeys(row.row.name for row in rows))
             raise MismatchError(f"{names} cannot fire here" if names else
-                                "no row of any device writes just this", rows, instance.state)
+                                "no row of a device writes these values", rows, instance.state)
         self._move(instance, read, ground, ground.apply(instance.state))
 
 

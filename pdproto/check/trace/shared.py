@@ -1,9 +1,9 @@
 """Replay the traces of machines that many hand-overs share: a group, a registry, a queue.
 
-The lines are those of runtime/trace_shared.py. They are judged as in trace.py: each row holds where
-it fires, at elements that its machine has; a message has been sent before it is received, if the
-trace of its sender is given; no line of a file is missing. Not judged: whether a row without a
-trigger could still fire at the end of a trace.
+runtime/trace_shared.py writes the lines. The rules are those of replay.py: each row is enabled
+where it fires, at elements of its machine; a message is sent before it is received, if the trace of
+its sender is given; no line of a file is missing. The replay does not check whether a row without a
+trigger is enabled at the end of a trace.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from pdproto.spec.language.system import System
 
 
 class SharedLine(msgspec.Struct, forbid_unknown_fields=True):
-    """One line. Exactly one of begins, row, device and heard says what it tells."""
+    """One line. Exactly one of begins, row, device and heard is given: its kind."""
 
     n: int
     node: str
@@ -57,7 +57,7 @@ class MisfitError(Exception):
 
 
 class AwaitedCellError(Exception):
-    """A line consumes a message that nobody has sent so far."""
+    """A line consumes a message that no line has sent so far."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -65,17 +65,16 @@ class AwaitedCellError(Exception):
 
 
 class SharedInstance:
-    """One machine of one process. own: its elements by variable; None where all instances are one.
-    """
+    """One machine of one process. own: its own elements; empty if it stands for all instances."""
 
     def __init__(self, table: Table, line: SharedLine) -> None:
         names = {variable.name: variable for variable in table.machine.own}
         own = line.own
         if own is msgspec.UNSET:
-            raise MisfitError("the line does not say whom the machine belongs to")
+            raise MisfitError("the line has no `own`, with the machine's own elements")
         if own is not None and own.keys() != names.keys():
-            raise MisfitError(f"{table.machine} belongs to {', '.join(names) or 'nobody'}, and "
-                                f"not to {', '.join(own) or 'nobody'}")
+            raise MisfitError(f"`own` of {table.machine} must name "
+                              f"{', '.join(names) or 'nothing'}, not {', '.join(own) or 'nothing'}")
         self.table: Final = table
         self.own: Final[Environment] = {
             names[name]: frozen(of) for name, of in (own or {}).items()}
@@ -88,21 +87,21 @@ class SharedInstance:
 
     @property
     def lane(self) -> str:
-        """How the instance reads: `worker 3`."""
+        """The name of the instance's lane: `worker 3`."""
         return lane_of(self.table.machine, self.own.values())
 
     def environment(self, row: Row, given: Mapping[str, Any]) -> Environment:
-        """The row's parameters. Raises MismatchError for others than it takes."""
+        """The row's parameters. Raises MisfitError if the line gives other ones."""
         wanted = {v.name: v for v in self.table.parameters(row) if v not in self.own}
         if wanted.keys() != given.keys():
-            raise MisfitError(f"{row.name} takes {', '.join(wanted) or 'nothing'}, and the line "
+            raise MisfitError(f"{row.name} takes {', '.join(wanted) or 'nothing'}, but the line "
                                 f"gives {', '.join(given) or 'nothing'}")
         return {**self.own, **{wanted[name]: frozen(of) for name, of in given.items()}}
 
 
 @dataclass(slots=True, eq=False)
 class SharedFile:
-    """Where the replay is in a file. held: the line that waits for a message."""
+    """The position of the replay in a file. held: the line that waits for a message."""
 
     path: Path
     lines: Iterator[Read]
@@ -121,7 +120,7 @@ class SharedFile:
 
 
 class SharedReplay:
-    """Of some files together. from_middle: machines that had begun before are not judged."""
+    """The replay of some files together. from_middle: machines that began before are skipped."""
 
     def __init__(self, system: System, paths: Sequence[Path], *, from_middle: bool) -> None:
         self.system: Final = system
@@ -144,7 +143,7 @@ class SharedReplay:
         self._narrative: Final = Narrative(system)
 
     def _traced(self, paths: Sequence[Path]) -> Iterator[tuple[str, tuple[Hashable, ...] | None]]:
-        """The machines that the files tell of, with their own elements, all lines read."""
+        """The machines in the files, with their own elements."""
         for path in paths:
             for read in found(path, _decoder):
                 if read.line is not None and read.line.begins is not None:
@@ -153,7 +152,7 @@ class SharedReplay:
                         map(frozen, own.values())) if isinstance(own, dict) else None
 
     def run(self) -> Rejection | None:
-        """Replay everything. Returns the first line that no row explains."""
+        """Replay all files. Returns the first line that no row explains; None if there is none."""
         files = self.files
         while files:
             before, held = self.lines, []
@@ -174,7 +173,7 @@ class SharedReplay:
         return None
 
     def _follow(self, file: SharedFile) -> Cell | None:
-        """Replay a file as far as it goes without the others: the message that it waits for."""
+        """Replay a file until it needs another one. Returns the message that it waits for."""
         for read in file:
             try:
                 self._line(file, read)
@@ -188,7 +187,7 @@ class SharedReplay:
         line = read.line
         if line is None:
             if not read.cut:
-                raise MisfitError(f"this is no line of a trace: {read.problem}")
+                raise MisfitError(f"this is not a line of a trace: {read.problem}")
             return
         self._count(file, line)
         instance = file.ends.get(line.end)
@@ -207,10 +206,10 @@ class SharedReplay:
         file.last = line.n
 
     def _count(self, file: SharedFile, line: SharedLine) -> None:
-        """See that the line is the next of its process."""
+        """Check that the line is the next one of its process."""
         file.node = file.node or line.node
         if line.node != file.node:
-            raise MisfitError(f"the file is of node {file.node}, and the line of {line.node}")
+            raise MisfitError(f"the file is of node {file.node}, but the line of {line.node}")
         if line.n == 1 and file.last:  # another process writes on; the one before may have been cut
             file.whole = False
             file.ends.clear()
@@ -263,8 +262,7 @@ class SharedReplay:
         message: Message[*tuple[Any, ...]],
         key: tuple[Hashable, ...],
     ) -> None:
-        """The message has come, if it has been sent. Raises AwaitedError if it must be waited for.
-        """
+        """Take a message. Raises AwaitedCellError if a given trace has not sent it yet."""
         if (message, key) not in self._sent:
             named = dict(zip(message.formals, key, strict=True))
             sender = message.sender
@@ -318,7 +316,7 @@ class SharedReplay:
 
 
 def is_shared(paths: Sequence[Path]) -> bool:
-    """Whether the first line of all is one of a machine that hand-overs share."""
+    """Whether the first line of the files is of a machine that hand-overs share."""
     first = next((read.line for path in paths for read in found(path, _decoder)), None)
     return first is not None and first.own is not msgspec.UNSET
 
@@ -336,5 +334,5 @@ def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -
 
 
 def frozen(element: Any) -> Hashable:
-    """An element as a line gives it, such that it can be a key."""
+    """An element of a line as a hashable value: a list becomes a tuple."""
     return tuple(map(frozen, element)) if isinstance(element, list) else element

@@ -1,7 +1,6 @@
-"""The last steps of machines that hand-overs share, told as lanes, up to the line that no row fits.
+"""The last steps of machines that hand-overs share, as lanes, up to the line that no row explains.
 
-Elements read as the lines give them. Told are rows that fired; machines that began, and what they
-heard without firing, are not.
+Elements are shown as in the lines. Only rows that fired are steps.
 """
 
 from collections import deque
@@ -32,14 +31,14 @@ class Narrative:
 
     @property
     def earlier(self) -> int:
-        """How many steps came before those that are told."""
+        """The number of steps before those that are kept."""
         return self._told - len(self._steps)
 
     def fired(
         self, row: Row, lane: str, given: Mapping[str, Any], environment: Environment,
         changes: tuple[Change, ...], sent: Iterable[Cell],
     ) -> None:
-        """A row fired."""
+        """Add a row that fired."""
         received = None
         if isinstance(row.on, Sent):
             key = tuple(environment[variable] for variable in row.on.arguments)
@@ -52,7 +51,7 @@ class Narrative:
         ))
 
     def until(self, name: str, parameters: str, lane: str, number: int, why: str) -> Trace:
-        """The story, with the line that is rejected as its last step."""
+        """The trace, with the rejected line as its last step."""
         found = self._system.row(name)
         place = self._system.place if found is None else found[1].place
         last = TraceStep(
@@ -78,14 +77,14 @@ class Narrative:
 
 
 def lane_of(machine: AnyMachine, elements: Iterable[Hashable]) -> str:
-    """How an instance reads: `clerk`, `worker 3`."""
+    """The name of an instance's lane: `clerk`, `worker 3`."""
     return " ".join([machine.name, *map(str, elements)])
 
 
 def changes_of(
     cells: TracedCells, table: Table, row: Row, lane: str, environment: Environment
 ) -> tuple[Change, ...]:
-    """What the row is about to change of its machine."""
+    """The changes that the row will make to its machine; call it before the row is applied."""
     return tuple(_changes(cells, table.updates(row), lane, environment))
 
 

@@ -1,8 +1,8 @@
-"""One machine's table as a trace is replayed against it: a mask test for each row and parameters.
+"""One machine's table for the replay of traces: a mask test for each row and choice of parameters.
 
-An instance has a small local state of its own, over the cells that its rows read and write. What
-the rows of other machines (a pool, an engine) do to it is judged by as much of their guards as
-speaks of this instance: a process sees no more of them.
+An instance has a small local state of its own, over the cells that its rows read and write. Rows of
+other machines (a pool, an engine) may write its variables too. For these rows, the replay tests
+only the part of the guard about this instance, because the trace shows no more of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,10 +30,10 @@ Trigger: TypeAlias = tuple[AnyMessage, Indices, tuple[str, ...]]  # the names of
 
 @dataclass(frozen=True, slots=True)
 class GroundedRow:
-    """A row at its parameters. guard: None where it can never hold. trigger: a message.
+    """A row at its parameters. guard: None if it can never hold. trigger: if it is a message.
 
-    parts: the conjuncts of the guard, as formulas: of another machine's row those that speak of
-    the instance at hand.
+    parts: the conjuncts of the guard, as formulas; for a row of another machine, only the conjuncts
+    about this instance.
     """
 
     row: Row
@@ -54,7 +54,7 @@ class GroundedRow:
 
 @dataclass(frozen=True, slots=True)
 class TracedRow:
-    """A row with what its lines say of it."""
+    """A row with the form of its lines: the trigger and the names of its parameters."""
 
     row: Row
     on: str | None
@@ -63,7 +63,7 @@ class TracedRow:
 
 
 class LocalTable:
-    """A table for an instance that counts so many elements of each sort, one of its own."""
+    """A table for an instance that counts so many elements of each sort; 1 of its own sorts."""
 
     def __init__(self, system: System, table: Table, sizes: Sizes) -> None:
         self.system: Final = system
@@ -71,7 +71,7 @@ class LocalTable:
         self.sizes: Final = sizes
         self.own: Final = table.machine.sorts
         self.symbols: Final = {symbol.name: symbol for symbol in local_symbols(table)}
-        # What devices may write here, each value as a word.
+        # The values that devices may write: (variable, value as text).
         self.writable: Final = {(s.name, value_name(value)) for s in self.symbols.values()
                                 if isinstance(s, Variable) for value in s.engine_writes}
         self.layout: Final = Layout(tuple(self.symbols.values()), sizes)
@@ -109,13 +109,13 @@ class LocalTable:
         return GroundedRow(row, parts, environment, guard, *assignment(literals), sent, trigger)
 
     def mark(self, message: AnyMessage, indices: Indices) -> Literal:
-        """The bit that says that a message has been sent, if some row reads it."""
+        """The literal that a message has been sent; empty if no row reads it."""
         if message.name not in self.symbols:
             return Literal(0, 0)
         return self.layout.literal(message, indices, True)
 
     def device(self, written: Written) -> tuple[GroundedRow, ...]:
-        """The rows of other machines, at all parameters, that write just this here."""
+        """The rows of other machines, with parameters, that write exactly these values here."""
         known = self._device.get(written)
         if known is None:
             known = self._device[written] = tuple(self._writing(frozenset(written)))
@@ -148,7 +148,7 @@ class LocalTable:
         return all(self.owns(atom.symbol) for atom, _ in atoms(formula))
 
     def translate(self, state: int, other: "LocalTable") -> int:
-        """The same state where other elements are counted. KeyError: for a cell that is lost."""
+        """The same state for other sizes. Raises KeyError if a cell that is set does not exist."""
         key = (id(other), state)
         known = self._moved.get(key)
         if known is None:
@@ -158,7 +158,7 @@ class LocalTable:
         return known
 
     def word(self, state: int) -> str:
-        """The value of the machine's state variable, as a line says it."""
+        """The value of the machine's state variable, as text."""
         known = self._words.get(state)
         if known is None:
             symbol = self.table.state
@@ -168,7 +168,7 @@ class LocalTable:
         return known
 
     def pending(self, state: int) -> tuple[GroundedRow, ...]:
-        """The rows without a trigger that can still fire, and would change something."""
+        """The fair rows without a trigger that can fire and would change the state."""
         known = self._pending.get(state)
         if known is None:
             known = self._pending[state] = tuple(
@@ -192,7 +192,7 @@ class LocalTable:
         return self.layout.value(state, symbol, indices)
 
     def failing(self, ground: GroundedRow, state: int) -> tuple[Formula, ...]:
-        """The conjuncts of the row's guard that do not hold; its trigger is not among them."""
+        """The conjuncts of the row's guard, without its trigger, that do not hold."""
         return tuple(part for part in ground.parts if not self._holds(part, ground, state))
 
     def _holds(self, part: Formula, ground: GroundedRow, state: int) -> bool:
@@ -204,7 +204,7 @@ def may_send(
     table: Table, row: str, given: Mapping[str, Element], message: str,
     arguments: tuple[Element, ...],
 ) -> bool:
-    """Whether a row with these parameters sends such a message, whatever its guard says."""
+    """Whether a row with these parameters sends such a message; its guard is not tested."""
     for effect in (effect for other in table.rows if other.name == row for effect in other.send):
         sent = effect.sent if isinstance(effect, Each) else effect
         anybody = effect.variable if isinstance(effect, Each) else None

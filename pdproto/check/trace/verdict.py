@@ -1,4 +1,4 @@
-"""What a replay of traces finds: how much of them conforms, and the line that no row explains."""
+"""The result of a replay: how many lines conform, and the first line that no row explains."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from pdproto.check.result import Trace, Verdict
 from pdproto.spec.language.system import System
 
 CONFORMS: Final = "conforms"  # the name of the one finding
-STEPS_MAX: Final = 40  # events that lead to the line; a reader's patience
-NEAREST_MAX: Final = 6  # rows that are told, of those that might have been meant
+STEPS_MAX: Final = 40  # events shown before the rejected line: more would tire a reader
+NEAREST_MAX: Final = 6  # similar rows that are shown for a rejected line
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """A row that might have been meant. failing: the conjuncts of its guard that do not hold."""
+    """A row that the line may mean. failing: the conjuncts of its guard that do not hold."""
 
     row: str
     parameters: str
@@ -29,8 +29,10 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The first line that no row explains. names: what p0 and the others stand for. earlier: events
-    that the trace leaves out, before those that it tells.
+    """The first line that no row explains.
+
+    nearest: similar rows. names: the meaning of p0 and other short names. trace: the last events.
+    earlier: the number of events before them, which are left out.
     """
 
     file: str
@@ -45,9 +47,11 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a replay found. rows: how often each fired. states: local ones that were met. longest:
-    rows that one endpoint fired. assumed: messages on trust, by sender. passed: lines that are not
-    judged. missing: what shows that the traces do not tell everything.
+    """The result of a replay.
+
+    rows: how often each fired. states: different local states. longest: the most rows of one
+    endpoint. assumed: messages whose sending no trace shows, by sender. passed: skipped lines.
+    missing: the reasons why the traces are incomplete.
     """
 
     system: System

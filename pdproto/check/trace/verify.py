@@ -1,7 +1,7 @@
-"""What became of a trace, in words: how much of it conforms, and the line that no row explains.
+"""Verifies traces: how many lines conform, and an explanation of the line that no row explains.
 
-The events of the hand-over that the line speaks of are replayed once more to be told as lanes and
-steps, in the words of every other trace of the checker: p0 is the first source that they name.
+The events of that line's hand-over are replayed once more, and shown as lanes and steps like every
+other trace of the checker. Elements get short names: p0 is the first source that occurs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,11 +42,15 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
-CLAIM: Final = "every line is a row of the tables that holds where it fires"
+CLAIM: Final = "every line is a row of the tables that is enabled where it fires"
 
 
 def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) -> ReplayResult:
-    """Replay the traces against the system. Raises OSError for a file that cannot be read."""
+    """Replay the traces against the system.
+
+    from_middle: the traces may begin in the middle; endpoints that began before are skipped. Raises
+    OSError for a file that cannot be read.
+    """
     if is_shared(paths):
         return verify_shared(system, paths, from_middle=from_middle)
     replay = Replay(Tables(system), paths, from_middle=from_middle)
@@ -71,7 +75,7 @@ def _missing(replay: Replay, instances: Sequence[Instance]) -> Iterator[str]:
         for process in file.processes:
             if not process.whole:
                 yield (f"{file.path}: process {process.number + 1}, up to its line "
-                       f"{process.lines}, does not tell everything")
+                       f"{process.lines}, is incomplete")
     pending = [(instance, ground) for instance in instances
                for ground in instance.local.pending(instance.state)[:1]]
     for instance, ground in pending[:NEAREST_MAX]:
@@ -104,7 +108,7 @@ def _explained(
 
 
 class RejectionNarrator:
-    """Tells the events of some endpoints that lead to a line."""
+    """Explains the rejected line by the events of its endpoints before it."""
 
     def __init__(self, system: System, events: Sequence[Replayed], error: RejectedError) -> None:
         self.system: Final = system
@@ -132,7 +136,7 @@ class RejectionNarrator:
                          max(0, len(self.events) - STEPS_MAX))
 
     def nearest(self) -> Iterator[Nearest]:
-        """The row that the line names, then those on its trigger, the nearest first."""
+        """The row that the line names, then rows on its trigger, the nearest first."""
         instance, line = self.error.instance, self.error.read.line
         if instance is None or line is None or line.begins or line.elements:
             return
@@ -153,7 +157,7 @@ class RejectionNarrator:
     def _alike(
         local: LocalTable, named: Sequence[GroundedRow], line: TraceLine
     ) -> Iterator[GroundedRow]:
-        """Rows on the same trigger; where the line names no row, those that fire by themselves."""
+        """Rows on the same trigger. If the line names no row: rows without a trigger."""
         row = named[0].row if named else None
         if line.row is not None and line.row in local.rows:
             row = local.rows[line.row].row
@@ -167,7 +171,7 @@ class RejectionNarrator:
                         yield ground
 
     def trace(self) -> Trace:
-        """The last events, and the line as the last step."""
+        """The last events, and the rejected line as the last step."""
         events = self.events[-STEPS_MAX:]
         before = self.events[:-STEPS_MAX]
         steps = (*map(self._step, events), self._last())
@@ -219,7 +223,7 @@ class RejectionNarrator:
             changes, {CONFORMS: True})
 
     def _last(self) -> TraceStep:
-        """The line itself, as a step that breaks the claim."""
+        """The rejected line, as a step that violates the claim."""
         instance, line = self.error.instance, self.error.read.line
         name = f"line {self.error.read.number}"
         if line is not None:
@@ -264,13 +268,13 @@ class RejectionNarrator:
 
 
 def _party(party: Party, given: Mapping[Sort, int]) -> str:
-    """The lane of an instance; elements that a message leaves open are left out."""
+    """The lane of an instance, without elements that the message does not name."""
     named = [type(v).element(given[v]) for v in party.variables if v in given]
     return " ".join([party.machine.name, *named])
 
 
 def to_result(verified: ReplayResult) -> CheckResult:
-    """The replay as the result of a check, for every report that draws one."""
+    """The replay as the result of a check, for all reports."""
     rejection, system = verified.rejection, verified.system
     named = "" if rejection is None else "; ".join(
         f"{short} is {name}" for short, name in rejection.names.items())

@@ -543,10 +543,10 @@ class TestUnused:
             configurations={"default": Configuration({Page: 2, Worker: 1, Level: 2})},
         )
         assert sorted(self.unused(system)) == [
-            "configuration default sizes Level, which nothing uses",
+            "configuration default gives a size to Level, an unused sort",
             "fault layer empty changes nothing",
             "fault layer quiet changes nothing",
-            "only axioms speak of near",
+            "only axioms mention near",
             "see chooses w and does not use it",
         ]
 
@@ -668,7 +668,7 @@ class TestInterpretations:
         # Two relations over pairs have 256 interpretations, 76 of them different but for names.
         system = self.system(given=False)
         remark = the_remark(system, "incomplete")
-        assert remark.message == "only 64 interpretations of the rigid symbols were looked at"
+        assert remark.message == "only 64 interpretations of the rigid symbols were examined"
         assert remarks(system, "never-fires") == []
 
 

@@ -82,9 +82,9 @@ def test_without_the_news_nothing_explains_the_failure(sink: Traced, tmp_path: P
 
 @pytest.mark.parametrize(("assignments", "why"), [
     ([(ends.claim, (0, 0, 0), Claim.FENCED)], "finish_fence cannot fire here"),
-    ([(ends.memory, (0, 0), Memory.GIVEN)], "no row of any device writes just this"),
+    ([(ends.memory, (0, 0), Memory.GIVEN)], "no row of a device writes these values"),
     (GRANT, "grant cannot fire here"),
-    (GRANT[1:], "no row of any device writes just this"),
+    (GRANT[1:], "no row of a device writes these values"),
 ])
 def test_a_device_that_does_what_its_table_lacks(
     sink: Traced, tmp_path: Path, assignments: list[Any], why: str
