@@ -312,8 +312,7 @@ class Replay:
     # Messages
 
     def _receive(self, instance: Instance, trigger: Trigger, line: TraceLine) -> int:
-        """The bits of the message that triggers the row. Raises AwaitedError if it is not sent yet.
-        """
+        """The bits of the message that triggers the row. Raises AwaitedError if it is not sent."""
         message, indices, names = trigger
         key = message.name, tuple([line.given[name] for name in names])
         carried = self._sent.get(key)
@@ -336,8 +335,7 @@ class Replay:
 
     @staticmethod
     def _trusting(instance: Instance, message: AnyMessage, indices: tuple[int, ...]) -> int:
-        """The bits of all relations that the message can carry, because the real ones are unknown.
-        """
+        """The bits of all relations that the message can carry: the real ones are unknown."""
         bits = 0
         named = dict(zip(message.formals, indices, strict=True))
         own = tuple(named[v] for v in message.sender.variables)
