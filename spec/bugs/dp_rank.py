@@ -3,13 +3,14 @@
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.dp_rank import SYSTEM, alone, several
+from pdproto.spec.handoff.dp_rank import SYSTEM
 from pdproto.spec.handoff.roles import Life
 from pdproto.spec.handoff.routing import (
     Group,
     Mode,
     Phase,
     Runs,
+    alone,
     disown,
     enroll_published,
     enroll_rule,
@@ -22,6 +23,7 @@ from pdproto.spec.handoff.routing import (
     publishes,
     queried,
     query,
+    several,
     x,
     y,
 )

@@ -165,7 +165,7 @@ SYSTEM: Final = edited(
     AddClause("serve_and_publish", modulo(h, x)),
     AddRow(ROUTING.machine(routing.sender), Ignore(
         ROUTING.symbol(routing.prompt)(h, x), at=Runs.ABSENT,
-        when=[ROUTING.symbol(routing.publishes)(x), ~modulo(h, x), dp_rank.several],
+        when=[ROUTING.symbol(routing.publishes)(x), ~modulo(h, x), routing.several],
         why="the other group runs it, with a source of its own")),
     about="The transfer of a room that decode has to find, and that may run on another rank.",
 )

@@ -10,6 +10,8 @@ from pdproto.spec.language import (
     State,
     Tuples,
     auto,
+    exists,
+    forall,
 )
 
 
@@ -68,6 +70,9 @@ class Phase(State):
 
 x, y = Group("x"), Group("y")
 h = Life("h")
+
+alone = forall(y, y.same(x))
+several = exists(y, y.differs(x))
 
 router = Machine("router", h)
 rank = Machine("rank", x)

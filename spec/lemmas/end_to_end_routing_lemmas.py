@@ -8,7 +8,7 @@ it addresses.
 
 from typing import Final
 
-from pdproto.spec.handoff import dp_rank
+from pdproto.spec.handoff import dp_rank_claims
 from pdproto.spec.handoff.end_to_end_routing import HAS_THE_ROOM, ROUTING, addressed, ours
 from pdproto.spec.handoff.ends import (
     Receiving,
@@ -40,7 +40,7 @@ BRIDGE: Final = (
            why="no process dies here"),
 )
 _PROMISED: Final = tuple(
-    ROUTING.claim(one) for one in dp_rank.PROPERTIES if isinstance(one, Always))
+    ROUTING.claim(one) for one in dp_rank_claims.PROPERTIES if isinstance(one, Always))
 LEMMAS: Final = (
     *transfer_lemmas.LEMMAS, *map(ROUTING.claim, dp_rank_lemmas.LEMMAS), *_PROMISED, *BRIDGE,
 )
