@@ -29,7 +29,7 @@ LAYERS: Final = {
     "pages": "engine, kernels, node, runtime",
     "transport": "engine, node, runtime, spec.handoff",
     "group": "node, runtime, spec.handoff, spec.language, transport",
-    "registry": "engine, runtime, spec.handoff, transport",
+    "registry": "engine, node, runtime, spec.handoff, transport",
     "items": "engine, kernels, node, pages, runtime",
     "sglang": "engine, items, node, registry, runtime, spec.handoff, spec.language, spec.peers, "
               "transport",

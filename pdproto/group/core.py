@@ -15,12 +15,12 @@ from pdproto.group.entry import TIMERS as ENTRY_TIMERS
 from pdproto.group.entry import EntryPart, Submitted
 from pdproto.group.rank import TIMERS as RANK_TIMERS
 from pdproto.group.rank import RankPart
-from pdproto.group.waits import Waits
 from pdproto.node.core import Core
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Transport
+from pdproto.node.waits import Waits
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import (
@@ -70,8 +70,8 @@ class GroupCore(Core):
         self._ranks: Final = dict(ranks)
         self._index: Final = {name: index for index, name in self.names.items()}
         self._own: Final[deque[GroupFrame]] = deque()
-        self._rank_waits: Final = Waits(RANK_TIMERS, waits)
-        self._entry_waits: Final = Waits(ENTRY_TIMERS, waits)
+        self._rank_waits: Final[Waits[Life]] = Waits(RANK_TIMERS, waits)
+        self._entry_waits: Final[Waits[Life]] = Waits(ENTRY_TIMERS, waits)
         self.rank: Final = RankPart(me, [*ranks], say=lambda vote: self._tell(entry, vote),
                                     stop=stop, waits=self._rank_waits, metrics=self.metrics,
                                     trace=trace)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
-from pdproto.group.waits import Waits, rows_on_timers
 from pdproto.node.metrics import Metrics
+from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage, Step
 from pdproto.runtime.trace_shared import SharedTrace, shared
@@ -109,7 +109,7 @@ class EntryPart:
         slots: int,
         *,
         say: Callable[[int, GroupFrame], None],
-        waits: Waits,
+        waits: Waits[Life],
         metrics: Metrics,
         trace: SharedTrace | None = None,
     ) -> None:

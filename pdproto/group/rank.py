@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pdproto.group.waits import Waits, rows_on_timers
 from pdproto.node.metrics import Metrics
+from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage, Step
 from pdproto.runtime.trace_shared import SharedTrace, shared
@@ -105,7 +105,7 @@ class RankPart:
         *,
         say: Callable[[AnyVote], None],
         stop: Callable[[Life], bool],
-        waits: Waits,
+        waits: Waits[Life],
         metrics: Metrics,
         trace: SharedTrace | None = None,
     ) -> None:

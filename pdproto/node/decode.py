@@ -8,19 +8,19 @@ Rule 3: pages and staging memory are freed when no copy from the memory into the
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.data_path import Idle, SinkDataPath, Verified
+from pdproto.node.generations import Generations
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.link import Link
 from pdproto.node.memory_queue import MemoryQueue
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.pool import Pool
-from pdproto.node.receiver import Receiver
+from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.sides import DECODE
 from pdproto.node.uses import mixed
 from pdproto.runtime.endpoint import Endpoint
@@ -54,25 +54,17 @@ class Decode(Node):
     """See the rules above. incarnation: the same for all ranks of a group."""
 
     def __init__(
-        self,
-        name: str,
-        data_path: SinkDataPath,
-        *,
-        link: Link,
-        incarnation: int,
+        self, name: str, data_path: SinkDataPath, *,
+        link: Link, incarnation: int,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
-        role: SinkRole = SINK_ROLE,
-        pool: Pool | None = None,
+        role: SinkRole = SINK_ROLE, pool: Pool | None = None,
     ) -> None:
         super().__init__(name, link, side=DECODE, data_path=data_path, incarnation=incarnation,
                          waits=waits, trace=trace)
         self.role: SinkRole = role
         self.data_path: Final = data_path
-        self._generation = 0  # of the next life
-        self._open: Final[set[int]] = set()  # generations
-        self._begun: Final[deque[int]] = deque()  # generations, beginning with the oldest open one
-        self._floor = 0  # all lives of lower generations are over
+        self._generations: Final = Generations()
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
         self._wanting: Final = MemoryQueue(
             self.metrics, lambda: self.clock())  # noqa: PLW0108 - it has no clock yet
@@ -100,33 +92,34 @@ class Decode(Node):
 
     # For the application
 
-    def open(
-        self,
-        room: int,
-        sources: Mapping[str, str],
-        *,
-        sinks: Sequence[str] = (),
-        generation: int | None = None,
+    def open(  # noqa: PLR0913 - as many as DecodeNode.open takes
+        self, room: int, sources: Mapping[str, str], *,
+        sinks: Sequence[str] = (), generation: int | None = None,
         on_released: Callable[[], None] | None = None,
         watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        slot: int | None = None,
+        slot: int | None = None, addressed: Addressed | None = None,
     ) -> Receiver:
         """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
         begin in the order of their numbers.
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
-        if generation is None:
-            generation = self._generation
-        life = Life(room_number(room), self.incarnation, generation)
-        receiver = Receiver(self, life, tuple(sources), tuple(sinks) or (self.name,))
+        receiver = self.new(room, tuple(sources), tuple(sinks) or (self.name,), generation)
         receiver.watch(on_released, watcher)
+        receiver.addressed = addressed
         if pages is not None:
             receiver.hold(pages, slot)
-        self._generation = max(self._generation, generation + 1)
+        self._generations.use(receiver.life.generation)
         self.ask(lambda: self._begin(receiver, sources, placed=pages is not None))
         return receiver
+
+    def new(
+        self, room: int, sources: tuple[str, ...], sinks: tuple[str, ...], generation: int | None
+    ) -> Receiver:
+        """A receiver for the next life, or for the one of this number."""
+        number = self._generations.next(generation)
+        return Receiver(self, Life(room_number(room), self.incarnation, number), sources, sinks)
 
     def problem(self) -> str | None:
         """See Core.problem. A decode node also needs staging memory."""
@@ -138,12 +131,19 @@ class Decode(Node):
     # In the loop: requests of the application
 
     def _begin(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
+        self.enlist(receiver)
+        self.introduce(receiver, sources, placed=placed)
+
+    def enlist(self, receiver: Receiver) -> None:
+        """Count a life, in the order of their numbers."""
         self.metrics.add("handoffs_opened")
-        endpoint, life = receiver.endpoint, receiver.life
-        self._open.add(life.generation)
-        self._begun.append(life.generation)
-        self.lives[life] = endpoint
+        self._generations.begin(receiver.life.generation)
+        self.lives[receiver.life] = receiver.endpoint
         self.register(receiver)
+
+    def introduce(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
+        """Begin a life with these sources."""
+        endpoint, life = receiver.endpoint, receiver.life
         nowhere, why_not = dict[str, str](), ""
         for name, where in sources.items():
             try:  # first, because an older peer of this name elsewhere is lost by that
@@ -336,8 +336,7 @@ class Decode(Node):
         return True
 
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
-        life, receiver = self.life(endpoint), endpoint.owner
-        source = endpoint.peers[index]
+        life, receiver, source = self.life(endpoint), endpoint.owner, endpoint.peers[index]
         return Publish(life, self._addresses[life][source], len(receiver.pages[source]),
                        receiver.sinks, *self.of(endpoint, index))
 
@@ -379,16 +378,14 @@ class Decode(Node):
                 or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
             return
         self.forget(endpoint)
-        self._open.remove(life.generation)
-        while self._begun and self._begun[0] not in self._open:
-            self._floor = self._begun.popleft() + 1
+        self._generations.end(life.generation)
         self._addresses.pop(life, None)
         for source in endpoint.peers:
             del self._of_peer[source][life]
 
     def floor(self) -> int:
         """See Core.floor."""
-        return self._floor
+        return self._generations.floor
 
     def on_failed(self, endpoint: Endpoint, _: State) -> None:
         """See Node.on_failed. Without a grant, no copy can reach the pages: free them now."""

@@ -31,12 +31,10 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.trace import Trace
 from pdproto.runtime.wire import (
-    REASON_MAX,
     Abort,
     AbortAck,
     AnyFrame,
     Batch,
-    Disown,
     Drained,
     Expecting,
     Failed,
@@ -103,23 +101,16 @@ class Prefill(Node):
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
-        watcher: Callable[[Sender], None] | None = None,
+        watcher: Callable[[Sender], None] | None = None, named: int | None = None,  # noqa: ARG002
     ) -> Sender:
-        """Open a sender for a room; see PrefillNode.open. For any thread."""
+        """Open a sender for a room; see PrefillNode.open. For any thread.
+
+        named: ignored here, because this node is of the only data-parallel rank.
+        """
         sender = Sender(self, room_number(room))
         sender.watch(on_released, watcher)
         self.ask(lambda: self._open(sender))
         return sender
-
-    def disown(self, room: int, reason: str, name: str, endpoint: str) -> None:
-        """In the loop: tell another prefill rank that this room has failed here.
-
-        name, endpoint: of that rank. Raises RemoteProtocolError if it cannot be called.
-        """
-        peer = self.connect(name, endpoint)
-        # A life of this node itself, because decode's life of the room is unknown here.
-        life = Life(room, self.incarnation, 0)
-        self.say(peer, Disown(life, reason[:REASON_MAX], peer.ours))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """See PrefillNode.in_doubt. For any thread."""
@@ -170,21 +161,11 @@ class Prefill(Node):
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
         """See Node.on_frame."""
-        if isinstance(frame, Disown):
-            # Decode is told, now or when it introduces itself, that no rank will run the room.
-            self.open(frame.life.room).abort(f"{peer.name}: {frame.reason}")
-            return
         if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message}: a sink must not send this message")
-        life = frame.life
-        if life.incarnation != peer.incarnation:
-            raise RemoteProtocolError("the life belongs to another incarnation")
-        endpoint = self.lives.get(life)
+        endpoint = self.endpoint_of(peer, frame.life)
         if endpoint is None:
-            if self._memory.forgotten(peer.name, life):
-                self.metrics.add("stale_frames")
-                return
-            endpoint = self._meet(life)
+            return
         named = (peer.name,) if isinstance(frame, Abort) else frame.sinks
         if peer.name not in named:
             named = *named, peer.name
@@ -200,6 +181,18 @@ class Prefill(Node):
         self.take(endpoint, automaton.message(frame.message, (index, 0, 0), carried))
         if not isinstance(frame, Abort):
             self._compare(endpoint.owner, peer.name, frame.layout)
+
+    def endpoint_of(self, peer: Peer, life: Life) -> Endpoint | None:
+        """The endpoint of a life of which this sink speaks; None if it has said that nothing more
+        would come of it. Raises RemoteProtocolError for a life of another process.
+        """
+        if life.incarnation != peer.incarnation:
+            raise RemoteProtocolError("the life belongs to another incarnation")
+        endpoint = self.lives.get(life)
+        if endpoint is None and self._memory.forgotten(peer.name, life):
+            self.metrics.add("stale_frames")
+            return None
+        return endpoint or self._meet(life)
 
     def _compare(self, sender: Sender, sink: str, layout: Layout | None) -> None:
         """Fail the hand-over if the page layouts of both ends differ, once its sender is open."""
@@ -308,6 +301,10 @@ class Prefill(Node):
             _, sender = self._alone.popleft()
             self._unbound.drop(sender)
             self._early.drop(sender)
+            self.on_dropped(sender)
+
+    def on_dropped(self, sender: Sender) -> None:
+        """A sender that has failed waits for nobody any more."""
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         """See Node.on_timer."""

@@ -1,6 +1,7 @@
 """The handle of a hand-over at a decode rank."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pdproto.node.handle import Handle, Opener
@@ -9,6 +10,17 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, SINKS_MAX, Done, Life
 from pdproto.spec.handoff.ends import Receiving
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """Which data-parallel rank of a prefill server a hand-over's sources are of, where the
+    application has found it. server: the address of its registry. ranks: so many it has.
+    """
+
+    server: str
+    ranks: int
+    rank: int
 
 
 class ReceiverNode(Opener, Protocol):
@@ -28,7 +40,7 @@ class ReceiverNode(Opener, Protocol):
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
+    __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
                  "unverified", "uses")
 
     _node: ReceiverNode
@@ -42,6 +54,7 @@ class Receiver(Handle):
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
         self.life: Final = life
+        self.addressed: Addressed | None = None
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: frozenset[int] = frozenset()  # of all sources
         self.slot: int | None = None
@@ -58,6 +71,11 @@ class Receiver(Handle):
     def pages_of(self, source: str) -> tuple[int, ...]:
         """The pages that this source fills, in its order; empty before they are published."""
         return (self.pages or {}).get(source, ())
+
+    def aim(self, sources: tuple[str, ...]) -> None:
+        """In the loop: these are its sources. It had none so far."""
+        automaton = self._node.role.automaton_for(sources=len(sources))
+        self.endpoint = Endpoint(automaton, self.life, sources, self)
 
     def publish(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None = None
@@ -88,14 +106,18 @@ class Receiver(Handle):
             raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
         every_page: frozenset[int] = frozenset()
         for source, numbers in of.items():
-            once = frozenset(numbers)
-            if len(numbers) > PAGES_MAX or len(once) != len(numbers):
-                raise LocalProtocolError(f"{self.life}, {source}: want at most {PAGES_MAX:,} "
-                                         f"pages, each once")
-            every_page |= once
+            every_page |= self.each_once(numbers, source)
         self.pages = {source: tuple(numbers) for source, numbers in of.items()}
         self.every_page = every_page
         self.slot = slot
+
+    def each_once(self, numbers: Sequence[int], source: str) -> frozenset[int]:
+        """The pages of a source. Raises LocalProtocolError for too many, and for one twice."""
+        once = frozenset(numbers)
+        if len(numbers) > PAGES_MAX or len(once) != len(numbers):
+            raise LocalProtocolError(f"{self.life}, {source}: want at most {PAGES_MAX:,} pages, "
+                                     f"each once")
+        return once
 
     def abort(self, reason: str = "aborted by decode") -> None:
         """Abort the hand-over. It ends with FAILED, unless it has ended already."""

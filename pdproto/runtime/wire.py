@@ -160,12 +160,38 @@ class Disown(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, ta
     """A prefill rank tells another rank, where decode looks for the room, that the room has failed.
 
     life: its room is that of the request. The sender knows no life of decode, so it puts numbers of
-    its own into the rest. endpoint: the ZeroMQ endpoint of the sender.
+    its own into the rest. by, rank: the data-parallel ranks
+    of the sender and of the receiver. endpoint: the ZeroMQ endpoint of the sender.
     """
 
     message = routing.disown
+    by: U63
+    rank: U63
     reason: Reason
     endpoint: Name
+
+
+class Meet(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="meet"):
+    """Decode comes for a room, to a rank of the data-parallel rank that it has found for it."""
+
+    message = routing.meet
+    rank: U63
+    endpoint: Name
+
+
+class Met(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="met"):
+    """The room runs on this data-parallel rank."""
+
+    message = routing.met
+    rank: U63
+
+
+class Refuse(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="refuse"):
+    """The room does not run on this data-parallel rank, and will not."""
+
+    message = routing.refuse
+    rank: U63
+    reason: Reason
 
 
 class Request(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
@@ -231,8 +257,9 @@ class Drop(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, ta
 AnyVote: TypeAlias = Ready | Dead | Ended | Broke | Closed
 AnyDecision: TypeAlias = Admit | Fail | Release | Drop
 GroupFrame: TypeAlias = Request | AnyVote | AnyDecision
+RoutingFrame: TypeAlias = Disown | Meet | Met | Refuse
 AnyFrame: TypeAlias = (
-    Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained | Disown
+    Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained | RoutingFrame
     | GroupFrame
 )
 FRAMES: Final[Mapping[str, type[Frame]]] = {

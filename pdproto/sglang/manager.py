@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Any, Final
 
+import msgspec
 from sglang.srt.disaggregation.base.conn import BaseKVManager
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
@@ -28,14 +29,16 @@ from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import Place, share_for
 from pdproto.node.link import place_of
+from pdproto.node.rooms import PrefillRooms
+from pdproto.node.routed_prefill import DataParallelRank
 from pdproto.registry.client import Registrar
+from pdproto.registry.desks import PrefillRegistry
 from pdproto.registry.wire import Registration
 from pdproto.runtime.wire import VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.plugin import note_named_ranks
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Prefills
-from pdproto.sglang.routing import Rooms
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -53,7 +56,8 @@ class PdprotoKVManager(BaseKVManager):
     # On prefill only:
     source_data_path: SourceItems
     statuses: PPConsensusStore | None = None
-    rooms: Rooms | None = None
+    desk: PrefillRegistry | None = None
+    dp_rank: int  # of this node, among the data-parallel ranks of its server
     named_rank: int | None = None  # by the request whose sender SGLang makes now (plugin.py)
     # On decode only:
     sink_data_path: SinkItems
@@ -126,12 +130,25 @@ class PdprotoKVManager(BaseKVManager):
         # Ranks of all servers that one decode rank talks to have different names.
         name = f"prefill-{self._host}-{os.getpid()}-{time_ns()}"
         self.source_data_path = data_path
-        self.node = PrefillNode(name, data_path, link=self._link, waits=self._waits)
+        registration = self._registration(name)
+        self.dp_rank = registration.rank.dp
+        self.node = PrefillNode(name, data_path, link=self._link, waits=self._waits,
+                                dp=self._dp_of(registration))
         if parallel.pp_size > 1:
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
         note_named_ranks()
-        self.register_to_bootstrap()
+        self._register(registration)
+
+    def _dp_of(self, registration: Registration) -> DataParallelRank | None:
+        """Which data-parallel rank the node is of; None if there is only one."""
+        ranks = registration.topology.dp_size
+        if ranks == 1:
+            return None
+        self.desk = PrefillRegistry(self._registry, registration.rank)
+        rooms = PrefillRooms(registration.rank.dp, ranks, publishes=registration.publishes,
+                             switch=f"{settings.FORCE_QUERY}=1")
+        return DataParallelRank(rooms, self.desk)
 
     def _begin_decode(self, components: Sequence[Component], engine: SinkEngine) -> None:
         """Ranks of one group share an incarnation, for a source may send to several of them."""
@@ -171,25 +188,36 @@ class PdprotoKVManager(BaseKVManager):
         return self.node
 
     def register_to_bootstrap(self) -> None:
-        """Begin to register, and stay registered for as long as the manager lives."""
-        host, port = place_of(self.node.endpoint)
+        """Nothing to do: a prefill rank begins to register as soon as it has a node."""
+
+    @property
+    def _registry(self) -> str:
+        return joined(_registry_host(self.parallel),
+                      get_disagg().disaggregation_bootstrap_port)
+
+    def _registration(self, name: str) -> Registration:
+        """Who this rank is; its place in the network is still to come."""
         parallel, args = self.parallel, self.kv_args
-        registration = Registration(
+        return Registration(
             attn_tp_size=parallel.attn_tp_size, attn_tp_rank=parallel.attn_tp_rank,
             attn_cp_size=parallel.attn_cp_size, attn_cp_rank=parallel.attn_cp_rank,
             attn_dp_size=parallel.attn_dp_size, attn_dp_rank=parallel.attn_dp_rank,
             pp_size=parallel.pp_size, pp_rank=args.pp_rank,
             system_dp_size=parallel.dp_size, system_dp_rank=args.system_dp_rank or 0,
-            rank_ip=host, rank_port=port, page_size=args.page_size,
+            rank_ip=self._host, rank_port=0, page_size=args.page_size,
             kv_cache_dtype=self._kv_dtype, kv_layout=args.kv_layout,
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
-            incarnation=self.node.incarnation, version=VERSION, name=self.node.name,
+            version=VERSION, name=name,
         )
-        registry = joined(_registry_host(parallel), get_disagg().disaggregation_bootstrap_port)
-        self.rooms = Rooms(registry, registration, self.prefill.disown)
+
+    def _register(self, registration: Registration) -> None:
+        """Begin to register, and stay registered for as long as the manager lives."""
+        host, port = place_of(self.node.endpoint)
         self._registrar = Registrar(
-            registry, registration,
+            self._registry,
+            msgspec.structs.replace(registration, rank_ip=host, rank_port=port,
+                                    incarnation=self.node.incarnation),
             on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))
         self._registrar.start()
 
@@ -207,13 +235,13 @@ class PdprotoKVManager(BaseKVManager):
         """Unregister, end all hand-overs, and free every resource."""
         if self._registrar is not None:
             self._registrar.stop()
-        if self.rooms is not None:
-            self.rooms.close()
         if self._queries is not None:
             self._queries.shutdown(cancel_futures=True)
         if self._operator_port is not None:
             self._operator_port.stop()
         self.node.close()
+        if self.desk is not None:
+            self.desk.close()
         if self.statuses is not None:
             self.statuses.close()
 

@@ -13,6 +13,7 @@ from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
 from pdproto.items.shares import Place
 from pdproto.node.link import tcp_at
+from pdproto.node.receiver import Addressed
 from pdproto.registry.client import (
     Directory,
     NotFoundError,
@@ -33,12 +34,14 @@ class Feed:
 
     SGLang gets the metadata row of the first one. sinks: the ranks of this group to which the same
     sources send, by their place. twin: the source, if it is the only one and has the same place in
-    a tensor parallelism of the same size, without a pipeline.
+    a tensor parallelism of the same size, without a pipeline. addressed: of which data-parallel
+    rank they are.
     """
 
     sources: dict[str, str]
     sinks: range
     twin: str | None
+    addressed: Addressed
 
 
 class Prefills:
@@ -92,7 +95,8 @@ class Prefills:
             self._directories.pop(address, None)  # its ranks may have restarted
         try:
             directory = self._directories.get(address) or self._look_up(address)
-            found = self._feeds[address, dp_rank] = self._feed(directory, dp_rank)
+            found = self._feeds[address, dp_rank] = self._feed(
+                directory, Addressed(address, directory.server.dp_size, dp_rank))
         except (*PROBLEMS, ValueError) as error:
             raise LookupError(f"prefill server {address}: {error}") from None
         return found
@@ -105,7 +109,7 @@ class Prefills:
             client.close()
         return found
 
-    def _feed(self, directory: Directory, dp_rank: int) -> Feed:
+    def _feed(self, directory: Directory, addressed: Addressed) -> Feed:
         """Find the ranks. Raises ValueError for a server that does not fit, or has no such rank."""
         server = directory.server
         self._check(server)
@@ -114,14 +118,14 @@ class Prefills:
         ranks = self._place.partners(server.attn_tp_size)
         for pp in reversed(self._feeding(server.pp_size)):  # the last one has the output
             for tp in ranks:
-                address = addresses.get(Rank(dp_rank, 0, tp, pp))
+                address = addresses.get(Rank(addressed.rank, 0, tp, pp))
                 if address is None:
-                    raise ValueError(f"it has no {Rank(dp_rank, 0, tp, pp)}")
+                    raise ValueError(f"it has no {Rank(addressed.rank, 0, tp, pp)}")
                 sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
         source = Place(server.attn_tp_size, ranks[0])
         is_alike = source == self._place and len(sources) == self._stages == 1
         twin = next(iter(sources)) if is_alike else None
-        return Feed(sources, source.partners(self._place.size), twin)
+        return Feed(sources, source.partners(self._place.size), twin, addressed)
 
     def _feeding(self, stages: int) -> range:
         """The stages of prefill's pipeline that have this rank's layers: all stages if decode has

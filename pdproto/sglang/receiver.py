@@ -207,7 +207,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         feed = self._feed
         assert feed is not None  # noqa: S101 - a turn is taken when the feed is known
         self.receiver = self.kv_mgr.decode.open(
-            self.bootstrap_room, feed.sources, generation=self._turn,
+            self.bootstrap_room, feed.sources, generation=self._turn, addressed=feed.addressed,
             sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks])
         self._publish()
 

@@ -16,8 +16,6 @@ from sglang.srt.disaggregation.common.conn import KVTransferError
 from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
 from pdproto.node.sender import Sender
-from pdproto.registry.lives import RoomLife
-from pdproto.sglang.routing import UNKNOWN
 from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
@@ -65,14 +63,11 @@ class PdprotoKVSender(BaseKVSender):
         self._pages = self._sent = self._slot = self._bytes = 0
         self._began: float | None = None
         self._metric = KVTransferMetric()
-        self._life: RoomLife | None = None  # of the room, until it is over
-        self._is_met = False
-        self.sender: Sender | Absent = (
-            Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(bootstrap_room))
-        named = (UNKNOWN if mgr.named_rank is None else mgr.named_rank) \
+        # SGLang may say that the request names a rank, and not which: then it is this one.
+        named = (mgr.dp_rank if mgr.named_rank is None else mgr.named_rank) \
             if req_has_disagg_prefill_dp_rank else None
-        if mgr.rooms is not None:
-            self._life = mgr.rooms.begin(bootstrap_room, named, self.sender.abort)
+        self.sender: Sender | Absent = (
+            Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(bootstrap_room, named=named))
         if mgr.statuses is not None and isinstance(self.sender, Sender):
             self.sender.watchers = (*self.sender.watchers, self._tell)
             while mgr.statuses.get(bootstrap_room) != self.poll():
@@ -120,10 +115,6 @@ class PdprotoKVSender(BaseKVSender):
         if status is KVPoll.SUCCESS and self._metric.transfer_latency_s is None:
             self._metric.transfer_latency_s = monotonic() - (self._began or monotonic())
             self._metric.transfer_total_bytes = self._bytes
-        if status in ENDED:
-            self._retire()
-        elif status is not KVPoll.BOOTSTRAPPING:
-            self._note_met()
         return status
 
     def poll_pp_consensus(self) -> KVPoll:
@@ -137,16 +128,6 @@ class PdprotoKVSender(BaseKVSender):
         """Tell the first stage the status of this one."""
         if self.kv_mgr.statuses is not None:
             self.kv_mgr.statuses[self.bootstrap_room] = int(self.poll())
-
-    def _note_met(self) -> None:
-        if not self._is_met and self._life is not None and self.kv_mgr.rooms is not None:
-            self._is_met = True
-            self.kv_mgr.rooms.met(self._life)
-
-    def _retire(self) -> None:
-        if self._life is not None and self.kv_mgr.rooms is not None:
-            self.kv_mgr.rooms.end(self._life)
-            self._life = None
 
     def should_send_kv_chunk(self, num_pages: int, last_chunk: bool) -> bool:
         """Whether SGLang must call `send` for this chunk: yes, unless it is empty and not the last.
@@ -165,7 +146,6 @@ class PdprotoKVSender(BaseKVSender):
         failed the request by itself.
         """
         self.sender.close("the prefill scheduler has given the request up")
-        self._retire()
         if self.kv_mgr.statuses is not None:
             self.kv_mgr.statuses.pop(self.bootstrap_room)
 

@@ -8,11 +8,11 @@ handles that `open` returns (node/sender.py, node/receiver.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import ClassVar, Final
 
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
-from pdproto.node.decode import Decode
 from pdproto.node.direct import DIRECT_ROLE, direct_pool
 from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
@@ -20,7 +20,9 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
 from pdproto.node.pool import Pool
 from pdproto.node.prefill import Prefill
-from pdproto.node.receiver import Receiver
+from pdproto.node.receiver import Addressed, Receiver
+from pdproto.node.routed_decode import DecodeDesk, RoutedDecode
+from pdproto.node.routed_prefill import DataParallelRank, RoutedPrefill
 from pdproto.node.sender import Sender
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.trace import Trace
@@ -105,6 +107,7 @@ class PrefillNode(RunningNode):
     the node communicates; default: with peers on this host. waits: seconds by name of timer, in
     place of the defaults. trace: writes the steps of the node's endpoints.
 
+    dp: the data-parallel rank of this node, where the server has several.
     refuses: called in the loop for a room that a sink introduces and that is not open here. It
     returns why no sender will open it, or None if one may. A refused sink fails at once, with that
     reason. role: the tables to run, if not those of the hand-over.
@@ -125,30 +128,26 @@ class PrefillNode(RunningNode):
         trace: Trace | None = None,
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
+        dp: DataParallelRank | None = None,
     ) -> None:
+        kind: Callable[..., Prefill] = self._kind if dp is None else partial(RoutedPrefill, dp=dp)
         link = link or Link()
-        super().__init__(self._kind(name, data_path, link=link, incarnation=new_incarnation(),
-                                    waits=waits, trace=trace, refuses=refuses, role=role), link)
+        super().__init__(kind(name, data_path, link=link, incarnation=new_incarnation(),
+                              waits=waits, trace=trace, refuses=refuses, role=role), link)
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
-        watcher: Callable[[Sender], None] | None = None,
+        watcher: Callable[[Sender], None] | None = None, named: int | None = None,
     ) -> Sender:
         """Open a sender for a room.
 
-        room: from 0 to 2**63 - 1. on_released, watcher: see `Handle.watch`. Raises
+        room: from 0 to 2**63 - 1. on_released, watcher: see `Handle.watch`. named: the
+        data-parallel rank that the request asks for. If decode looks for the room on another rank
+        than this one, the sender fails at once, and so does its receiver. Raises
         LocalProtocolError when the node is closed, TypeError or ValueError for a room that is no
         such number.
         """
-        return self._core.open(room, on_released, watcher)
-
-    def disown(self, room: int, reason: str, name: str, endpoint: str) -> None:
-        """Tell another prefill rank that this room has failed here. That rank tells decode, which
-        looks for the room there (spec/handoff/dp_rank.py).
-
-        name, endpoint: of the other rank. Raises LocalProtocolError when this node is closed.
-        """
-        self._core.ask(lambda: self._core.disown(room, reason, name, endpoint))
+        return self._core.open(room, on_released, watcher, named)
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
@@ -168,10 +167,10 @@ class DecodeNode(RunningNode):
     Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """
 
-    _core: Decode
-    _kind: ClassVar[type[Decode]] = Decode
+    _core: RoutedDecode
+    _kind: ClassVar[type[RoutedDecode]] = RoutedDecode
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two have a default
         self,
         name: str,
         data_path: SinkDataPath,
@@ -182,14 +181,15 @@ class DecodeNode(RunningNode):
         trace: Trace | None = None,
         role: SinkRole = SINK_ROLE,
         pool: Pool | None = None,
+        desk: DecodeDesk | None = None,
     ) -> None:
         link = link or Link()
         self._opening: Final = Lock()
         super().__init__(self._kind(name, data_path, link=link,
                                     incarnation=incarnation or new_incarnation(), waits=waits,
-                                    trace=trace, role=role, pool=pool), link)
+                                    trace=trace, role=role, pool=pool, desk=desk), link)
 
-    def open(
+    def open(  # noqa: PLR0913 - all but two have a default
         self,
         room: int,
         sources: Mapping[str, str],
@@ -200,6 +200,7 @@ class DecodeNode(RunningNode):
         watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None,
+        addressed: Addressed | None = None,
     ) -> Receiver:
         """Open a receiver for a room.
 
@@ -207,14 +208,32 @@ class DecodeNode(RunningNode):
         names of all ranks of this group to which the same sources write (default: this rank).
         generation: the number of the life, if the ranks of a group must agree on it; each number
         once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
-        `Receiver.publish`; without them, call that method later.
+        `Receiver.publish`; without them, call that method later. addressed: the data-parallel rank
+        of the sources, where the prefill server has several.
 
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
         with self._opening:  # so that lives begin in the order of their numbers
             return self._core.open(room, sources, sinks=sinks, generation=generation,
                                    on_released=on_released, watcher=watcher, pages=pages,
-                                   slot=slot)
+                                   slot=slot, addressed=addressed)
+
+    def seek(
+        self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
+        named: int | None = None, on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Receiver], None] | None = None,
+    ) -> Receiver:
+        """Open a receiver for a room of the prefill server whose registry is at this address.
+
+        The data-parallel rank that runs the room is, in this order: `named`, by the request; the
+        only one; room modulo ranks, if the server keeps to that rule; the registry's answer. The
+        receiver fails, with the reason, if the look-up fails, if prefill has failed the room, and
+        after the wait `unresolved`. pages, slot: as `Receiver.publish` takes them.
+        Raises LocalProtocolError when the node is closed, or has no desk.
+        """
+        with self._opening:
+            return self._core.seek(room, server, pages=pages, slot=slot, named=named,
+                                   on_released=on_released, watcher=watcher)
 
 
 class DirectDecodeNode(DecodeNode):
@@ -233,6 +252,7 @@ class DirectDecodeNode(DecodeNode):
         incarnation: int | None = None,
         waits: Mapping[str, float] | None = None,
         trace: Trace | None = None,
+        desk: DecodeDesk | None = None,
     ) -> None:
         super().__init__(name, data_path, link=link, incarnation=incarnation, waits=waits,
-                         trace=trace, role=DIRECT_ROLE, pool=direct_pool())
+                         trace=trace, role=DIRECT_ROLE, pool=direct_pool(), desk=desk)

@@ -14,9 +14,10 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
+from pdproto.node.rooms import DecodeRooms, PrefillRooms
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
-from pdproto.registry.lives import DecodeRooms, PrefillRooms, post
+from pdproto.registry.lives import ask_again, post
 from pdproto.registry.wire import Registration
 from pdproto.runtime.store import AnyMessage, Shared
 from pdproto.spec.handoff import dp_rank, routing
@@ -47,7 +48,7 @@ class Sides:
         for room in rooms:
             self.decode.want((room, 1))
         if self.decode.asking:
-            self.decode.ask_again(self.client)
+            ask_again(self.decode, self.client)
             self.requests += 1
         for room in rooms:
             if self.decode.rank_of((room, 1)) != room % RANKS:

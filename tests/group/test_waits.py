@@ -9,9 +9,9 @@ from socket import create_server
 import msgspec
 
 from pdproto.group.group import Group
-from pdproto.group.waits import Waits
 from pdproto.node.link import Link
 from pdproto.node.timers import DOUBLINGS_MAX
+from pdproto.node.waits import Waits
 from pdproto.runtime.wire import Life
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
 from tests.node.data_paths import OWN_HOST
@@ -21,7 +21,7 @@ LIFE, OTHER = Life(7, 1, 0), Life(8, 1, 1)
 NAMES = ("no_votes", "no_confirmation", "transfer_timeout")
 
 
-def run(waits: Waits, until: float, *names: str) -> list[tuple[float, str]]:
+def run(waits: Waits[Life], until: float, *names: str) -> list[tuple[float, str]]:
     """All that comes due for LIFE, when each wait that ends begins again."""
     ended: list[tuple[float, str]] = []
     while (due := waits.next()) is not None and due <= until:
@@ -33,7 +33,7 @@ def run(waits: Waits, until: float, *names: str) -> list[tuple[float, str]]:
 
 
 def test_a_repeat_in_vain_waits_twice_as_long() -> None:
-    waits = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
+    waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
     ended = run(waits, 69.0, "no_votes", "transfer_timeout")
     assert [due for due, _ in ended] == [1, 3, 7, 15, 31, 47, 63]
@@ -44,7 +44,8 @@ def test_a_repeat_in_vain_waits_twice_as_long() -> None:
 
 
 def test_a_step_further_makes_repeats_prompt_again_and_leaves_the_others() -> None:
-    waits = Waits(NAMES, {"no_votes": 1.0, "no_confirmation": 1.0, "transfer_timeout": 70.0})
+    waits: Waits[Life] = Waits(
+        NAMES, {"no_votes": 1.0, "no_confirmation": 1.0, "transfer_timeout": 70.0})
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
     assert len(run(waits, 10.0, "no_votes", "transfer_timeout")) == 3
     names = ("no_votes", "no_confirmation", "transfer_timeout")
@@ -54,7 +55,7 @@ def test_a_step_further_makes_repeats_prompt_again_and_leaves_the_others() -> No
 
 
 def test_who_waits_for_nothing_is_not_kept() -> None:
-    waits = Waits(NAMES, {"no_votes": 1.0})
+    waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0})
     waits.follow(LIFE, ("no_votes",), 0.0)
     assert len(run(waits, 3.0, "no_votes")) == 2
     waits.follow(LIFE, (), 3.0)
@@ -64,7 +65,7 @@ def test_who_waits_for_nothing_is_not_kept() -> None:
 
 
 def test_what_is_fire_nowed_is_due_at_once_and_once() -> None:
-    waits = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
+    waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
     assert len(run(waits, 7.0, "no_votes", "transfer_timeout")) == 3
     waits.fire_now(8.0)

@@ -124,8 +124,7 @@ def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "names"), [
-    (PrefillNode, {"in_doubt", "disown"}), (DecodeNode, set[str]()),
-    (DirectDecodeNode, set[str]())])
+    (PrefillNode, {"in_doubt"}), (DecodeNode, {"seek"}), (DirectDecodeNode, {"seek"})])
 def test_a_node_shows_what_its_users_need(kind: type, names: set[str]) -> None:
     """The public names of a node. One more needs a reason, and a line in the documents."""
     both = {"close", "declare_gone", "health", "living_peers", "lost_peers", "open",

@@ -15,7 +15,6 @@ from pdproto.node.receiver import Receiver
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.wire import (
     SINKS_MAX,
-    Disown,
     Done,
     Expecting,
     Failed,
@@ -81,29 +80,6 @@ class Sink:
 
 
 # Prefill
-
-
-def test_a_room_that_another_rank_disowns_fails_at_its_sink() -> None:
-    """The rank that failed tells this one, and this one tells the sink, now or when it comes."""
-    for early in (True, False):
-        source = Source()
-        if early:
-            source.introduced()
-        source.offline.hear("p1", Disown(Life(7, 6, 0), "no room for it", P1), incarnation=6)
-        if not early:
-            source.introduced()
-        source.offline.turn()
-        (failed,) = source.frames(Failed)
-        assert failed == Failed(LIFE, "p1: no room for it")
-
-
-def test_a_rank_that_disowns_a_room_says_so_by_a_life_of_its_own() -> None:
-    source = Source()
-    source.node.disown(7, "no room for it", "p1", P1)
-    source.offline.turn()
-    (said,) = source.offline.line("p1").frames
-    assert isinstance(said, Disown)
-    assert (said.life, said.reason) == (Life(7, 5, 0), "no room for it")
 
 
 def test_a_sink_that_does_not_name_itself_is_a_sink_of_its_life() -> None:

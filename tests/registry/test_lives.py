@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from pdproto.node.rooms import DecodeRooms, PrefillRooms
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
-from pdproto.registry.lives import DecodeRooms, PrefillRooms, post
+from pdproto.registry.lives import ask_again, post
 from pdproto.registry.wire import Registration
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.spec.handoff import routing
@@ -96,12 +97,12 @@ def test_m2_3_with_forced_queries_every_room_is_found(client: RegistryClient) ->
     lives = [(room, 1) for room in range(8)]
     for life in lives[:4]:
         decode.want(life)
-    assert decode.ask_again(client) == 0
+    assert ask_again(decode, client) == 0
     for life in lives:
         assert post(client, prefill[life[0] // 4].put(life).sent) == 1
     for life in lives[4:]:
         decode.want(life)
-    assert decode.ask_again(client) == 8
+    assert ask_again(decode, client) == 8
     assert [decode.rank_of(life) for life in lives] == [0, 0, 0, 0, 1, 1, 1, 1]
     met = prefill[0].knock(lives[0])
     assert met.row == "hear_knock greet tidy_up"
@@ -123,7 +124,7 @@ def test_m2_4_without_a_conflict_the_rule_costs_no_request(
         assert post(client, sent) == 0
         prefill[room % RANKS].forget(life)
         decode.forget(life)
-    assert decode.ask_again(client) == 0
+    assert ask_again(decode, client) == 0
     assert requests(server) == 0
     assert len(decode._machine) == 1  # that the server keeps to the rule
 
@@ -134,7 +135,7 @@ def test_m2_5_a_room_that_never_comes_ends_by_the_clock(
     """Each half that arrives alone ends, and leaves nothing in the registry to ask for."""
     prefill, decode = both_sides(client, force_query=True)
     decode.want(LIFE)
-    decode.ask_again(client)
+    ask_again(decode, client)
     with pytest.raises(LocalProtocolError, match="not concluded"):
         decode.forget((7, 1))
     assert post(client, decode.give_up(LIFE).sent) == 1
@@ -148,7 +149,7 @@ def test_m2_5_a_room_that_never_comes_ends_by_the_clock(
     assert ended.row == "stop_waiting tidy_up"
     assert post(client, ended.sent) == 1
     decode.want((9, 1))
-    assert decode.ask_again(client) == 1
+    assert ask_again(decode, client) == 1
     assert decode.failed((9, 1))
     assert requests(server) == 5  # ask, withdraw, publish, retire, ask
 

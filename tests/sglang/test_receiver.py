@@ -17,7 +17,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
-from pdproto.node.receiver import Receiver
+from pdproto.node.receiver import Addressed, Receiver
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.turns import Turns
@@ -36,7 +36,8 @@ class Manager:
         self.slots: dict[int, bytes] = {}
         self.missing = ""
         self.rows = SimpleNamespace(write=self._write)
-        feed = Feed({source.name: source.endpoint}, range(1), None)
+        feed = Feed({source.name: source.endpoint}, range(1), None,
+                    Addressed("127.0.0.1:1", 1, 0))
         self.prefills = SimpleNamespace(feed=lambda *_: self._feed(feed))
 
     def _feed(self, feed: Feed) -> Feed:

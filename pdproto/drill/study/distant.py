@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pdproto.node.decode import Decode
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.prefill import Prefill
+from pdproto.node.routed_decode import RoutedDecode
 from pdproto.runtime.wire import Batch
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 
@@ -69,7 +69,7 @@ class _Prefill(Distant, Prefill):
     """A prefill node at a distance, without I/O."""
 
 
-class _Decode(Distant, Decode):
+class _Decode(Distant, RoutedDecode):
     """A decode node at a distance, without I/O."""
 
 

@@ -8,8 +8,9 @@ before it opens a hand-over. Both wait for the registry's answer on their schedu
 from dataclasses import dataclass
 from typing import Final
 
+from pdproto.node.rooms import DecodeRooms, PrefillRooms, RoomLife
 from pdproto.registry.client import RegistryClient
-from pdproto.registry.lives import DecodeRooms, PrefillRooms, RoomLife, post
+from pdproto.registry.lives import ask_again, post
 from pdproto.registry.wire import Registration
 
 RANKS: Final = 2
@@ -66,7 +67,7 @@ class SoughtRooms:
         if life not in self._rooms.asking:
             self._rooms.want(life)
         if self._rooms.asking:
-            self._rooms.ask_again(self._client)
+            ask_again(self._rooms, self._client)
             self.asked += 1
         return self._rooms.rank_of(life) == 0
 

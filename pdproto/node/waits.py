@@ -1,17 +1,19 @@
-"""The waits of a group's requests: the timers that run for each of them, and the rows they fire.
+"""The waits of requests: the timers that run for each of them, and the rows they fire.
 
 All waits of one name have the same length, or that length doubled a few times. Each such length has
 a queue of its own, so no sorting is needed.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from typing import Final, Generic, TypeVar
 
 from pdproto.node.timers import DOUBLINGS_MAX, Timers
-from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.machine import Row, Table, Timer
+
+CANCELLED_MIN: Final = 1_024  # entries that it does not pay to clear away
+K = TypeVar("K", bound=Hashable)
 
 
 def rows_on_timers(table: Table) -> Mapping[str, tuple[Row, ...]]:
@@ -23,8 +25,9 @@ def rows_on_timers(table: Table) -> Mapping[str, tuple[Row, ...]]:
     return on
 
 
-class Waits:
-    """Deadlines by timer and request. Cancelled ones stay in their queue until they are due.
+class Waits(Generic[K]):
+    """Deadlines by timer and request. Cancelled ones stay in their queue until they are due,
+    or are more than the others.
 
     After each repeat without an answer, the next wait is twice as long, up to a limit, until the
     request has made progress. seconds: by name of timer, in place of the defaults in
@@ -36,14 +39,15 @@ class Waits:
         known = Timers(seconds).seconds
         self.seconds: Final = {name: known[name] for name in names}
         # By name and by the number of doublings, so that each queue is in the order of time.
-        self._queues: Final[dict[str, tuple[deque[tuple[float, Life]], ...]]] = {
+        self._queues: Final[dict[str, tuple[deque[tuple[float, K]], ...]]] = {
             name: tuple(deque() for _ in range(1 + DOUBLINGS_MAX * WAITS[name].again))
             for name in names}
-        self._armed: Final[dict[Life, dict[str, float]]] = {}
-        self._repeats: Final[dict[Life, int]] = {}
+        self._armed: Final[dict[K, dict[str, float]]] = {}
+        self._repeats: Final[dict[K, int]] = {}
+        self._entries = 0  # of all queues
 
     def follow(
-        self, life: Life, names: Collection[str], now: float, *, further: bool = False
+        self, life: K, names: Collection[str], now: float, *, further: bool = False
     ) -> None:
         """Run exactly these timers for the request. Those that run already go on.
 
@@ -59,15 +63,18 @@ class Waits:
                 armed[name] = self._begin(name, life, now)
         if armed:
             self._armed[life] = armed
+        if self._entries > CANCELLED_MIN + 2 * len(self.seconds) * len(self._armed):
+            self._clear()
 
-    def due(self, now: float) -> Iterator[tuple[str, Life]]:
+    def due(self, now: float) -> Iterator[tuple[str, K]]:
         """The waits that have ended: name and life. Only `follow` starts them again."""
         for name, queues in self._queues.items():
             for queue in queues:
                 for _ in range(len(queue)):
-                    if queue[0][0] > now:
+                    if not queue or queue[0][0] > now:
                         break
                     deadline, life = queue.popleft()
+                    self._entries -= 1
                     armed = self._armed.get(life, {})
                     if armed.get(name) == deadline:
                         del armed[name]
@@ -83,6 +90,7 @@ class Waits:
                 if WAITS[name].again:
                     armed[name] = now
                     self._queues[name][0].appendleft((now, life))
+                    self._entries += 1
 
     def next(self) -> float | None:
         """A time at which no wait has ended yet, or the first one ends; None if none runs."""
@@ -93,10 +101,22 @@ class Waits:
         """The number of requests with a timer."""
         return sum(bool(armed) for armed in self._armed.values())
 
-    def _begin(self, name: str, life: Life, now: float) -> float:
+    def _begin(self, name: str, life: K, now: float) -> float:
         doublings = 0
         if WAITS[name].again:
             doublings = min(self._repeats.get(life, 0), DOUBLINGS_MAX)
         deadline = now + self.seconds[name] * (1 << doublings)
         self._queues[name][doublings].append((deadline, life))
+        self._entries += 1
         return deadline
+
+    def _clear(self) -> None:
+        """Clear away the entries that stand for nothing."""
+        self._entries = 0
+        for name, queues in self._queues.items():
+            for queue in queues:
+                kept = [(deadline, life) for deadline, life in queue
+                        if self._armed.get(life, {}).get(name) == deadline]
+                queue.clear()
+                queue.extend(kept)
+                self._entries += len(kept)

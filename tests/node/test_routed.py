@@ -1,0 +1,180 @@
+"""The tables of dp-rank between real nodes, by real frames: without sockets and without a clock."""
+
+import pytest
+
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.spec.bugs.dp_rank import CONFLICT_UNSAID
+from pdproto.spec.handoff import dp_rank
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.routing import disown, h, x, y
+from pdproto.spec.language import DropEffect, DropRow, edited
+from tests.node.routed import RoutedCluster
+
+RULE = "room 7 was put on data-parallel rank 0, and decode looks for it on rank 1 (room modulo 2)"
+NAMED = "room 6 was put on data-parallel rank 0, and the request names rank 1"
+NOT_YET = (KVPoll.BOOTSTRAPPING, KVPoll.WAITING_FOR_INPUT)
+
+
+def both(sender: Sender, receiver: Receiver) -> tuple[KVPoll, KVPoll]:
+    return sender.poll(), receiver.poll()
+
+
+def test_m2_4_a_room_that_keeps_to_the_rule_costs_no_batch_and_no_request() -> None:
+    """The frames of the resolution go out with those of the hand-over."""
+    cluster = RoutedCluster()
+    sender, receiver = cluster.put(7, 1), cluster.want(7)
+    cluster.settle()
+    assert both(sender, receiver) == (KVPoll.WAITING_FOR_INPUT, KVPoll.WAITING_FOR_INPUT)
+    assert (cluster.said["meet"], cluster.said["met"]) == (1, 1)
+    before = cluster.delivered
+    cluster.hand_over(sender, receiver)
+    assert cluster.told == {"look up": 1}
+    assert before <= 3, "introduce and meet; met; publish"
+    cluster.pass_time(3)
+    cluster.check()
+    assert [len(node._placed) for node in cluster.prefills] == [0, 0]
+    assert len(cluster.decode._sought) == 0
+    assert all(len(node._rooms) == 0 for node in cluster.prefills)
+
+
+@pytest.mark.parametrize(("room", "named", "why"), [(7, None, RULE), (6, 1, NAMED)])
+@pytest.mark.parametrize("decode_first", [True, False])
+def test_m2_3_a_room_on_the_wrong_rank_fails_both_sides_without_a_clock(
+    room: int, named: int | None, why: str, decode_first: bool
+) -> None:
+    cluster = RoutedCluster()
+    if decode_first:
+        receiver = cluster.want(room, named)
+        cluster.settle()
+        assert receiver.poll() in NOT_YET
+        sender = cluster.put(room, 0, named)
+    else:
+        sender = cluster.put(room, 0, named)
+        cluster.settle()
+        receiver = cluster.want(room, named)
+    cluster.settle()
+    assert both(sender, receiver) == (KVPoll.FAILED, KVPoll.FAILED)
+    assert str(sender.failure).startswith(why)
+    assert f"p1: p0: {why}" in str(receiver.failure)
+    if named is None:
+        for reason in (sender.failure, receiver.failure):
+            assert "set force_query on every rank" in str(reason)
+    cluster.pass_time(240)
+    cluster.check()
+    assert [len(node._placed) for node in cluster.prefills] == [0, 0]
+    assert [len(node.lives) for node in (*cluster.prefills, cluster.decode)] == [0, 0, 0]
+    held = {name: value for node in (*cluster.prefills, cluster.decode)
+            for name, value in node.metrics.read().items() if name.startswith("num_") and value}
+    assert held == {}
+
+
+UNSAID_NAMED = edited(dp_rank.SYSTEM, "named-unsaid", DropEffect("fail_misplaced", disown(x, h, y)))
+NOT_TURNED_AWAY = edited(dp_rank.SYSTEM, "not-turned-away", DropRow("turn_away"),
+                         DropRow("turn_away_again"))
+
+
+@pytest.mark.parametrize(("room", "named", "system"), [
+    (7, None, CONFLICT_UNSAID), (6, 1, UNSAID_NAMED), (7, None, NOT_TURNED_AWAY)])
+def test_without_the_row_decode_waits_for_its_clock(room: int, named: int | None, system) -> None:  # type: ignore[no-untyped-def]
+    """What the test above would see: the defect is put into the tables that the nodes run."""
+    cluster = RoutedCluster(system=system)
+    sender, receiver = cluster.put(room, 0, named), cluster.want(room, named)
+    cluster.settle()
+    assert sender.poll() is KVPoll.FAILED
+    assert receiver.poll() in NOT_YET
+    cluster.pass_time(58)
+    assert receiver.poll() in NOT_YET
+    cluster.pass_time(4)
+    assert receiver.failure == "unresolved after 60 s"
+
+
+def test_m2_5_a_half_that_comes_alone_ends_by_its_own_clock() -> None:
+    cluster = RoutedCluster(waits={"no_decode": 20.0, "unresolved": 30.0})
+    sender, receiver = cluster.put(6, 0), cluster.want(5)
+    cluster.pass_time(19)
+    assert sender.poll() in NOT_YET
+    cluster.pass_time(2)
+    assert sender.failure == "no_decode after 20 s"
+    assert receiver.poll() in NOT_YET
+    cluster.pass_time(10)
+    assert receiver.failure == "unresolved after 30 s"
+    late = cluster.want(6)
+    cluster.settle()
+    assert late.failure == "p0: no_decode after 20 s", "it is turned away, and need not wait"
+    cluster.check()
+
+
+@pytest.mark.parametrize("decode_first", [True, False])
+def test_m2_3_with_every_room_published_decode_finds_it_anywhere(decode_first: bool) -> None:
+    cluster = RoutedCluster(publishes=True)
+    if decode_first:
+        receiver = cluster.want(7)
+        cluster.settle()
+        sender = cluster.put(7, 0)
+    else:
+        sender = cluster.put(7, 0)
+        cluster.settle()
+        receiver = cluster.want(7)
+    cluster.settle()
+    assert both(sender, receiver) == (KVPoll.WAITING_FOR_INPUT, KVPoll.WAITING_FOR_INPUT)
+    cluster.hand_over(sender, receiver)
+    assert cluster.told == {"look up": 1, "publish": 1, "query": 1, "retire": 1}
+    cluster.check()
+
+
+def test_a_room_that_was_given_up_is_over_for_whoever_asks_later() -> None:
+    cluster = RoutedCluster(publishes=True)
+    cluster.put(7, 0).abort("the client has left")
+    cluster.processes["p0"].turn()
+    cluster.settle()
+    receiver = cluster.want(7)
+    cluster.settle()
+    assert receiver.failure == "room 7: the rank that ran it has given it up"
+    cluster.check()
+
+
+def test_a_client_that_leaves_withdraws_its_question() -> None:
+    cluster = RoutedCluster(publishes=True)
+    receiver = cluster.want(7)
+    cluster.settle()
+    receiver.abort("the client has left")
+    cluster.processes["d"].turn()
+    cluster.settle()
+    assert receiver.failure == "the client has left"
+    assert cluster.told["withdraw"] == 1
+    assert (len(cluster.decode._sought), len(cluster.decode.lives)) == (0, 0)
+    cluster.check()
+
+
+def test_m1_2_a_failed_look_up_fails_the_request_for_its_reason() -> None:
+    cluster = RoutedCluster()
+    receiver = cluster.want(7, server="elsewhere:1")
+    cluster.settle()
+    assert receiver.failure == "prefill server elsewhere:1: nobody has registered"
+    assert receiver.released
+    after = cluster.want(8)
+    cluster.put(8, 0)
+    cluster.settle()
+    assert after.poll() is KVPoll.WAITING_FOR_INPUT, "those behind it are not held up"
+    cluster.check()
+
+
+def test_a_rank_that_does_not_exist_fails_the_request_that_names_it() -> None:
+    cluster = RoutedCluster()
+    sender, receiver = cluster.put(7, 1, named=9), cluster.want(7, named=9)
+    cluster.settle()
+    assert "9 is no Group" in str(sender.failure)
+    assert "9 is no Group" in str(receiver.failure)
+
+
+def test_the_sender_fails_where_it_was_put_and_a_retry_on_the_right_rank_runs() -> None:
+    cluster = RoutedCluster()
+    first, asked = cluster.put(7, 0), cluster.want(7)
+    cluster.settle()
+    assert both(first, asked) == (KVPoll.FAILED, KVPoll.FAILED)
+    again, retry = cluster.put(7, 1), cluster.want(7)
+    cluster.settle()
+    assert both(again, retry) == (KVPoll.WAITING_FOR_INPUT, KVPoll.WAITING_FOR_INPUT)
+    cluster.hand_over(again, retry)
+    cluster.check()
