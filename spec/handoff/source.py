@@ -106,7 +106,7 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Row("begin_send", on=Call("open_sender"), at=Sending.UNKNOWN, to=Sending.BOOTSTRAPPING,
         do=[kv(p, h).to(True)]),
     Ignore(Call("open_sender"), at=Sending.FAILED,
-           why="the sink began this life with the earlier process: the caller polls Failed"),
+           why="the sink gave up first: the caller polls Failed, and does not run prefill"),
     Ignore(Call("open_sender"), at=Sending.GONE,
            why="the sink began this life with an earlier process: the caller polls Failed"),
     Row("meet", on=introduce(d, h, p), at=OPEN, when=~known(p, h, d),

@@ -97,7 +97,7 @@ _DROPS_KV: Final = "KV is dropped for an attempt, for the sample, or to fall bac
 # The order counts: only a step that makes an earlier predicate true may make a later one false.
 MONOTONE: Final = (
     Monotone("source_over", stage(h).among(*ENDED), why="an end is final"),
-    Monotone("runs_no_more_in_vain", any_of(stage(h).among(Stage.DEFERRED, *ENDED), ready(h)),
+    Monotone("runs_only_when_ready", any_of(stage(h).among(Stage.DEFERRED, *ENDED), ready(h)),
             why="a request that has fallen back is queued again when its bootstrap is there"),
     Monotone("submitted", stage(h) != Stage.NEW, why="the router sends a request once"),
     Monotone("taken_up", ~stage(h).among(Stage.NEW, *QUEUED),

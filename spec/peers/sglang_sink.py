@@ -69,7 +69,7 @@ RECEIVER: Final = (
         why="the earlier receiver has failed and was never cleared"),
     Row("find_ranks", on=Call("init"), at=Status.BOOTSTRAPPING, to=Status.WAITING,
         do=[found(d, r).to(True)], fair=True),
-    Row("miss_ranks", on=Call("init_in_vain"), at=Status.BOOTSTRAPPING, to=Status.FAILED,
+    Row("miss_ranks", on=Call("init_failed"), at=Status.BOOTSTRAPPING, to=Status.FAILED,
         why="the look-up, or the registration of the pages, has failed"),
     Row("publish", on=Call("send_metadata"), at=READY, when=[found(d, r), ~published(d, r)],
         do=PUBLISHED, send=[each(q, metadata(d, r, q))]),
