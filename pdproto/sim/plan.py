@@ -4,8 +4,8 @@ A plan is a value made from a seed. Taking requests or faults out of it leaves t
 so a run that fails can be made small.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -147,6 +147,15 @@ class Plan:
     def servers(self, side: Callable[[Request], str]) -> tuple[str, ...]:
         """Those of one side that have anything to do."""
         return tuple(dict.fromkeys(map(side, self.requests)))
+
+    def only(self, rooms: Collection[int] | None, faults: Collection[int] | None) -> "Plan":
+        """The plan with the requests of these rooms and the faults of these numbers alone. None
+        keeps all.
+        """
+        return replace(
+            self,
+            requests=tuple(r for r in self.requests if rooms is None or r.room in rooms),
+            faults=tuple(f for f in self.faults if faults is None or f.number in faults))
 
 
 def planned(seed: int, shape: Shape, seeded: Seeded) -> Plan:
