@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 FULL := $(VENV)/.full
 
-.PHONY: help run setup installed test tests quick lint types coverage test-ptx bench soak docs clean \
+.PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx bench soak docs clean \
   docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
@@ -42,16 +42,22 @@ run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	$(BIN)/pdproto handoff --requests 100 --pp 2
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
 
+# Three workers for two cores: a third of the tests' time is spent waiting for clocks and processes.
+WORKERS := -n 3 --dist worksteal
+
 lint: $(FULL)
 	$(BIN)/ruff check .
 
 types: $(FULL)
 	$(BIN)/mypy
 
-test: lint types tests ## everything that must hold: lint, types, tests
+test: lint types tests ## what must hold for each commit: lint, types, tests
 
 tests: $(FULL)
-	$(BIN)/python -m pytest -n 2 $(TEST_OPTIONS)
+	$(BIN)/python -m pytest $(WORKERS) -m "not nightly" $(TEST_OPTIONS)
+
+test-all: lint types $(FULL) ## the same with the larger sizes and all samples (nightly)
+	$(BIN)/python -m pytest $(WORKERS) $(TEST_OPTIONS)
 
 # Apart, because tracing every line doubles the time.
 coverage: $(FULL) ## the tests once more: the lines that none runs, and bounds by folder
@@ -60,7 +66,7 @@ coverage: $(FULL) ## the tests once more: the lines that none runs, and bounds b
 	$(BIN)/python -m tests.project.coverage_gate out/coverage.json
 
 quick: $(FULL) ## the tests without the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow and not nightly"
 
 SGLANG := .venv-sglang
 

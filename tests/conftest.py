@@ -13,15 +13,21 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pdproto.check.user_cache import RESULTS
-from tests.skips import pytest_addoption, pytest_configure
+from tests import shared_answers, skips
+from tests.skips import pytest_addoption
 
-__all__ = ["pytest_addoption", "pytest_configure"]
+__all__ = ["pytest_addoption"]
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 settings.register_profile("ci", COMMON, derandomize=True)
 settings.register_profile("nightly", COMMON, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    skips.register(config)
+    shared_answers.register(config)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -69,6 +69,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def register(config: pytest.Config) -> None:
     if config.getoption(OPTION) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(OnlyNamedSkips())

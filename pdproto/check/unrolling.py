@@ -15,7 +15,7 @@ from pdproto.check.questions import Question
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Action, Guard, Literal, Program
 
-FOR_EVER_S: Final = 1_000_000.0  # instead of no limit; the solver accepts no greater number
+FOR_EVER_MS: Final = 1_000_000_000  # instead of no limit; the solver accepts no greater number
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,10 @@ class Unrolling:
 
     def _check(self, assumed: tuple[Any, ...], until: float | None) -> bool:
         """Whether the constraints are satisfiable. Raises TimeoutError when the time is up."""
-        left_s = FOR_EVER_S if until is None else max(0.001, until - monotonic())
-        self.solver.set("timeout", int(left_s * 1000))
+        left_ms = FOR_EVER_MS if until is None else int((until - monotonic()) * 1000)
+        if left_ms <= 0:  # Z3's own clock is late on a busy machine
+            raise TimeoutError
+        self.solver.set("timeout", left_ms)
         answer = self.solver.check(*assumed)
         if answer == z3.unknown:
             if "interrupt" in self.solver.reason_unknown():

@@ -27,6 +27,7 @@ from pdproto.spec.examples.two_phase_commit import SYSTEM as COMMIT
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import Configuration, LeadsTo, System
 from tests.check.systems import SIZES, systems
+from tests.tiers import sampled
 
 COMMITS: Final = Configuration({Participant: 3})
 STEPS_MAX: Final = 60  # more than any run that is asked for here
@@ -189,18 +190,16 @@ SHORT: Final = (
     "failed-by-its-predecessor", "request-of-a-dead-life",
 )
 STEPS_SHORT: Final = 8
+LONG_SAMPLE: Final = 12
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [
-        pytest.param(
-            bug, id=f"{bug.id}-{bug.system.name}",
-            marks=() if bug.system.name in SHORT else pytest.mark.slow,
-        )
-        for bug in BUGS if not endless(bug)
-    ],
-)
+@pytest.mark.parametrize("bug", [
+    *(pytest.param(bug, id=f"{bug.id}-{bug.system.name}")
+      for bug in BUGS if bug.system.name in SHORT),
+    *sampled([pytest.param(bug, id=f"{bug.id}-{bug.system.name}", marks=pytest.mark.slow)
+              for bug in BUGS if not endless(bug) and bug.system.name not in SHORT],
+             LONG_SAMPLE, "bounded model checking"),
+])
 def test_every_defect_that_a_finite_run_shows(bug: Bug) -> None:
     explored = check(bug.system, bug.configuration, CheckSettings(properties=(bug.violates,)))
     (expected,) = explored.findings

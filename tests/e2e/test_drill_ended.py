@@ -29,10 +29,14 @@ def command_of(process: psutil.Process) -> list[str]:
         return []
 
 
-@pytest.mark.parametrize("verb", DRILLS)
-@pytest.mark.parametrize(("when", "how"), [
-    ("starting", "Ctrl-C"), ("starting", "SIGTERM"),
-    ("running", "Ctrl-C"), ("running", "SIGTERM"), ("running", "SIGKILL")])
+@pytest.mark.parametrize(("verb", "when", "how"), [
+    ("handoff", "starting", "Ctrl-C"), ("handoff", "starting", "SIGTERM"),
+    ("handoff", "running", "Ctrl-C"), ("handoff", "running", "SIGTERM"),
+    ("handoff", "running", "SIGKILL"), ("soak", "running", "SIGTERM"),
+    *(pytest.param("soak", *end, marks=pytest.mark.nightly) for end in (
+        ("starting", "Ctrl-C"), ("starting", "SIGTERM"), ("running", "Ctrl-C"),
+        ("running", "SIGKILL"))),
+])
 def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(
     tmp_path: Path, verb: str, when: str, how: str
 ) -> None:

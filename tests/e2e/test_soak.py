@@ -24,7 +24,7 @@ from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["shm", "tcp"])
+@pytest.mark.parametrize("engine", ["shm", pytest.param("tcp", marks=pytest.mark.nightly)])
 def test_it_holds_out(engine: str, tmp_path: Path) -> None:
     """For a short while: nothing is lost, and faults there were."""
     ran = subprocess.run(

@@ -9,13 +9,14 @@ from pdproto.cli.systems import load
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.catalogue import Counts
 from pdproto.spec.language import Configuration, Fairness, System
+from tests.shared_answers import answers
 
 
 @cache
 def explored(system: str, size: str = "default") -> CheckResult:
     """A built-in system at a named size, to its end, once: several tests look at the same run."""
     known = load(system)
-    return check(known, known.configurations[size], CheckSettings(keep_going=True))
+    return answers().check(known, known.configurations[size], CheckSettings(keep_going=True))
 
 
 def judged(

@@ -1,13 +1,19 @@
 """Every system at every named size: everything holds, at the expected counts."""
 
+from typing import Final
+
 import pytest
 
 from pdproto.check.suite import DEEP
 from pdproto.spec.catalogue import EXPECTED
 from tests.handoff.exploring import counts, explored, failing
 
+LARGE: Final = {("transfer-no-timers", "sources")}
 
-@pytest.mark.parametrize(("system", "size"), [key for key in EXPECTED if key[1] != DEEP])
+
+@pytest.mark.parametrize(("system", "size"), [
+    pytest.param(*key, marks=pytest.mark.nightly if key in LARGE else ())
+    for key in EXPECTED if key[1] != DEEP])
 def test_everything_holds_at_the_expected_counts(system: str, size: str) -> None:
     found = explored(system, size)
     assert found.complete

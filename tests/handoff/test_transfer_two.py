@@ -10,7 +10,8 @@ from tests.handoff.exploring import counts, explored, failing, name_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", [TWO_LIVES, TWO_SINKS], ids=name_of)
+@pytest.mark.parametrize("system", [
+    TWO_LIVES, pytest.param(TWO_SINKS, marks=pytest.mark.nightly)], ids=name_of)
 def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
     found = explored(system.name, "deep")
     assert failing(found) == []
@@ -20,7 +21,8 @@ def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
 
 @pytest.mark.parametrize(("name", "edit"), [
     ("a_chunk_goes_from_life_to_life", DropRow("end_lease")),
-    ("a_chunk_goes_from_life_to_life", DropRow("abort_again")),
+    pytest.param("a_chunk_goes_from_life_to_life", DropRow("abort_again"),
+                 marks=pytest.mark.nightly),
     ("a_chunk_passes_to_the_waiting_life", DropRow("grant")),
 ], ids=lambda value: value if isinstance(value, str) else value.row)
 def test_each_row_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:

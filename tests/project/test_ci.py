@@ -30,7 +30,7 @@ MODULE = 'import pytest; pytest.importorskip("astrolabe")\n'
 def skipping(folder: Path, *options: str, source: str) -> subprocess.CompletedProcess[str]:
     """Run pytest, with our rule about skips, on one module."""
     (folder / "conftest.py").write_text(
-        "from tests.skips import pytest_addoption, pytest_configure\n"
+        "from tests.skips import pytest_addoption, register as pytest_configure\n"
     )
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_some.py").write_text(source)

@@ -37,7 +37,7 @@ def transferring(system: System, *faults: str, lives: int = 1) -> Ground:
                  id="transfer, whoever dies"),
     # Aborts from both sides, errors and repeats, while two lives want one chunk.
     pytest.param(transferring(SILENT, lives=2), 46_324, 233_624,
-                 id="transfer, aborts, two lives"),
+                 id="transfer, aborts, two lives", marks=pytest.mark.nightly),
     pytest.param(Ground(agreement.SYSTEM, GROUP, ("crash",)), 3_648, 8_971,
                  id="agreement, two ranks that may die"),
     pytest.param(Ground(agreement.SYSTEM, {**GROUP, Rank: 3}, ()), 4_664, 16_955,

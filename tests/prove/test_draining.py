@@ -20,6 +20,7 @@ from pdproto.spec.language.ranking import FaultFree, Ranking
 from pdproto.spec.lemmas.transfer_ranking import RANKINGS
 from proofs import draining
 from proofs.draining import without
+from tests.tiers import sampled
 
 SMALL: Final[Sizes] = {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}
 RANKED: Final = tuple(ranking.leads_to for ranking in RANKINGS)
@@ -36,6 +37,8 @@ ELSEWHERE: Final = {
     "abort_again": "every engine can fence",
     "stop": "every engine can fence",
 }
+ROWS_SAMPLED: Final = 5
+RANKINGS_SAMPLED: Final = 3
 QUICK: Final = ("give_up_waiting", "finish_fence", "say_drained", "end_lease", "finish")
 
 
@@ -47,8 +50,10 @@ def explored(system: System) -> set[str]:
 
 
 @pytest.mark.parametrize("row", [
-    row if row in QUICK else pytest.param(row, marks=pytest.mark.slow)
-    for row in HELPERS if row != "post"  # a property speaks of that one
+    *QUICK,
+    *sampled([pytest.param(row, marks=pytest.mark.slow)
+              for row in HELPERS if row not in (*QUICK, "post")],  # a property speaks of "post"
+             ROWS_SAMPLED, "rows that help"),
 ])
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     """A property has no proof exactly if a fair run violates it, here or elsewhere."""
@@ -62,7 +67,9 @@ def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranking", RANKINGS, ids=RANKED)
+@pytest.mark.parametrize("ranking", sampled(
+    [pytest.param(ranking, id=ranking.leads_to) for ranking in RANKINGS],
+    RANKINGS_SAMPLED, "rankings"))
 def test_no_helper_is_idle(ranking: Ranking) -> None:
     for helper in ranking.helpers:
         fewer = draining.without_helper(ranking, helper.row)

@@ -1,0 +1,91 @@
+"""Which tests see each historical defect, tier by tier: a page that pytest's own collection writes.
+
+    python -m tests.project.defect_tiers > docs/defects-by-tier.md
+
+A test sees a defect when a parameter of it is the defect, its id, or the name of its system.
+"""
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pytest
+
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.catalogue import BUGS
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDERS: Final = ("tests/check/test_bmc.py", "tests/handoff", "tests/property", "tests/sim")
+PLUGIN: Final = "tests.project.defect_tiers"
+LINE: Final = "defect:"
+
+
+class Tier(StrEnum):
+    """The first tier that runs a test; every later one runs it too."""
+
+    QUICK = "make quick"
+    TEST = "make test"
+    NIGHTLY = "make test-all"
+
+
+Seen: TypeAlias = Mapping[str, Mapping[Tier, frozenset[str]]]  # by id and tier: the test modules
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """As a plugin: print a line for each defect that a test sees."""
+    for item in session.items:
+        for bug in _defects(item):
+            module = item.nodeid.split("::")[0].removeprefix("tests/").removesuffix(".py")
+            sys.stdout.write(f"{LINE} {_tier(item).name} {bug.id} {module}\n")
+
+
+def _defects(item: pytest.Item) -> Iterator[Bug]:
+    call = getattr(item, "callspec", None)
+    for value in call.params.values() if call else ():
+        yield from (bug for bug in BUGS if value in (bug, bug.id, bug.system.name))
+
+
+def _tier(item: pytest.Item) -> Tier:
+    if item.get_closest_marker("nightly"):
+        return Tier.NIGHTLY
+    return Tier.TEST if item.get_closest_marker("slow") else Tier.QUICK
+
+
+def seen() -> Seen:
+    """What pytest collects, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", PLUGIN, *FOLDERS],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)})
+    found: dict[str, dict[Tier, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for line in done.stdout.splitlines():
+        if line.startswith(LINE):
+            _, tier, bug, module = line.split()
+            found[bug][Tier[tier]].add(module)
+    return {bug: {tier: frozenset(modules) for tier, modules in tiers.items()}
+            for bug, tiers in found.items()}
+
+
+def page(found: Seen) -> str:
+    """The table, in Markdown."""
+    rows = [
+        f"| `{bug}` | " + " | ".join(
+            ", ".join(sorted(found.get(bug, {}).get(tier, ()))) for tier in Tier) + " |"
+        for bug in dict.fromkeys(bug.id for bug in BUGS)
+    ]
+    return "\n".join([
+        "# Which tests see each historical defect", "",
+        "A column names the test modules that begin to see the defect in that tier; a later tier "
+        "runs them too.", "Every defect is seen by `make quick`. "
+        "`python -m tests.project.defect_tiers` writes this page.", "",
+        "| defect | " + " | ".join(f"`{tier}`" for tier in Tier) + " |", "|---|---|---|---|", *rows,
+        ""])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(seen()))

@@ -1,0 +1,29 @@
+"""The quick tier sees every historical defect, and a sample is the same each time."""
+
+import pytest
+
+from pdproto.spec.bugs.catalogue import BUGS
+from tests.docs.documents import ROOT
+from tests.project.defect_tiers import Tier, page, seen
+from tests.tiers import sampled
+
+
+@pytest.mark.slow
+def test_the_quick_tier_sees_every_historical_defect() -> None:
+    found = seen()
+    assert {bug.id for bug in BUGS if Tier.QUICK not in found.get(bug.id, {})} == set()
+    assert (ROOT / "docs" / "defects-by-tier.md").read_text(encoding="utf-8") == page(found), (
+        "run `python -m tests.project.defect_tiers > docs/defects-by-tier.md`")
+
+
+def test_a_sample_is_the_same_each_time_and_the_rest_waits_for_the_night() -> None:
+    params = [pytest.param(number, marks=pytest.mark.slow) for number in range(20)]
+    chosen = [
+        [one.values for one in sampled(params, 5, name) if one.marks == params[0].marks]
+        for name in ("rows", "rows", "rankings")
+    ]
+    assert [len(one) for one in chosen] == [5, 5, 5]
+    assert chosen[0] == chosen[1] != chosen[2]
+    rest = [one for one in sampled(params, 5, "rows") if one.values not in chosen[0]]
+    assert {tuple(mark.name for mark in one.marks) for one in rest} == {("slow", "nightly")}
+    assert [one.values for one in sampled(params, 5, "rows")] == [one.values for one in params]
