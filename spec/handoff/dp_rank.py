@@ -1,19 +1,21 @@
-"""Which data-parallel rank of the prefill server runs a room, and how decode finds out.
+"""The data-parallel rank of the prefill server that runs a room, and how decode finds it.
 
-Rule 1: decode resolves the rank in this order: the one that the request names; the only one there
-is; room modulo ranks, if the registry says that the server keeps to that rule; else a query.
-Rule 2: whether every room is published is one setting of the whole server, agreed at the registry
-(it holds if queries are forced, or if the load balancing follows no rule). Decode does what the
-registry says and has no setting of its own. Ranks that disagree are a mistake of configuration: the
-server serves nobody.
-Rule 3: a rank that gets a room which decode will look for elsewhere fails it at once, and tells the
-rank where decode will ask, so that decode is turned away instead of waiting. If every room is
-published, there is no elsewhere, unless the request itself names another rank.
-Rule 4: as long as rooms keep to the rule, nothing is published and nothing is queried.
-Rule 5: a query about a room that is not known yet stays with the registry, which answers as soon as
-it knows. Both sides have a clock for a request whose other half never arrives.
+Rule 1: Decode resolves the rank in this order: the rank that the request names; the only rank there
+        is; room modulo ranks, if the registry says that the server keeps to that rule; else a
+        query.
+Rule 2: Whether every room is published is one setting of the whole server, agreed at the registry.
+        Every room is published if queries are forced, or if the load balancing follows no rule.
+        Decode follows the registry and has no setting of its own. Ranks that disagree are a mistake
+        of configuration: the server serves no request.
+Rule 3: If decode will look for a room on another rank, the rank that has the room fails it at once,
+        and tells the rank that decode will ask. So decode is turned away and does not wait. If
+        every room is published, decode looks on no other rank, unless the request names one.
+Rule 4: While rooms keep to the rule, no rank publishes a room and decode sends no query.
+Rule 5: The registry keeps a query about an unknown room, and answers it as soon as it knows the
+        room. Both sides have a clock for a request whose other half never arrives.
 
-The router is not ours. It may put a request on any rank, name any rank in it, and lose either half.
+The router is not part of pdproto. It may put a request on any rank, name any rank in it, and lose
+either half.
 """
 
 from dataclasses import replace
@@ -104,10 +106,10 @@ from pdproto.spec.language import (
 ROUTER: Final = Table(router, state=routing, rows=(
     Row("route", on=Call("route"), at=Routing.UNROUTED, to=Routing.ROUTED, choose=(x,),
         when=serves(), send=[prompt(h, x), wanted(h)],
-        why="by the server's rule or against it"),
+        why="the router may follow the server's rule or not"),
     Row("route_named", on=Call("route_named"), at=Routing.UNROUTED, to=Routing.ROUTED,
         choose=(x, y), when=serves(), send=[prompt_named(h, x, y), wanted_named(h, y)],
-        why="the request names a rank, which may not be the one that it is put on"),
+        why="the request names a rank, and may be put on another"),
 ))
 
 RANK: Final = Table(rank, rows=(
@@ -116,8 +118,8 @@ RANK: Final = Table(rank, rows=(
     Row("enroll_for_list", when=[~enrolled(x), publishes(x)], do=[enrolled(x).to(True)],
         send=[enroll_published(x)]),
     Row("be_at_odds", on=differs(x), when=~at_odds(x), do=[at_odds(x).to(True)],
-        why="its server is told, and may come again with the setting of the others"),
-    Ignore(differs(x), when=at_odds(x), why="it has been told"),
+        why="its server learns that, and may restart with the setting of the others"),
+    Ignore(differs(x), when=at_odds(x), why="the rank knows it already"),
 ))
 
 SENDER: Final = Table(sender, state=runs, rows=(
@@ -125,32 +127,33 @@ SENDER: Final = Table(sender, state=runs, rows=(
         when=any_of(alone, all_of(~publishes(x), modulo(h, x)))),
     Row("serve_and_publish", on=prompt(h, x), at=Runs.ABSENT, to=Runs.WAITING,
         when=[publishes(x), several], do=[posted(x, h).to(True)], send=[publish(h, x)],
-        why="every room, and not only those that break the rule: decode asks about each"),
+        why="every room is published, because decode asks about each"),
     Row("fail_conflict", on=prompt(h, x), at=Runs.ABSENT, to=Runs.FAILED,
         when=[~publishes(x), ~modulo(h, x), several], do=[conflict(x, h).to(True)],
         send=[each(y, disown(x, h, y), where=modulo(h, y))],
-        why="decode goes by the rule, and will ask another rank about this room"),
+        why="decode follows the rule, and will ask another rank about this room"),
     Row("serve_named", on=prompt_named(h, x, y), at=Runs.ABSENT, to=Runs.WAITING,
         when=x.same(y)),
     Row("fail_misplaced", on=prompt_named(h, x, y), at=Runs.ABSENT, to=Runs.FAILED,
         when=x.differs(y), do=[conflict(x, h).to(True)], send=[disown(x, h, y)],
-        why="decode goes to the rank that the request names, and this is another one"),
-    Ignore(prompt(h, x), at=(Runs.WAITING, Runs.MET, Runs.FAILED), why="it is here already"),
+        why="decode asks the rank that the request names, and this is another one"),
+    Ignore(prompt(h, x), at=(Runs.WAITING, Runs.MET, Runs.FAILED),
+           why="the rank has this room already"),
     Ignore(prompt_named(h, x, y), at=(Runs.WAITING, Runs.MET, Runs.FAILED),
-           why="it is here already"),
-    Reject(prompt(h, x), at=Runs.DISOWNED, why="a request is put on one rank"),
-    Reject(prompt_named(h, x, y), at=Runs.DISOWNED, why="a request is put on one rank"),
+           why="the rank has this room already"),
+    Reject(prompt(h, x), at=Runs.DISOWNED, why="the router puts a request on one rank"),
+    Reject(prompt_named(h, x, y), at=Runs.DISOWNED, why="the router puts a request on one rank"),
     Row("be_disowned", on=disown(y, h, x), at=Runs.ABSENT, to=Runs.DISOWNED,
-        why="decode will ask here, or has asked, about a room that failed on another rank"),
-    Ignore(disown(y, h, x), at=Runs.DISOWNED, why="it has been said"),
+        why="decode asks here about a room that has failed on another rank"),
+    Ignore(disown(y, h, x), at=Runs.DISOWNED, why="the rank knows it already"),
     Reject(disown(y, h, x), at=(Runs.WAITING, Runs.MET, Runs.FAILED),
-           why="a request is put on one rank"),
+           why="the router puts a request on one rank"),
     Row("hear_knock", on=meet(h, x), when=~knocked(x, h), do=[knocked(x, h).to(True)],
-        why="the room may arrive later than decode does"),
+        why="the room may arrive after decode"),
     Ignore(meet(h, x), at=(Runs.ABSENT, Runs.WAITING), when=knocked(x, h),
-           why="the answer is still to come"),
+           why="the answer follows"),
     Ignore(meet(h, x), at=(Runs.FAILED, Runs.DISOWNED), when=[knocked(x, h), ~refused(x, h)],
-           why="the answer is still to come"),
+           why="the answer follows"),
     Row("greet_again", on=meet(h, x), at=Runs.MET, when=knocked(x, h), send=[met(x, h)],
         why="another rank of the decode server asks, and each needs an answer"),
     Row("turn_away_again", on=meet(h, x), at=(Runs.FAILED, Runs.DISOWNED),
@@ -158,9 +161,10 @@ SENDER: Final = Table(sender, state=runs, rows=(
         why="another rank of the decode server asks, and each needs an answer"),
     Row("greet", at=Runs.WAITING, to=Runs.MET, when=knocked(x, h), send=[met(x, h)]),
     Row("turn_away", at=(Runs.FAILED, Runs.DISOWNED), when=[knocked(x, h), ~refused(x, h)],
-        do=[refused(x, h).to(True)], send=[refuse(x, h)], why="decode learns it at once"),
+        do=[refused(x, h).to(True)], send=[refuse(x, h)],
+        why="decode learns of the failure at once"),
     Row("stop_waiting", on=Timer("no_decode"), at=Runs.WAITING, to=Runs.FAILED,
-        why="the half of the request that goes to decode may have been lost"),
+        why="decode's half of the request may have been lost"),
     Row("tidy_up", at=(Runs.MET, Runs.FAILED), when=posted(x, h), do=[posted(x, h).to(False)],
         send=[retire(h, x)], why="decode has found the room, or never will"),
 ))
@@ -174,11 +178,12 @@ REGISTRY: Final = Table(registry, state=mode, rows=(
     Row("hear_list", on=enroll_published(x), at=Mode.PUBLISHED, when=~heard(x),
         do=[heard(x).to(True)]),
     Row("refuse_rule", on=enroll_rule(x), at=Mode.PUBLISHED, send=[differs(x)],
-        why="the ranks before it publish rooms: it is told so, and nothing changes for them"),
+        why="the earlier ranks publish rooms: this rank is refused, and they go on"),
     Row("refuse_list", on=enroll_published(x), at=Mode.RULE, send=[differs(x)],
-        why="the ranks before it publish no rooms: it is told so, and nothing changes for them"),
-    Ignore(enroll_rule(x), at=Mode.RULE, when=heard(x), why="it has been heard"),
-    Ignore(enroll_published(x), at=Mode.PUBLISHED, when=heard(x), why="it has been heard"),
+        why="the earlier ranks publish no rooms: this rank is refused, and they go on"),
+    Ignore(enroll_rule(x), at=Mode.RULE, when=heard(x), why="the registry has this rank already"),
+    Ignore(enroll_published(x), at=Mode.PUBLISHED, when=heard(x),
+           why="the registry has this rank already"),
     Row("open_by_rule", at=Mode.RULE, when=[~settled(), forall(x, heard(x))],
         do=[settled().to(True)], send=[serves(), keeps_rule()]),
     Row("open_by_list", at=Mode.PUBLISHED, when=[~settled(), forall(x, heard(x))],
@@ -190,29 +195,30 @@ REGISTRY: Final = Table(registry, state=mode, rows=(
         when=[entry(h, x) == Entry.NEVER, question(h) == Question.PENDING],
         do=[entry(h, x).to(Entry.KNOWN), question(h).to(Question.CLOSED)], send=[answer(h, x)],
         why="decode asked before the room was known"),
-    Ignore(publish(h, x), when=entry(h, x) != Entry.NEVER, why="listed already, or over"),
+    Ignore(publish(h, x), when=entry(h, x) != Entry.NEVER,
+           why="the room is listed already, or over"),
     Row("answer_query", on=query(h), choose=(x,),
         when=[question(h) == Question.NONE, entry(h, x) == Entry.KNOWN],
         do=[question(h).to(Question.CLOSED)], send=[answer(h, x)]),
     Row("answer_gone", on=query(h), choose=(x,),
         when=[question(h) == Question.NONE, entry(h, x) == Entry.OVER],
         do=[question(h).to(Question.CLOSED)], send=[gone(h)],
-        why="the rank that ran the room has given it up"),
+        why="the rank of the room has given it up"),
     Row("keep_question", on=query(h),
         when=[question(h) == Question.NONE, forall(x, entry(h, x) == Entry.NEVER)],
         do=[question(h).to(Question.PENDING)], why="the room is not known yet"),
-    Ignore(query(h), when=question(h) != Question.NONE, why="asked before"),
+    Ignore(query(h), when=question(h) != Question.NONE, why="decode has asked already"),
     Row("strike_room", on=retire(h, x),
         when=[entry(h, x) != Entry.OVER, question(h) != Question.PENDING],
         do=[entry(h, x).to(Entry.OVER)]),
     Row("strike_room_and_tell", on=retire(h, x),
         when=[entry(h, x) != Entry.OVER, question(h) == Question.PENDING],
         do=[entry(h, x).to(Entry.OVER), question(h).to(Question.CLOSED)], send=[gone(h)],
-        why="it was given up before its publication arrived"),
-    Ignore(retire(h, x), when=entry(h, x) == Entry.OVER, why="struck out already"),
+        why="the rank gave the room up before its publication arrived"),
+    Ignore(retire(h, x), when=entry(h, x) == Entry.OVER, why="the room is struck out already"),
     Row("drop_question", on=withdraw(h), when=question(h) != Question.CLOSED,
-        do=[question(h).to(Question.CLOSED)], why="decode waits no longer"),
-    Ignore(withdraw(h), when=question(h) == Question.CLOSED, why="nobody waits"),
+        do=[question(h).to(Question.CLOSED)], why="decode no longer waits"),
+    Ignore(withdraw(h), when=question(h) == Question.CLOSED, why="decode does not wait"),
 ))
 
 RECEIVER: Final = Table(receiver, state=phase, rows=(
@@ -220,9 +226,9 @@ RECEIVER: Final = Table(receiver, state=phase, rows=(
         do=[target(h, y).to(True)], send=[meet(h, y)], why="first: the rank in the request"),
     Row("take", on=wanted(h), at=Phase.IDLE, to=Phase.PENDING),
     Ignore(wanted(h), at=(Phase.PENDING, Phase.RESOLVED, Phase.MET, Phase.FAILED),
-           why="it is here already"),
+           why="decode has this request already"),
     Ignore(wanted_named(h, y), at=(Phase.PENDING, Phase.RESOLVED, Phase.MET, Phase.FAILED),
-           why="it is here already"),
+           why="decode has this request already"),
     Row("resolve_alone", at=Phase.PENDING, to=Phase.RESOLVED, choose=(x,), when=alone,
         do=[target(h, x).to(True)], send=[meet(h, x)], why="second: the only rank"),
     Row("resolve_by_rule", at=Phase.PENDING, to=Phase.RESOLVED, choose=(x,),
@@ -233,24 +239,25 @@ RECEIVER: Final = Table(receiver, state=phase, rows=(
         do=[queried(h).to(True)], send=[query(h)], why="fourth: the registry knows"),
     Row("resolve_by_query", on=answer(h, x), at=Phase.PENDING, to=Phase.RESOLVED,
         do=[target(h, x).to(True)], send=[meet(h, x)]),
-    Ignore(answer(h, x), at=(Phase.RESOLVED, Phase.MET, Phase.FAILED), why="no longer asked"),
+    Ignore(answer(h, x), at=(Phase.RESOLVED, Phase.MET, Phase.FAILED), why="decode no longer asks"),
     Row("fail_gone", on=gone(h), at=Phase.PENDING, to=Phase.FAILED,
-        why="the rank that ran the room has given it up"),
-    Ignore(gone(h), at=Phase.FAILED, why="no longer asked"),
+        why="the rank of the room has given it up"),
+    Ignore(gone(h), at=Phase.FAILED, why="decode no longer asks"),
     Reject(gone(h), at=(Phase.IDLE, Phase.RESOLVED, Phase.MET),
-           why="a query has one answer, and it was this one"),
-    Reject(answer(h, x), at=Phase.IDLE, why="nothing was asked"),
+           why="a query has one answer, and this one fails the room"),
+    Reject(answer(h, x), at=Phase.IDLE, why="decode has asked nothing"),
     Row("be_greeted", on=met(x, h), at=Phase.RESOLVED, to=Phase.MET, when=target(h, x)),
-    Ignore(met(x, h), at=(Phase.MET, Phase.FAILED), why="it came twice or too late"),
+    Ignore(met(x, h), at=(Phase.MET, Phase.FAILED), why="the answer comes twice, or too late"),
     Row("be_turned_away", on=refuse(x, h), at=Phase.RESOLVED, to=Phase.FAILED,
         when=target(h, x), why="the room failed on prefill: a conflict of ranks, or a time-out"),
-    Ignore(refuse(x, h), at=Phase.FAILED, why="it came twice or too late"),
-    Reject(met(x, h), at=Phase.RESOLVED, when=~target(h, x), why="another rank was asked"),
-    Reject(refuse(x, h), at=Phase.RESOLVED, when=~target(h, x), why="another rank was asked"),
-    Reject(met(x, h), at=(Phase.IDLE, Phase.PENDING), why="nobody has been asked"),
-    Reject(refuse(x, h), at=(Phase.IDLE, Phase.PENDING, Phase.MET), why="nobody has been asked"),
+    Ignore(refuse(x, h), at=Phase.FAILED, why="the answer comes twice, or too late"),
+    Reject(met(x, h), at=Phase.RESOLVED, when=~target(h, x), why="decode has asked another rank"),
+    Reject(refuse(x, h), at=Phase.RESOLVED, when=~target(h, x),
+           why="decode has asked another rank"),
+    Reject(met(x, h), at=(Phase.IDLE, Phase.PENDING), why="decode has asked no rank"),
+    Reject(refuse(x, h), at=(Phase.IDLE, Phase.PENDING, Phase.MET), why="decode has asked no rank"),
     Row("give_up", on=Timer("unresolved"), at=(Phase.PENDING, Phase.RESOLVED), to=Phase.FAILED,
-        send=[withdraw(h)], why="the half of the request that goes to prefill may have been lost"),
+        send=[withdraw(h)], why="prefill's half of the request may have been lost"),
 ))
 
 LOSSY: Final = Table(network, rows=tuple(
@@ -261,7 +268,7 @@ AXIOMS: Final = {"one_remainder": implies(modulo(h, x) & modulo(h, y), x.same(y)
 
 SYSTEM: Final = System(
     "dp-rank",
-    "Which data-parallel rank of the prefill server runs a room, and how decode finds out.",
+    "The data-parallel rank of the prefill server that runs a room, and how decode finds it.",
     tables=(ROUTER, RANK, SENDER, REGISTRY, RECEIVER),
     properties=PROPERTIES,
     final=forall((x, h), all_of(runs(x, h) != Runs.WAITING, ~posted(x, h),
@@ -269,7 +276,7 @@ SYSTEM: Final = System(
     faults={"lossy": (LOSSY,)},
     axioms=AXIOMS,
     configurations={
-        # Every setting of both ranks, also those in which they disagree.
+        # Every setting of both ranks, even those in which they disagree.
         "default": Configuration({Group: 2, Life: 1}, faults=("lossy",), dead_bits=True),
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),
         "alone": Configuration({Group: 1, Life: 2}, faults=("lossy",), dead_bits=True),
@@ -277,7 +284,7 @@ SYSTEM: Final = System(
     },
 )
 
-# Who waits for the other half has it, and each message comes once.
+# A room that waits for the other half has it, and each message comes once.
 _OF_GIVING_UP: Final = ("L2_decode_is_turned_away", "L2_decode_hears_that_a_room_is_gone")
 
 NO_TIMERS: Final = edited(
@@ -286,7 +293,7 @@ NO_TIMERS: Final = edited(
         replace(claim, under=(Fairness.TIMERS, Fairness.CONSUMED)) for claim in PROPERTIES
         if isinstance(claim, LeadsTo) and claim.name not in _OF_GIVING_UP
     )),
-    about="Which rank runs a room, where no half of a request is lost and nobody has a clock.",
+    about="The rank that runs a room, where no half of a request is lost and no side has a clock.",
     configurations={
         "default": Configuration({Group: 2, Life: 1}, dead_bits=True),
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),

@@ -1,4 +1,4 @@
-"""What the resolution of the data-parallel rank speaks of; its tables are in dp_rank.py."""
+"""States, variables and messages for finding the data-parallel rank; dp_rank.py has the tables."""
 
 from pdproto.spec.handoff.roles import Life
 from pdproto.spec.language import (
@@ -25,17 +25,17 @@ class Routing(State):
 
 
 class Runs(State):
-    """What a prefill rank knows of a room."""
+    """A prefill rank's view of a room."""
 
     ABSENT = auto()
-    WAITING = auto()  # it runs here, and waits for decode
+    WAITING = auto()  # the room runs here, and waits for decode
     MET = auto()
     FAILED = auto()
-    DISOWNED = auto()  # it runs on another rank, where decode does not look
+    DISOWNED = auto()  # the room failed on another rank, and decode will ask here
 
 
 class Mode(State):
-    """What the ranks have said so far."""
+    """The settings of the ranks so far."""
 
     OPEN = auto()
     RULE = auto()  # rooms keep to the rule, and are not published
@@ -43,7 +43,7 @@ class Mode(State):
 
 
 class Entry(State):
-    """What the registry holds of a room on a rank."""
+    """The registry's entry for a room on a rank."""
 
     NEVER = auto()
     KNOWN = auto()
@@ -59,7 +59,7 @@ class Question(State):
 
 
 class Phase(State):
-    """What decode knows of a room."""
+    """Decode's view of a room."""
 
     IDLE = auto()
     PENDING = auto()  # the rank is not known
@@ -93,7 +93,8 @@ publishes = Rigid("publishes", x, visible_to=(rank, sender))
 routing = router.function("routing", Routing)
 
 enrolled = rank.relation("enrolled")
-at_odds = rank.relation("at_odds")  # the registry has said that the ranks before it differ from it
+# the registry has refused this rank, because earlier ranks have another setting
+at_odds = rank.relation("at_odds")
 
 runs = sender.function("runs", Runs, edges={
     Runs.ABSENT: (Runs.WAITING, Runs.FAILED, Runs.DISOWNED),
@@ -135,7 +136,7 @@ phase = receiver.function("phase", Phase, edges={
 target = receiver.relation("target", Group)
 queried = receiver.relation("queried")
 
-# The two halves of a request; the named forms carry the rank that the request asks for.
+# The two halves of a request; the named forms carry the rank that the request names.
 prompt = Message("prompt", h, x, sender=router, receiver=sender)
 prompt_named = Message("prompt_named", h, x, y, sender=router, receiver=sender)
 wanted = Message("wanted", h, sender=router, receiver=receiver)
