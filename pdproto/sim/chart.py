@@ -1,5 +1,5 @@
-"""The study as a picture: a panel for each parameter, with the median and the 99th percentile of
-both ways, as SVG that needs nothing else.
+"""The study as an SVG picture: a panel for each parameter, with the median and the 99th percentile
+of both ways.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ class Line(Stroke):
     """One line of every panel."""
 
     def values(self, pairs: Sequence[Pair]) -> list[float]:
-        """Milliseconds."""
+        """The values of this line in milliseconds."""
         arms: list[Arm] = [pair.optimistic if "optimistic" in self.name else pair.without
                            for pair in pairs]
         return [(arm.p99_s if "P99" in self.name else arm.median_s) / MS for arm in arms]

@@ -1,11 +1,11 @@
-"""One run: a plan carried out, watched at every step, and judged at its end.
+"""One run: a plan is carried out, with checks after every step and at the end.
 
     outcome = simulate(planned(7, Shape(requests=200, faults=(Kind.CRASH,)), Random), Random)
-    outcome.violation        # None, or what was broken, when, and by which hand-over
+    outcome.violation        # None, or the property, the time and the hand-over
 
-Rule 1: the seed decides. Nothing here asks a clock, a hash or the order of a set.
-Rule 2: the run ends at the first violation; otherwise when everything has been given back, or when
-        the waits of the tables must have ended and it has not been.
+Rule 1: the seed decides everything. No clock, no hash and no order of a set is used.
+Rule 2: the run ends at the first violation. Otherwise it ends when all resources are free again, or
+        when all waits of the tables must have ended.
 """
 
 import gc
@@ -40,9 +40,9 @@ from pdproto.sim.prefill import PrefillServer
 from pdproto.sim.server import Rank
 from pdproto.sim.watch import Recorder, Telling, Watch, Witness
 
-SETTLE_S: Final = 120.0  # after the last arrival and fault: longer than all waits in a row
-LOOK_S: Final = 0.5  # how often it is asked whether everything is over
-COLLECTED_AFTER: Final = 50_000  # new objects: enough for most runs, and little memory
+SETTLE_S: Final = 120.0  # after the last arrival and fault; longer than all waits together
+LOOK_S: Final = 0.5  # between two checks whether the run is over
+COLLECTED_AFTER: Final = 50_000  # new objects; enough for most runs, with little memory
 
 Server: TypeAlias = PrefillServer | OptimisticServer | DecodeServer
 
@@ -52,7 +52,7 @@ class _ViolatedError(Exception):
 
 
 class Cluster:
-    """A run under way. targets: opens a trace for a process of this name, if traces are kept."""
+    """A run under way. targets: opens a trace for a process of this name; None for no traces."""
 
     def __init__(
         self, plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
@@ -81,7 +81,7 @@ class Cluster:
             (roles.source.table, roles.sink.table), lambda: self.event_queue.now, self._blame)
 
     def run(self) -> Outcome:
-        """Carry the plan out."""
+        """Carry the plan out. Returns its outcome."""
         try:
             with _few_collections():
                 self._begin()
@@ -101,7 +101,7 @@ class Cluster:
         while self.event_queue.now < deadline and self._held():
             self.event_queue.run(self.event_queue.now + LOOK_S)
 
-    # How it begins
+    # The start
 
     def _begin(self) -> None:
         for name in self.plan.servers(lambda request: request.prefill):
@@ -116,7 +116,7 @@ class Cluster:
             self.event_queue.at(fault.until, self._mend, fault)
 
     def _host(self, name: str, server: str) -> Host:
-        """A process of this name, the next after those that have died."""
+        """A new process of this name, after those that have ended."""
         number = self._deaths.get(server, 0)
         # Names differ, and so do the processes of one name: no two have the same incarnation.
         incarnation = (1 + number) * 1_000_000 + (int(server[1:]) + 1) * 100 + len(server)
@@ -181,12 +181,12 @@ class Cluster:
     def _addresses(self, request: Request) -> Mapping[str, str]:
         return _endpoints(request.prefill, self.plan.shape.pp)
 
-    # How it goes on
+    # Events
 
     def _arrive(self, side: str, request: Request) -> None:
         server = self.servers[request.prefill if side == "prefill" else request.decode]
         if server.dead:
-            self._ended(side, request, False)  # the client is told that nobody is there
+            self._ended(side, request, False)  # the client cannot connect
             return
         server.arrive(request)
         if request.aborted is not None and request.aborted[0] == side:
@@ -203,12 +203,12 @@ class Cluster:
             self.outcome.failed += not success
 
     def _answered(self, request: Request) -> None:
-        """Decode has the KV and the first token."""
+        """Note the time when decode has the KV and the first token."""
         sent_at = min(request.prefill_at, request.decode_at)
         self.outcome.first_token_s.append(self.event_queue.now - sent_at)
 
     def _break(self, fault: Fault) -> None:
-        """A fault begins."""
+        """Begin a fault."""
         self._on_fault(fault)
         match fault.kind:
             case Kind.CRASH:
@@ -229,7 +229,7 @@ class Cluster:
                 self.network.active.append(fault)
 
     def _mend(self, fault: Fault) -> None:
-        """A fault is over."""
+        """End a fault."""
         match fault.kind:
             case Kind.CRASH:
                 self._restart(fault.server)
@@ -247,7 +247,7 @@ class Cluster:
                 pass
 
     def _hosts(self, fault: Fault) -> list[Host]:
-        """The living processes that the fault is about."""
+        """The running processes of the fault's server."""
         server = self.servers.get(fault.server)
         return [] if server is None or server.dead else server.hosts
 
@@ -269,7 +269,7 @@ class Cluster:
             begin = self._start_decode if isinstance(server, DecodeServer) else self._start_prefill
             begin(name)
 
-    # How it ends
+    # The end
 
     def _blame(self, name: str, about: str, room: int) -> None:
         """Note the first violation, and end the run."""
@@ -286,7 +286,7 @@ class Cluster:
         return [server for server in self.servers.values() if not server.dead]
 
     def _held(self) -> str:
-        """What is not given back: a gauge, a page, a slot, a staging buffer; "" if all is."""
+        """A resource that is not free: a gauge, a page, a slot or a staging buffer; "" for none."""
         for server in self._living():
             for node in server.nodes:
                 for gauge, value in node.metrics.read().items():
@@ -301,7 +301,7 @@ class Cluster:
         crashes = any(fault.kind is Kind.CRASH for fault in self.plan.faults)
         for node in [node for server in self._living() for node in server.nodes]:
             counted = node.metrics.read()
-            # Who speaks to a successor as to the process before it is not understood there.
+            # After a crash, a peer may send the successor messages for the process before it.
             malformed = 0.0 if crashes else counted["malformed_frames"]
             if counted["refused_frames"] or malformed:
                 self._blame(PEERS, f"{node.name} has refused {counted['refused_frames']:g} "
@@ -340,13 +340,14 @@ class Cluster:
 
 
 class FailingTarget:
-    """Where a trace goes until the disk is full."""
+    """The target of a trace, on a disk that may become full."""
 
     def __init__(self, target: Target) -> None:
         self.full = False
         self._target: Final = target
 
     def write(self, data: bytes) -> object:
+        """Write to the target. Raises OSError when the disk is full."""
         if self.full:
             raise OSError("no space left on device")
         return self._target.write(data)
@@ -359,14 +360,14 @@ def _ranks(server: str, pp: int) -> tuple[str, ...]:
 
 @cache
 def _endpoints(server: str, pp: int) -> Mapping[str, str]:
-    """Where the ranks listen: a simulated process is called by its name."""
+    """The endpoints of the ranks: the address of a simulated process is its name."""
     return {name: name for name in _ranks(server, pp)}
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Nodes leave no cycles behind, and a run keeps what is open until it has ended: to look for
-    cycles at the usual pace takes a fifth of its time, and finds none.
+    """Collect garbage seldom. Nodes leave no reference cycles, so the usual collections would take
+    a fifth of the run's time and find none.
     """
     usual = gc.get_threshold()
     gc.set_threshold(max(COLLECTED_AFTER, usual[0]) if usual[0] else 0, *usual[1:])
@@ -383,7 +384,8 @@ def simulate(
 ) -> Outcome:
     """Carry the plan out. The same plan has the same outcome, and the same traces byte by byte.
 
-    targets: opens a trace for a process by its name. recorder, on_fault: told of all that happens.
+    roles: the tables of the nodes. targets: opens a trace for a process by its name. recorder:
+    called with every step. on_fault: called with every fault.
     """
     return Cluster(plan, seeded, roles=roles, targets=targets, recorder=recorder,
                    on_fault=on_fault).run()

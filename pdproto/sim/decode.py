@@ -1,7 +1,7 @@
 """A simulated decode server: a queue, a pool of pages, metadata slots, and one rank's node.
 
-A request gets pages and a slot in the order in which requests come, publishes them, generates for
-as long as the plan says, and gives them back.
+Requests get pages and a slot, first come first served. A request publishes them, generates for the
+time in the plan, and frees them.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from pdproto.sim.host import Host
 from pdproto.sim.plan import Request
 from pdproto.spec.handoff.poll import KVPoll
 
-SUCCESS: Final = KVPoll.SUCCESS  # asked after every step, and slow to be found in its class
+SUCCESS: Final = KVPoll.SUCCESS  # used after every step; the look-up in the class would take long
 Addresses = Callable[[Request], Mapping[str, str]]  # where a request's prefill ranks listen
 
 
@@ -35,8 +35,10 @@ class Job:
 
 
 class DecodeServer:
-    """One server from its start to its death. answered: is told of every request whose KV and first
-    token are there; ended: of every request that is over.
+    """A server from its start to its end.
+
+    answered: called with each request whose KV and first token have arrived. ended: called with
+    each request that is over, and whether it succeeded.
     """
 
     def __init__(
@@ -57,25 +59,27 @@ class DecodeServer:
         self._queue: Final[deque[Job]] = deque()
 
     def run(self, host: Host, node: Decode, engine: SimulatedSink) -> None:
-        """The rank that this server has."""
+        """Set the rank of this server."""
         self.host, self.node, self.engine = host, node, engine
 
     @property
     def hosts(self) -> list[Host]:
+        """The processes of this server: one."""
         return [self.host]
 
     @property
     def nodes(self) -> list[Decode]:
+        """The nodes of this server: one."""
         return [self.node]
 
     def held(self) -> str:
-        """What has not been given back, in words; "" if everything has."""
+        """The resources that are not free, as text; "" if all are."""
         held = {"pages": len(self.pages.owner), "staging buffers": self.engine.leased,
                 "slots": self._slot_count - len(self.slots)}
         return next((f"{count} {what}" for what, count in held.items() if count), "")
 
     def arrive(self, request: Request) -> None:
-        """A client's request has come."""
+        """Take a client's request."""
         receiver = self.node.open(request.room, self._addresses(request))
         job = self.jobs[request.room] = Job(request, receiver)
         receiver.on_released = partial(self._released, job)
@@ -83,13 +87,13 @@ class DecodeServer:
         self._event_queue.after(request.allocation_s, self._allocate, job)
 
     def abort(self, room: int) -> None:
-        """The client has left."""
+        """Abort the request, because the client has left."""
         job = self.jobs.get(room)
         if job is not None:
             job.receiver.abort("the client has left")
 
     def die(self) -> None:
-        """Nothing more happens here. What was here has ended, as far as anybody can tell."""
+        """End the server. Its open requests count as failed."""
         self.dead = True
         self.engine.die()
         for job in list(self.jobs.values()):
@@ -100,7 +104,7 @@ class DecodeServer:
         self._admit()
 
     def _admit(self) -> None:
-        """Give the first requests in line their pages and slots, as far as they go."""
+        """Give the first requests in line their pages and slots, while there are enough."""
         while self._queue and not self.dead:
             job = self._queue[0]
             if not job.released and job.receiver.status is not KVPoll.FAILED:
@@ -120,7 +124,7 @@ class DecodeServer:
         self._answered(job.request)
         receiver = job.receiver
         if not self.engine.complete(receiver.life, receiver.endpoint.peers, job.pages):
-            self._blame(COMPLETE, f"{receiver.life} has succeeded, and its pages hold other bytes",
+            self._blame(COMPLETE, f"{receiver.life} has succeeded, but its pages hold other bytes",
                         job.request.room)
         self._event_queue.after(job.request.generates_s, self._generated, job)
 

@@ -1,7 +1,8 @@
-"""Tables with a defect, as roles that the nodes run.
+"""Tables with a defect, as roles for the nodes.
 
-Most historical defects (spec/bugs) are edits of the tables of the source and the sink, which are
-what the nodes run. Those of the world (what an engine or a network does) have no role to play here.
+Most historical defects (spec/bugs) are edits of the tables of the source and the sink, which the
+nodes run. Defects of the engine or of the network are not edits of these tables, so they are left
+out.
 """
 
 from collections.abc import Iterator
@@ -18,26 +19,26 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.machine import Machine, Row, Table, Timer
 from pdproto.spec.language.system import System
 
-# What a defect's own clock is taken for: a wait that nodes know.
+# Replaces a timer that only a defect has: a wait that nodes know.
 ANY_CLOCK: Final = Timer("no_drain")
-# What they are defects of. Nodes never write straight into pages (transfer-direct).
+# The systems without the defects. Nodes never write straight into pages (transfer-direct).
 _BASES: Final = (transfer.SYSTEM, transfer.NO_TIMEOUTS, transfer.NO_TIMERS, transfer.RESTARTED)
 _DIRECT: Final = transfer.DIRECT
-# A process that has died answers nothing, and its successor knows no life of it: what the tables
-# let it say there is said by no node.
-_OF_THE_DEAD: Final = ("B57-transfer", "R19-restart")
+# In these defects a process that has ended sends a message, which no node can do.
+_OF_ENDED_PROCESSES: Final = ("B57-transfer", "R19-restart")
 
 
 def runnable() -> Iterator[Bug]:
     """The defects of the tables that nodes run, in the order of the catalogue."""
     for bug in defects.BUGS:
         base = base_of(bug.system)
-        if base is not _DIRECT and bug.id not in _OF_THE_DEAD and _distance(bug.system, base):
+        if (base is not _DIRECT and bug.id not in _OF_ENDED_PROCESSES
+                and _distance(bug.system, base)):
             yield bug
 
 
 def base_of(system: System) -> System:
-    """The system that a defect is an edit of: the one that it differs least from."""
+    """The system that a defect is an edit of: the system from which it differs least."""
     return min((*_BASES, _DIRECT), key=lambda base: _distance(system, base))
 
 
@@ -52,7 +53,7 @@ def _table(system: System, machine: Machine) -> Table:  # type: ignore[type-arg]
 
 
 def _distance(one: System, other: System) -> int:
-    """How many rows of source and sink are in one of them only."""
+    """The number of rows of source and sink that only one of the two systems has."""
     count = 0
     for machine in (source, sink):
         left, right = _table(one, machine).rows, _table(other, machine).rows
@@ -61,7 +62,7 @@ def _distance(one: System, other: System) -> int:
 
 
 def _runnable(table: Table) -> Table:
-    """The table, with its rows on clocks that nodes do not have on one that they have."""
+    """The table, with timers that nodes do not have replaced by `ANY_CLOCK`."""
     return replace(table, rows=tuple(map(_on_a_known_clock, table.rows)))
 
 

@@ -1,8 +1,8 @@
-"""Virtual time: what is to happen, in the order of its time, and of two at one time the first put
-down. Nothing here takes time, and nothing happens beside it.
+"""The event queue of a simulation in virtual time. Events run in the order of their time; events of
+the same time run in the order in which they were added. An event takes no virtual time.
 
-What happens in the present span of time is a heap. What is later waits unsorted, by spans, until
-they come: so the heap is small, and the next entry is soon found.
+The events of the present span of time are a heap. Later events wait unsorted, by span. So the heap
+is small, and the next event is found quickly.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ SPANS_PER_S: Final = 500
 
 
 class EventQueue:
-    """now: in seconds since the run began."""
+    """See above. now: virtual time, in seconds since the run began."""
 
     __slots__ = ("_entries", "_foreseen", "_later", "_number", "_present", "_spans", "now")
 
@@ -27,16 +27,16 @@ class EventQueue:
         self._entries: Final[list[Entry]] = []  # of the present span, and of those before it
         self._later: Final[dict[int, list[Entry]]] = {}
         self._spans: Final[list[int]] = []  # a heap of the later ones
-        self._foreseen: list[Entry] = []  # the last one first
+        self._foreseen: list[Entry] = []  # in reverse order
 
     @property
     def done(self) -> int:
-        """How many entries have happened: all that were put down, but for those that wait."""
+        """The number of events that have run."""
         later = sum(map(len, self._later.values()))
         return self._number - len(self._entries) - later - len(self._foreseen)
 
     def at(self, when: float, do: Callable[..., None], *arguments: Any) -> None:
-        """Have it done then, or now if that is past."""
+        """Add an event: call `do` with the arguments at this time, or now if that is past."""
         when = max(when, self.now)
         self._number = number = self._number + 1
         span = int(when * SPANS_PER_S)
@@ -49,15 +49,15 @@ class EventQueue:
             heappush(self._spans, span)
 
     def after(self, seconds: float, do: Callable[..., None], *arguments: Any) -> None:
-        """Have it done so many seconds from now."""
+        """Add an event: call `do` with the arguments after so many seconds."""
         self.at(self.now + seconds, do, *arguments)
 
     def foresee(
         self, entries: Iterable[tuple[float, Callable[..., None], tuple[Any, ...]]]
     ) -> None:
-        """Have all of it done, each at its time, with its arguments; once, before the first `run`.
+        """Add many events at once: time, function and arguments. Call it once, before `run`.
 
-        It is kept apart, so that the other entries are few, and the next is soon found.
+        They are kept in a list of their own, so that the heap stays small.
         """
         first = self._number
         self._foreseen = sorted(((when, number, do, arguments) for number, (when, do, arguments)
@@ -65,7 +65,7 @@ class EventQueue:
         self._number = first + len(self._foreseen)
 
     def run(self, until: float) -> None:
-        """Let everything happen up to this time."""
+        """Run all events up to this time."""
         entries, foreseen, last = self._entries, self._foreseen, (until, inf)
         while True:
             if not entries and self._spans:

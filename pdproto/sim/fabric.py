@@ -1,8 +1,7 @@
 """The engines of a simulated cluster, and a model of all memory that they read and write.
 
-A write lands where it was told to, whoever has that memory by then: nothing here protects anybody
-but a fence that is up. So what the protocol gets wrong is seen, and blamed on the property that it
-breaks.
+A write lands at its address, whoever owns that memory by then. Only a complete fence prevents that.
+So an error of the protocol becomes visible as the violation of a property.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.host import Host
 from pdproto.sim.plan import Fault, Kind, Shape
 
-HANGS_S: Final = (5.0, 600.0)  # often for longer than anybody waits
+HANGS_S: Final = (5.0, 600.0)  # often longer than all waits
 ERROR_S: Final = (0.0, 10.0)  # between the report of an error and the bytes
 COPY_S: Final = 0.0001  # a page
 
@@ -26,20 +25,20 @@ SOURCE_PAGES: Final = "S8_source_pages_are_held"
 ONE_LIFE_A_PAGE: Final = "S1_one_life_a_page"
 COMPLETE: Final = "S2_complete_when_committed"
 
-# The property that is broken, what happened, and in which room.
+# Reports a violation: the property, the details and the room.
 Blame = Callable[[str, str, int], None]
-Part = tuple[Life, str, int]  # whose bytes a staging buffer's part holds, and of how many pages
+Part = tuple[Life, str, int]  # the content of a part: its life, its source and its number of pages
 
 
 class Pages:
-    """A server's pool of pages. The page that was given back last goes first."""
+    """A server's pool of pages. The page that was freed last is used first."""
 
     def __init__(self, count: int) -> None:
         self._free: Final = list(range(count - 1, -1, -1))
         self.owner: Final[dict[int, int]] = {}  # the room, by page
 
     def take(self, count: int, room: int) -> tuple[int, ...] | None:
-        """So many pages for the room, or None while there are not as many."""
+        """Take `count` pages for the room. Returns None while there are not as many."""
         left = len(self._free) - count
         if left < 0:
             return None
@@ -49,6 +48,7 @@ class Pages:
         return pages
 
     def give(self, pages: Iterable[int]) -> None:
+        """Take pages back."""
         for page in pages:
             del self.owner[page]
             self._free.append(page)
@@ -64,13 +64,13 @@ class Write:
     address: bytes
     chunk: int
     pages: Sequence[int]
-    in_doubt: bool = False  # given up: no page is read for it any more
+    in_doubt: bool = False  # its pages are not read any more, but it may still land
     ended: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Landing:
-    """A chunk of staging memory: whose it is, and what it holds."""
+    """A staging buffer: the writer that may write to it, and its content."""
 
     sink: "SimulatedSink"
     writer: tuple[Life, str] | None = None
@@ -78,7 +78,7 @@ class Landing:
 
 
 class Fabric:
-    """All staging memory by address, and what is under way to it."""
+    """All staging memory by address, and the fences on it."""
 
     def __init__(self, event_queue: EventQueue, shape: Shape, blame: Blame) -> None:
         self.event_queue: Final = event_queue
@@ -86,19 +86,19 @@ class Fabric:
         self.blame: Final = blame
         self.active: Final[list[Fault]] = []
         self.landings: Final[dict[bytes, Landing]] = {}
-        # For good: what a dead process had begun may arrive long after its chunk is another's.
+        # Never removed: a write of an ended process may land long after its buffer was reused.
         self.fenced: Final[set[tuple[Life, str]]] = set()
         self.landed = 0
 
     def land(self, write: Write) -> Outcome:
-        """The bytes arrive. Returns what the writer is told."""
+        """Let the bytes of a write arrive. Returns the outcome for the writer."""
         landing = self.landings.get(write.address)
         writer = write.life, write.source
         if landing is None or landing.sink.host.dead or writer in self.fenced:
             return Outcome.REFUSED
         self.landed += 1
         if landing.writer != writer:
-            owner = "nobody" if landing.writer is None else f"{landing.writer[0]}"
+            owner = "no life" if landing.writer is None else f"{landing.writer[0]}"
             self.blame(WRITE, f"a write of {write.source} for {write.life} lands in memory of "
                        f"{owner}", write.life.room)
         landing.parts[write.chunk] = write.life, write.source, len(write.pages)
@@ -118,39 +118,41 @@ class SimulatedSource:
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
+        """See SourceDataPath."""
         self._wake = wake
 
     @property
     def has_room(self) -> bool:
+        """See SourceDataPath."""
         return len(self._under_way) < self.fabric.shape.writes
 
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
         _is_wanted: Callable[[], bool],
     ) -> Posted:
-        """Begin a write, at once. Offsets count chunks."""
+        """See SourceDataPath. The write begins at once. Offsets count chunks."""
         write = Write(number, life, self.host.name, address, offset, pages)
         self._under_way[number] = write
         seconds = self._stream.delay(self.fabric.shape.write_s)
-        # There is no connection to a process that is dead: nothing hangs.
+        # There is no connection to a process that has ended, so the write cannot hang.
         there = not self.fabric.landings[address].sink.host.dead
         for fault in self.fabric.active if there else ():
-            if fault.kind is Kind.HANG and self._stream.strikes(fault.amount):
+            if fault.kind is Kind.HANG and self._stream.happens(fault.amount):
                 seconds += self._stream.between(*HANGS_S)
-            elif fault.kind is Kind.ERROR and self._stream.strikes(fault.amount):
+            elif fault.kind is Kind.ERROR and self._stream.happens(fault.amount):
                 self.host.event_queue.after(seconds, self._give_up, write)
                 seconds += self._stream.between(*ERROR_S)
         self.host.event_queue.after(seconds, self._end, write)
         return Posted(0, offset + 1)
 
     def fence(self, life: Life) -> None:
-        """The sink keeps this life's writes out from now on: they end."""
+        """End the writes of this life, because the sink has fenced them."""
         for write in list(self._under_way.values()):
             if write.life == life:
                 self._end(write)
 
     def disconnect(self, sink: "SimulatedSink") -> None:
-        """The sink's process has died, and its connections with it: writes to it end."""
+        """End the writes to a sink whose process has ended."""
         for write in list(self._under_way.values()):
             if self.fabric.landings[write.address].sink is sink:
                 self._end(write)
@@ -187,21 +189,24 @@ class SimulatedSource:
         self._wake()
 
     def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+        """See SourceDataPath."""
         while self._ended:
             yield self._ended.popleft()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """See SourceDataPath. There is nothing to free."""
 
     @property
     def idle(self) -> bool:
+        """Whether no write is under way."""
         return not self._under_way
 
 
 class SimulatedSink:
-    """A decode rank's engine, with one worker that copies in the order in which it is asked.
+    """A decode rank's engine, with one worker that copies in the order of the calls.
 
-    pages: the server's pool. sources: the engines that write here, by name, to be told of fences.
+    pages: the server's pool. sources: the engines that write here, by name; they are told of
+    fences.
     """
 
     def __init__(
@@ -225,9 +230,11 @@ class SimulatedSink:
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
+        """See SinkDataPath."""
         self._wake = wake
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
+        """See SinkDataPath."""
         if len(pages) > len(self._free):
             return None
         addresses = {source: self._free.pop() for source in pages}
@@ -241,34 +248,39 @@ class SimulatedSink:
         return addresses
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        """See SinkDataPath."""
         self._work(COPY_S * len(pages), self._verify, life, source, chunks, pages)
 
     def settle(self, life: Life) -> None:
+        """See SinkDataPath."""
         self._settled.add(life)
         self._work(0.0, self._settle, life)
 
     def release(self, life: Life) -> None:
+        """See SinkDataPath."""
         self._work(0.0, self._release, self._leases.pop(life))
 
     def fence(self, life: Life, source: str) -> None:
+        """See SinkDataPath."""
         seconds = self._stream.delay(self.fabric.shape.fence_s)
         self.host.event_queue.after(seconds, self._fence, life, source)
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
+        """See SinkDataPath."""
         while self._reports:
             yield self._reports.popleft()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """See SinkDataPath. There is nothing to free."""
 
     def die(self) -> None:
-        """The process is dead, and its memory with it."""
+        """End the writes of all sources, because the process has ended."""
         for source in self.sources.values():
             source.disconnect(self)
 
     @property
     def leased(self) -> int:
-        """Chunks of staging memory that are not free."""
+        """The number of staging buffers that are not free."""
         return self.fabric.shape.landings - len(self._free)
 
     def complete(self, life: Life, sources: Iterable[str], pages: Sequence[int]) -> bool:
@@ -276,7 +288,7 @@ class SimulatedSink:
         return all(self._copied.get((source, page)) == life for source in sources for page in pages)
 
     def _work(self, seconds: float, do: Callable[..., None], *arguments: object) -> None:
-        """After all that the worker has been asked for before."""
+        """Add work for the worker, after all earlier work."""
         self._free_at = max(self._free_at, self.host.event_queue.now) + seconds
         self.host.event_queue.at(self._free_at, do, *arguments)
 

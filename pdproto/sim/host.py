@@ -1,8 +1,8 @@
-"""Processes of a simulated cluster: each is the transport of one node, and runs its turns.
+"""The processes of a simulated cluster: each is the transport of one node, and runs its turns.
 
-The node is the one that ships, and so is its turn (node/core.py): requests, messages, connections
-that end and come back, compensation for a process that stood still, and the order of all these. A
-host decides only when the next turn is.
+The node and its turn are those of real servers (node/core.py): requests, messages, connections that
+end and come back, compensation for a process that stood still, and the order of all these. A host
+only decides the time of the next turn.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,26 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.network import Line, Network
 
-BOOTED_S: Final = 1_000.0  # the time on every clock when a run begins, as of a machine that is up
+BOOTED_S: Final = 1_000.0  # the first time on every clock: real clocks do not start at 0
 
 
-class Unhurried:
-    """The pace of a turn that takes no time (node/ports.py): its length is the host's."""
+class UnlimitedPace:
+    """A pace without limits (node/ports.py): the host sets the virtual length of a turn."""
 
     has_time: Final = True
 
     def begin(self, part: str) -> None:
-        """Nothing is measured."""
+        """See Pace. No time is measured."""
 
     def part(self, name: str) -> None:
-        """Nothing is measured."""
+        """See Pace. No time is measured."""
 
 
 class Host:
-    """A process, from its start to its death. skew: its clock is so many seconds ahead.
+    """A process, from its start to its end. skew: seconds by which its clock is ahead of virtual
+    time.
 
-    turn_s: how long a turn takes; meanwhile no other begins.
+    turn_s: the length of a turn; the next one begins later.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Host:
         self.skew = BOOTED_S
         self.paused = False
         self.dead = False
-        self.pace: Final = Unhurried()
+        self.pace: Final = UnlimitedPace()
         self.turn_failed: Callable[[Host, Exception], None] | None = None
         self._node: Core | None = None
         self._requests: list[Callable[[], None]] = []
@@ -70,18 +71,18 @@ class Host:
         self.wake()
 
     def die(self) -> None:
-        """The process ends without a word."""
+        """End the process, without a message to its peers."""
         self.dead = True
 
     # For the network
 
     def arrive(self, source: str, data: bytes) -> None:
-        """A batch has come."""
+        """See Process."""
         self._batches.append((source, (data,)))
         self.wake()
 
     def note(self, line: Line, *, up: bool) -> None:
-        """A connection has ended, or is there again."""
+        """See Process."""
         self._changes.append(ConnectionChange(line, up))
         self.wake()
 
@@ -92,13 +93,14 @@ class Host:
         return self.event_queue.now + self.skew
 
     def ask(self, request: Callable[[], None]) -> None:
+        """See Transport."""
         if self.dead:
             raise LocalProtocolError(f"node {self.name} is closed")
         self._requests.append(request)
         self.wake()
 
     def wake(self) -> None:
-        """Have a turn as soon as may be."""
+        """See Transport."""
         if self._in_turn and self._node is not None:
             self._node.again = True
             return
@@ -107,10 +109,11 @@ class Host:
             self._turn_at(self.event_queue.now)
 
     def address_for(self, _endpoint: str) -> str:
-        """A simulated process is called by its name."""
+        """See Transport. The address of a simulated process is its name."""
         return self.name
 
     def connect(self, endpoint: str) -> Line:
+        """See Transport."""
         return self.network.connect(self, endpoint)
 
     # Turns

@@ -1,11 +1,11 @@
-"""The network between nodes: batches of bytes that take their time, or never arrive.
+"""The network between nodes: batches of bytes that arrive after a delay, or never.
 
-A connection delivers in order, as TCP does, unless a fault says otherwise. Batches that are under
-way to a process that dies are lost with it, and its successor never sees them.
+A connection delivers in order, as TCP does, unless a fault reorders batches. Batches on their way
+to a process that ends are lost, and its successor never gets them.
 
-The end of a process closes its connections, and the other ends are told, unless a partition is in
-between: then an end is told when it speaks next. A connection that has ended is tried again, as
-ZeroMQ does, until a process of that name answers.
+The end of a process closes its connections, and the other ends are told. Behind a partition, an end
+is told when it sends its next batch. A closed connection is tried again, as ZeroMQ does, until a
+process of that name answers.
 """
 
 from collections.abc import Callable
@@ -15,28 +15,33 @@ from pdproto.sim.chance import Stream
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.plan import Fault, Kind
 
-AGAIN_S: Final = 0.05  # until a connection that has ended is tried again; then twice as long, up to
-AGAIN_MAX_S: Final = 1.0
+AGAIN_S: Final = 0.05  # the first pause before a closed connection is tried again; it doubles
+AGAIN_MAX_S: Final = 1.0  # the longest pause
 
 
 class Process(Protocol):
     """A process that batches can reach."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name, at which others connect to it."""
 
     @property
-    def server(self) -> str: ...
+    def server(self) -> str:
+        """The server that it belongs to."""
 
-    def arrive(self, source: str, data: bytes, /) -> None: ...
+    def arrive(self, source: str, data: bytes, /) -> None:
+        """Take a batch from the process named `source`."""
 
-    def note(self, line: "Line", /, *, up: bool) -> None: ...
+    def note(self, line: "Line", /, *, up: bool) -> None:
+        """Take the news that a connection has ended or was opened."""
 
 
 class Line:
     """A connection that a process has opened (node/ports.py).
 
-    process: the one at the other end, while the connection is there. again_s: until the next try.
+    process: the process at the other end, while the connection is open. again_s: the pause before
+    the next try.
     """
 
     __slots__ = ("again_s", "caller", "closed", "network", "process", "target")
@@ -50,16 +55,20 @@ class Line:
         self.closed = False
 
     def send(self, data: bytes) -> bool:
+        """See Connection."""
         self.network.send(self.caller, self.target, data)
         self.network.notice_end(self)
         return True
 
     def close(self) -> None:
+        """See Connection."""
         self.closed = True
 
 
-class Way:
-    """One direction between two names: its own numbers, and when its last batch arrives."""
+class Direction:
+    """One direction between two names. stream: its random numbers. last: when its last batch
+    arrives.
+    """
 
     __slots__ = ("last", "stream")
 
@@ -69,7 +78,7 @@ class Way:
 
 
 class Network:
-    """latency_s: what a batch typically takes. active: the faults that are on, by kind."""
+    """See above. latency_s: the typical delay of a batch. active: the present faults."""
 
     def __init__(
         self, event_queue: EventQueue, latency_s: float, stream: Callable[[str], Stream]
@@ -81,23 +90,24 @@ class Network:
         self.sent = 0
         self.lost = 0
         self._stream: Final = stream
-        self._ways: Final[dict[tuple[str, str], Way]] = {}
+        self._directions: Final[dict[tuple[str, str], Direction]] = {}
         self._lines: Final[list[Line]] = []  # those with a process at the other end
 
     def connect(self, caller: Process, target: str) -> Line:
-        """Open a connection. It is there when a process of that name answers."""
+        """Open a connection. It works when a process of that name answers."""
         line = Line(self, caller, target)
         self._dial(line)
         return line
 
     def die(self, process: Process) -> None:
-        """The process has ended, and its connections with it."""
+        """End a process and its connections."""
         del self.processes[process.name]
         for line in [line for line in self._lines if line.process is process]:
             self.notice_end(line)
 
     def notice_end(self, line: Line) -> None:
-        """Tell the caller, if the process at the other end is no more and the way is open."""
+        """Tell the caller if the process at the other end has ended, and no partition is between.
+        """
         process = line.process
         if process is None or self._is_there(process) or self._is_apart(line.caller, process):
             return
@@ -107,7 +117,7 @@ class Network:
         self.event_queue.after(line.again_s, self._dial, line)
 
     def _dial(self, line: Line) -> None:
-        """Try to make the connection, now and then."""
+        """Try to open the connection, now and after pauses."""
         if line.closed or not self._is_there(line.caller):
             return
         process = self.processes.get(line.target)
@@ -135,37 +145,39 @@ class Network:
                    for fault in self.active)
 
     def send(self, sender: Process, target: str, data: bytes) -> None:
-        """Have a batch on its way."""
+        """Send a batch to the process of this name."""
         self.sent += 1
         receiver = self.processes.get(target)
         if receiver is None or self.processes.get(sender.name) is not sender:
             self.lost += 1
             return
         key = sender.name, target
-        way = self._ways.get(key)
-        if way is None:
-            way = self._ways[key] = Way(self._stream(f"network/{sender.name}>{target}"))
-        arrives = self.event_queue.now + way.stream.delay(self.latency_s)
+        direction = self._directions.get(key)
+        if direction is None:
+            direction = self._directions[key] = Direction(
+                self._stream(f"network/{sender.name}>{target}"))
+        arrives = self.event_queue.now + direction.stream.delay(self.latency_s)
         if self.active:
-            self._under_faults(sender, receiver, way, arrives, data)
+            self._under_faults(sender, receiver, direction, arrives, data)
         else:
-            way.last = max(way.last, arrives)
-            self.event_queue.at(way.last, self._deliver, sender.name, receiver, data)
+            direction.last = max(direction.last, arrives)
+            self.event_queue.at(direction.last, self._deliver, sender.name, receiver, data)
 
     def _under_faults(
-        self, sender: Process, receiver: Process, way: Way, arrives: float, data: bytes,
+        self, sender: Process, receiver: Process, direction: Direction, arrives: float,
+        data: bytes,
     ) -> None:
         copies, in_order = 1, True
-        stream = way.stream
+        stream = direction.stream
         for fault in self.active:
             match fault.kind:
                 case Kind.PARTITION if fault.server in (sender.server, receiver.server):
                     copies = 0
-                case Kind.LOSS if stream.strikes(fault.amount):
+                case Kind.LOSS if stream.happens(fault.amount):
                     copies = 0
-                case Kind.DUPLICATION if copies and stream.strikes(fault.amount):
+                case Kind.DUPLICATION if copies and stream.happens(fault.amount):
                     copies += 1
-                case Kind.REORDERING if stream.strikes(fault.amount):
+                case Kind.REORDERING if stream.happens(fault.amount):
                     in_order = False
                     arrives += stream.delay(20 * self.latency_s)
                 case _:
@@ -173,7 +185,7 @@ class Network:
         self.lost += not copies
         for _ in range(copies):
             if in_order:
-                way.last = arrives = max(way.last, arrives)
+                direction.last = arrives = max(direction.last, arrives)
             self.event_queue.at(arrives, self._deliver, sender.name, receiver, data)
             arrives += stream.delay(self.latency_s)
 

@@ -19,12 +19,12 @@ from pdproto.sim.plan import Request, Shape
 from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
-TURN_S: Final = 0.0005  # from one turn of the scheduler to the next, at the least
+TURN_S: Final = 0.0005  # the least time between two turns of the scheduler
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A request with what it holds. pages: none before its pass has a running slot."""
+    """A request and its resources. pages: empty before its pass has a running slot."""
 
     request: Request
     running: Running
@@ -33,7 +33,7 @@ class Held:
 
 
 class OptimisticServer(RankedServer):
-    """A server whose scheduler may compute before anybody has said where the bytes are to go."""
+    """A server whose scheduler may compute a request before its bootstrap."""
 
     def __init__(
         self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
@@ -49,12 +49,14 @@ class OptimisticServer(RankedServer):
         self._turning = False
 
     def held(self) -> str:
+        """See RankedServer."""
         gauges = self.prefill.metrics.read().items()
         counted = [f"{name} is {value:g}" for name, value in gauges
                    if name.startswith("num_") and value]
         return counted[0] if counted else super().held()
 
     def arrive(self, request: Request) -> None:
+        """See RankedServer."""
         senders = [rank.node.open(request.room, self._wake) for rank in self.ranks]
         for sender in senders:
             sender.watchers = (self._wake,)
@@ -65,16 +67,18 @@ class OptimisticServer(RankedServer):
         self._wake()
 
     def abort(self, room: int) -> None:
+        """See RankedServer."""
         held = self._held.get(room)
         if held is not None:
             self.prefill.abort(held.running, "the client has left")
             self._wake()
 
     def open_requests(self) -> Iterator[Request]:
+        """See RankedServer."""
         return (held.request for held in self._held.values())
 
     def _wake(self) -> None:
-        """Have the scheduler take a turn soon."""
+        """Let the scheduler take a turn soon."""
         if not self._turning and not self.dead:
             self._turning = True
             self.event_queue.at(self._turned_at + TURN_S, self._turn)

@@ -1,4 +1,4 @@
-"""What a run says at its end."""
+"""The outcome of a simulated run."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.sim.plan import Plan
 
-# What is asked of a run besides the properties of the tables and of the fabric.
+# The properties of a run, besides those of the tables and of the fabric.
 ENDS: Final = "L1_every_request_ends"
 DRAINED: Final = "L4_everything_is_given_back"
 PEERS: Final = "no_peer_is_at_fault"
@@ -15,7 +15,9 @@ STEADY: Final = "no_turn_fails"
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What was broken first. at: in virtual seconds. room: of the hand-over, or -1."""
+    """The first violation of a run. name: of the property. about: the details. at: virtual seconds.
+    room: of the hand-over; -1 for none.
+    """
 
     name: str
     about: str
@@ -36,12 +38,13 @@ SHIPPED: Final = Roles()
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a run. succeeded, failed: requests, as decode has it. seconds: virtual ones.
+    """The outcome of a run.
 
-    steps: that endpoints took, each of which was looked at. batches, lost: that nodes sent, and of
-    them those that never arrived. landed: writes. first_token_s: of each request that succeeds,
-    from when its client sent it until decode has its KV and first token. reruns: passes of
-    optimistic prefill that were dropped. counted: the nodes' counters, all together.
+    violation: the first one; None if there is none. succeeded, failed: numbers of requests, counted
+    at decode. seconds: virtual time of the run. steps: of endpoints; each was checked. batches:
+    sent by nodes. lost: batches that never arrived. landed: writes that landed. first_token_s: for
+    each successful request, the time from when its client sent it until decode has its KV and first
+    token. reruns: dropped passes of optimistic prefill. counted: the sums of the nodes' counters.
     """
 
     plan: Plan

@@ -1,6 +1,6 @@
-"""A failed run as the checker draws its traces: a lane for each end of the hand-over it is about.
+"""A failed run in the form of the checker's traces: a lane for each end of one hand-over.
 
-The run is carried out once more, and what the ends of that one hand-over do is told row by row.
+The run is repeated, and the steps of the ends of that hand-over are recorded row by row.
 """
 
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ from pdproto.spec.language.machine import Row
 from pdproto.spec.language.properties import LeadsTo
 from pdproto.spec.language.symbols import Message, Sent, Symbol
 
-STEPS_MAX: Final = 60  # told, the last ones; a reader's patience
-DEVICE: Final = Row("device", why="what the engine has done is noted")
+STEPS_MAX: Final = 60  # the last steps; a reader wants no more
+DEVICE: Final = Row("device", why="the end notes a report of the engine")
 CRASH: Final = Row("crash", why="the process dies")
 
 
 class Recording:
-    """What the ends of one room have done so far. room -1: all of them, in one picture."""
+    """The steps of the ends of one room so far. room -1: of all rooms, in one picture."""
 
     def __init__(self, room: int) -> None:
         self.steps: Final[list[Told]] = []
@@ -47,7 +47,7 @@ class Recording:
         self._values: Final[dict[tuple[str, Symbol, Indices], str]] = {}
 
     def see(self, at: float, node: str, end: Endpoint, event: Event, step: Step) -> None:
-        """A step of any end."""
+        """Record a step, if its end belongs to the room."""
         if self._room >= 0 and (end.life is None or end.life.room != self._room):
             return
         told = _Teller(at, node, end, event, step)
@@ -139,7 +139,7 @@ def told(outcome: Outcome, seeded: Seeded, roles: Roles, command: str) -> CheckR
     """
     violation = outcome.violation
     if violation is None:
-        raise ValueError(f"seed {outcome.plan.seed}: nothing was violated")
+        raise ValueError(f"seed {outcome.plan.seed}: no property was violated")
     recording = Recording(violation.room)
     simulate(outcome.plan, seeded, roles=roles, recorder=recording.see,
              on_fault=lambda fault: _note(recording, fault))

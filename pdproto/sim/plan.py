@@ -1,7 +1,7 @@
-"""What is to happen in a run: who is there, which requests come, and what goes wrong.
+"""The plan of a run: its servers, requests and faults.
 
-A plan is a value made from a seed. Taking requests or faults out of it leaves the rest as it was,
-so a run that fails can be made small.
+A plan is a value made from a seed. If requests or faults are taken out of it, the others stay the
+same. So a failing run can be made small.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -13,20 +13,20 @@ from pdproto.sim.chance import Seeded, Stream
 
 
 class Kind(StrEnum):
-    """What can go wrong. A fault lasts from `at` until `until`."""
+    """The kinds of faults. A fault lasts from `at` until `until`."""
 
     LOSS = "loss"  # batches are lost
     DUPLICATION = "duplication"  # batches arrive twice
     REORDERING = "reordering"  # batches overtake one another
-    PARTITION = "partition"  # between one server and all others nothing arrives
-    CRASH = "crash"  # a server dies; at the end of the fault another is in its place
-    PAUSE = "pause"  # a server stands still, and goes on as if nothing had been
-    JUMP = "jump"  # a server's clock leaps forward
-    SLOW = "slow"  # a server takes much longer over everything
-    HANG = "hang"  # writes begun now take very long
-    ERROR = "error"  # engines give up writes, which may land all the same
+    PARTITION = "partition"  # no batch arrives between one server and all others
+    CRASH = "crash"  # a server ends; at the end of the fault a new one starts
+    PAUSE = "pause"  # a server stands still, and then goes on
+    JUMP = "jump"  # a server's clock jumps forward
+    SLOW = "slow"  # all turns of a server take much longer
+    HANG = "hang"  # writes that begin during the fault take very long
+    ERROR = "error"  # engines give up writes, which may still land
     DISK = "disk"  # a server cannot write its trace any more
-    ABORT = "abort"  # clients leave: not a time, but a share of the requests
+    ABORT = "abort"  # a share of the clients leave, during the whole run
 
 
 NETWORK: Final = (Kind.LOSS, Kind.DUPLICATION, Kind.REORDERING, Kind.PARTITION)
@@ -48,7 +48,7 @@ REQUESTS_A_FAULT: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """amount: a probability, a factor, or seconds that a clock leaps, whichever it is."""
+    """A fault. amount: a probability, a factor, or the seconds of a jump, as its kind needs."""
 
     number: int
     kind: Kind
@@ -60,9 +60,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One hand-over. chunks: pages of each. generates_s: how long decode keeps the pages.
+    """A request. chunks: the pages of each. generates_s: how long decode keeps the pages.
 
-    aborted: by which side, and when after it came there.
+    aborted: the side that aborts it, and how many seconds after its arrival there.
     """
 
     room: int
@@ -77,18 +77,20 @@ class Request:
 
     @property
     def pages(self) -> int:
+        """The number of its pages."""
         return sum(self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a plan is made for. pp: ranks of each prefill server, each with layers of its own.
+    """The parameters of a plan. Raises ValueError for sizes that cannot work.
 
-    rate: requests a second that come, over all servers. pages, slots: of each server's pool;
-    landings: chunks of staging memory of each decode rank. writes: under way at each prefill rank.
-    retries: with a number, prefill servers run node/optimistic.py, which may run a request so often
-    again before its bootstrap (0: never before it), and has `running_slots`. waits: as the nodes
-    take them.
+    prefill, decode: numbers of servers. pp: ranks of each prefill server, each with other layers.
+    rate: requests a second, for all servers together. chunks: the most chunks of a request. pages,
+    slots: of each server's pool. landings: staging buffers of each decode rank. writes: the most
+    writes under way at each prefill rank. retries: None for prefill without optimism; with a
+    number, prefill servers run node/optimistic.py with these `retries` and `running_slots`. waits:
+    see PrefillNode.
     """
 
     prefill: int = 2
@@ -131,7 +133,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that is to be."""
+    """A plan of a run."""
 
     seed: int
     shape: Shape
@@ -140,12 +142,12 @@ class Plan:
 
     @property
     def ends(self) -> float:
-        """When the last request has come and the last fault is over; in seconds."""
+        """The time in seconds when the last request has come and the last fault is over."""
         times = [at for r in self.requests for at in (r.prefill_at, r.decode_at)]
         return max([*times, *(fault.until for fault in self.faults)], default=0.0)
 
     def servers(self, side: Callable[[Request], str]) -> tuple[str, ...]:
-        """Those of one side that have anything to do."""
+        """The servers of one side that have requests."""
         return tuple(dict.fromkeys(map(side, self.requests)))
 
     def only(self, rooms: Collection[int] | None, faults: Collection[int] | None) -> "Plan":
@@ -181,7 +183,7 @@ def _request(stream: Stream, shape: Shape, room: int, at: float, aborts: float) 
     skew = shape.skew_s * (stream.number() - 0.5)
     chunks = tuple(stream.whole(1, 2) for _ in range(stream.whole(1, shape.chunks)))
     aborted = None
-    if stream.strikes(aborts):
+    if stream.happens(aborts):
         aborted = stream.one(("prefill", "decode")), stream.between(0.0, 0.1)
     return Request(
         room, f"p{prefill}", f"d{decode}", at + max(0.0, skew), at + max(0.0, -skew), chunks,

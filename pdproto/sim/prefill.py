@@ -1,8 +1,8 @@
-"""A simulated prefill server: a queue, and what every prefill server has.
+"""A simulated prefill server, which computes a request after its bootstrap.
 
-A request is begun when every rank's sender knows where its pages are to go, and its chunks are
-computed one after the other; each is handed over as soon as it is there. All ranks of a server do
-the same, as one process decides for them: how ranks agree is not simulated here.
+A request begins when every rank's sender knows the destination of its pages. Its chunks are
+computed one after the other, and each is handed over when it is computed. One process decides for
+all ranks of a server: the agreement of ranks is not simulated here.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from pdproto.sim.plan import Request, Shape
 from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
-# Asked after every step, and a member takes long to be found in its class.
+# Used after every step; the look-up in the class would take long.
 FAILED: Final = KVPoll.FAILED
 READY: Final = KVPoll.WAITING_FOR_INPUT
 
@@ -39,7 +39,7 @@ class Job:
 
 
 class PrefillServer(RankedServer):
-    """A server that computes what every rank knows the place of, first come first served."""
+    """A server that computes requests after their bootstrap, first come first served."""
 
     def __init__(
         self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
@@ -50,6 +50,7 @@ class PrefillServer(RankedServer):
         self._queue: Final[deque[Job]] = deque()
 
     def arrive(self, request: Request) -> None:
+        """See RankedServer."""
         job = self.jobs[request.room] = Job(request, held=len(self.ranks))
         for rank in self.ranks:
             sender = rank.node.open(request.room, partial(self._released, job))
@@ -57,11 +58,13 @@ class PrefillServer(RankedServer):
             job.senders.append(sender)
 
     def abort(self, room: int) -> None:
+        """See RankedServer."""
         job = self.jobs.get(room)
         if job is not None:
             self._give_up(job, "the client has left")
 
     def open_requests(self) -> Iterator[Request]:
+        """See RankedServer."""
         return (job.request for job in self.jobs.values())
 
     def _stepped(self, job: Job, sender: Sender) -> None:
@@ -98,7 +101,7 @@ class PrefillServer(RankedServer):
         self.compute(self._computed, job)
 
     def _computed(self, job: Job) -> None:
-        """The device has ended a chunk: it is handed over, and the next is computed."""
+        """Hand over a computed chunk, and compute the next one."""
         if self.dead:
             return
         job.computing = False

@@ -1,5 +1,5 @@
-"""What both kinds of simulated prefill server have in common: their ranks, a pool of pages, and a
-device that computes one chunk at a time, in the order in which it is asked.
+"""The common part of both kinds of simulated prefill server: the ranks, a pool of pages, and a
+device that computes one chunk at a time, in the order of the calls.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,9 @@ class Rank:
 
 
 class RankedServer:
-    """One from its start to its death. ended: is told of every request that is over."""
+    """A server from its start to its end. ended: called with each request that is over, and whether
+    it succeeded.
+    """
 
     def __init__(
         self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
@@ -40,36 +42,38 @@ class RankedServer:
 
     @property
     def hosts(self) -> list[Host]:
+        """The processes of this server, by rank."""
         return [rank.host for rank in self.ranks]
 
     @property
     def nodes(self) -> list[Prefill]:
+        """The nodes of this server, by rank."""
         return [rank.node for rank in self.ranks]
 
     def held(self) -> str:
-        """What has not been given back, in words; "" if everything has."""
+        """The resources that are not free, as text; "" if all are."""
         return f"{len(self.pages.owner)} pages" if self.pages.owner else ""
 
     def arrive(self, request: Request) -> None:
-        """A client's request has come."""
+        """Take a client's request."""
         raise NotImplementedError
 
     def abort(self, room: int) -> None:
-        """The client has left."""
+        """Abort the request, because the client has left."""
         raise NotImplementedError
 
     def open_requests(self) -> Iterable[Request]:
-        """Those that have come and have not ended."""
+        """The requests that have come and have not ended."""
         raise NotImplementedError
 
     def die(self) -> None:
-        """Nothing more happens here. What was here has ended, as far as anybody can tell."""
+        """End the server. Its open requests count as failed."""
         self.dead = True
         for request in list(self.open_requests()):
             self.ended(request, False)
 
     def compute(self, then: Callable[..., None], *arguments: Any) -> None:
-        """Have the device compute a chunk after all that it was asked for before."""
+        """Compute a chunk on the device after all earlier ones, and then call `then`."""
         begins = max(self.event_queue.now, self._device_free_at)
         self._device_free_at = begins + self.shape.forward_s
         self.event_queue.at(self._device_free_at, then, *arguments)

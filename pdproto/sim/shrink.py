@@ -1,7 +1,6 @@
-"""A run that fails, made small: fewer requests, fewer faults, fewer ranks, and the same violation.
+"""Makes a failing run smaller: fewer requests, faults and ranks, with the same violation.
 
-Every attempt is a run of its own, so there is a limit to them; what is found within it is not
-always the smallest, but it fails in the same way.
+Every attempt is a run, so their number is limited. The result is not always the smallest such run.
 """
 
 from collections.abc import Callable
@@ -23,12 +22,12 @@ def shrunk(outcome: Outcome, run: Run, attempts: int = ATTEMPTS) -> Outcome:
     Raises ValueError for an outcome that breaks none.
     """
     if outcome.violation is None:
-        raise ValueError(f"seed {outcome.plan.seed}: nothing was violated")
+        raise ValueError(f"seed {outcome.plan.seed}: no property was violated")
     return _Shrinker(outcome, outcome.violation, run, attempts).shrink()
 
 
 class _Shrinker:
-    """best: the smallest outcome so far. left: attempts."""
+    """best: the smallest outcome so far. left: attempts that are left."""
 
     def __init__(
         self, outcome: Outcome, violation: Violation, run: Run, attempts: int
@@ -41,7 +40,7 @@ class _Shrinker:
     def shrink(self) -> Outcome:
         self._stop_early()
         self._one_rank()
-        for _ in range(2):  # a second time, for what the faults have kept
+        for _ in range(2):  # a second time, because fewer faults may need fewer requests
             self._reduce(self.best.plan.requests,
                          lambda kept: replace(self.best.plan, requests=kept))
             self._reduce(self.best.plan.faults, lambda kept: replace(self.best.plan, faults=kept))
@@ -49,7 +48,7 @@ class _Shrinker:
         return self.best
 
     def _fails(self, plan: Plan) -> bool:
-        """Whether the plan fails in the same way; then it is the best."""
+        """Run the plan. Returns whether it breaks the same property; then it becomes the best."""
         if self.left == 0:
             return False
         self.left -= 1
@@ -60,7 +59,7 @@ class _Shrinker:
         return True
 
     def _stop_early(self) -> None:
-        """Without what would have come after the violation."""
+        """Leave out requests and faults that come after the violation."""
         plan, violation = self.best.plan, self.best.violation
         if violation is not None:
             self._fails(replace(
@@ -75,7 +74,7 @@ class _Shrinker:
             self._fails(replace(plan, shape=replace(plan.shape, pp=1)))
 
     def _reduce(self, items: tuple[T, ...], smaller: Callable[[tuple[T, ...]], Plan]) -> None:
-        """Leave out as much as can be: first by halves, at last one by one."""
+        """Leave out as many items as possible: first by halves, at last one by one."""
         size = max(1, len(items) // 2)
         while items and self.left:
             start = 0

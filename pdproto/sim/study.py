@@ -1,10 +1,10 @@
-"""What optimistic prefill buys: the time to the first token, with it and without, in virtual time.
+"""The gain of optimistic prefill: the time to the first token with and without it, in virtual time.
 
 One prefill and one decode server. Requests come to prefill at random times, and to decode later by
-the skew; decode then takes its time to allocate pages. Skew and allocation are *typical* times: a
-delay is 0.5 to 1.5 of it, and one in a hundred up to 20 times as long (chance.py), which is what a
-99th percentile is made of; the last rows of the study leave those out. Both arms have the very
-same requests and delays, and the same scheduler; one may run requests before their bootstrap has
+the skew. Decode then needs the allocation time to allocate pages. Both are *typical* times: a delay
+is 0.5 to 1.5 times the typical one, and one in a hundred is up to 20 times as long (chance.py).
+These long delays make up the 99th percentile; the last rows of the study leave them out. Both arms
+have the same requests, delays and scheduler. One arm may run requests before their bootstrap has
 ended, and run them again.
 
 One parameter is varied at a time; the others are as in BASE.
@@ -27,9 +27,12 @@ MS: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """forward_s: of all chunks of a request. load: share of the device's time that one pass of
-    every request takes. running slots: requests whose KV the prefill server has room for. tails:
-    some delays are much longer than the others.
+    """The parameters of the study.
+
+    skew_s, allocation_s, latency_s: typical delays. forward_s: for all chunks of a request. load:
+    the share of the device's time that one pass of every request takes. running_slots: how many
+    requests' KV fits into the prefill server. tails: whether some delays are much longer than the
+    others.
     """
 
     skew_s: float = 20 * MS
@@ -62,7 +65,7 @@ VARIED: Final[dict[str, tuple[Setting, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Seconds to the first token; passes that were run again, for each request."""
+    """The result of one arm: seconds to the first token, and repeated passes for each request."""
 
     median_s: float
     p99_s: float
@@ -78,24 +81,25 @@ class Ways:
 
     @property
     def p99_change(self) -> float:
-        """Of the 99th percentile: -0.5 is half of it gone."""
+        """The relative change of the 99th percentile: -0.5 means half."""
         return self.optimistic.p99_s / self.without.p99_s - 1.0
 
     @property
     def median_change(self) -> float:
+        """The change of the median, as for `p99_change`."""
         return self.optimistic.median_s / self.without.median_s - 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pair(Ways):
-    """One setting, both ways. varied: what distinguishes it, as VARIED calls it."""
+    """One setting, with and without optimistic prefill. varied: the parameter, as in VARIED."""
 
     varied: str
     setting: Setting
 
     @property
     def value(self) -> str:
-        """The parameter that is varied, in words."""
+        """The value of the varied parameter, as text."""
         setting = self.setting
         return {
             "arrival skew": f"{setting.skew_s / MS:g} ms",
@@ -119,7 +123,9 @@ def pairs(seed: int, seeded: Seeded, requests: int) -> Iterator[Pair]:
 
 
 def _arm(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int) -> Arm:
-    """Raises RuntimeError where not every request succeeds: times would not be comparable."""
+    """Simulate one arm. Raises RuntimeError unless every request succeeds, because the times would
+    not be comparable.
+    """
     outcome = simulate(_plan(setting, seed, seeded, requests, retries), seeded)
     if outcome.violation is not None or outcome.succeeded != requests:
         raise RuntimeError(f"{setting}: {outcome.succeeded} of {requests} requests have succeeded; "
@@ -148,12 +154,12 @@ def _plan(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: i
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least number that so many are not above."""
+    """The least element that is not exceeded by this share of the elements."""
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
 def as_markdown(found: Iterable[Pair]) -> str:
-    """A table, in milliseconds."""
+    """The results as a Markdown table, in milliseconds."""
     lines = ["| varied | value | median without | with | change | P99 without | with | change "
              "| passes run again |",
              "|---|---|--:|--:|--:|--:|--:|--:|--:|"]

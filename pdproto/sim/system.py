@@ -2,16 +2,16 @@
 
     SimulatedSystem(SYSTEM, SYSTEM.configurations["default"], Random).run(7).finding
 
-The ends are those that servers run, and all that they do is held to the tables
-(testing/cluster.py). Whatever could happen has a clock, which is wound when it comes to be
-possible, and forgotten when it no longer is; what is due first happens. A message takes its way
-through the network, a timer its wait, a device and a client their time. So runs go as far as real
-ones do, where a walk by mere chance would give up at the first timer.
+The ends are those that servers run, and each of their steps is compared with the tables
+(testing/cluster.py). Each possible event gets a due time when it becomes possible, and loses it
+when it is no longer possible. The event that is due first happens. The delay depends on the kind of
+event: a message takes the latency of the network, a timer its wait, a device and a client their
+times. So runs go as far as real ones; a random walk would end at the first timer.
 
-Rule 1: the seed decides, and with it a run's character: what is slow in it, so that things happen
-        in an order in which they seldom do, which calls never come, and which faults do.
-Rule 2: every safety property is asked after each step. At its end the run is brought to rest, and
-        every promise is asked (testing/property_checker.py).
+Rule 1: the seed decides everything, also the character of a run: what is slow in it (so that events
+        happen in unusual orders), which calls never come, and which faults happen.
+Rule 2: every safety property is checked after each step. At the end the run is brought to rest, and
+        every leads-to property is checked (testing/property_checker.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,15 +38,15 @@ LATENCY_S: Final = 0.0003
 TURN_S: Final = 0.0001
 DEVICE_S: Final = 0.002
 CLIENT_S: Final = 0.02
-WAIT_S: Final = 1.0  # of a clock that no server has
-# How much longer some kind of thing takes in a run than it usually does.
+WAIT_S: Final = 1.0  # of a timer that no server has
+# The factors by which a kind of event may be slower in a run than usual.
 SLOWNESS: Final = (1.0, 1.0, 1.0, 1.0, 30.0, 1_000.0, 30_000.0)
-FAULT_S: Final = (0.0005, 0.005, 0.05, 0.5, 5.0)  # from when one is possible, about
-COMES: Final = (0.5, 0.8, 1.0)  # of the calls that nobody has to make, in one run or another,
-STRIKES: Final = (0.0, 0.2, 0.5)  # and of the faults
+FAULT_S: Final = (0.0005, 0.005, 0.05, 0.5, 5.0)  # typical delays of a possible fault
+CALL_SHARES: Final = (0.5, 0.8, 1.0)  # shares of optional calls that come, one for each run
+FAULT_SHARES: Final = (0.0, 0.2, 0.5)  # shares of faults that happen, one for each run
 STEPS_MAX: Final = 600
 SECONDS_MAX: Final = 1_000.0
-KNOWN_MAX: Final = 1 << 14  # states of which it is remembered what is possible
+KNOWN_MAX: Final = 1 << 14  # states whose possible rows are cached
 
 Hearing: TypeAlias = tuple[End, Cell]  # a message reaches an end whose guards read it
 Happening: TypeAlias = GroundRow | Hearing
@@ -55,7 +55,7 @@ Rows: TypeAlias = tuple[GroundRow, ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a seed. seconds: virtual ones. finding: what it has violated, if anything."""
+    """The outcome of a seed. seconds: virtual time. finding: the violation; None for none."""
 
     seed: int
     steps: int
@@ -64,31 +64,31 @@ class Run:
 
 
 class Character:
-    """How long things take in one run, and what does not come at all."""
+    """The character of one run: how long events take, and which never happen."""
 
     def __init__(self, seed: int, seeded: Seeded) -> None:
         self._name: Final = str(seed)
         self._seeded: Final = seeded
         self._delays: Final = self._stream("delays")
-        self._calls_come: Final = self._stream("calls").one(COMES)
-        self._faults_strike: Final = self._stream("faults").one(STRIKES)
-        # Whether each thing is as slow as all of its kind, or one by one.
-        self._one_by_one: Final = self._stream("grain").strikes(0.5)
+        self._call_share: Final = self._stream("calls").one(CALL_SHARES)
+        self._fault_share: Final = self._stream("faults").one(FAULT_SHARES)
+        # Whether slowness is drawn for each event, or once for all events of a kind.
+        self._one_by_one: Final = self._stream("grain").happens(0.5)
         self._slowness: Final[dict[str, float]] = {}
         self._comes: Final[dict[str, bool]] = {}
 
     def comes(self, row: GroundRow) -> bool:
-        """Whether the row is to fire at all. What fairness promises always does."""
+        """Whether the row may fire in this run. Fair rows always may."""
         if not row.layer and row.row.is_fair:
             return True
         name = str(row)
         if name not in self._comes:
-            often = self._calls_come if isinstance(row.row.on, Call) else self._faults_strike
-            self._comes[name] = self._stream(f"comes/{name}").strikes(often)
+            often = self._call_share if isinstance(row.row.on, Call) else self._fault_share
+            self._comes[name] = self._stream(f"comes/{name}").happens(often)
         return self._comes[name]
 
     def delay(self, happening: Happening) -> float:
-        """How long it takes from when it has become possible; in seconds."""
+        """The delay in seconds from when the event has become possible until it happens."""
         if isinstance(happening, tuple):
             end, (message, _) = happening
             return self._slow(message.name, end.name, LATENCY_S)
@@ -127,7 +127,7 @@ class World:
         self._known: Final[dict[tuple[int, int], tuple[tuple[GroundRow, ...], Rows]]] = {}
 
     def possible(self) -> Rows:
-        """The rows that can fire and would change something."""
+        """The rows that can fire and would change the state."""
         cluster = self.cluster
         enabled = cluster.enabled()
         key = id(enabled), cluster.state
@@ -144,8 +144,8 @@ class World:
 
 
 def _answering(enabled: Rows) -> Iterator[GroundRow]:
-    """Of several rows on one trigger those of the first that an end tries. In a table that answers
-    each trigger in one way there is no other; a defect may bring one.
+    """The rows that an end would take. If several rows have the same trigger, the end takes the
+    first one. Only a table with a defect has such rows.
     """
     first: dict[object, Row] = {}
     for ground in enabled:
@@ -162,8 +162,8 @@ def _answering(enabled: Rows) -> Iterator[GroundRow]:
 class SimulatedSystem:
     """A system of tables, run in virtual time by the ends that servers run.
 
-    seeded: makes a generator of a name, as `random.Random` does. properties: the names of those to
-    ask for; empty asks for all. at_once, stores: see `pdproto.testing.ends.make_ends`.
+    seeded: makes a random generator from a name, as `random.Random` does. properties: the names of
+    the properties to check; empty for all. at_once, stores: see `pdproto.testing.ends.make_ends`.
     """
 
     def __init__(
@@ -185,8 +185,8 @@ class SimulatedSystem:
     def run(
         self, seed: int, on_row: Callable[[float, GroundRow], None] = lambda _at, _row: None
     ) -> Run:
-        """The run of this seed: the same each time. on_row: is told what fires, and when, until the
-        run is brought to rest.
+        """The run of this seed, which is always the same. on_row: called with the time and each row
+        that fires, until the run is brought to rest.
         """
         world = self._world_of(seed)
         clocked = Clocked(world, Character(seed, self._seeded), on_row)
@@ -201,16 +201,16 @@ class SimulatedSystem:
         return Run(seed, clocked.steps, clocked.now, finding)
 
     def first_violation(self, seeds: Iterable[int]) -> Run | None:
-        """The first of the runs of these seeds that violates something."""
+        """The first run of these seeds that violates a property; None if there is none."""
         return next((run for run in map(self.run, seeds) if run.finding is not None), None)
 
     def cut_down(self, run: Run) -> Finding:
-        """What the run has violated, after as few steps as were found to suffice.
+        """The violation of the run, with a trace that is made as short as possible.
 
-        Raises ValueError for a run that has violated nothing.
+        Raises ValueError for a run without a violation.
         """
         if run.finding is None:
-            raise ValueError(f"{self.system.name}, seed {run.seed}: nothing was violated")
+            raise ValueError(f"{self.system.name}, seed {run.seed}: no property was violated")
         self.run(run.seed)
         world = self._world_of(run.seed)
         return shrink(ViolationError(run.finding), world.cluster, world.checker,
@@ -245,10 +245,10 @@ class Clocked:
         self._due: dict[object, float] = {}
 
     def go(self) -> None:
-        """Until nothing is left to happen, or it has gone on for long enough.
+        """Run until no event is possible, or until a limit is reached.
 
-        Raises ViolationError for a property that does not hold, and DivergenceError for an end that
-        does what the tables do not allow.
+        Raises ViolationError for a property that does not hold, and DivergenceError for an end
+        whose step the tables do not allow.
         """
         cluster, checker = self._world.cluster, self._world.checker
         cluster.begin()
@@ -272,7 +272,7 @@ class Clocked:
             checker.check_state(cluster)
 
     def _possible(self) -> Iterator[tuple[object, Happening]]:
-        """What could happen and would change something, by what tells it apart."""
+        """The possible events that would change the state, each with a key."""
         for row in self._world.possible():
             if self._character.comes(row):
                 yield id(row), row

@@ -1,16 +1,15 @@
-"""Safety, looked at after every step, on what the step has touched.
+"""Checks the safety properties of a life after every step of one of its ends.
 
-The ends of one life, wherever they run, are put together into the state that the explorer would
-have of it: an instance of the transfer with this life's sources, its sink and its chunks. Every
-safety property of the tables is then looked for in that state by the explorer's own patterns.
-States come again and again, so what has been judged once is one look-up.
+The ends of a life are combined into one state, as the explorer would have it: an instance of the
+transfer with this life's sources, its sink and its chunks. Every safety property of the tables is
+checked in that state, with the explorer's own patterns. States repeat, so a state that was checked
+before needs only a look-up. The bits that a step adds to the state depend only on the step, so they
+are computed once.
 
-What a step adds to that state depends on the step alone, so it too is worked out once.
-
-Rule 1: an end adds the cells that its own machine owns; a life counts as one at each end.
-Rule 2: a process that dies takes its ends with it: they are *gone*, as in the tables, and what its
-        successor does under their name is not counted as theirs.
-Rule 3: what speaks of two lives at once (a page has one owner) is seen by the fabric.
+Rule 1: an end adds the cells of its own machine to the state.
+Rule 2: when a process ends, its ends are *gone*, as in the tables. Steps of its successor do not
+        count as theirs.
+Rule 3: properties about two lives (a page has one owner) are checked by the fabric.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,17 +39,17 @@ from pdproto.spec.language.properties import Sometimes
 from pdproto.spec.language.symbols import Symbol, Variable
 from pdproto.spec.language.system import System
 
-# What a dead sink's process takes with it; the rest is what others know of it.
+# The variables that end with a sink's process. The other ones are about its peers' knowledge.
 _MEMORY: Final[frozenset[Symbol]] = frozenset((ends.memory, ends.lease, ends.page, ends.slot))
-# When, at which node, and what happened there.
+# Called with the time, the node, and the step.
 Recorder = Callable[[float, str, Endpoint, Event, Step], None]
 _STATES: Final = (ends.sending, ends.receiving)
 _SAFETY: Final = tuple(claim for claim in SAFETY if not isinstance(claim, Sometimes))
 
 
 class Form:
-    """The transfer of one life at given sizes. sound: the states that have been looked at, and
-    violate nothing.
+    """The transfer of one life at given sizes. sound: the states that were checked and violate no
+    property.
     """
 
     def __init__(self, system: System, sources: int, chunks: int) -> None:
@@ -67,7 +66,7 @@ class Form:
             (question.name, pattern.guard) for question in questions(ground)
             if question.kind is PropertyKind.ALWAYS for pattern in question.patterns
         ]
-        # Messages that no property reads need not be noted.
+        # Messages that no property reads are left out of the state.
         read = 0
         for _, guard in self._patterns:
             read |= guard.mask
@@ -84,12 +83,12 @@ class Form:
         return broken
 
 
-Forms: TypeAlias = dict[tuple[int, int], Form]  # by how many sources and chunks they count
+Forms: TypeAlias = dict[tuple[int, int], Form]  # by the numbers of sources and chunks
 
 
 class Translation:
-    """From the steps of one automaton to bits of a form. place: which source this is. known: the
-    bits of the steps that have been taken.
+    """Translates the steps of one automaton to bits of a form. place: the index of the source.
+    known: the bits of the steps so far.
     """
 
     def __init__(self, form: Form, automaton: Automaton, place: int) -> None:
@@ -108,7 +107,8 @@ class Translation:
         self.mask: Final = self._mask()
 
     def learn(self, step: Step) -> int:
-        """What an end contributes after this step: its own state, and what it has just sent."""
+        """The bits that an end adds after this step: its own state, and the messages it has sent.
+        """
         bits = self.known[step] = self._bits(step.state) | self._sent(step)
         return bits
 
@@ -128,7 +128,7 @@ class Translation:
         return bits & self._form.read
 
     def gone(self, bits: int) -> int:
-        """What remains of this end's bits when its process dies."""
+        """The bits of this end after its process has ended."""
         layout = self._form.layout
         for symbol, indices in layout.fields:
             if (self._of_sink and symbol in _MEMORY) or self._is_state(symbol, indices):
@@ -144,8 +144,8 @@ class Translation:
         return symbol is ends.sending and indices[0] == self._place
 
     def _there(self, cell: Cell) -> Iterator[Indices]:
-        """Where a cell of the automaton lies in the form: all chunks of a sink's content are one
-        cell there, and a chunk that a source only counts on lies nowhere.
+        """The places of a cell of the automaton in the form. The one cell of a sink's content
+        stands for all chunks. A source's cell for a chunk that the form does not have has no place.
         """
         symbol, indices = cell
         renamed = self._renamed(symbol, indices)
@@ -170,8 +170,8 @@ class Translation:
 
 @dataclass(slots=True, eq=False)
 class View:
-    """One life, as all its ends together have it. ends: those that it is made of, by name. over:
-    how many of them their nodes have forgotten.
+    """The combined state of one life. ends: its ends, by name of the node. over: how many of them
+    their nodes have forgotten.
     """
 
     life: Life
@@ -185,8 +185,8 @@ class View:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One end's share in a view. keep: the bits that are not its own. automaton, state: of the end
-    when it was last seen.
+    """One end's part of a view. keep: the mask of the bits that belong to other ends. automaton,
+    state: of the end at its last step.
     """
 
     view: View
@@ -198,9 +198,9 @@ class Part:
 
 
 class Watch:
-    """What all witnesses have seen so far. requests: by room. sources: the names of a request's
-    prefill ranks, in order. tables: those that the nodes run. parts: of the ends that have a share
-    in a view.
+    """The combined states of all lives. requests: by room. sources: the names of a request's
+    prefill ranks, in order. tables: of the nodes. parts: of the ends that belong to a view. steps:
+    how many were checked.
     """
 
     def __init__(
@@ -220,18 +220,18 @@ class Watch:
         self._sound: Final[set[Step]] = set()
 
     def die(self, name: str) -> None:
-        """A process dies, and with it every end that it had."""
+        """Note the end of a process, and of all its ends."""
         for endpoint, part in list(self.parts.items()):
             if part.view.ends.get(name) is endpoint:
                 view = part.view
                 own = view.state & ~part.keep
                 view.state = view.state & part.keep | part.translation.gone(own)
-                part.keep = ~0  # what the end does after its death is nobody's
+                part.keep = ~0  # later steps of the end add no bits
                 self.over(endpoint)
 
     def over(self, endpoint: Endpoint) -> None:
-        """The end takes no step that matters any more. Of a life whose ends are all over, only that
-        it has been is kept: whoever comes for it then is a successor.
+        """Forget an end. When all ends of a life are forgotten, only the life itself is remembered:
+        a later end of it belongs to a successor.
         """
         part = self.parts.pop(endpoint, None)
         if part is None:
@@ -254,8 +254,8 @@ class Watch:
     def placed(
         self, name: str, endpoint: Endpoint, step: Step, part: Part | None
     ) -> Part | None:
-        """The share of an end that has none yet, or that counts other peers or chunks than before;
-        None while it cannot have one.
+        """The part of an end that has none yet, or that has a new automaton. None while the end
+        belongs to no view.
         """
         self.check_edges(endpoint, step, part)
         if part is None:
@@ -264,7 +264,7 @@ class Watch:
         return part
 
     def _met(self, name: str, endpoint: Endpoint) -> Part | None:
-        """The end's share in the view of its life; None before it has one, or for a successor."""
+        """The end's part of the view of its life; None before it has a life, or for a successor."""
         life = endpoint.life
         if life is None:
             return None
@@ -285,7 +285,7 @@ class Watch:
         return part
 
     def _move(self, part: Part, automaton: Automaton) -> None:
-        """The end counts more chunks, or other sinks, than before."""
+        """Translate the end with its new automaton, which has more chunks or other sinks."""
         part.translation = self._translation(part.view.form, automaton, part.place)
         part.keep, part.automaton = ~part.translation.mask, automaton
 
@@ -302,8 +302,8 @@ class Watch:
         return self._translations[key]
 
     def check_edges(self, endpoint: Endpoint, step: Step, part: Part | None) -> None:
-        """Variables move along their declared edges. A step is the same object when it is the
-        same event in the same state, so it is looked at once.
+        """Check that variables move along their declared edges. The same event in the same state is
+        the same `Step` object, so each is checked once.
         """
         if step in self._sound:
             return
@@ -328,14 +328,14 @@ class Watch:
 
 
 class Witness(Trace):
-    """What a node takes for its trace: every step passes here."""
+    """The trace of a node: it gives every step to the watch."""
 
     def __init__(self, name: str, watch: Watch) -> None:
         self._name: Final = name
         self._watch: Final = watch
 
     def write(self, endpoint: Endpoint, _event: Event, step: Step) -> None:
-        """A step has been taken by this end; the end stands where the step leads."""
+        """Check a step that this end has just taken."""
         watch = self._watch
         watch.steps += 1
         part = watch.parts.get(endpoint)
@@ -356,12 +356,12 @@ class Witness(Trace):
                 watch.blame(broken, watch.words(view), view.request.room)
 
     def over(self, endpoint: Endpoint) -> None:
-        """The node has forgotten this end."""
+        """Note that the node has forgotten this end."""
         self._watch.over(endpoint)
 
 
 class Telling(Witness):
-    """A witness that has a trace kept, or a recorder told, or both."""
+    """A witness that also writes a trace, or calls a recorder, or both."""
 
     def __init__(
         self, name: str, watch: Watch, kept: Trace | None, recorder: Recorder | None
@@ -372,6 +372,7 @@ class Telling(Witness):
         self._recorder: Final = recorder
 
     def write(self, endpoint: Endpoint, event: Event, step: Step) -> None:
+        """See Witness. The step is also recorded."""
         if self._kept is not None:
             self._kept.write(endpoint, event, step)
         if self._recorder is not None:
@@ -380,8 +381,8 @@ class Telling(Witness):
 
 
 def watched(source: Table, sink: Table) -> tuple[System, Forms]:
-    """The transfer with the tables that are run, and the safety properties of every transfer; and
-    its forms, as far as they are known. Those of the tables themselves serve all runs.
+    """The transfer with these tables and the safety properties of every transfer, and the cache of
+    its forms. With the unchanged tables, all runs share one cache.
     """
     if source is SOURCE and sink is SINK:
         return _shipped()

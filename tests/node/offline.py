@@ -7,7 +7,7 @@ from typing import Final
 from pdproto.node.core import Core, run_turn
 from pdproto.node.ports import Arrived, ConnectionChange
 from pdproto.runtime.wire import AnyFrame, Batch, decode, encode
-from pdproto.sim.host import Unhurried
+from pdproto.sim.host import UnlimitedPace
 
 OWN: Final = "tcp://127.0.0.1:9"
 
@@ -38,7 +38,7 @@ class Offline:
     """The transport of one node, whose clock is moved by `turn`. lines: in the order of opening."""
 
     def __init__(self, node: Core) -> None:
-        self.pace: Final = Unhurried()
+        self.pace: Final = UnlimitedPace()
         self.lines: Final[list[Line]] = []
         self.now = 1_000.0
         self._node: Final = node

@@ -104,7 +104,7 @@ class Quiet(Core):
 class NoTransport:
     """As much of a transport as a node needs that speaks to nobody."""
 
-    pace = host.Unhurried()
+    pace = host.UnlimitedPace()
 
     def ask(self, request: Callable[[], None]) -> None:
         raise NotImplementedError

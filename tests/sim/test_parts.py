@@ -41,8 +41,8 @@ def test_streams_have_names() -> None:
     assert stream("a").number() != stream("b").number()
     numbers = stream()
     assert {numbers.whole(1, 3) for _ in range(100)} == {1, 2, 3}
-    assert not numbers.strikes(0.0)
-    assert numbers.strikes(1.0)
+    assert not numbers.happens(0.0)
+    assert numbers.happens(1.0)
     delays = [numbers.delay(2.0) for _ in range(2_000)]
     assert min(delays) >= 1.0
     assert 3.0 < max(delays) <= 3.0 * 21.0
@@ -285,7 +285,7 @@ def test_a_failing_run_is_made_small() -> None:
 def test_attempts_are_counted() -> None:
     """Whatever is asked of it, it stops; and a plan that never fails smaller stays as it is."""
     plan = planned(0, Shape(requests=8), Random)
-    with pytest.raises(ValueError, match="nothing was violated"):
+    with pytest.raises(ValueError, match="no property was violated"):
         shrunk(Outcome(plan), Outcome)
     asked: list[Plan] = []
 

@@ -77,5 +77,5 @@ def test_a_failure_is_cut_down() -> None:
     assert len(shorter.trace.steps) <= len(run.finding.trace.steps)
     assert of.run(run.seed).finding == run.finding
     sound = simulated("registry").run(0)
-    with pytest.raises(ValueError, match="nothing was violated"):
+    with pytest.raises(ValueError, match="no property was violated"):
         of.cut_down(sound)
