@@ -123,8 +123,7 @@ class Cells:
         """Give every cell this value, also the cells of elements that no event has named yet."""
         self.values.clear()
         self.default = value
-        assert not self.indices, self.symbol  # noqa: S101 - rows look up no such symbol (expressions.py)
-        for index in self._places.values():
+        for index in (*self.indices.values(), *self._places.values()):
             index.clear()
 
     def of_element(self, sort: type[Sort], element: Element) -> list[Key]:
