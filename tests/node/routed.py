@@ -20,7 +20,7 @@ from pdproto.node.sender import Sender
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Registration, Room, Rooms
 from pdproto.runtime.wire import AnyFrame, decode
-from pdproto.sim.host import Unhurried
+from pdproto.sim.host import UnlimitedPace
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.machine import Table
@@ -57,7 +57,7 @@ class Process:
 
     def __init__(self, cluster: "RoutedCluster", name: str) -> None:
         self.cluster, self.name = cluster, name
-        self.pace = Unhurried()
+        self.pace = UnlimitedPace()
         self.node: Core
         self._requests: list[Callable[[], None]] = []
 
