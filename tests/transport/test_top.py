@@ -9,7 +9,9 @@ import pytest
 
 from pdproto.cli import top
 from pdproto.cli.main import main
-from pdproto.cli.top import NodeStatus, look, shown
+from pdproto.cli.top import shown
+from pdproto.transport import node_status
+from pdproto.transport.node_status import NodeStatus, look
 from pdproto.transport.operator_port import OperatorPort
 from tests.node.data_paths import cluster, published, until
 
@@ -18,7 +20,7 @@ PATIENCE_S: Final = 30.0  # a busy machine is no node that does not answer
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(node_status, "TIMEOUT_S", PATIENCE_S)
 
 
 def test_it_shows_what_is_stuck_and_for_whom_it_waits(
