@@ -6,7 +6,7 @@ Rule 1: poll() reports the end only when the pages are free, because SGLang uses
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
-
-ENDED: Final = (KVPoll.FAILED, KVPoll.SUCCESS)
 
 
 class Absent:
