@@ -88,9 +88,11 @@ class DeviceReport:
         self._pending = True
 
     def ready(self) -> bool:
+        """See Report."""
         return self._pending and (self._fetched is None or bool(self._fetched.query()))
 
     def read(self) -> Outcome:
+        """See Report."""
         if not self._pending:
             self.fetch()
         if self._fetched is not None:
@@ -99,6 +101,7 @@ class DeviceReport:
         return outcome_of(self.home.numpy())
 
     def clear(self) -> None:
+        """See Report."""
         with on_stream(self.stream):
             self.words.zero_()
             self.words[:1].fill_(NO_BAD_INDEX)

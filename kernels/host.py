@@ -53,6 +53,7 @@ class Route:
 
     @property
     def row_bytes(self) -> int:
+        """The bytes of a row."""
         return int(self.pools[0].shape[1])
 
     @property

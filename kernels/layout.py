@@ -49,6 +49,7 @@ class Memory:
 
     @property
     def element_bytes(self) -> int:
+        """The bytes of an element."""
         return ELEMENT_BYTES[self.element]
 
 
@@ -84,6 +85,7 @@ class Shape:
 
     @property
     def page_bytes(self) -> int:
+        """The bytes of a page."""
         return self.tokens * self.heads * self.row_bytes
 
 
@@ -128,6 +130,7 @@ class Group:
 
     @property
     def entries(self) -> int:
+        """The number of pools in the group."""
         return len(self.addresses)
 
 
@@ -147,6 +150,7 @@ class KVLayout:
 
     @property
     def entries(self) -> int:
+        """The number of pools."""
         return len(self.pools)
 
     @cached_property
@@ -172,6 +176,7 @@ class KVLayout:
         return starts, ends
 
     def addresses(self) -> Iterator[int]:
+        """The address of each pool, in order."""
         for group in self.groups:
             yield from group.addresses
 

@@ -42,6 +42,7 @@ class NativeRoute(ctypes.Structure):
 
     @property
     def page_bytes(self) -> int:
+        """The bytes of a page of this part."""
         return int(self.rows * self.row_bytes)
 
 

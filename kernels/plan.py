@@ -58,6 +58,7 @@ class Part:
 
     @property
     def page_bytes(self) -> int:
+        """The bytes of a page of this part."""
         return self.tokens * self.heads.count * self.row_bytes
 
 

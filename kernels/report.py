@@ -20,7 +20,7 @@ NO_BAD_INDEX: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a report found in one chunk. Positions count within the chunk, from 0.
+    """The findings of a report about one chunk. Positions count within the chunk, from 0.
 
     `bad_index` is the first position whose page number no pool has: pack shipped zeros there,
     unpack stored nothing. `mismatched` are the positions of pages with a digest, of any entry,
@@ -32,6 +32,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
+        """Whether there is no bad index and no mismatch."""
         return self.bad_index is None and not self.mismatched
 
 
@@ -85,12 +86,15 @@ class HostReport:
         """Nothing to do: the outcome is in host memory already."""
 
     def ready(self) -> bool:
+        """See Report."""
         return True
 
     def read(self) -> Outcome:
+        """See Report."""
         return outcome_of(self.words)
 
     def clear(self) -> None:
+        """See Report."""
         self.words[:] = 0
         self.words[0] = NO_BAD_INDEX
 

@@ -43,6 +43,7 @@ class Turn:
 
     @property
     def over(self) -> bool:
+        """Whether the kernel that reads the numbers has ended."""
         return not self.launching and (self.read is None or self.read.query())
 
 

@@ -48,10 +48,12 @@ class Component:
 
     @property
     def items(self) -> int:
+        """The number of items of each buffer."""
         return len(self.buffers[0]) if self.buffers else 0
 
     @property
     def item_bytes(self) -> int:
+        """The bytes of one item in all buffers together."""
         return sum(buffer.shape[1] for buffer in self.buffers)
 
 
@@ -86,6 +88,7 @@ class Numbering:
         return [numbers for numbers in listed if numbers]
 
     def component(self, number: int) -> int:
+        """The place of the component that has this item."""
         return bisect_right(self._bases, number) - 1
 
     def counts(self, numbers: Sequence[int]) -> dict[int, int]:

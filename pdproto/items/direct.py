@@ -150,6 +150,7 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
         return places_of(share)
 
     def presume(self, source: str) -> None:
+        """See rule 1."""
         if source not in self._presumed:
             if len(self._presumed) >= SOURCES_KEPT:
                 self._presumed.clear()
@@ -166,9 +167,11 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
         return self.engine.lease(life, source, target.length, target)
 
     def settle(self, life: Life) -> None:
+        """See SinkDataPath."""
         InPlace.settle(self, life)  # also if no copy runs: a source may still be writing
 
     def release(self, life: Life) -> None:
+        """See SinkDataPath."""
         targets = {source: self._targets.get((life, source)) for source in self._leases[life]}
         super().release(life)
         for source, target in targets.items():

@@ -154,7 +154,7 @@ class GroupedSenders:
         self.concluded += 1
 
     def _give_up(self, why: str) -> None:
-        """The group has ended: nobody decides any more about what is here."""
+        """React to the end of the group: the requests here get no decision any more."""
         self.report.ended = why
         self.group.arrivals()
         self.group.decisions()

@@ -44,7 +44,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """One request. abort: who gives it up, and how long after opening it."""
+    """One request. abort: the side that aborts it, and the seconds after it was opened."""
 
     room: int
     pages: int

@@ -1,4 +1,4 @@
-"""What a rank of `pdproto handoff` is told, what it says, and what it holds."""
+"""The task, the messages and the resources of a rank of `pdproto handoff`."""
 
 import os
 import signal

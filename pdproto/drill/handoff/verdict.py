@@ -1,4 +1,4 @@
-"""What became of a `pdproto handoff`: the numbers, and every claim that it must uphold."""
+"""The outcome of a `pdproto handoff`: the numbers, and every claim that it must uphold."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ class HandoffVerdict:
                        f"{metrics['longest_turn_seconds'] * 1e3:.1f} ms")
 
     def _unasked(self) -> Iterator[str]:
-        """Nobody fails but who was aborted, where no rank was killed."""
+        """Without a killed rank, only aborted hand-overs fail."""
         if self.restarted:
             return
         for name, report in self.reports.items():

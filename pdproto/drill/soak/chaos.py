@@ -34,7 +34,7 @@ class Chaos:
         self._registry_is_down = False
 
     def turn(self, now: float) -> None:
-        """End the faults whose time has come, and begin the next."""
+        """End the faults that are due to end, and begin the next ones."""
         while self._ends and self._ends[0][0] <= now:
             heappop(self._ends)[2]()
         if now >= self._next:

@@ -42,7 +42,7 @@ NAMES: Final = re.compile(r"^prefill[-\d]+: |( to|, at)? (prefill|tcp)[-:/.\d]+"
 
 
 class ProcessLostError(Exception):
-    """A process that nobody has killed has ended, or does not answer."""
+    """A process has ended without being killed, or does not answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -259,7 +259,7 @@ class SoakCluster:
                 self._note(member, ended)
 
     def _note(self, member: SoakProcess, ended: Ended) -> None:
-        """S14: who succeeds at decode has failed nowhere."""
+        """S14: a hand-over that succeeds at decode has not failed at any rank."""
         books, room = self.books, ended.room
         member.open.discard(room)
         if ended.corrupt:

@@ -75,7 +75,7 @@ class SoakResult:
 
 
 def show(result: SoakResult, console: Console) -> None:
-    """The table, and what is wrong."""
+    """The table, and the list of complaints."""
     table = Table(title="soak")
     table.add_column("what")
     table.add_column("measured", justify="right")

@@ -63,7 +63,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What became of a setting, both ways: without what is studied, and with it."""
+    """The results of a setting, without the studied feature and with it."""
 
     without: Ran
     with_it: Ran
