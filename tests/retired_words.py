@@ -15,9 +15,22 @@ from typing import Final
 ANYWHERE: Final = {
     "adrift": "in doubt",
     "agenda": "event queue",
+    "befall": "apply_fault",
+    "bereave": "on_peer_lost",
+    "enrol": "enroll",
+    "hasten": "fire now",
+    "hitherto": "so far",
+    "lest": "so that not",
+    "nought": "nothing",
     "scout": "pre-exploration",
     "storyteller": "narrator",
+    "thereby": "by this",
+    "therein": "in it",
+    "thereof": "of it",
     "unpaid": "unfulfilled",
+    "upon": "on",
+    "whereof": "of which",
+    "whomever": "the name of the receiver",
 }
 
 # In no name, nor where a text quotes one in backticks. In prose they mean what they always mean.

@@ -1,9 +1,10 @@
-"""What others do, in our own code, timed beside ours: patterns, not their programs.
+"""Baselines: other ways to do the same work, in our own code, timed beside our kernels.
 
-Each fills, or empties, the chunks of a subject, and is proved to before it is timed.
+They follow patterns of other programs, and are not these programs. Each fills or empties the chunks
+of a subject. Its result is checked before it is timed.
 """
 
-# As in the package's own kernels: ruff and mypy do not know Triton's manner.
+# As in the package's own kernels: ruff and mypy do not know the conventions of Triton.
 # ruff: noqa: N803
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -25,13 +26,13 @@ from pdproto.kernels.chunk import digests_in, pack_slices
 
 BLOCK: Final = 1024
 FLAT_BLOCK: Final = 2048
-"""Words of 8 bytes: 16 KiB a program, as the kernels' own tiles."""
+"""Words of 8 bytes: 16 KiB for each program, like the tiles of our kernels."""
 
 GRID_MAX: Final = 65_535
-"""Of a launch, along any axis but the first."""
+"""Blocks of a launch, along any axis but the first."""
 
 COPIES_MAX: Final = 4096
-"""Copies of one page each that are still worth waiting for."""
+"""Copies of one page each; more would take too long."""
 
 Calls = list[Callable[[], object]]
 Right = Callable[[Subject, int], bool]
@@ -39,10 +40,10 @@ Right = Callable[[Subject, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Something to compare with: how its calls are made, and what else must be right.
+    """A baseline. make: allocates its memory and returns its calls, or raises LeftOutError.
 
-    Made, because it may be left out (LeftOutError), and because its memory is let go of after
-    it has been timed. What waits for the GPU, or may be refused by a graph, is not `graphed`.
+    graphed: False if a call waits for the GPU, or a CUDA graph may refuse it. right: a further
+    check of its result.
     """
 
     make: Callable[[Subject], Calls]
@@ -55,7 +56,7 @@ def element_kernel(
     table_ptr, page_ptr, chunk_ptr, page_elements, elements,
     KIND: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A gather element by element, its page looked up for each: narrow loads, wide stores."""
+    """A gather by element: it looks up the page for each element. Narrow loads, wide stores."""
     entry = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = place < elements
@@ -67,17 +68,17 @@ def element_kernel(
 
 @triton.jit
 def flat_kernel(source_ptr, target_ptr, words, BLOCK: tl.constexpr):
-    """One stretch of 8-byte words to another: what a copy in Triton takes that looks up nothing."""
+    """A copy of consecutive 8-byte words: the time of a copy in Triton without look-ups."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < words
     tl.store(target_ptr + place, tl.load(source_ptr + place, mask=inside), mask=inside)
 
 
 def flat_copy(subject: Subject) -> Calls:
-    """A copy of pages that are packed already: as fast as a pack in Triton can hope to be."""
+    """A copy of pages that are already packed: a bound for the speed of a pack in Triton."""
     sizes = [peer.payload_bytes for peer in subject.plan.peers]
     if any(size % 8 for size in sizes):
-        raise LeftOutError("it moves 8 bytes at a time, chunks are not a multiple of that")
+        raise LeftOutError("it moves 8 bytes at a time, and chunks are not a multiple of that")
     for repeat, chunks in enumerate(subject.chunks):
         pack_slices(subject.layout, subject.pages[repeat], chunks, subject.case.peers)
     packed = [[chunk.clone() for chunk in chunks] for chunks in subject.chunks]
@@ -127,7 +128,7 @@ def indexed_and_joined(subject: Subject) -> Calls:
 
 
 def page_by_page(subject: Subject) -> Calls:
-    """A copy for each page of each entry, as the runtime's own copies would do it."""
+    """A copy for each page of each entry, by copies of the CUDA runtime."""
     if subject.case.entries * subject.case.pages > COPIES_MAX:
         raise LeftOutError(f"more than {COPIES_MAX:,} copies")
     listed = [pages.tolist() for pages in subject.pages]
@@ -178,7 +179,7 @@ def index_copy(subject: Subject) -> Calls:
 
 
 def then_adler(moves: Callable[[Subject], Calls]) -> Callable[[Subject], Calls]:
-    """A copy, and then the sums of its chunk by a thread a page."""
+    """A copy, followed by the sums of its chunk with one thread for each page."""
 
     def make(subject: Subject) -> Calls:
         pairs = list(zip(moves(subject), patterns.thread_per_page(subject), strict=True))
@@ -193,7 +194,7 @@ def then_adler(moves: Callable[[Subject], Calls]) -> Callable[[Subject], Calls]:
 
 
 def sum_of_words(subject: Subject) -> Calls:
-    """A sum of the words of each page: what only reading a chunk takes."""
+    """A sum of the words of each page: the time to read a chunk."""
 
     def call(repeat: int) -> None:
         rows = _rows(subject, repeat)
@@ -241,7 +242,7 @@ def _each(subject: Subject, call: Callable[[int], None]) -> Calls:
 
 
 def of(case: Case) -> dict[str, Baseline]:
-    """What else may do what a case does, by name."""
+    """The baselines of a case, by name."""
     found: dict[str, Baseline] = {}
     if case.operation is Operation.PACK:
         found["a flat copy in Triton, of packed pages"] = Baseline(flat_copy)
@@ -281,7 +282,7 @@ def of(case: Case) -> dict[str, Baseline]:
 
 
 def prove(subject: Subject, name: str, calls: Calls, right: Right | None = None) -> None:
-    """Raise WrongResultError unless a baseline does what it should, from a clean start."""
+    """Raise WrongResultError if a baseline gives a wrong result, after clearing its outputs."""
     case = subject.case
     reads = case.operation is Operation.DIGEST_CHUNK
     for repeat in (0, len(calls) - 1):
@@ -297,13 +298,13 @@ def prove(subject: Subject, name: str, calls: Calls, right: Right | None = None)
 
 
 def by_element(subject: Subject) -> Calls:
-    """One launch for all entries, two bytes (a latent's rows: one) at a time."""
+    """One launch for all entries, two bytes at a time (one byte for the rows of a latent)."""
     case, (group,) = subject.case, subject.layout.groups
     width = 1 if case.row_bytes in {656, 1152} else 2
     elements = case.pages * case.page_bytes // width
     grid = (case.entries, triton.cdiv(elements, BLOCK))
     if grid[1] > GRID_MAX:
-        raise LeftOutError(f"its grid has {grid[1]:,} blocks along y, {GRID_MAX:,} can be")
+        raise LeftOutError(f"its grid has {grid[1]:,} blocks along y; {GRID_MAX:,} is the limit")
     kind: Any = {1: tl.int8, 2: tl.int16}[width]
     table = torch.tensor(group.addresses, device=subject.pages[0].device)
 

@@ -1,7 +1,7 @@
-"""The cases of `pdproto bench kernels`: what is copied, and how fast it should be.
+"""The cases of `pdproto bench kernels`, each with the bytes to copy and a goal for the speed.
 
-A goal is a fraction of the device copy of the same bytes, timed in the same run in turns with
-the case. Goals were set before the first measurement; what came of them is a result.
+A goal is a fraction of the speed of a device copy of the same bytes. Both are timed alternately in
+the same run. Goals were set before the first measurement, and are not changed afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pdproto.kernels.plan import HeadRange, Scale
 
 
 class Operation(Enum):
-    """What a case does with its pages."""
+    """The operation of a case on its pages."""
 
     PACK = "pack"
     UNPACK = "unpack"
@@ -26,13 +26,13 @@ class Operation(Enum):
 
 
 class Listing(Enum):
-    """In what order a case lists the pages of its pools."""
+    """The order in which a case lists the pages of its pools."""
 
     RANDOM = "random"
     IDENTITY = "identity"
     REVERSED = "reversed"
     RUNS = "runs of 8"
-    REPEATS = "random with repeats"  # to pack only: a page has one place to be unpacked from
+    REPEATS = "random with repeats"  # only for packing: two chunk pages cannot be unpacked into one
 
 
 RUN: Final = 8
@@ -62,22 +62,27 @@ class Case:
 
     @property
     def title(self) -> str:
+        """The operation and the name."""
         return f"{self.operation.value}: {self.name}"
 
     @property
     def unpacks(self) -> bool:
+        """Whether the operation writes from chunks to pages."""
         return self.operation in {Operation.UNPACK, Operation.VERIFY_UNPACK, Operation.UNCAST}
 
     @property
     def pages(self) -> int:
+        """Pages of one chunk in each entry."""
         return max(1, self.tokens // self.page_tokens)
 
     @property
     def page_bytes(self) -> int:
+        """Bytes of a page in one entry."""
         return self.page_tokens * self.heads * self.row_bytes
 
     @property
     def sent_heads(self) -> int:
+        """Heads that are sent, to all peers together."""
         return self.heads if self.peers is None else sum(peer.count for peer in self.peers)
 
     @property
@@ -87,7 +92,7 @@ class Case:
 
     @property
     def traffic_bytes(self) -> float:
-        """Bytes read and written at least: what the time is divided into."""
+        """The least number of bytes read and written, for the rate."""
         if self.operation is Operation.DIGEST_CHUNK:
             return self.payload_bytes
         return self.payload_bytes * (1.5 if self.scale else 2)
@@ -162,7 +167,7 @@ MORE: Final = (
     Case("pools beyond 2**32 bytes", Operation.PACK, 2, 16, 8, 256, 61_440, 0.95,
          pool_bytes=5 << 30),
 )  # fmt: skip
-"""What can go wrong or be slow elsewhere: other page lists, counts, slices, addresses, limits."""
+"""Cases for errors and slow paths: other page lists, counts, slices, addresses, limits."""
 
 SMALL: Final = (
     Case("1 page, one head (655 KB)", Operation.PACK, 160, 16, 1, 256, 16, 0.0),
@@ -173,14 +178,15 @@ SMALL_GOALS_US: Final = (4.5, 7.0)
 
 ENQUEUE_GOAL_US: Final = 15
 COMPLETION_GOAL_US: Final = 25
-"""Host time of a call on a warm layout; from the call to its event on an idle GPU, one page."""
+"""Host time of a call on a warm layout; time from a call to its event on an idle GPU, one page."""
 
 COUNT_GOALS: Final = {"kernels": "1", "copies to the device from pinned memory": "at most 1"}
-"""What one chunk may enqueue, for all entries and all peers; of every other kind, none."""
+"""The operations that one chunk may enqueue, for all entries and all peers; of other kinds, none.
+"""
 
 BUDGET_GOALS: Final = {8: 0.25, 32: 1.0}
-"""Payload in TB/s that a bound on thread blocks leaves."""
+"""Payload in TB/s under a limit of thread blocks: limit -> rate."""
 
 WIRE: Final = 0.1
 SLOWDOWN_GOAL: Final = 0.02
-"""TB/s that two 400 Gbit/s network cards take, and what a matrix product may lose to that."""
+"""TB/s of two 400 Gbit/s network cards, and the share of speed that a matrix product may lose."""

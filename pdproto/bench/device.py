@@ -1,4 +1,4 @@
-"""`pdproto bench kernels` on a GPU: correctness first, then time against a device copy."""
+"""`pdproto bench kernels` on a GPU: correctness first, then times compared with a device copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pdproto.bench.subject import Subject, check, make
 BASELINE_BYTES_MAX: Final = 3 << 30
 OTHERS_ROUNDS: Final = 7
 SLOW_US: Final = 20_000
-"""What takes longer than this is timed in half the rounds: its noise is small beside it."""
+"""A call that takes longer is timed in half the rounds, because its noise is relatively small."""
 
 Unit = Callable[[Results], None]
 
@@ -48,13 +48,13 @@ def _facts() -> dict[str, str]:
         "state": f"{', '.join(asked)}: {told}",
         "method": f"graphs of cold repetitions, events, {timing.ROUNDS} rounds in turns with"
         " tensor.copy_ of the same bytes; medians; page numbers on the device and checked there",
-        "others": "what is not a plain name of torch's is a pattern of others, our code; driver"
-        " copies, and SGLang's gather as called, take the host's time as well",
+        "others": "a name that is not a function of torch is a pattern of another program, in our"
+        " code; the times of driver copies, and of SGLang's gather as called, include host time",
     }
 
 
 def _row(subject: Subject, *, baselines: bool) -> Row:
-    """Time one case against the copy, and what else does the same."""
+    """Time one case and its baselines, each alternately with the copy."""
     case = subject.case
     copies = timing.prepared(subject.copies)
     mine = timing.prepared(subject.calls, graphed=len(subject.plan.peers) == 1)
@@ -70,7 +70,7 @@ def _row(subject: Subject, *, baselines: bool) -> Row:
             theirs = timing.prepared(calls, graphed=baseline.graphed)
             rounds = OTHERS_ROUNDS if theirs.us < SLOW_US else OTHERS_ROUNDS // 2
             others[name] = timing.in_turns(theirs, copies, rounds=rounds)[0].ratio * factor
-        except Exception as error:  # whatever it lacks here, the rest is measured
+        except Exception as error:  # the baseline is left out, and the rest is measured
             left_out[name] = (str(error) or type(error).__name__).splitlines()[0]
             _say(f"             without {name}: {left_out[name]}")
         else:
@@ -106,7 +106,7 @@ def _numbers(measured: Callable[[], dict[str, str]], results: Results) -> None:
 
 
 def units(*, quick: bool) -> dict[str, Unit]:
-    """What can be measured, by name, most wanted first."""
+    """The measurements by name, the most important first. quick: only a few."""
     first, more = (CASES[2:3], ()) if quick else (CASES, MORE)
     found: dict[str, Unit] = {case.title: partial(_case, case) for case in first}
     for case, goal_us in zip(SMALL, SMALL_GOALS_US, strict=True):
@@ -118,13 +118,13 @@ def units(*, quick: bool) -> dict[str, Unit]:
 
 
 def measure(chosen: Mapping[str, Unit], results: Results, *, minutes: float) -> None:
-    """Measure what is chosen, as far as the minutes go; what is missing is in the notes.
+    """Run the chosen measurements within so many minutes. Those left out are listed in the notes.
 
-    A wrong result raises before anything of that case is timed, and what does not fit this GPU's
-    memory is left out. `results` has what came before, whatever happens.
+    Raises WrongResultError before a case with a wrong result is timed. A measurement that does not
+    fit this GPU's memory is left out. `results` keeps earlier results, also after an error.
     """
     results.facts.update(_facts())
-    # Not the default stream: a batch of driver copies refuses that one.
+    # Not the default stream, which a batch of driver copies refuses.
     with torch.cuda.stream(timing.stream()):
         run(chosen, results, minutes=minutes, clock=perf_counter)
         torch.cuda.synchronize()
@@ -133,7 +133,7 @@ def measure(chosen: Mapping[str, Unit], results: Results, *, minutes: float) -> 
 def run(
     chosen: Mapping[str, Unit], results: Results, *, minutes: float, clock: Callable[[], float]
 ) -> None:
-    """Run units one by one until another as long as the mean would pass the limit."""
+    """Run units one by one, while one more of average length ends within the limit."""
     start, late = clock(), []
     for done, (name, unit) in enumerate(chosen.items()):
         gone = clock() - start
@@ -146,8 +146,8 @@ def run(
         try:
             unit(results)
         except torch.cuda.OutOfMemoryError as error:
-            results.notes.append(f"{name}: no memory for it: {str(error).splitlines()[0]}")
-        gc.collect()  # a subject and its calls hold each other
+            results.notes.append(f"{name}: out of memory: {str(error).splitlines()[0]}")
+        gc.collect()  # a subject and its calls refer to each other
         torch.cuda.empty_cache()
     if late:
         results.notes.append(f"not measured in {minutes:g} minutes: {'; '.join(late)}")

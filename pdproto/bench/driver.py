@@ -1,7 +1,7 @@
-"""CUDA's own libraries by ctypes, for what torch does not offer: batched copies, NVRTC, launches.
+"""CUDA's own libraries by ctypes, for functions that torch lacks: batched copies, NVRTC, launches.
 
-Nothing here is needed to pack or unpack. What is missing on a machine is a LeftOutError, which
-says so.
+Packing and unpacking do not need this module. A library that is missing on a machine raises
+LeftOutError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Words = NDArray[np.int64]
 
 
 class LeftOutError(Exception):
-    """Something to compare with cannot be made here, and why."""
+    """A baseline is impossible on this machine or for this case. The message says why."""
 
 
 def _require(name: str, status: int) -> None:
@@ -36,21 +36,21 @@ def _require(name: str, status: int) -> None:
 
 
 def _mapped(name: str) -> list[Path]:
-    """The files of libraries of that name in this process."""
+    """The library files with that name in this process."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         paths = {Path(line.split(maxsplit=5)[5].strip()) for line in maps if name in line}
     return sorted(path for path in paths if path.name.startswith(name))
 
 
 def loaded(name: str) -> ctypes.CDLL:
-    """The library of that name that this process has loaded already: torch's."""
+    """The library with that name that torch has loaded. Raises LeftOutError if there is none."""
     for path in _mapped(name):
         return ctypes.CDLL(str(path))
     raise LeftOutError(f"no {name} is loaded here")
 
 
 class Runtime:
-    """Copies by the CUDA runtime, each call on a stream that it is given."""
+    """Copies by the CUDA runtime, on a given stream."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         version = ctypes.c_int()
@@ -61,7 +61,10 @@ class Runtime:
         self._copy.argtypes = (pointer, pointer, ctypes.c_size_t, ctypes.c_int, pointer)
 
     def require(self, name: str, status: int) -> None:
-        """Raise RuntimeError for an error, and forget it: torch would blame its next launch."""
+        """Raise RuntimeError for an error status.
+
+        It also clears the error in CUDA, which torch would report for its next launch.
+        """
         if status:
             self._library.cudaGetLastError()
         _require(name, status)
@@ -73,14 +76,17 @@ class Runtime:
             self.require("cudaMemcpyAsync", status)
 
     def batch(self, copies: Words) -> Batch:
-        """The same by one cudaMemcpyBatchAsync, its arrays made once."""
+        """The same by one cudaMemcpyBatchAsync, with its arrays made once.
+
+        Raises LeftOutError if the runtime does not have it.
+        """
         if self.version < BATCH_SINCE or not hasattr(self._library, "cudaMemcpyBatchAsync"):
             raise LeftOutError(f"CUDA runtime {self.version} has no cudaMemcpyBatchAsync")
         return Batch(self, self._library.cudaMemcpyBatchAsync, copies)
 
 
 class _Attributes(ctypes.Structure):
-    """cudaMemcpyAttributes: its hints are for memory whose place is not fixed, and stay zero."""
+    """cudaMemcpyAttributes. Its hints are for memory that can migrate, and stay zero."""
 
     _fields_ = (
         ("order", ctypes.c_int), ("source_kind", ctypes.c_int), ("source", ctypes.c_int),
@@ -89,7 +95,7 @@ class _Attributes(ctypes.Structure):
 
 
 class Batch:
-    """One cudaMemcpyBatchAsync, to be run any number of times."""
+    """One cudaMemcpyBatchAsync, which can run any number of times."""
 
     def __init__(self, runtime: Runtime, function: Any, copies: Words) -> None:
         sources, targets, lengths = (np.ascontiguousarray(column) for column in copies.T)
@@ -100,7 +106,7 @@ class Batch:
         self._failed = ctypes.c_size_t(0)
 
     def run(self, stream: int) -> None:
-        """Enqueue the copies on a stream that is not the legacy default one."""
+        """Enqueue the copies on a stream, which must not be the legacy default stream."""
         pointer = ctypes.c_void_p
         arrays = [pointer(array.ctypes.data) for array in self._kept]
         arguments = [
@@ -114,9 +120,9 @@ class Batch:
 
 
 def nvrtc(major: int = 13) -> ctypes.CDLL:
-    """NVIDIA's run-time compiler: as the loader finds it, of a Python package, or of a toolkit.
+    """NVIDIA's run-time compiler, from the loader's path, a Python package, or a toolkit.
 
-    `major` is the version to prefer: that of the CUDA that torch uses.
+    major: the preferred version, that of torch's CUDA. Raises LeftOutError if there is none.
     """
     names = [f"libnvrtc.so.{number}" for number in dict.fromkeys((major, 13, 12))]
     spec = find_spec("nvidia")
@@ -126,7 +132,7 @@ def nvrtc(major: int = 13) -> ctypes.CDLL:
         for found in (name, *(path for folder in folders for path in folder.rglob(name))):
             with suppress(OSError):
                 library = ctypes.CDLL(str(found))
-                # That of CUDA 13 does not look for its second half where it lies itself.
+                # The library of CUDA 13 does not search its own folder for its second half.
                 for path in _mapped("libnvrtc.so"):
                     for half in path.parent.glob("libnvrtc-builtins.so.*"):
                         ctypes.CDLL(str(half))
@@ -135,7 +141,7 @@ def nvrtc(major: int = 13) -> ctypes.CDLL:
 
 
 def compiled(source: str, options: Sequence[str], library: ctypes.CDLL) -> bytes:
-    """CUDA C compiled to machine code. RuntimeError: what the compiler says is wrong."""
+    """CUDA C compiled to machine code. Raises RuntimeError with the compiler's message."""
     program, length = ctypes.c_void_p(), ctypes.c_size_t()
     status = library.nvrtcCreateProgram(
         ctypes.byref(program), source.encode(), b"bench.cu", 0, None, None
@@ -154,7 +160,7 @@ def compiled(source: str, options: Sequence[str], library: ctypes.CDLL) -> bytes
 
 
 class Kernels:
-    """The kernels of one compiled program; every argument of theirs is a 64-bit word."""
+    """The kernels of one compiled program. All their arguments are 64-bit words."""
 
     def __init__(self, driver: ctypes.CDLL, image: bytes) -> None:
         self._driver, self._module = driver, ctypes.c_void_p()
@@ -174,7 +180,7 @@ class Kernels:
     def launch(
         self, name: str, grid: tuple[int, int], threads: int, stream: int, *words: int
     ) -> None:
-        """Enqueue a kernel: blocks along x and y, threads of a block along x."""
+        """Enqueue a kernel. grid: blocks along x and y. threads: of a block, along x."""
         values = [ctypes.c_uint64(word) for word in words]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         status = self._driver.cuLaunchKernel(
@@ -186,7 +192,7 @@ class Kernels:
 
 @cache
 def kernels(source: str, index_bits: int) -> Kernels:
-    """The kernels of `source`, for this GPU and page numbers of so many bits."""
+    """The kernels of `source`, for this GPU and page numbers of `index_bits` bits."""
     import torch  # noqa: PLC0415 - the rest of this module is ctypes alone
 
     major, minor = torch.cuda.get_device_capability()
@@ -196,4 +202,5 @@ def kernels(source: str, index_bits: int) -> Kernels:
 
 
 def index_option(bits: int) -> str:
+    """The compiler's option for page numbers of so many bits."""
     return f"-DINDEX={'long long' if bits == 64 else 'int'}"

@@ -1,4 +1,4 @@
-"""`pdproto bench kernels` on a CPU: packing and unpacking against a copy of the same bytes."""
+"""`pdproto bench kernels` on a CPU: packing and unpacking, compared with a copy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL: Final = ((4, 16, 256, 1), (4, 16, 256, 8), (160, 16, 256, 1))
 
 
 def _in_turns(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Seconds of each call, round by round, all of them once a round."""
+    """Seconds of each call, for each round; a round runs every call once."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS + 2):
         for name, call in calls.items():
@@ -111,7 +111,7 @@ def _small(entries: int, tokens: int, row_bytes: int, pages: int) -> dict[str, s
 
 
 def units(*, quick: bool) -> dict[str, Unit]:
-    """What can be measured, by name."""
+    """The measurements by name. quick: only a few."""
     cases = CASES[:1] if quick else CASES
     found: dict[str, Unit] = {case[0]: partial(_rows, case) for case in cases}
     return found | {"small chunks": _numbers}
@@ -127,7 +127,7 @@ def _numbers(results: Results) -> None:
 
 
 def measure(chosen: Mapping[str, Unit], results: Results) -> None:
-    """Measure on one thread; every ratio is of times taken in turns."""
+    """Run the measurements on one thread; both times of a ratio are taken alternately."""
     results.facts.update({
         "processor": _processor(),
         "versions": f"Python {platform.python_version()}, numpy {np.__version__}",

@@ -1,4 +1,4 @@
-"""What a chunk costs beside its bandwidth: latency, host time, launches, and other work's time."""
+"""Other costs of a chunk than bandwidth: latency, host time, launches, slowdown of other work."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _BusyGpu:
 
 
 def interference() -> dict[str, str]:
-    """What a bound on thread blocks costs the copy, and saves a matrix product beside it."""
+    """The effect of a limit on thread blocks: on the copy, and on a matrix product beside it."""
     subject = make(LARGE)
     left, right = (torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16)
                    for _ in range(2))  # fmt: skip
@@ -130,9 +130,10 @@ def interference() -> dict[str, str]:
 
 
 def budgets_told(measured: Mapping[int, tuple[float, float, float]]) -> dict[str, str]:
-    """(TB/s alone, TB/s beside a matrix product, what that loses) by thread blocks, with goals.
+    """The results as text. measured: thread blocks -> (TB/s alone, TB/s beside a matrix product,
+    share of speed that the product loses).
 
-    A matrix product has its goal at the least bound that feeds the network.
+    The goal for a matrix product is at the least limit that is fast enough for the network.
     """
     numbers = {}
     for budget, (alone, beside, slower) in measured.items():
@@ -150,7 +151,7 @@ def budgets_told(measured: Mapping[int, tuple[float, float, float]]) -> dict[str
 
 
 def launches() -> dict[str, str]:
-    """Count what one chunk, and what one chunk for each of eight peers, enqueues."""
+    """The number of operations that one chunk enqueues; and one chunk for each of eight peers."""
     numbers = {}
     for name, case in (("per chunk", SMALL[0]), ("per chunk for 8 peers", SPLIT)):
         subject = make(case)
@@ -165,7 +166,7 @@ def launches() -> dict[str, str]:
 
 
 def _profiled(call: Callable[[], object]) -> dict[str, int]:
-    """What ten calls enqueue, by kind."""
+    """The number of operations that ten calls enqueue, by kind."""
     call()
     torch.cuda.synchronize()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -180,11 +181,11 @@ def _profiled(call: Callable[[], object]) -> dict[str, int]:
 
 
 def counted(happened: Sequence[tuple[str, bool]]) -> dict[str, int]:
-    """Profiled events, (name, whether on the GPU), by kind. A kind with none counts 0.
+    """The number of profiled events of each kind. happened: (name, whether on the GPU).
 
-    The wait for the whole device is the benchmark's own.
+    A wait for the whole device is not counted, because the benchmark itself makes it.
     """
-    # The first start that fits tells the kind of what is on the GPU.
+    # The kind of an event on the GPU is that of the first prefix that fits.
     kinds = {
         "Memcpy HtoD (Pinned": "copies to the device from pinned memory",
         "Memcpy HtoD": "copies to the device from other memory", "Memcpy": "other copies",

@@ -1,7 +1,7 @@
-"""What others do in CUDA C and by the driver's own copies: patterns of theirs, our code.
+"""Baselines in CUDA C and with copies of the driver: patterns of other programs, in our code.
 
-Pages are told as pieces, int64 [piece, (source, target, bytes)]: a page of an entry, or a token
-of it where heads are sliced.
+Pages are given as pieces, int64 [piece, (source, target, bytes)]. A piece is a page of an entry, or
+a token of it if heads are sliced.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ KERNEL void thread_per_page(const char *chunk, word page_bytes, word pages, word
                 high += low;
             }
         }
-        /* 5552 bytes are the most before 32 bits run over. */
+        /* After more than 5552 bytes the sums could overflow 32 bits. */
         if (at % 5552 == 5536 || at + 16 >= page_bytes) {
             low %= 65521;
             high %= 65521;
@@ -88,17 +88,17 @@ KERNEL void thread_per_page(const char *chunk, word page_bytes, word pages, word
 WARPS: Final = 8
 THREADS: Final = 256
 PIECE_BYTES_MAX: Final = 64 << 10
-"""Of one thread block: longer pieces are cut."""
+"""Bytes of one thread block; longer pieces are cut."""
 
 EACH_MAX: Final = 4096
 BATCH_MAX: Final = 100_000
-"""Copies that are still worth waiting for: a call for each, and in one batch."""
+"""The most copies, with a call for each, and in one batch; more would take too long."""
 
 Calls = list[Callable[[], object]]
 
 
 def pieces(subject: Subject, repeat: int) -> NDArray[np.int64]:
-    """Every piece that a repetition moves, by chunk, entry, and place in the chunk."""
+    """Every piece that a repetition moves, in the order of chunk, entry, and place in the chunk."""
     layout, plan = subject.layout, subject.plan
     (group,) = layout.groups
     geometry = group.geometry
@@ -121,7 +121,7 @@ def pieces(subject: Subject, repeat: int) -> NDArray[np.int64]:
 
 
 def joined(listed: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
-    """Pieces that follow each other at both ends become one, within each of `entries`."""
+    """The pieces, with those joined that are consecutive at both ends, within each entry."""
     apart = (listed[1:, :2] != listed[:-1, :2] + listed[:-1, 2:]).any(axis=1)
     each = len(listed) // entries
     apart[each - 1 :: each] = True
@@ -143,12 +143,12 @@ def cut(listed: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _runs(subject: Subject, most: int) -> list[NDArray[np.int64]]:
-    """The runs of every repetition. LeftOutError: they are more than `most`."""
+    """The joined pieces of every repetition. Raises LeftOutError for more than `most`."""
     case = subject.case
     entries = case.entries * len(subject.plan.peers)
     found = []
     for repeat in range(len(subject.calls)):
-        # Tokens of a slice never join, and listing them all takes long.
+        # Tokens of a slice are never consecutive, and listing them all takes long.
         sliced = case.peers is not None and entries * case.pages * case.page_tokens > most
         if not sliced:
             found.append(joined(pieces(subject, repeat), entries))
@@ -163,10 +163,12 @@ def current() -> int:
 
 
 def runtime() -> bench_driver.Runtime:
+    """The CUDA runtime that torch has loaded."""
     return bench_driver.Runtime(bench_driver.loaded("libcudart.so"))
 
 
 def kernels(case: Case) -> bench_driver.Kernels:
+    """The compiled kernels of this module for a case."""
     return bench_driver.kernels(SOURCE, case.index_bits)
 
 
@@ -196,7 +198,7 @@ def warp_per_token(subject: Subject) -> Calls:
     geometry = group.geometry
     widths = [*group.addresses, case.row_bytes, geometry.page_stride, geometry.token_stride]
     if any(width % 8 for width in widths):
-        raise LeftOutError("it moves 8 bytes at a time, pools are not aligned to that")
+        raise LeftOutError("it moves 8 bytes at a time, and pools are not aligned to that")
     table = torch.tensor(group.addresses, device=subject.pages[0].device)
     program, tokens = kernels(case), case.pages * case.page_tokens
     grid = (-(-tokens // WARPS), case.entries)
@@ -231,10 +233,10 @@ def block_per_piece(subject: Subject) -> Calls:
 
 
 def thread_per_page(subject: Subject) -> Calls:
-    """Adler-32 of every page of a chunk, by a thread each."""
+    """Adler-32 of every page of a chunk, with one thread for each page."""
     case = subject.case
     if case.page_bytes % 16:
-        raise LeftOutError("it loads 16 bytes at a time, pages are not a multiple of that")
+        raise LeftOutError("it loads 16 bytes at a time, and pages are not a multiple of that")
     program, pages = kernels(case), case.entries * case.pages
     grid = (-(-pages // THREADS), 1)
 
@@ -249,7 +251,7 @@ def thread_per_page(subject: Subject) -> Calls:
 
 
 def adler_right(subject: Subject, repeat: int) -> bool:
-    """Whether the sums of some pages are those of zlib: the first few, and the last."""
+    """Whether the sums of the first few pages, and of the last, are those of zlib."""
     case = subject.case
     pages = case.entries * case.pages
     rows = subject.chunks[repeat][0][: subject.plan.only.payload_bytes].reshape(pages, -1)
@@ -261,5 +263,5 @@ def adler_right(subject: Subject, repeat: int) -> bool:
 
 
 def moves(case: Case) -> bool:
-    """Whether these patterns do what the case does: bytes as they are, without digests."""
+    """Whether these patterns can do the case: plain copies of bytes, without digests."""
     return case.operation in {Operation.PACK, Operation.UNPACK}

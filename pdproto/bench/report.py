@@ -1,4 +1,4 @@
-"""Results of `pdproto bench kernels` as tables for people, JSON for programs, and a picture."""
+"""The results of `pdproto bench kernels` as Markdown tables, as JSON, and as a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case. `fraction` is of a copy of the same bytes, timed in turns with it."""
+    """The result of one case.
+
+    us: microseconds. fraction: of the speed of a copy of the same bytes, timed alternately with it.
+    baselines: their fractions, by name. left_out: baselines without a result, with the reason.
+    """
 
     operation: str
     case: str
@@ -25,12 +29,13 @@ class Row:
 
     @property
     def gigabytes_per_second(self) -> float:
+        """The rate of the payload, in 10**9 bytes."""
         return self.payload_bytes / self.us / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a run has found out so far; `facts` and `numbers` are in the order they are printed."""
+    """The results of a run so far. `facts` and `numbers` are in the order of printing."""
 
     facts: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
@@ -39,7 +44,7 @@ class Results:
 
 
 def _left_out(rows: list[Row]) -> list[str]:
-    """A line for each thing that a case was not compared with, and why."""
+    """A line for each baseline that was left out, with the reason."""
     cases: dict[tuple[str, str], int] = {}
     for row in rows:
         for what in row.left_out.items():
@@ -49,7 +54,7 @@ def _left_out(rows: list[Row]) -> list[str]:
 
 
 def markdown(results: Results) -> str:
-    """The tables of a run, as they are kept in kernels/RESULTS.md."""
+    """The tables of a run, in the form of kernels/RESULTS.md."""
     lines = [f"* {name}: {value}" for name, value in results.facts.items()]
     lines += [
         "",
@@ -103,7 +108,7 @@ def publish(
     markdown_file: Path | None,
     plot_file: Path | None,
 ) -> None:
-    """Print the tables, and write what was asked for."""
+    """Print the tables, and write the given files."""
     text = markdown(results)
     sys.stdout.write(text)
     if markdown_file is not None:

@@ -1,6 +1,7 @@
-"""SGLang's own gather into its staging buffer, where SGLang is installed: none of it is here.
+"""Calls SGLang's own gather into its staging buffer, if SGLang is installed.
 
-Its chunks are those of `plan`: [entry][page][token][head][dim], a slice of heads for each peer.
+It writes the same chunks as `plan`: [entry][page][token][head][dim], a slice of heads for each
+peer.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ def _module() -> Any:
 
 
 def _fits(subject: Subject) -> list[torch.Tensor]:
-    """Every pool as SGLang has them, int16 [token of the pool, head, dim]."""
+    """Every pool in SGLang's form, int16 [token of the pool, head, dim]."""
     case, (group,) = subject.case, subject.layout.groups
     if group.addresses[0] % 2:
-        raise LeftOutError("it moves whole elements, pools are not aligned to that")
+        raise LeftOutError("it moves whole elements, and pools are not aligned to that")
     heads = max(peer.parts[0].heads.count for peer in subject.plan.peers)
     blocks = -(-case.pages * case.page_tokens * heads * (case.row_bytes // 2) // BLOCK)
     if blocks > GRID_MAX:
-        raise LeftOutError(f"its grid has {blocks:,} blocks along y, {GRID_MAX:,} can be")
+        raise LeftOutError(f"its grid has {blocks:,} blocks along y; {GRID_MAX:,} is the limit")
     return [pool.view(torch.int16).flatten(0, 1) for pool in subject.layout.pools]
 
 
 def kernel(subject: Subject) -> Calls:
-    """Its Triton kernel alone, a launch for each peer: page numbers and table are there."""
+    """Only its Triton kernel, a launch for each peer; page numbers and table are on the device."""
     module, pools, case = _module(), _fits(subject), subject.case
     table = module.make_ptr_table([pool.data_ptr() for pool in pools], device=pools[0].device)
     pages = [listed.long() for listed in subject.pages]
@@ -63,10 +64,10 @@ def kernel(subject: Subject) -> Calls:
 
 
 def call(subject: Subject) -> Calls:
-    """The call that its senders make for each peer: it sends its tables, launches, and waits."""
+    """The whole call of its senders, for each peer: it sends its tables, launches, and waits."""
     module, pools, case = _module(), _fits(subject), subject.case
     if case.entries % 2:
-        raise LeftOutError("it takes as many V as K entries")
+        raise LeftOutError("it needs the same number of K and V entries")
     half = case.entries // 2
     pages = [listed.cpu().numpy() for listed in subject.pages]
     staging = module.StagingBuffer(16, str(pools[0].device), pools[0].device.index or 0)

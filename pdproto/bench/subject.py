@@ -1,7 +1,7 @@
-"""One benchmark case on a GPU: its memory, the call that is timed, and the proof it is right.
+"""One benchmark case on a GPU: its memory, the call to time, and the check of its result.
 
-Each repetition uses other pages of the pool and another chunk, so that what a call reads and
-writes has left the cache since it was last used.
+Each repetition uses other pages of the pool and another chunk. So the memory of a call is no longer
+in the cache when the call uses it again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ from pdproto.kernels.chunk import (
 from pdproto.kernels.digest import page_digests
 
 COLD_BYTES: Final = 512 << 20
-"""Traffic between two uses of the same memory: many times the cache of any GPU so far."""
+"""Bytes of traffic between two uses of the same memory: many times the cache of any GPU so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A case with its memory. `calls` run one repetition each, on the current stream."""
+    """A case with its memory.
+
+    calls: one for each repetition, on the current stream. copies: of the same bytes, one for each
+    repetition. pages, chunks and digests: by repetition; the last two also by peer.
+    """
 
     case: Case
     layout: KVLayout
@@ -58,7 +62,7 @@ def _noise(length: int, device: str) -> torch.Tensor:
 
 
 def _pools(case: Case, pages: int, device: str) -> torch.Tensor:
-    """Every pool, [entry, page, token, head, byte], or bfloat16 in place of bytes for a cast."""
+    """Every pool, [entry, page, token, head, byte]; for a cast, bfloat16 instead of bytes."""
     shape = (case.entries, pages, case.page_tokens, case.heads, case.row_bytes)
     length = case.entries * pages * case.page_bytes
     if case.scale is not None:
@@ -68,7 +72,7 @@ def _pools(case: Case, pages: int, device: str) -> torch.Tensor:
 
 
 def _listed(case: Case, pool_pages: int, repeats: int, device: str) -> list[torch.Tensor]:
-    """The pages of each repetition; only `Listing.REPEATS` has one twice."""
+    """The pages of each repetition; only `Listing.REPEATS` may have a page twice."""
     count = repeats * case.pages
     match case.listing:
         case Listing.RANDOM:
@@ -139,18 +143,19 @@ def _scale(case: Case) -> Scale:
 
 
 class WrongResultError(Exception):
-    """A case computed something else than its reference, so its time means nothing."""
+    """A case differs from its reference, so its time is meaningless."""
 
 
 def require(right: object, case: Case, what: str) -> None:
+    """Raise WrongResultError, with `what` as its text, unless `right` is true."""
     if not right:
         raise WrongResultError(f"{case.operation.value}, {case.name}: {what}")
 
 
 def check(subject: Subject) -> None:
-    """Prove a case right at its full size before it is timed. Raises WrongResultError.
+    """Check the result of a case at its full size. Raises WrongResultError.
 
-    Leaves packed chunks and their digests behind, for the repetitions to unpack.
+    Afterwards the chunks are packed and have digests, for repetitions that unpack.
     """
     case = subject.case
     if case.operation in {Operation.CAST, Operation.UNCAST}:

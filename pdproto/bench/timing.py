@@ -1,4 +1,4 @@
-"""Timing on a GPU: graphs of cold repetitions, in turns with the copy they are compared to."""
+"""Timing on a GPU: CUDA graphs of cold repetitions, timed alternately with a copy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import torch
 
 ROUNDS: Final = 21
 GRAPH_US: Final = 1500.0
-"""A graph repeats its calls until it takes about this long, so that its launch does not count."""
+"""A graph repeats its calls until it takes about this long, so that its launch is negligible."""
 
 Calls = Sequence[Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Microseconds a call, and the ratio of another's time to it, round by round."""
+    """The time of a call in microseconds (median), and the ratio of another call's time to it."""
 
     us: float
     ratio: float
@@ -30,7 +30,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Something to time: one go, of so many calls of about so many microseconds."""
+    """A function to time. go: runs `launches` calls. us: a first estimate of one call."""
 
     go: Callable[[], None]
     launches: int
@@ -38,7 +38,7 @@ class Prepared:
 
 
 def captured(calls: Calls, launches: int) -> torch.cuda.CUDAGraph:
-    """A graph of `launches` calls, taking turns."""
+    """A CUDA graph of `launches` calls, from `calls` in turn."""
     graph = torch.cuda.CUDAGraph()
     # A capture that fails leaves its own stream behind as the current one.
     with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
@@ -48,16 +48,17 @@ def captured(calls: Calls, launches: int) -> torch.cuda.CUDAGraph:
 
 
 def event() -> Any:
+    """A CUDA event that records times."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def stream(priority: int = 0) -> Any:
-    """A stream of its own; lower numbers go first."""
+    """A new stream. priority: lower numbers run first."""
     return torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
 
 
 def _once_us(calls: Calls) -> float:
-    """A first guess at the time of a call, after a run of each to load what it needs."""
+    """An estimate of the time of a call, after two calls that load code and data."""
     for call in calls[:2]:
         call()
     start, end = event(), event()
@@ -69,7 +70,7 @@ def _once_us(calls: Calls) -> float:
 
 
 def _replay(calls: Calls, launches: int, *, graphed: bool) -> Callable[[], None]:
-    """One go at `launches` calls."""
+    """A function that runs `launches` calls."""
     if graphed:
         return captured(calls, launches).replay
 
@@ -81,10 +82,10 @@ def _replay(calls: Calls, launches: int, *, graphed: bool) -> Callable[[], None]
 
 
 def prepared(calls: Calls, *, graphed: bool = True) -> Prepared:
-    """Make a go of `calls` that is long enough to time.
+    """Prepare enough calls for one timing.
 
-    Calls that send numbers to the device, or wait for it, cannot be in a graph, and are not
-    `graphed`: their time is the host's as well.
+    graphed: False for calls that send numbers to the device, or wait for it: a graph cannot have
+    them, and their time includes host time.
     """
     us = _once_us(calls)
     launches = max(1, min(256 if graphed else 8, round(GRAPH_US / us)))
@@ -92,7 +93,10 @@ def prepared(calls: Calls, *, graphed: bool = True) -> Prepared:
 
 
 def in_turns(mine: Prepared, theirs: Prepared, *, rounds: int = ROUNDS) -> tuple[Timed, float]:
-    """Time two in turns; the ratio is their time over mine. Also returns their microseconds."""
+    """Time two functions alternately. The ratio is the time of `theirs` over that of `mine`.
+
+    Also returns the microseconds of `theirs`.
+    """
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(rounds + 2):
         marks = [event() for _ in range(3)]
@@ -127,7 +131,7 @@ def enqueue_us(call: Callable[[], object], *, batches: int = 40, batch: int = 8)
 def completion_us(
     call: Callable[[], object], stream: Any, *, repeats: int = 50, wait: bool = True
 ) -> tuple[float, float]:
-    """Microseconds from a call to its event, (median, largest). `wait` for an idle GPU first."""
+    """Microseconds from a call to its event: (median, largest). wait: first, for an idle GPU."""
     times = []
     done = torch.cuda.Event()  # type: ignore[no-untyped-call]
     for _ in range(repeats):

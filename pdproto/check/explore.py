@@ -73,6 +73,7 @@ class Progress:
 
     @property
     def states_per_second(self) -> float:
+        """The mean rate since the beginning of the search."""
         return self.states / max(self.seconds, 1e-9)
 
 
@@ -145,10 +146,12 @@ class Exploration:
 
     @property
     def complete(self) -> bool:
+        """Whether every state was visited."""
         return not self.stopped
 
     @property
     def depth(self) -> int:
+        """The number of steps from an initial state to the last level."""
         return max(0, len(self.engine.levels) - 1)
 
     @property

@@ -23,6 +23,7 @@ class Graph:
 
     @property
     def states(self) -> int:
+        """The number of states."""
         return len(self.edges.starts) - 1
 
     def none(self) -> Flags:

@@ -118,6 +118,7 @@ class Finding:
 
     @property
     def trace_length(self) -> int | None:
+        """The number of steps of the trace; None without a trace."""
         return None if self.trace is None else len(self.trace.steps)
 
 
@@ -174,6 +175,7 @@ class Task:
 
     @property
     def title(self) -> str:
+        """The name of the system, and of the size unless it is the default."""
         return self.system if self.configuration == "default" else " ".join(
             (self.system, self.configuration)
         )
@@ -205,6 +207,7 @@ class Suite:
 
     @property
     def verdict(self) -> Verdict:
+        """VIOLATED also if a row fires in no system; UNKNOWN also if tasks are missing."""
         verdicts = {checked.result.verdict for checked in self.checked}
         if Verdict.VIOLATED in verdicts or self.never_fired:
             return Verdict.VIOLATED

@@ -36,6 +36,7 @@ class Parser(argparse.ArgumentParser):
     """Reports an error in one line, without the usage, which `--help` prints."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise UsageError, with a suggestion for a mistyped word."""
         raise UsageError(f"{message}{self._perhaps(message)}; see `{self.prog} --help`")
 
     def _perhaps(self, message: str) -> str:
@@ -55,6 +56,7 @@ class VerbParser(Parser):
     def parse_known_args(  # type: ignore[override]  # the stub has overloads for namespaces
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[Any, list[str]]:
+        """Parse the arguments; an unknown one is an error."""
         found, left = super().parse_known_args(system_first(args or ()), namespace)
         if left:
             # The parser above cannot report them: it does not know the options of the verb.

@@ -58,6 +58,7 @@ class GroundRow:
 
     @property
     def parameters(self) -> str:
+        """The elements of the parameters as text: "p0, h1"."""
         return element_names(self.environment)
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ class Literal(NamedTuple):
     value: int
 
     def holds(self, state: int) -> bool:
+        """Whether the literal is true in the state."""
         return state & self.mask == self.value
 
 
@@ -42,6 +43,7 @@ class Guard:
     clauses: tuple[Clause, ...] = ()
 
     def holds(self, state: int) -> bool:
+        """Whether the guard is true in the state."""
         return state & self.mask == self.value and all(
             any(literal.holds(state) for literal in clause) for clause in self.clauses
         )

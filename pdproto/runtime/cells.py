@@ -32,9 +32,11 @@ class Index:
         self.buckets: Final[dict[Key, dict[Key, None]]] = {}
 
     def add(self, key: Key) -> None:
+        """Add a cell."""
         self.buckets.setdefault(self.bucket_of(key), {})[key] = None
 
     def discard(self, key: Key) -> None:
+        """Remove a cell, which the index must have."""
         at = self.bucket_of(key)
         bucket = self.buckets[at]
         del bucket[key]
@@ -42,6 +44,7 @@ class Index:
             del self.buckets[at]
 
     def clear(self) -> None:
+        """Remove all cells."""
         self.buckets.clear()
 
 

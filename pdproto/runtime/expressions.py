@@ -136,17 +136,21 @@ class Expressions:
         return self._names[need]
 
     def cells(self, symbol: Symbol) -> str:
+        """The name of the dict of a symbol's stored values."""
         return self.name(CellsOf(symbol), symbol.name.upper())
 
     def value(self, value: Value) -> str:
+        """The source of a constant value."""
         if isinstance(value, enum.Enum):
             return self.name(Constant(value), f"V_{value.name}")
         return repr(value)
 
     def elements(self, sort: type[Sort]) -> str:
+        """The name of the elements of a bounded sort."""
         return self.name(ElementsOf(sort), f"EVERY_{sort.__name__.upper()}")
 
     def index(self, symbol: Symbol, bound: tuple[int, ...], values: frozenset[Value]) -> str:
+        """The name of an index of a symbol."""
         by = "_".join(map(str, bound)) or "NOTHING"
         return self.name(IndexOf(symbol, bound, values), f"{symbol.name.upper()}_BY_{by}")
 
@@ -210,6 +214,7 @@ class Expressions:
         return f"{self.cells(symbol)}.get({key_of(arguments)}, {default})"
 
     def holder(self, symbol: Symbol) -> str:
+        """The name of the `Cells` object of a symbol."""
         return self.name(HolderOf(symbol), f"CELLS_OF_{symbol.name.upper()}")
 
     def _floor(self, atom: Atom) -> str:

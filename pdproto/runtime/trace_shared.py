@@ -62,18 +62,22 @@ class End:
         self._number = number
 
     def tell(self, told: Mapping[str, Any]) -> None:
+        """Write one line."""
         if self._trace.ended is None:
             self._trace.put(self._machine, self._number, [told])
 
     def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
+        """See store.Witness. A rejected event writes nothing."""
         if row.kind != "reject":  # a refused event changes nothing
             self.tell({"row": row.name, "on": None if row.on is None else str(row.on),
                        "with": dict(zip(names, map(plain, parameters), strict=True))})
 
     def heard(self, message: Symbol, arguments: Key) -> None:
+        """See store.Witness."""
         self.tell({"heard": message.name, "of": [*map(plain, arguments)]})
 
     def written(self, symbol: Symbol, arguments: Key, value: Value) -> None:
+        """See store.Witness."""
         self.tell({"device": [[symbol.name, [*map(plain, arguments)], value_name(value)]]})
 
 

@@ -104,12 +104,16 @@ class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):
+    """A sink aborts a life. endpoint: the ZeroMQ endpoint of the sink."""
+
     message = ends.abort
     reason: Reason
     endpoint: Name
 
 
 class Expecting(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="expecting"):
+    """A source that has the request answers a repeated introduction."""
+
     message = ends.expecting
 
 
@@ -144,15 +148,21 @@ def row_digest(life: Life, row: bytes) -> bytes:
 
 
 class Failed(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="failed"):
+    """A source tells a sink that the hand-over has failed, and why."""
+
     message = ends.failed
     reason: Reason
 
 
 class AbortAck(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort_ack"):
+    """A source answers an abort."""
+
     message = ends.abort_ack
 
 
 class Drained(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="drained"):
+    """A source will write nothing more for this life."""
+
     message = ends.drained
 
 
@@ -209,22 +219,32 @@ class Vote(Frame, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Ready(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.ready"):
+    """See `ready` in spec/handoff/group.py."""
+
     message = group.ready
 
 
 class Dead(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.dead"):
+    """See `dead` in spec/handoff/group.py."""
+
     message = group.dead
 
 
 class Ended(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.ended"):
+    """See `done` in spec/handoff/group.py."""
+
     message = group.done
 
 
 class Broke(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.broke"):
+    """See `broke` in spec/handoff/group.py."""
+
     message = group.broke
 
 
 class Closed(Vote, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.closed"):
+    """See `closed` in spec/handoff/group.py."""
+
     message = group.closed
 
 
@@ -235,21 +255,29 @@ class Decided(Frame, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Admit(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.admit"):
+    """See `admit` in spec/handoff/group.py. slot: the number of the slot."""
+
     message = group.admit
     slot: U63
 
 
 class Fail(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.fail"):
+    """See `fail` in spec/handoff/group.py."""
+
     message = group.fail
     reason: Reason
 
 
 class Release(Decided, frozen=True, array_like=True, forbid_unknown_fields=True,
               tag="group.release"):
+    """See `release` in spec/handoff/group.py."""
+
     message = group.release
 
 
 class Drop(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, tag="group.drop"):
+    """See `drop` in spec/handoff/group.py."""
+
     message = group.drop
     reason: Reason
 

@@ -48,7 +48,8 @@ class End(Protocol):
         """The name of its lane in a picture: "source p0, h1"."""
 
     @property
-    def table(self) -> Table: ...
+    def table(self) -> Table:
+        """The table that it runs."""
 
     @property
     def kept(self) -> tuple[Cell, ...]:

@@ -101,6 +101,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        """Start a run with a new pair of ranks."""
         self.kit.observer.begin()
         self.kit.runs += 1
         self.engine = self.kit.make()
@@ -108,22 +109,26 @@ class EngineMachine(RuleBasedStateMachine):
     # Possible calls
 
     def openable(self) -> list[tuple[Side, int]]:
+        """The rooms that may be opened, with their sides."""
         return [(side, room) for side in Side for room in range(ROOMS)
                 if (side, room) not in self.open and side not in self.crashed
                 and self.kit.observer.answered(OPENS[side], room)]
 
     def publishable(self) -> list[int]:
+        """The rooms for which decode may publish pages."""
         return [room for side, room in sorted(self.open)
                 if side is Side.DECODE and room not in self.published
                 and side not in self.crashed]
 
     def sendable(self) -> list[int]:
+        """The rooms for which prefill may hand over a chunk."""
         return [room for room in range(ROOMS)
                 if self.handed[room] < CHUNKS and (Side.PREFILL, room) in self.open
                 and Side.PREFILL not in self.crashed
                 and self.kit.observer.answered("send", room, self.handed[room])]
 
     def abortable(self) -> list[tuple[Side, int]]:
+        """The rooms that may be aborted, with their sides."""
         return [(side, room) for side, room in sorted(self.open)
                 if side not in self.crashed and self.kit.observer.answered(ABORTS[side], room)]
 
@@ -216,6 +221,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.crashed) < len(Side) and len(self.calls) > CRASH_AFTER)
     @rule(pick=PICK)
     def crashes(self, pick: int) -> None:
+        """One of the two processes dies."""
         side = _of([side for side in Side if side not in self.crashed], pick)
         self.crashed.add(side)
         observer = self.kit.observer
@@ -250,6 +256,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.wire.extend(one for one in heard if one.kind == WRITE or one not in self.wire)
 
     def wrong(self, what: str, before: Past | None) -> None:
+        """Raise NonConformanceError. before: a path to a state before the answer."""
         finding = self.kit.checker.diverged(moves(before), what)
         raise NonConformanceError(what, tuple(self.calls), finding)
 

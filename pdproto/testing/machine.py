@@ -293,6 +293,7 @@ class ClusterMachine(RuleBasedStateMachine):
                 self.happen(row)
 
     def can(self, kind: str) -> bool:
+        """Whether a row of this kind is enabled."""
         return kind in self.world.choices()
 
     def do(self, kind: str, pick: int) -> None:
@@ -308,6 +309,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.act_and_check(lambda: self.world.cluster.fire(row))
 
     def act_and_check(self, act: Callable[[], None]) -> None:
+        """Act, and check the new state. Raises ViolationError."""
         world = self.world
         try:
             act()

@@ -75,6 +75,7 @@ class Observer:
         self.begin()
 
     def begin(self) -> None:
+        """Go back to the initial state."""
         self.fits = {(0, ()): None}
         self._published = set()
         self._unheard = sum(self._gone.values())  # messages that decode has not heard yet

@@ -161,6 +161,7 @@ class OneEnd:
         return self.report()
 
     def report(self) -> Report:
+        """The counts of all runs so far."""
         names = dict.fromkeys(row.row.name for row in self.rows if row.row.kind != "reject")
         never = tuple(name for name in names if name not in self.fired)
         return Report(f"{self.ground.system.name}, one {self.table.machine}", self.count,

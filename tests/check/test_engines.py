@@ -584,7 +584,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         function.cache_clear()
     try:
         assert not native.available()
-        with pytest.raises(ImportError, match="reinstall with a C compiler"):
+        with pytest.raises(ImportError, match="install a C compiler and reinstall"):
             NativeEngine(ONE_BIT, workers=1)
     finally:
         for function in (native.available, native._library):

@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_noted_and_the_rest_goes_on() -> None:
     units = {"large": clock.unit(1, error), "small": clock.unit(1)}
     device.run(units, results, minutes=1, clock=clock)
     assert list(results.numbers) == ["102"]
-    assert results.notes == ["large: no memory for it: CUDA out of memory."]
+    assert results.notes == ["large: out of memory: CUDA out of memory."]
     with pytest.raises(ValueError, match="wrong"):
         device.run({"one": clock.unit(1, ValueError("wrong"))}, results, minutes=1,
                          clock=clock)  # fmt: skip
@@ -203,7 +203,7 @@ class TestSglang:
         with pytest.raises(LeftOutError, match="as many V as K"):
             sglang.call(odd)
         monkeypatch.setattr(sglang, "GRID_MAX", 0)
-        with pytest.raises(LeftOutError, match="has 1 blocks along y, 0 can be"):
+        with pytest.raises(LeftOutError, match="has 1 blocks along y; 0 is the limit"):
             sglang.kernel(odd)
         with pytest.raises(LeftOutError, match="whole elements"):
             sglang.kernel(make(replace(PLAIN, base_bytes=1), "cpu"))

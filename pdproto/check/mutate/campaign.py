@@ -25,6 +25,7 @@ class Campaign:
 
     @property
     def counts(self) -> Counter[MutantOutcome]:
+        """The number of mutants with each outcome."""
         return Counter(judged.outcome for judged in self.judged)
 
     def killed(self, way: str) -> int:

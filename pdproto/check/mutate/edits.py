@@ -49,6 +49,7 @@ class Mutant:
 
     @property
     def place(self) -> Place:
+        """The place of the edited row."""
         return self.row.place
 
     def of(self, system: System) -> System | None:

@@ -101,14 +101,17 @@ class Search:
 
     @property
     def cost(self) -> int:
+        """An estimate of the time, to order the searches."""
         return self.states * (LIVENESS_COSTS if self.endless else 1)
 
     @property
     def limits(self) -> SearchLimits:
+        """The limits for the search in a mutant."""
         return SearchLimits(max(STATES_MIN, self.states * GROWTH_MAX), WIDE.bytes_max)
 
     @property
     def place(self) -> tuple[str, str]:
+        """The names of the system and of the configuration."""
         return self.system, self.configuration
 
     def __str__(self) -> str:
@@ -192,10 +195,12 @@ class Trials:
 
     @cached_property
     def mutants(self) -> tuple[Mutant, ...]:
+        """All mutants of the systems, by number."""
         return mutants(self.systems)
 
     @cached_property
     def originals(self) -> Mapping[str, System]:
+        """The unchanged systems, by name."""
         return {system.name: system for system in self.systems}
 
     @cached_property

@@ -1,7 +1,7 @@
 """The native search engine: search.c behind the interface of engine.py.
 
-setup.py compiles it where there is a C compiler; `available` tells whether it did. Everything
-that could harm memory is checked here, for search.c trusts its caller.
+setup.py compiles it if there is a C compiler; `available` tells whether it did. search.c trusts its
+caller, so this module checks all arguments that could corrupt memory.
 """
 
 import ctypes
@@ -33,8 +33,8 @@ def available() -> bool:
 class NativeEngine:
     """See engine.Engine, which this class implements.
 
-    The results are the same for any number of workers. Ids are a shard's number and an index in
-    it; positions go through the shards in turn.
+    The results are the same for any number of workers. An id consists of a shard's number and an
+    index in it. Positions number the states of one shard after the other.
     """
 
     def __init__(
@@ -48,11 +48,10 @@ class NativeEngine:
     ) -> None:
         """Store the initial states.
 
-        workers: threads, at most SHARDS of which are used. bytes_max: what `bytes` may reach;
-        shard_max: states in one of SHARDS shards; past either limit `step` raises MemoryError.
-        plain: do without instructions that only some processors have.
-        Raises MemoryError when even the initial states do not fit, ValueError when there is no
-        worker or the states are too wide.
+        workers: threads; at most SHARDS of them are used. bytes_max: the limit of `bytes`.
+        shard_max: the limit of states in one of SHARDS shards. Beyond a limit `step` raises
+        MemoryError. plain: use no instructions that only some processors have. Raises MemoryError
+        if the initial states do not fit, and ValueError without a worker or for too wide states.
         """
         if workers < 1:
             raise ValueError(f"workers: want 1 or more, got {workers}")
@@ -207,7 +206,7 @@ def _address(array: NDArray[np.generic]) -> ctypes.c_void_p:
 def _library() -> ctypes.CDLL:
     spec = find_spec("pdproto.check.native._search")
     if spec is None or spec.origin is None:
-        raise ImportError("the native engine was not compiled: reinstall with a C compiler at hand")
+        raise ImportError("the native engine was not compiled: install a C compiler and reinstall")
     library = ctypes.CDLL(spec.origin)
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     signatures: dict[str, tuple[type | None, tuple[type, ...]]] = {

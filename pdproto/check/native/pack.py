@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from pdproto.ground.program import WORD_BITS, Action, Guard, Literal, Permutation, Program, Symmetry
 
-LANES: Final = 8  # guards that one instruction compares, at the most
-BLOCK_MAX: Final = 64  # a block's verdicts are the bits of one word
-PADDING: Final = -1  # where the engine has a guard that the program has not
+LANES: Final = 8  # most guards that one instruction compares
+BLOCK_MAX: Final = 64  # guards of a block: their verdicts are the bits of one word
+PADDING: Final = -1  # instead of the number of a guard: the engine adds guards to fill a block
 WORDS_MAX: Final = 512  # search.c keeps 64 states on the stack
 _WORD: Final = (1 << WORD_BITS) - 1
 _NEVER: Final = Guard(mask=0, value=1)
@@ -31,6 +31,8 @@ def _fields(counts: Sequence[str], arrays: Sequence[str]) -> list[tuple[str, typ
 
 
 class Guards(ctypes.Structure):
+    """The struct Guards of search.c."""
+
     _fields_ = _fields(
         ("count", "blocks"),
         (
@@ -49,21 +51,27 @@ class Guards(ctypes.Structure):
 
 
 class Actions(ctypes.Structure):
+    """The struct Actions of search.c."""
+
     _fields_ = (("guards", Guards), *_fields((), ("keep", "assign")))
 
 
 class Stripes(ctypes.Structure):
+    """The struct Stripes of search.c."""
+
     _fields_ = _fields(("count",), ("start", "ones", "word", "shift"))
 
 
 class Groups(ctypes.Structure):
+    """The struct Groups of search.c."""
+
     _fields_ = _fields(
         ("count",), ("start", "piece_start", "piece_word", "piece_mask", "piece_turn")
     )
 
 
 class Image(ctypes.Structure):
-    """Program of search.c."""
+    """The struct Program of search.c."""
 
     _fields_ = (
         *_fields(("words",), ()),
@@ -86,7 +94,7 @@ class Block:
 
 
 class Arena:
-    """Keeps alive the arrays whose bare addresses the structures hold."""
+    """Keeps the arrays alive whose addresses are in the structures."""
 
     def __init__(self, words: int) -> None:
         self.words = words
@@ -111,11 +119,11 @@ class Arena:
 
     @property
     def everything(self) -> int:
-        """A mask of all bits that a state has room for."""
+        """A mask of all bits in the words of a state."""
         return (1 << self.words * WORD_BITS) - 1
 
     def possible(self, guards: Iterable[Guard]) -> list[Guard]:
-        """The same guards with all masks inside a state and all values inside their masks."""
+        """The same guards, with all masks within a state and all values within their masks."""
         return [self._possible(guard) for guard in guards]
 
     def _possible(self, guard: Guard) -> Guard:
@@ -132,7 +140,7 @@ class Arena:
         return Guard(guard.mask & self.everything, guard.value, tuple(clauses))
 
     def guards(self, guards: Sequence[Guard], blocks: Sequence[Block]) -> Guards:
-        """The guards, which must be possible ones, in the order of the blocks."""
+        """The guards in the order of the blocks. Each must be satisfiable."""
         placed = [_NEVER if p == PADDING else guards[p] for p in _places(blocks)]
         key_words = [block.word for block in blocks for _ in block.places]
         keys = [_WORD << word * WORD_BITS for word in key_words]
@@ -169,7 +177,7 @@ class PackedProgram(Arena):
     """
 
     def __init__(self, program: Program) -> None:
-        """Raises ValueError for a state too wide, OverflowError for a value that is wider still."""
+        """Raises ValueError for a state that is too wide, OverflowError for a too wide value."""
         if program.words > WORDS_MAX:
             raise ValueError(f"a state of {program.bits} bits: at most {WORDS_MAX * WORD_BITS}")
         super().__init__(program.words)
@@ -212,7 +220,7 @@ class PackedProgram(Arena):
         )
 
     def _groups(self, symmetry: Symmetry) -> Groups:
-        """The top word's pieces come first, for the least image is found from the top down."""
+        """The top word's pieces come first, because images are compared from the top word down."""
         pieces = [
             _pieces(permutation, target, self.words)
             for group in symmetry.groups
@@ -231,7 +239,7 @@ class PackedProgram(Arena):
 
 
 def by_word(guards: Sequence[Guard]) -> list[Block]:
-    """Blocks for guards whose order is free: each is keyed by the word it says most about."""
+    """Blocks for guards in any order. The key of a guard is the word with most of its bits."""
     keys = [
         max(_words(guard), key=lambda w: _in_word(guard.mask, w).bit_count()) for guard in guards
     ]
@@ -239,7 +247,7 @@ def by_word(guards: Sequence[Guard]) -> list[Block]:
 
 
 def in_order(guards: Sequence[Guard]) -> list[Block]:
-    """Blocks for guards that are applied in turn: a guard joins the block before it if it can."""
+    """Blocks for guards that are applied in order: a guard joins the previous block if it can."""
     keys: list[int] = []
     for guard in guards:
         words = _words(guard)
@@ -288,7 +296,7 @@ def _starts(lengths: Iterable[int]) -> list[int]:
 
 
 def _pieces(permutation: Permutation, target: int, words: int) -> list[tuple[int, int, int]]:
-    """What the permutation brings into word `target`: (word, mask there, rotation to the left)."""
+    """The moves of the permutation into word `target`: (word, mask there, rotation to the left)."""
     pieces = []
     for mask, shift in permutation.moves:
         window = _WORD << target * WORD_BITS

@@ -23,7 +23,7 @@
 enum {
     SLOT_BITS = 8,                     /* a table starts with 2^8 slots, */
     ROOM = 128,                        /* and with room for so many states */
-    BOX_WORDS = 32768,                 /* what a shard may post in a round */
+    BOX_WORDS = 32768,                 /* words that a shard may post in a round */
     TEAM_STATES = 4096,                /* a smaller level is not worth starting threads for */
     TRIES = 4096,                      /* looks at a flag before the processor is handed over */
     CACHE_LINE = 64,
@@ -36,7 +36,7 @@ INLINE u64 whole_pages(u64 bytes) {
     return (bytes + HUGE_PAGE - 1) & ~(u64)(HUGE_PAGE - 1);
 }
 
-/* Zeroed memory, in huge pages where it is large: most accesses are random. */
+/* Zeroed memory. A large block uses huge pages, because most accesses are random. */
 static void *allocate(u64 bytes) {
     if (bytes < HUGE_PAGE) {
         void *small = aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) & ~(u64)(CACHE_LINE - 1));
@@ -123,7 +123,7 @@ static bool grow_arrays(Table *table, u32 count, u64 W) {
 
 /* ---- Workers --------------------------------------------------------------------------------- */
 
-/* The next shard that nobody has taken in this phase; SHARDS or more when none is left. */
+/* The next shard that no worker has taken in this phase; SHARDS or more if none is left. */
 INLINE u32 take(Search *search) {
     return atomic_fetch_add_explicit(&search->next, 1, memory_order_relaxed);
 }
@@ -193,7 +193,7 @@ static u64 shard_bytes(const Search *search, u32 count, u32 slot_bits) {
     return (sizeof(u64) << slot_bits) + count * (search->words * sizeof(u64) + sizeof(u32));
 }
 
-/* Decide how large the shards must become, were all that was posted new. */
+/* The sizes that the shards need if all posted states are new. */
 static void plan(Search *search) {
     u64 bytes = 0, width = search->words + 1;
     for (u32 to = 0; to < SHARDS; to++) {
@@ -345,9 +345,9 @@ static void join_edges(Search *search, u32 number) {
     forget_edges(edges);
 }
 
-/* ---- What Python calls; native/__init__.py checks the arguments ------------------------------ */
+/* ---- Functions for Python; native/__init__.py checks the arguments --------------------------- */
 
-/* Python compares this with its own structure, lest an old library read a new one. */
+/* Python compares this with its own structure, so that an old library is not used with a new one. */
 EXPORT u64 search_image_bytes(void) {
     return sizeof(Program);
 }
@@ -370,7 +370,7 @@ EXPORT void search_close(Search *search) {
 }
 
 /* Cut the arena into boxes. A box can take the successors of one more state than it should, and
-   its length is odd in cache lines, lest all boxes begin in the same set of the cache. */
+   its length is odd in cache lines, so that boxes begin in different sets of the cache. */
 static bool set_out_boxes(Search *search) {
     search->chunk_steps = BOX_WORDS / (search->words + 1);
     u64 room = BOX_WORDS + search->program->rows.guards.count * (search->words + 1);
@@ -528,7 +528,7 @@ EXPORT void search_join_edges(Search *search, u32 workers, const i64 *starts, u3
                (Reading){.starts = starts, .targets = targets, .rows = rows});
 }
 
-/* The library is reached through ctypes; as a module it has nothing to offer. */
+/* Python uses the library through ctypes; as a module it has no functions. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_search", .m_size = 0};
 
 PyMODINIT_FUNC PyInit__search(void) {

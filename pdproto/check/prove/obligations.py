@@ -68,6 +68,7 @@ class Claim:
 
     @property
     def inductive(self) -> bool:
+        """Whether the claim is proved by induction, so that others may assume it."""
         return self.method is Method.INDUCTION
 
 
@@ -101,6 +102,7 @@ class Obligation:
 
     @property
     def name(self) -> str:
+        """The names of the claim and of the row, as text."""
         return f"{self.claim.name} at {self.scope}"
 
 

@@ -1,8 +1,8 @@
-"""A result as one HTML file that needs nothing else: no network, no fonts, no other files.
+"""A result as one self-contained HTML file: no network, no fonts, no other files.
 
-The page is complete as markup: without a script it is the list of findings and a picture for each
-trace. The script adds the choice of one finding and one step, the state of every lane at that
-step, and the keyboard. It reads the result as JSON and only ever sets `textContent`.
+Without its script, the page has the list of findings and a picture for each trace. The script adds
+the choice of one finding and one step, the state of every lane at that step, and the keyboard. It
+reads the result as JSON, and writes text only through `textContent`.
 """
 
 import base64
@@ -73,7 +73,7 @@ def _resource(name: str) -> str:
 
 
 def _policy(script: str) -> str:
-    """Return a policy under which the page runs its own script, and loads nothing at all."""
+    """Return a policy under which the page runs its own script, and loads no resources."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
@@ -93,7 +93,7 @@ def _embedded(result: CheckResult) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return JSON values whose strings are all as the page shows them."""
+    """Return the JSON values with all strings made `visible`, as the page shows them."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, list):

@@ -45,6 +45,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def sizes_phrase(sizes: Mapping[str, int]) -> str:
+    """Return the sizes as "Worker=2, Key=3"."""
     return ", ".join(f"{visible(sort)}={size}" for sort, size in sizes.items())
 
 
@@ -70,6 +71,7 @@ def addressed(arrow: Arrow) -> str:
 
 
 def counts_phrase(result: CheckResult) -> str:
+    """Return the numbers of states and transitions, and the depth, as text."""
     states = counted(result.states, "state")
     return f"{states}, {counted(result.transitions, 'transition')}, depth {result.depth:,}"
 

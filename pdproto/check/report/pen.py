@@ -68,6 +68,7 @@ class TextLine:
         self.pieces = pieces or []
 
     def put(self, column: int, text: Text) -> None:
+        """Add a text at a column, from 0."""
         self.pieces.append((column, text))
 
     def over(self, background: Text) -> Text:

@@ -1,8 +1,8 @@
 """A trace as a message-sequence picture made of characters: a column per lane, time downwards.
 
-Beside each row that fired stand its reason, what it changed and the messages it moved. Where the
-lanes do not fit the width, the same facts are a list. Both are lines of rich Text, laid out here:
-what does not fit between two lanes is written beside them, and nothing is ever cut off.
+Beside each row that fired are its reason, its changes and its messages. If the lanes do not fit the
+width, the same facts are shown as a list. Both are lines of rich Text. A label that does not fit
+between two lanes is written beside them; no text is cut off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -100,7 +100,7 @@ class Listing:
             yield from self._indented(fact, deeper=2)
 
     def gap(self) -> Iterator[Text]:
-        """Yield what stands between two steps: nothing, since paragraphs are indented."""
+        """Yield the lines between two steps: none, because paragraphs are indented."""
         yield from ()
 
     def _indented(self, text: Text, *, deeper: int = 0) -> Iterator[Text]:
@@ -177,11 +177,11 @@ class Picture:
             yield from self._message(arrow, lost=True)
 
     def gap(self) -> Iterator[Text]:
-        """Yield what stands between two steps."""
+        """Yield the lines between two steps."""
         yield self._lifelines()
 
     def _message(self, arrow: Arrow, *, lost: bool) -> Iterator[Text]:
-        """Draw a message to the lanes on either side of its sender, or tell it in words."""
+        """Draw a message to the lanes on both sides of its sender, or write it as text."""
         known = [name for name in arrow.receivers if name in self.columns]
         source = self.columns.get(arrow.sender)
         targets = sorted(self.columns[name] for name in known if self.columns[name] != source)
@@ -280,7 +280,7 @@ def lane_colours(lanes: tuple[Lane, ...]) -> Mapping[str, str]:
 
 
 def _runs(body: str, dash: str) -> list[range]:
-    """Return the index ranges where `body` is nothing but dashes."""
+    """Return the index ranges where `body` has only dashes."""
     runs, start = [], 0
     for index, character in enumerate(body + " "):
         if character != dash:
@@ -324,7 +324,7 @@ def _loss(pen: Pen, arrow: Arrow) -> Text:
 
 
 def _flags(pen: Pen, gutter: int, turn: Turn, *, ended: str) -> Iterator[Text]:
-    """Yield a line for each property that the step turns; `ended` is what a broken one does."""
+    """Yield a line for each property that the step changes; `ended` is the verb for broken ones."""
     flags = [pen.text(f"{pen.glyphs.broken} {name} {ended}", style=BROKEN) for name in turn.stops]
     flags += [
         pen.text(f"{pen.glyphs.holds} {name} holds again", style="green") for name in turn.resumes

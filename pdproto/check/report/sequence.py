@@ -1,11 +1,11 @@
 """A trace as the sequence picture of the HTML page: plain markup, complete without a script.
 
-A step is a band: on the left its number and the reason of its row, on the right the lanes. There,
-arrows of the messages that arrive come first; below them stand cards for the row and for what it
-changed, each in the column of its lane; below these the messages sent leave the lane.
+A step is a band: on the left its number and the reason of its row, on the right the lanes. In the
+lanes, first come the arrows of arriving messages. Below them are cards for the row and its changes,
+each in the column of its lane. Below these, the messages that are sent leave the lane.
 
-All positions across the picture are counted in lanes (lane i has its lifeline at i + 0.5) and
-given as CSS variables; page.css turns them into lengths, so that the picture fits any width.
+Horizontal positions are counted in lanes (lane i has its lifeline at i + 0.5) and given as CSS
+variables. page.css turns them into lengths, so that the picture fits any width.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from pdproto.check.report.narration import (
 from pdproto.check.report.threads import Thread, lost_at, threads
 from pdproto.check.result import Arrow, Blocked, Change, Finding, Trace, TraceStep
 
-# How far parallel tracks lie apart, in lanes.
+# The distance between parallel tracks, in lanes.
 TRACK_GAP: Final = 0.035
 MACHINE_COLOURS: Final = 6
 
@@ -55,7 +55,7 @@ def sequence(finding: Finding, *, prefix: str) -> Markup:
 
 
 def blocked_rows(rows: tuple[Blocked, ...]) -> Markup:
-    """Return the panel that tells why a run is stuck, or nothing."""
+    """Return the panel with the reasons why a run is stuck, or nothing."""
     if not rows:
         return Markup()
     items = [
@@ -76,6 +76,7 @@ def blocked_rows(rows: tuple[Blocked, ...]) -> Markup:
 
 
 def written_at(place: str) -> Markup:
+    """Return a place in the source as small text."""
     return element("span", breakable(place), class_="place")
 
 
@@ -231,7 +232,7 @@ class _Picture:
         }
 
     def _told(self, verb: str, arrow: Arrow) -> Markup:
-        """Return a message in words; one that an arrow shows in full is for screen readers only."""
+        """Return a message as text; if an arrow shows all of it, only for screen readers."""
         peers = [arrow.sender] if verb == "receives" else list(arrow.receivers)
         preposition = " from " if verb == "receives" else " to "
         return element(
@@ -243,7 +244,7 @@ class _Picture:
         )
 
     def _passing(self, thread: Thread) -> Markup:
-        """Return the line of a message that is on the way from the top to the foot of the band."""
+        """Return the line of a message that is on its way during the whole band."""
         return element(
             "div",
             class_=f"passing {self.colours[thread.sender]}",
@@ -252,7 +253,7 @@ class _Picture:
         )
 
     def _loop_note(self, index: int, class_: str, text: str) -> Markup:
-        """Return the band that stands before step `index` and says where a loop begins or ends."""
+        """Return the band before step `index` that marks the begin or end of a loop."""
         passing = [
             self._passing(thread)
             for thread in self.threads
@@ -308,7 +309,7 @@ class _Picture:
         )
 
     def _tail(self, index: int, turn: Turn) -> Markup:
-        """Return the foot of the band: the messages that leave, then the properties that turn."""
+        """Return the foot of the band: the messages that leave, then the properties that change."""
         leaving = [thread for thread in self.threads if thread.sent == index]
         lines = []
         for strip, thread in enumerate(leaving):
@@ -333,7 +334,7 @@ class _Picture:
         )
 
     def _feeding(self, index: int, arrow: Arrow, target: int) -> Thread | None:
-        """Return the thread by which the message comes to column `target` at step `index`."""
+        """Return the thread of the message that arrives in column `target` at step `index`."""
         source = self.columns.get(arrow.sender, target)
         gutter = source if target < source else source + 1
         for thread in self.threads:

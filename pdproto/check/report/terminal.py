@@ -1,7 +1,7 @@
 """A result for a person at a terminal: the verdicts first, then a picture of each violation.
 
-The width, the colours and the characters are the console's. Nothing is cut off: what is too long
-for a column or for a line is folded.
+The console determines the width, the colours and the characters. Text that is too long for a column
+or a line is folded, never cut off.
 """
 
 from typing import Final
@@ -103,7 +103,7 @@ def _table(pen: Pen, result: CheckResult) -> Table:
         length = finding.trace_length
         assurance = pen.text(finding.assurance)
         if finding.note:
-            # A note on what holds says under what condition, or that it holds in vain.
+            # The note of a property that holds is a condition, or says that it is vacuous.
             style = "yellow" if finding.verdict is Verdict.HOLDS else "dim"
             assurance = Text.assemble(assurance, "\n", pen.text(finding.note, style=style))
         table.add_row(

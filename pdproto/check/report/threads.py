@@ -1,8 +1,8 @@
-"""Which send each receipt belongs to, and where the line between the two runs.
+"""Connects each receipt with its sending, and places the line between them.
 
-A message may wait for many steps. Its line leaves the lane of its sender when it is sent, runs
-down between two lanes, and crosses to a receiver when it is received or lost. Lines that are on
-the way at the same time share the space between two lanes as parallel tracks.
+A message may be on its way for many steps. Its line leaves the lane of the sender when it is sent,
+goes down between two lanes, and crosses to a receiver when it is received or lost. Several lines
+between the same two lanes are parallel tracks.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ TRACKS: Final = 3
 class Thread:
     """One message on its way: sent at step `sent`, arriving at steps `ends` (both from 0).
 
-    `ends` is empty for a message that is still on the way when the trace ends. `gutter` is the
-    space it runs down: gutter g lies left of lane g. `track` is its place there, from 0.
+    ends: empty if the message is still on its way when the trace ends. gutter: the space between
+    lanes for its line; gutter g lies left of lane g. track: its place there, from 0.
     """
 
     message: str
@@ -31,7 +31,7 @@ class Thread:
     track: int = 0
 
     def passes(self, step: int) -> bool:
-        """Does the line run past everything that `step` shows?"""
+        """Whether the line only passes the step, without beginning or ending there."""
         return bool(self.ends) and self.sent < step < self.ends[-1]
 
 
@@ -99,7 +99,7 @@ def _same(one: Arrow, other: Arrow) -> bool:
 
 
 def _overlap(one: Thread, other: Thread) -> bool:
-    """Do both lines run down the same gutter at some step?"""
+    """Whether both lines are in the same gutter at some step."""
     return (
         one.gutter == other.gutter
         and one.sent <= (other.ends or (other.sent,))[-1]

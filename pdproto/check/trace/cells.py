@@ -165,6 +165,7 @@ class TracedCells:
     # Writing
 
     def write(self, symbol: Symbol, key: tuple[Hashable, ...], value: Value) -> None:
+        """Give a cell a value."""
         cells = self._values.setdefault(symbol, {})
         if symbol in self._floors and key[-1] == self._floors[symbol]:
             cells[key] = value

@@ -61,6 +61,7 @@ class File:
 
     @property
     def whole(self) -> bool:
+        """Whether no line of its processes is known to be missing."""
         return all(process.whole for process in self.processes)
 
 

@@ -39,6 +39,7 @@ class Tables:
         self._counting: Final[dict[tuple[object, ...], Counting]] = {}
 
     def named(self, machine: str) -> Table:
+        """The table of that machine. Raises MismatchError if there is none."""
         table = self.by_machine.get(machine)
         if table is None or table.machine.world:
             known = ", ".join(n for n, t in self.by_machine.items() if not t.machine.world)
@@ -116,6 +117,7 @@ class Instance:
 
     @property
     def own(self) -> tuple[Element, ...]:
+        """Its own elements; None for an element that no line has named yet."""
         return tuple([self.names[sort][0] for sort in self.local.own])
 
     def begin(self, tables: Tables, machine: str, counted: Mapping[str, Counted]) -> None:
@@ -207,4 +209,5 @@ def words(element: Element) -> str:
 
 
 def listed(names: tuple[Element, ...]) -> str:
+    """The names as text."""
     return ", ".join(map(words, names)) or "none"

@@ -46,9 +46,11 @@ class GroundedRow:
     trigger: Trigger | None = None
 
     def holds(self, state: int) -> bool:
+        """Whether the guard holds in the state."""
         return self.guard is not None and self.guard.holds(state)
 
     def apply(self, state: int) -> int:
+        """The state after the row."""
         return state & ~self.clear | self.assign
 
 
@@ -142,6 +144,7 @@ class LocalTable:
                         yield GroundedRow(row, parts, environment, condition, *assignment(literals))
 
     def owns(self, symbol: Symbol) -> bool:
+        """Whether the symbol is a variable of this machine."""
         return isinstance(symbol, Variable) and symbol.owner is self.table.machine
 
     def _local(self, formula: Formula) -> bool:
@@ -189,6 +192,7 @@ class LocalTable:
         return ((*own, *indices) for indices in product(*rest))
 
     def value(self, state: int, symbol: Symbol, indices: Indices) -> Value:
+        """The value of a cell in the state."""
         return self.layout.value(state, symbol, indices)
 
     def failing(self, ground: GroundedRow, state: int) -> tuple[Formula, ...]:

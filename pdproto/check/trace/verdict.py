@@ -68,6 +68,7 @@ class ReplayResult:
 
     @property
     def verdict(self) -> Verdict:
+        """VIOLATED for a rejected line, UNKNOWN for an incomplete trace, else HOLDS."""
         if self.rejection is not None:
             return Verdict.VIOLATED
         return Verdict.UNKNOWN if self.missing else Verdict.HOLDS

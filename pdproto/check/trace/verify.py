@@ -128,6 +128,7 @@ class RejectionNarrator:
         return known.setdefault(element, len(known))
 
     def rejection(self, text: str) -> Rejection:
+        """The explanation. text: the rejected line."""
         error = self.error
         legend = {sort.element(index): words(element) for sort, of in self.names.items()
                   for element, index in of.items() if not isinstance(element, int)}
