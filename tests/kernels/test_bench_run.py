@@ -200,7 +200,7 @@ class TestSglang:
     def test_what_it_cannot_do_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sglang, "_module", lambda: None)
         odd = make(Case("odd", Operation.PACK, 3, 2, 4, 16, 8, 0.9), "cpu")
-        with pytest.raises(LeftOutError, match="as many V as K"):
+        with pytest.raises(LeftOutError, match="same number of K and V"):
             sglang.call(odd)
         monkeypatch.setattr(sglang, "GRID_MAX", 0)
         with pytest.raises(LeftOutError, match="has 1 blocks along y; 0 is the limit"):
