@@ -13,11 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-# By folder, in percent: the quick tests of runtime, ground, node, transport, registry, group and
-# fuzz reached this on 2026-11-24. Raise a bound when a run of all tests exceeds it.
+# By folder, in percent: tests that are not slow reached this on 2026-11-24. For the checker they
+# were those of check, cli, prove and language, and the traces of registry and group; for the rest
+# those of node, runtime, ground, transport, registry, group and fuzz. All tests together take more:
+# raise a bound when they exceed it.
 BOUNDS: Final[Mapping[str, float]] = {
-    "pdproto/node": 93.8,
-    "pdproto/runtime": 94.2,
+    "pdproto/check": 95.6,
+    "pdproto/node": 95.2,
+    "pdproto/runtime": 98.6,
 }
 
 
