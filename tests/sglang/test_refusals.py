@@ -89,7 +89,7 @@ def test_sources_write_in_place_where_the_engine_can_fence_pages_and_nobody_forb
 
 def of_pipeline(monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
     """Let every look-up find a prefill server of so many stages."""
-    server = SimpleNamespace(attn_tp_size=1, pp_size=stages, page_size=16,
+    server = SimpleNamespace(attn_tp_size=1, dp_size=1, pp_size=stages, page_size=16,
                              kv_cache_dtype="bfloat16", kv_layout=None)
     found = {Rank(0, 0, 0, stage): SimpleNamespace(
         name=f"stage-{stage}", rank_ip="127.0.0.1", rank_port=1 + stage) for stage in range(stages)}
