@@ -14,7 +14,7 @@ import pytest
 
 from pdproto.check.cache import NO_CACHE, Cache
 
-FOLDER: Final = "PDPROTO_TEST_ANSWERS"
+FOLDER: Final = "PYTEST_PDPROTO_ANSWERS"  # settings of pdproto itself begin with PDPROTO_
 
 
 def answers() -> Cache:
