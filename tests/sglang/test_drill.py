@@ -75,7 +75,7 @@ def test_every_byte_and_every_row_of_metadata_is_right(case: str) -> None:
 
 def test_failures_that_sglang_makes_up_end_both_sides_and_spoil_no_other_request() -> None:
     """SGLang frees the pages of such a request while its hand-over goes on."""
-    asked = tuple((side, "SGLANG_TEST_DISAGG_FAILURE_PROB", "0.0005")
+    asked = tuple((side, "SGLANG_TEST_DISAGG_FAILURE_PROB", "0.002")
                   for side in ("prefill", "decode"))
     found = drill(requests=60, chunks=3, environment=asked)
     assert 0 < found["failed"] < 60
@@ -110,7 +110,7 @@ def test_a_room_that_is_put_elsewhere_fails_on_both_sides_at_once_with_both_rank
 @pytest.mark.parametrize(("asked", "why"), [
     ({"pp": 2, "states": ("swa",)},
      "kv: 2 buffers there and 4 here, of layers without names: want the same model and pipeline "),
-    ({"drafts": ("decode",)}, "no source sends kv of draft buffer 0: want "),
+    ({"drafts": ("decode",)}, "no source sends kv of draft buffer 0: the layers of all "),
     ({"drafts": ("prefill", "decode"), "decode_tp": 2},
      "tensor parallelism 2 there and 1 here: the pdproto backend does not split the KV of a "),
     ({"decode_tp": 2, "states": ("mamba",)},
