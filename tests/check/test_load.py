@@ -171,8 +171,8 @@ def test_an_interrupt_is_not_the_specs_fault() -> None:
         ("folder.py:SYSTEM", "folder.py is a directory, and not a file"),
         ("no_such_module:SYSTEM",
          "there is no module 'no_such_module' here or among the installed packages"),
-        ("folder.specs:SYSTEM", "there is no module 'folder.specs' here or among what is "
-         "installed"),
+        ("folder.specs:SYSTEM",
+         "there is no module 'folder.specs' here or among the installed packages"),
         ("json.spec:SYSTEM", "there is no module 'json.spec' here or among the installed packages; "
          "for the file write json/spec.py:…"),
         ("./spec:SYSTEM", "'./spec' is neither a module nor a file that ends in .py"),

@@ -173,7 +173,7 @@ def test_what_one_study_alone_can_do_is_refused_to_the_other(
     capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", "force-query", "--only", "load"]) == 2
-    assert "leave --only and --plot" in capsys.readouterr().err
+    assert "for the study `optimistic`: leave them out" in capsys.readouterr().err
     assert main(["study", "force-query", "--again", "-1"]) == 2
     assert "want a whole number" in capsys.readouterr().err
 

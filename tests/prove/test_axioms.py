@@ -113,7 +113,7 @@ def test_the_other_engine_is_asked_where_one_does_not_decide(capsys: Output) -> 
     assert "7 of 7 obligations proved" in out
     assert "Z3 with quantifiers answered 3 obligations that the cut-off left open" in out
     assert main([*arguments, "--engine", "cutoff"]) == 3
-    assert "ask Z3 with quantifiers (--engine quantified)" in capsys.readouterr().out
+    assert "use Z3 with quantifiers (--engine quantified)" in capsys.readouterr().out
 
 
 def test_both_reasons_are_printed_where_neither_decides(

@@ -147,7 +147,7 @@ def test_a_solver_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_lemma_may_not_have_the_name_of_a_property() -> None:
     one = subject("two-phase-commit")
-    with pytest.raises(SpecError, match="called so already"):
+    with pytest.raises(SpecError, match="another claim has this name"):
         claims(one.system, [Always("agreement", vote(p) == Vote.WORKING)])
 
 

@@ -13,8 +13,11 @@ from pdproto.spec.language.ranking import Ranking
 from proofs import draining
 from proofs.draining import without
 from tests.property.profiles import some
+from tests.tiers import sampled
 
 SAMPLE: Final = 4  # helpers of each ranking
+RANKINGS_SAMPLED: Final = 4
+ROWS_SAMPLED: Final = 8
 NAMES: Final = ("optimistic", "optimistic-loss", "optimistic-no-timeouts")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}")
@@ -30,7 +33,7 @@ CONTENDED: Final = ("give_up_waiting", "release", "finish")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "ranking"), RANKINGS)
+@pytest.mark.parametrize(("name", "ranking"), sampled(RANKINGS, RANKINGS_SAMPLED, "optimistic"))
 def test_no_helper_is_idle(name: str, ranking: Ranking) -> None:
     """Some of them, always the same; nightly all, which takes a quarter of an hour."""
     for place in some(range(len(ranking.helpers)), SAMPLE, f"{name} {ranking.leads_to}"):
@@ -48,7 +51,8 @@ def explored(system: System) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", HELPERS)
+@pytest.mark.parametrize("row", sampled(
+    [pytest.param(row) for row in HELPERS], ROWS_SAMPLED, "rows of optimistic prefill"))
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     """A property has no proof exactly if a fair run violates it."""
     broken = without(subject(NO_TIMEOUTS).system, row)

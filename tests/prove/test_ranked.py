@@ -13,6 +13,7 @@ from pdproto.cli.systems import subject
 from pdproto.spec.language import DropRow, OnRow, System, edited
 from pdproto.spec.language.ranking import Ranking
 from proofs import draining
+from tests.tiers import sampled
 
 NAMES: Final = ("registry", "dp-rank")
 RANKINGS: Final = tuple(
@@ -24,6 +25,7 @@ ROWS: Final = {
     name: tuple(dict.fromkeys(h.row for one in subject(name).rankings for h in one.helpers))
     for name in NAMES
 }
+ROWS_SAMPLED: Final = 14
 QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
 # Where the explorer needs other sizes to see that the row is missed, or another row does in the
 # end what this one does at once.
@@ -36,6 +38,10 @@ def spoken_of(name: str) -> set[str]:
     """The rows of which a property says when they fire: without them there is no system."""
     properties = subject(name).system.properties
     return {claim.row for claim in properties if isinstance(claim, OnRow)}
+
+
+ASKED: Final = tuple((name, row) for name, rows in ROWS.items() for row in rows
+                     if row not in spoken_of(name))
 
 
 def violated(name: str, system: System) -> set[str]:
@@ -55,8 +61,9 @@ def without_help(name: str, system: System, rankings: Sequence[Ranking]) -> set[
 
 
 @pytest.mark.parametrize(("name", "row"), [
-    pytest.param(name, row, marks=() if row in QUICK else pytest.mark.slow)
-    for name, rows in ROWS.items() for row in rows if row not in spoken_of(name)
+    *(pytest.param(name, row) for name, row in ASKED if row in QUICK),
+    *sampled([pytest.param(name, row, marks=pytest.mark.slow) for name, row in ASKED
+              if row not in QUICK], ROWS_SAMPLED, "rows of the registry and of dp-rank"),
 ])
 def test_a_property_that_a_fair_run_violates_has_no_proof(name: str, row: str) -> None:
     broken = edited(subject(name).system, f"without-{row}", DropRow(row))
