@@ -13,10 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pdproto.check.user_cache import RESULTS
-from tests import shared_answers, skips
-from tests.skips import pytest_addoption
-
-__all__ = ["pytest_addoption"]
+from tests import durations, shared_answers, skips
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -25,8 +22,19 @@ settings.register_profile("nightly", COMMON, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    skips.pytest_addoption(parser)
+    parser.addoption(durations.OPTION, action="store_true", help="write tests/slow.txt anew")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    durations.mark(items)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     skips.register(config)
+    durations.register(config)
     shared_answers.register(config)
 
 
