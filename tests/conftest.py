@@ -49,7 +49,7 @@ def nothing_is_remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(autouse=True)
 def no_answer_is_recalled(nothing_is_remembered: Path) -> None:
-    """Each test explores for itself: none sees what another one has asked."""
+    """Each test starts without the results that a command of another test has kept."""
     shutil.rmtree(nothing_is_remembered / "pdproto" / RESULTS, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Answers of the checker that all processes of one test run share: none explores a system twice.
+"""Answers of the checker that all processes of one test run share.
 
 The process that starts the run makes an empty folder, and removes it at the end; pytest-xdist's
 workers find it in the environment. A test that counts what is explored asks the checker itself.

@@ -101,15 +101,12 @@ class Prefill(Node):
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
-        watcher: Callable[[Sender], None] | None = None, named: int | None = None,  # noqa: ARG002
+        watcher: Callable[[Sender], None] | None = None, named: int | None = None,
     ) -> Sender:
-        """Open a sender for a room; see PrefillNode.open. For any thread.
-
-        named: ignored here, because this node is of the only data-parallel rank.
-        """
+        """Open a sender for a room; see PrefillNode.open. For any thread."""
         sender = Sender(self, room_number(room))
         sender.watch(on_released, watcher)
-        self.ask(lambda: self._open(sender))
+        self.ask(lambda: self._put(sender, named))
         return sender
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
@@ -118,7 +115,10 @@ class Prefill(Node):
 
     # In the loop: requests of the application
 
-    def _open(self, sender: Sender) -> None:
+    def _put(self, sender: Sender, _named: int | None) -> None:
+        """Begin a hand-over that the router has put here. The name of a data-parallel rank in its
+        request means nothing on the only one.
+        """
         self.metrics.add("handoffs_opened")
         sender.use = self._uses.next(sender.room)
         early = self._early.take(sender.room)

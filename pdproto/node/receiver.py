@@ -15,7 +15,7 @@ from pdproto.spec.handoff.ends import Receiving
 @dataclass(frozen=True, slots=True)
 class Addressed:
     """Which data-parallel rank of a prefill server a hand-over's sources are of, where the
-    application has found it. server: the address of its registry. ranks: so many it has.
+    application has found it. server: the address of its registry. ranks: how many it has.
     """
 
     server: str

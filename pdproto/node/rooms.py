@@ -42,7 +42,7 @@ class RoomStep:
 
 @dataclass(frozen=True, slots=True)
 class PrefillServer:
-    """A prefill server, as a registry describes it. ranks: so many data-parallel ones.
+    """A prefill server, as a registry describes it. ranks: the number of data-parallel ranks.
 
     follows_rule: rooms keep to room modulo ranks; otherwise the registry is asked about each.
     sources: for each data-parallel rank, the endpoints of the nodes that feed this decode rank.
@@ -72,10 +72,6 @@ class _Rooms:
         """The timers that the room waits for."""
         return tuple(timer for timer, rows in self._timed.items() if any(
             self._machine.enabled(row.name, **self._own, h=life) for row in rows))
-
-    def settle(self, life: RoomLife) -> RoomStep:
-        """Take the rows that need no event."""
-        return self._then(life, None)
 
     def forget(self, life: RoomLife) -> None:
         """Drop a room that has concluded. Raises LocalProtocolError for one that has not."""
@@ -196,6 +192,7 @@ class DecodeRooms(_Rooms):
         return next(ranks, None)
 
     def failed(self, life: RoomLife) -> bool:
+        """Whether the search for the room has failed."""
         return self._machine.value(routing.phase, life) is routing.Phase.FAILED
 
     def hear(self, message: AnyMessage, *arguments: Any) -> RoomStep:

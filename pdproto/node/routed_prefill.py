@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from pdproto.node.handle import ENDED, room_number
+from pdproto.node.handle import ENDED
 from pdproto.node.peer import Peer
 from pdproto.node.prefill import EARLY_MAX, Prefill
 from pdproto.node.rooms import PrefillRooms, RoomLife, RoomStep
@@ -97,20 +97,10 @@ class RoutedPrefill(Prefill):
             routing.disown: self._locate,
         }
 
-    def open(
-        self, room: int, on_released: Callable[[], None] | None = None,
-        watcher: Callable[[Sender], None] | None = None, named: int | None = None,
-    ) -> Sender:
-        """As of any prefill node. named: the data-parallel rank that the request asks for."""
-        sender = Sender(self, room_number(room))
-        sender.watch(on_released, watcher)
-        self.ask(lambda: self._put(sender, named))
-        return sender
-
     # In the loop
 
     def _put(self, sender: Sender, named: int | None) -> None:
-        super()._open(sender)
+        super()._put(sender, named)
         placed = self._placed_at(sender.endpoint)
         try:
             self._follow(placed, self._rooms.put(placed.life, named))

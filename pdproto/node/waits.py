@@ -111,7 +111,7 @@ class Waits(Generic[K]):
         return deadline
 
     def _clear(self) -> None:
-        """Clear away the entries that stand for nothing."""
+        """Remove the entries of cancelled waits."""
         self._entries = 0
         for name, queues in self._queues.items():
             for queue in queues:

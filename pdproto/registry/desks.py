@@ -1,8 +1,8 @@
-"""The ways of nodes to registries: their requests, in a thread of its own.
+"""Desks: threads that carry the requests of nodes to registries.
 
-A node has no socket for the registry: its rows say what is to be told or asked (routed_prefill.py,
-routed_decode.py), and a desk does it. Of the ranks that run a room together one speaks to the
-registry, and each finds the rank in its own place where decode will ask for a room that has failed.
+A node has no socket for the registry. Its rows send messages (routed_prefill.py, routed_decode.py),
+and a desk makes requests of them. One of the ranks that run a room together speaks to the registry.
+Each of them finds the rank in its own place where decode will ask for a room that has failed.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from pdproto.node.link import tcp_at
 from pdproto.node.rooms import PrefillServer
 from pdproto.registry.client import Directory, NotFoundError, RegistryClient, UnreachableError
-from pdproto.registry.wire import ROOMS_MAX, Rank, RefusedError
+from pdproto.registry.wire import Rank, RefusedError, pieces
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 
 log = logging.getLogger("pdproto.registry")
@@ -35,7 +35,7 @@ class Desk:
         self._thread.start()
 
     def close(self) -> None:
-        """Do what has been given, and end. It may be called twice."""
+        """Do the jobs that have been given, and end the thread. It may be called twice."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -60,10 +60,10 @@ class Desk:
         return None
 
     def _ask(self) -> None:
-        """Nothing was to be done for a pause."""
+        """Called when no job has come for the length of a pause."""
 
     def _end(self) -> None:
-        """Give back what the thread has."""
+        """Close the clients of the thread."""
 
 
 class PrefillRegistry(Desk):
@@ -190,7 +190,7 @@ class DecodeRegistries(Desk):
     def _ask(self) -> None:
         """Ask for all rooms at once whose rank is not known."""
         for server, rooms in self._asking.items():
-            for some in [[*rooms][i:i + ROOMS_MAX] for i in range(0, len(rooms), ROOMS_MAX)]:
+            for some in pieces([*rooms]):
                 try:
                     answer = self._client(server).query_rooms(some)
                 except PROBLEMS as error:

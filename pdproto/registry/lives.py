@@ -3,18 +3,18 @@
 Calls block: a study makes them on its scheduler's loop, a node in a thread of its own (desks.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from pdproto.node.rooms import DecodeRooms, RoomLife, Sent
+from pdproto.node.rooms import DecodeRooms, Sent
 from pdproto.registry.client import RegistryClient
-from pdproto.registry.wire import ROOMS_MAX
+from pdproto.registry.wire import pieces
 from pdproto.spec.handoff import routing
 
 
 def ask_again(rooms: DecodeRooms, client: RegistryClient) -> int:
     """Ask for all rooms at once whose rank is not known; returns how many have an answer."""
     before = len(rooms.asking)
-    for some in _pieces(list(rooms.asking)):
+    for some in pieces(list(rooms.asking)):
         asked, generations = [room for room, _ in some], [life for _, life in some]
         answer = client.query_rooms(asked, generations)
         for life in some:
@@ -43,7 +43,3 @@ def post(client: RegistryClient, sent: Iterable[Sent]) -> int:
             continue
         requests += 1
     return requests
-
-
-def _pieces(lives: Sequence[RoomLife]) -> Iterable[Sequence[RoomLife]]:
-    return (lives[i:i + ROOMS_MAX] for i in range(0, len(lives), ROOMS_MAX))

@@ -8,6 +8,7 @@ Rule 1: any body is one of these, or a RefusedError that names the field.
 Rule 2: every size that a client controls has a limit, and the limit is in its type.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ RANKS_MAX: Final = 65_536
 ROOMS_MAX: Final = 16_384  # in one question
 CAPABILITIES_MAX: Final = 64
 FOLLOW_ROOM: Final = "follow_bootstrap_room"
+Piece = TypeVar("Piece")
 EXCEED: Final = "Pdproto-Exceed"  # the header that carries RefusedError.exceed
 
 Size = Annotated[int, Meta(ge=1, le=SIZE_MAX)]
@@ -274,3 +276,8 @@ def read(body: bytes, kind: type[B]) -> B:
         raise RefusedError(400, f"{kind.__name__}: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(400, f"{kind.__name__}: the body is no JSON: {error}") from None
+
+
+def pieces(rooms: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """The rooms, in parts of at most ROOMS_MAX: one question for each."""
+    return (rooms[i:i + ROOMS_MAX] for i in range(0, len(rooms), ROOMS_MAX))

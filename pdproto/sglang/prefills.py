@@ -14,18 +14,11 @@ from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from pdproto.items.shares import Place
 from pdproto.node.link import tcp_at
 from pdproto.node.receiver import Addressed
-from pdproto.registry.client import (
-    Directory,
-    NotFoundError,
-    RegistryClient,
-    UnreachableError,
-)
-from pdproto.registry.wire import Rank, RefusedError
-from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.registry.client import Directory, RegistryClient
+from pdproto.registry.desks import PROBLEMS
+from pdproto.registry.wire import Rank
 
 log = logging.getLogger("pdproto.sglang")
-
-PROBLEMS: Final = (NotFoundError, UnreachableError, RefusedError, RemoteProtocolError)
 
 
 @dataclass(frozen=True, slots=True)

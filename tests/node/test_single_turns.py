@@ -12,6 +12,7 @@ from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.wire import (
     SINKS_MAX,
@@ -47,6 +48,15 @@ class Source:
     def published(self, life: Life = LIFE, pages: int = 3) -> None:
         self.path.fabric.leased[b"here"] = life, "p0"
         self.offline.hear("d0", Publish(life, b"here", pages, ("d0",), D0))
+
+    def sending(self) -> Sender:
+        """A sender that has given its pages to the data path."""
+        sender = self.node.open(7)
+        self.introduced()
+        self.published()
+        sender.send([1, 2, 3])
+        self.offline.turn()
+        return sender
 
     def frames(self, kind: type) -> list[object]:
         """The frames of this kind that d0 was sent."""
@@ -108,11 +118,7 @@ def test_a_life_that_only_its_sink_knew_is_forgotten_with_the_floor() -> None:
 def test_a_write_that_was_skipped_ends_without_bytes() -> None:
     """The engine leaves out a write of a hand-over that has failed: nothing has landed."""
     source = Source(at_once=False)
-    sender = source.node.open(7)
-    source.introduced()
-    source.published()
-    sender.send([1, 2, 3])
-    source.offline.turn()
+    sender = source.sending()
     assert source.counted("num_prefill_writes") == 1
     sender.abort("the client left")
     source.offline.turn()
@@ -127,11 +133,7 @@ def test_a_write_that_was_skipped_ends_without_bytes() -> None:
 
 def test_a_write_that_ends_after_its_sink_was_declared_gone_counts_once() -> None:
     source = Source(at_once=False)
-    sender = source.node.open(7)
-    source.introduced()
-    source.published()
-    sender.send([1, 2, 3])
-    source.offline.turn()
+    sender = source.sending()
     source.path.end(Outcome.ERROR)
     source.offline.turn()
     source.node.declare_gone("d0")
@@ -179,11 +181,7 @@ def test_steps_are_planned_anew_when_too_many_are_kept(monkeypatch: pytest.Monke
     for most in (1 << 16, 1):
         monkeypatch.setattr(nodes, "PLANS_MAX", most)
         source = Source()
-        sender = source.node.open(7)
-        source.introduced()
-        source.published()
-        sender.send([1, 2, 3])
-        source.offline.turn()
+        source.sending()
         assert len(source.node._plans) <= most
         said.append(source.offline.line("d0").frames)
     assert said[0] == said[1]

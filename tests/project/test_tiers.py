@@ -1,8 +1,11 @@
 """The quick tier sees every historical defect, and a sample is the same each time."""
 
+from pathlib import Path
+
 import pytest
 
 from pdproto.spec.bugs.catalogue import BUGS
+from tests import durations
 from tests.docs.documents import ROOT
 from tests.project.defect_tiers import Tier, page, seen
 from tests.tiers import sampled
@@ -27,3 +30,21 @@ def test_a_sample_is_the_same_each_time_and_the_rest_waits_for_the_night() -> No
     rest = [one for one in sampled(params, 5, "rows") if one.values not in chosen[0]]
     assert {tuple(mark.name for mark in one.marks) for one in rest} == {("slow", "nightly")}
     assert [one.values for one in sampled(params, 5, "rows")] == [one.values for one in params]
+
+
+def test_the_list_of_slow_tests_has_those_that_take_long_on_average(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All phases of a case count, and the test that the quick tier keeps is never listed."""
+    monkeypatch.setattr(durations, "LIST", tmp_path / "slow.txt")
+    plugin = durations.Durations()
+    for case, phase, seconds in (
+        ("a.py::long[1]", "setup", 0.3), ("a.py::long[1]", "call", 0.1),
+        ("a.py::long[2]", "call", 0.1),
+        ("a.py::short[1]", "call", 0.3), ("a.py::short[2]", "call", 0.0),
+        (f"{durations.KEPT}[B05]", "call", 9.0),
+    ):
+        plugin.pytest_runtest_logreport(pytest.TestReport(
+            case, ("a.py", 1, case), {}, "passed", None, phase, duration=seconds))  # type: ignore[arg-type]
+    plugin.pytest_sessionfinish()
+    assert durations.LIST.read_text(encoding="utf-8") == "a.py::long\n"

@@ -35,7 +35,7 @@ CONTENDED: Final = ("give_up_waiting", "release", "finish")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "ranking"), sampled(RANKINGS, RANKINGS_SAMPLED, "optimistic"))
 def test_no_helper_is_idle(name: str, ranking: Ranking) -> None:
-    """Some of them, always the same; nightly all, which takes a quarter of an hour."""
+    """A fixed sample of them; with HYPOTHESIS_PROFILE=nightly all, in a quarter of an hour."""
     for place in some(range(len(ranking.helpers)), SAMPLE, f"{name} {ranking.leads_to}"):
         fewer = replace(
             ranking, helpers=(*ranking.helpers[:place], *ranking.helpers[place + 1:]))
