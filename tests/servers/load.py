@@ -9,6 +9,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -147,10 +148,11 @@ def _take(answer: Answer, status: int, told: Any) -> None:
 
 
 Leave = Callable[[int], float | None]
+Ended = Callable[[Answer], None]  # is called with each request that has ended
 
 
 async def _all(way: Way, wanted: Sequence[Ask], in_flight: int, leave: Leave, seconds: float,
-               stream: bool) -> list[Answer]:
+               stream: bool, ended: Ended | None) -> list[Answer]:
     answers = [Answer() for _ in wanted]
     gate = asyncio.Semaphore(in_flight)
     connector = aiohttp.TCPConnector(limit=0)
@@ -168,6 +170,8 @@ async def _all(way: Way, wanted: Sequence[Ask], in_flight: int, leave: Leave, se
                 answer.left, answer.hung = patience is not None, patience is None
             answer.at = time.monotonic()
             answer.seconds = answer.at - start
+            if ended:
+                ended(answer)
 
     async with aiohttp.ClientSession(connector=connector, timeout=forever,
                                      read_bufsize=1 << 20) as session:
@@ -187,6 +191,32 @@ def every_second(number: int) -> float | None:
 
 
 def send(way: Way, wanted: Sequence[Ask], *, in_flight: int, leave: Leave = nobody,
-         seconds: float = 60.0, stream: bool = False) -> list[Answer]:
+         seconds: float = 60.0, stream: bool = False, ended: Ended | None = None) -> list[Answer]:
     """Answers in the order of what is wanted. seconds: a request that takes longer hangs."""
-    return asyncio.run(_all(way, wanted, in_flight, leave, seconds, stream))
+    return asyncio.run(_all(way, wanted, in_flight, leave, seconds, stream, ended))
+
+
+def send_and_kill(way: Way, wanted: Sequence[Ask], kill: Callable[[], None], *, first: int = 10,
+                  seconds: float = 60.0) -> tuple[list[Answer], float]:
+    """Send them all at once, and call `kill` in another thread when the first ones are answered.
+
+    Returns the answers, and how many seconds after the kill the last failure came; 0 without one.
+    Raises AssertionError if one of the first has failed.
+    """
+    before: list[Answer] = []
+    killed: list[Future[float]] = []
+
+    def timed() -> float:
+        kill()
+        return time.monotonic()
+
+    with ThreadPoolExecutor(1) as beside:
+        def count(answer: Answer) -> None:
+            before.append(answer)
+            if len(before) == first:
+                killed.append(beside.submit(timed))
+
+        answers = send(way, wanted, in_flight=len(wanted), seconds=seconds, ended=count)
+    assert all(answer.is_full for answer in before[:first]), before[:first]
+    at = killed[0].result()
+    return answers, max((one.at - at for one in answers if not one.is_full), default=0.0)

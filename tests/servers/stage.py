@@ -15,7 +15,8 @@ from tests.servers.load import Ask, Both, Through, asks, send
 from tests.servers.reference import Reference
 from tests.servers.suite import UntestedError
 
-POOL: Final = ("--max-total-tokens", "16384", "--max-running-requests", "64")
+POOL_TOKENS: Final = 16384
+POOL: Final = ("--max-total-tokens", f"{POOL_TOKENS}", "--max-running-requests", "64")
 WARM: Final = 48  # requests before the census that later ones are compared with
 
 

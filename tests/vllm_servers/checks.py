@@ -12,7 +12,7 @@ from examples.servers.serving import Server
 from examples.vllm_servers.proxy import FOR_DECODE
 from examples.vllm_servers.serving import gauge
 from pdproto.vllm.offer import KEY, VERSION
-from tests.servers.load import Ask, asks, every_second, send
+from tests.servers.load import Ask, asks, every_second, send, send_and_kill
 from tests.servers.suite import Finding, UntestedError
 from tests.vllm_servers.cells import LEASE_S, Layout
 from tests.vllm_servers.stage import Pair, Stage, completion
@@ -137,31 +137,25 @@ def _stop_as_prefill_writes(pair: Pair) -> None:
 
 def _kill(stage: Stage, pair: Pair, server: Server, prepare: Callable[[], None]
           ) -> tuple[int, float]:
-    """Kill a server of a pair with 60 requests in flight. Returns how many failed, and how many
-    seconds after the kill the last of them had ended.
+    """Kill a server of a pair when the first of 60 requests are answered. Returns how many failed,
+    and how many seconds after the kill the last of them had ended.
     """
     reference = stage.reference(LONG)
 
-    def kill() -> float:
-        time.sleep(1.0)
+    def kill() -> None:
         try:
             prepare()
         finally:
             server.signal_all(signal.SIGKILL)
-        return time.monotonic()
 
-    with ThreadPoolExecutor(1) as beside:
-        killed = beside.submit(kill)
-        answers = send(pair.through, LONG, in_flight=len(LONG), seconds=60.0)
-        at = killed.result()
-    failed = [answer for answer in answers if not answer.is_full]
+    answers, last = send_and_kill(pair.through, LONG, kill)
+    failed = sum(not answer.is_full for answer in answers)
     if not failed:
         raise UntestedError(f"all were served before {server.name} was killed")
     wrong = reference.compare(LONG, answers).wrong
     assert not wrong, wrong[0]
-    last = max(answer.at for answer in failed) - at
-    assert last < HANGS_S, f"the last of {len(failed)} requests ended {last:.1f} s after the kill"
-    return len(failed), last
+    assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after the kill"
+    return failed, last
 
 
 def _served_on(stage: Stage, pair: Pair, side: str, failed: int, last: float) -> Finding:
