@@ -113,10 +113,11 @@ CATALOGUE: Final = (
     }),
     Entry("dp-rank", "handoff.dp_rank:SYSTEM",
           lemmas="dp_rank_lemmas", ranking="dp_rank_ranking", expected={
-        "default": Counts(686, 1_643, 18),
-        "two-rooms": Counts(125_168, 547_198, 31),
-        "alone": Counts(13_731, 66_636, 19),
-        "deep": Counts(709_843, 3_497_838, 33),
+        "default": Counts(686, 1_990, 18),
+        "two-rooms": Counts(125_168, 674_736, 31),
+        "crash": Counts(756, 2_180, 18),
+        "alone": Counts(13_731, 82_896, 19),
+        "deep": Counts(709_843, 4_226_958, 33),
     }),
     Entry("dp-rank-no-timers", "handoff.dp_rank:NO_TIMERS", expected={
         "default": Counts(174, 270, 17),

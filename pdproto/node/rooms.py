@@ -82,7 +82,7 @@ class _Rooms:
         return len(self._machine)
 
     def _expire(self, life: RoomLife) -> RoomStep:
-        """The waits of the room have ended, by a clock or because nobody waits any more."""
+        """The waits of the room have ended, by a clock."""
         outcome = RoomStep("")
         for rows in self._timed.values():
             for row in rows:
@@ -159,6 +159,10 @@ class PrefillRooms(_Rooms):
         """The wait for decode has ended (timer no_decode)."""
         return self._expire(life)
 
+    def end(self, life: RoomLife) -> RoomStep:
+        """The hand-over of the room has ended here."""
+        return self._then(life, self._machine.call("end_room", self.rank, life))
+
 
 class DecodeRooms(_Rooms):
     """The rooms that a decode node looks for on one prefill server.
@@ -209,6 +213,11 @@ class DecodeRooms(_Rooms):
         """The wait for the room has ended (timer unresolved)."""
         self.asking.pop(life, None)
         return self._expire(life)
+
+    def end(self, life: RoomLife) -> RoomStep:
+        """The hand-over of the room has ended here."""
+        self.asking.pop(life, None)
+        return self._then(life, self._machine.call("end_request", life))
 
 
 def _modulo(ranks: int) -> Callable[[RoomLife, int], bool]:

@@ -201,7 +201,7 @@ class RoutedDecode(Decode):
         sought = self._sought.pop(self.life(endpoint), None)
         if sought is not None and sought.rooms is not None:
             rooms = sought.rooms
-            self._tell(sought, rooms, rooms.give_up(sought.life))
+            self._tell(sought, rooms, rooms.end(sought.life))
             self._room_waits.follow(sought.receiver.life, (), self._now)
             rooms.forget(sought.life)
 

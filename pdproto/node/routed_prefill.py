@@ -107,7 +107,7 @@ class RoutedPrefill(Prefill):
         except RemoteProtocolError as error:
             self.give_up(sender, f"room {sender.room}: {error}")
         if sender.poll() in ENDED:  # decode has given it up before it came here
-            self._follow(placed, self._rooms.stop_waiting(placed.life))
+            self._follow(placed, self._rooms.end(placed.life))
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
         if isinstance(frame, Meet):
@@ -159,7 +159,7 @@ class RoutedPrefill(Prefill):
         placed = self._placed.get(endpoint)
         if placed is not None:
             placed.reason = endpoint.owner.reason
-            self._follow(placed, self._rooms.stop_waiting(placed.life))
+            self._follow(placed, self._rooms.end(placed.life))
 
     def forget(self, endpoint: Endpoint) -> None:
         super().forget(endpoint)
@@ -199,7 +199,7 @@ class RoutedPrefill(Prefill):
         placed = self._placed.pop(endpoint, None)
         if placed is not None:
             del self._of_life[placed.life]
-            self._tell(placed, self._rooms.stop_waiting(placed.life))
+            self._tell(placed, self._rooms.end(placed.life))
             self._room_waits.follow(placed.life, (), self._now)
             self._rooms.forget(placed.life)
 

@@ -75,6 +75,15 @@ class Server:
         entry = self.ranks.value(bootstrap.entry, rank, (number, rank))
         return entry is bootstrap.Entry.CURRENT
 
+    def current(self, rank: Rank) -> int | None:
+        """The run of this rank that the registry counts on; None if there is none."""
+        return next((one for one in self.runs[rank] if self.is_current(rank, one)), None)
+
+    def end_run(self, rank: Rank, before: int | None) -> None:
+        """Strike out the rooms of the run that was current before, if it is not current now."""
+        if before is not None and before != self.current(rank):
+            self.rooms.end_run(rank.dp)
+
     def number(self, request: Registration) -> int:
         """The incarnation of the run: as it says, or else a new one if its address is new."""
         if request.incarnation is not None:
@@ -122,8 +131,9 @@ class Registry:
         """Record a rank. Raises RefusedError: what it says does not fit what is known."""
         request.check()
         server, rank = self._server_for(request), request.rank
-        number = server.number(request)
+        number, before = server.number(request), server.current(rank)
         self._record(server, rank, number)
+        server.end_run(rank, before)
         server.rooms.enroll(rank.dp, publishes=request.publishes)
         server.refused.pop(rank, None)
         server.topology = server.topology.completed(request.topology)
@@ -164,7 +174,9 @@ class Registry:
         server, rank = self._known(request.rank), request.rank
         if request.incarnation < max(server.runs[rank], default=0):
             return  # out and forgotten since a later run registered: its name must not come again
+        before = server.current(rank)
         taken(server.ranks, self.rows, bootstrap.goodbye, rank, (request.incarnation, rank))
+        server.end_run(rank, before)
         early = server.early[rank]
         if request.incarnation not in server.runs[rank] and request.incarnation not in early:
             early.append(request.incarnation)
@@ -256,6 +268,7 @@ class Registry:
             element = (number, rank)
             taken(server.ranks, self.rows, bootstrap.suspected, rank, element)
             fired(server.ranks, self.rows, "expire", p=rank, e=element)
+            server.end_run(rank, number)
         server.rooms.end_old(now)
 
     @property

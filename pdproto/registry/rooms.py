@@ -1,9 +1,10 @@
 """Which data-parallel rank runs a room: what the registry knows of one server's rooms.
 
 The table decides (REGISTRY in spec/handoff/dp_rank.py). Rule 1: an answer, once given, is given
-again: over HTTP it is asked for until it arrives, and by more than one rank. Rule 2: a client that
-neither retires its rooms nor withdraws its questions (SGLang's) is spoken for after `room_s`, so
-that the table ends what it has begun, and it can be forgotten.
+again: over HTTP it is asked for until it arrives, and by more than one rank. It ends with the run
+that has listed the room: a later question without a generation is about a later life. Rule 2: a
+client that neither retires its rooms nor withdraws its questions (SGLang's) is spoken for after
+`room_s`, so that the table ends what it has begun, and it can be forgotten.
 """
 
 from collections import Counter, deque
@@ -112,6 +113,20 @@ class RoomBook:
         self._begin(life, now)
         self._take(routing.retire, life, request.dp_rank)
 
+    def end_run(self, group: int) -> None:
+        """Strike out the rooms that a run of this data-parallel rank has listed: it is over."""
+        listed = [life for life in self._open
+                  if self._machine.value(routing.entry, life, group) is routing.Entry.KNOWN]
+        for life in listed:
+            self._machine.receive(routing.run_over, life, group)
+            step = fired(self._machine, self._rows, "strike_room_of_run", h=life, x=group)
+            if step is None or not step.changed:
+                continue
+            self._answers[life] = None
+            room, generation, number = life
+            if generation is None:
+                self._counted[room] = max(number + 1, self._counted.get(room, 0))
+
     def query(self, request: Rooms, now: float) -> FullAnswer:
         """Which ranks run the rooms. Those that are not known yet are kept, and left out."""
         found: dict[int, int] = {}
@@ -175,9 +190,9 @@ class RoomBook:
         self._machine.forget(Life, life)
         self._answers.pop(life, None)
         self._open.discard(life)
-        room, generation, number = life
-        if generation is None and self._counted.get(room) == number:
-            del self._counted[room]
+        room, generation, _ = life
+        if generation is None and self._life(room, None) not in self._open:
+            self._counted.pop(room, None)
 
     def _is_another(self, life: RoomLife, group: int) -> bool:
         """Whether a publication without a generation must be of another life of the room."""

@@ -13,6 +13,8 @@ Rule 3: If decode will look for a room on another rank, the rank that has the ro
 Rule 4: While rooms keep to the rule, no rank publishes a room and decode sends no query.
 Rule 5: The registry keeps a query about an unknown room, and answers it as soon as it knows the
         room. Both sides have a clock for a request whose other half never arrives.
+Rule 6: A room ends with the run of the rank that has listed it. The registry strikes both out, and
+        does not send decode to a later run, which does not have the room.
 
 The router is not part of pdproto. It may put a request on any rank, name any rank in it, and lose
 either half.
@@ -69,6 +71,7 @@ from pdproto.spec.handoff.routing import (
     retire,
     router,
     routing,
+    run_over,
     runs,
     sender,
     serves,
@@ -141,17 +144,24 @@ SENDER: Final = Table(sender, state=runs, rows=(
            why="the rank has this room already"),
     Ignore(prompt_named(h, x, y), at=(Runs.WAITING, Runs.MET, Runs.FAILED),
            why="the rank has this room already"),
+    Ignore(prompt(h, x), at=Runs.GONE, name="ignore_prompt_gone", why="no process reads it"),
     Reject(prompt(h, x), at=Runs.DISOWNED, why="the router puts a request on one rank"),
     Reject(prompt_named(h, x, y), at=Runs.DISOWNED, why="the router puts a request on one rank"),
+    Reject(prompt_named(h, x, y), at=Runs.GONE, name="reject_prompt_named_gone",
+           why="a room whose request names its rank is not listed, so the registry loses none"),
     Row("be_disowned", on=disown(y, h, x), at=Runs.ABSENT, to=Runs.DISOWNED,
         why="decode asks here about a room that has failed on another rank"),
     Ignore(disown(y, h, x), at=Runs.DISOWNED, why="the rank knows it already"),
-    Reject(disown(y, h, x), at=(Runs.WAITING, Runs.MET, Runs.FAILED),
+    Reject(disown(y, h, x), at=(Runs.WAITING, Runs.MET, Runs.FAILED, Runs.GONE),
            why="the router puts a request on one rank"),
-    Row("hear_knock", on=meet(h, x), when=~knocked(x, h), do=[knocked(x, h).to(True)],
+    Row("hear_knock", on=meet(h, x),
+        at=(Runs.ABSENT, Runs.WAITING, Runs.MET, Runs.FAILED, Runs.DISOWNED),
+        when=~knocked(x, h), do=[knocked(x, h).to(True)],
         why="the room may arrive after decode"),
     Ignore(meet(h, x), at=(Runs.ABSENT, Runs.WAITING), when=knocked(x, h),
            why="the answer follows"),
+    Ignore(meet(h, x), at=Runs.GONE, name="ignore_meet_gone",
+           why="no process reads it: decode's clock runs on"),
     Ignore(meet(h, x), at=(Runs.FAILED, Runs.DISOWNED), when=[knocked(x, h), ~refused(x, h)],
            why="the answer follows"),
     Row("greet_again", on=meet(h, x), at=Runs.MET, when=knocked(x, h), send=[met(x, h)],
@@ -165,6 +175,11 @@ SENDER: Final = Table(sender, state=runs, rows=(
         why="decode learns of the failure at once"),
     Row("stop_waiting", on=Timer("no_decode"), at=Runs.WAITING, to=Runs.FAILED,
         why="decode's half of the request may have been lost"),
+    Row("end_waiting", on=Call("end_room", x, h), at=Runs.WAITING, to=Runs.FAILED,
+        why="the hand-over has ended before decode was met, and decode may still come"),
+    Ignore(Call("end_room", x, h),
+           at=(Runs.ABSENT, Runs.MET, Runs.FAILED, Runs.DISOWNED, Runs.GONE), name="ignore_end",
+           why="the room does not wait for decode"),
     Row("tidy_up", at=(Runs.MET, Runs.FAILED), when=posted(x, h), do=[posted(x, h).to(False)],
         send=[retire(h, x)], why="decode has found the room, or never will"),
 ))
@@ -216,6 +231,10 @@ REGISTRY: Final = Table(registry, state=mode, rows=(
         do=[entry(h, x).to(Entry.OVER), question(h).to(Question.CLOSED)], send=[gone(h)],
         why="the rank gave the room up before its publication arrived"),
     Ignore(retire(h, x), when=entry(h, x) == Entry.OVER, why="the room is struck out already"),
+    Row("strike_room_of_run", on=Timer("no_sign_of_life", detector=True), choose=(h, x),
+        when=[run_over(h, x), entry(h, x) == Entry.KNOWN],
+        do=[entry(h, x).to(Entry.OVER)],
+        why="the run that listed the room is over, and a later run does not have the room"),
     Row("drop_question", on=withdraw(h), when=question(h) != Question.CLOSED,
         do=[question(h).to(Question.CLOSED)], why="decode no longer waits"),
     Ignore(withdraw(h), when=question(h) == Question.CLOSED, why="decode does not wait"),
@@ -256,12 +275,23 @@ RECEIVER: Final = Table(receiver, state=phase, rows=(
            why="decode has asked another rank"),
     Reject(met(x, h), at=(Phase.IDLE, Phase.PENDING), why="decode has asked no rank"),
     Reject(refuse(x, h), at=(Phase.IDLE, Phase.PENDING, Phase.MET), why="decode has asked no rank"),
+    Row("stop_looking", on=Call("end_request", h), at=(Phase.PENDING, Phase.RESOLVED),
+        to=Phase.FAILED, send=[withdraw(h)],
+        why="the hand-over has ended before its rank was met"),
+    Ignore(Call("end_request", h), at=(Phase.IDLE, Phase.MET, Phase.FAILED),
+           name="ignore_end_request", why="decode does not look for the room"),
     Row("give_up", on=Timer("unresolved"), at=(Phase.PENDING, Phase.RESOLVED), to=Phase.FAILED,
         send=[withdraw(h)], why="prefill's half of the request may have been lost"),
 ))
 
 LOSSY: Final = Table(network, rows=tuple(
     lose(message) for message in (prompt, prompt_named, wanted, wanted_named)
+))
+
+CRASH: Final = Table(network, rows=(
+    Row("crash", choose=(x, h), when=[runs(x, h) == Runs.WAITING, posted(x, h)],
+        do=[runs(x, h).to(Runs.GONE), posted(x, h).to(False), run_over(h, x).to(True)], fair=False,
+        why="a process dies while one of its rooms is listed"),
 ))
 
 AXIOMS: Final = {"one_remainder": implies(modulo(h, x) & modulo(h, y), x.same(y))}
@@ -273,27 +303,31 @@ SYSTEM: Final = System(
     properties=PROPERTIES,
     final=forall((x, h), all_of(runs(x, h) != Runs.WAITING, ~posted(x, h),
                                 phase(h).among(Phase.IDLE, Phase.MET, Phase.FAILED))),
-    faults={"lossy": (LOSSY,)},
+    faults={"lossy": (LOSSY,), "crash": (CRASH,)},
     axioms=AXIOMS,
     configurations={
         # Every setting of both ranks, even those in which they disagree.
         "default": Configuration({Group: 2, Life: 1}, faults=("lossy",), dead_bits=True),
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),
+        "crash": Configuration({Group: 2, Life: 1}, faults=("lossy", "crash"), dead_bits=True),
         "alone": Configuration({Group: 1, Life: 2}, faults=("lossy",), dead_bits=True),
         "deep": Configuration({Group: 3, Life: 2}, faults=("lossy",), dead_bits=True),
     },
 )
 
+# The rows by which a hand-over that has ended ends its room, on either side.
+OF_HAND_OVERS: Final = ("end_waiting", "ignore_end", "stop_looking", "ignore_end_request")
 # A room that waits for the other half has it, and each message comes once.
 _OF_GIVING_UP: Final = ("L2_decode_is_turned_away", "L2_decode_hears_that_a_room_is_gone")
 
 NO_TIMERS: Final = edited(
-    SYSTEM, "dp-rank-no-timers", DropRow("stop_waiting"), DropRow("give_up"),
+    SYSTEM, "dp-rank-no-timers",
+    *(DropRow(name) for name in ("stop_waiting", "give_up", *OF_HAND_OVERS)),
     ReplaceProperties(tuple(
         replace(claim, under=(Fairness.TIMERS, Fairness.CONSUMED)) for claim in PROPERTIES
         if isinstance(claim, LeadsTo) and claim.name not in _OF_GIVING_UP
     )),
-    about="The rank that runs a room, where no half of a request is lost and no side has a clock.",
+    about="The rank that runs a room, where no half of a request is lost and no side gives up.",
     configurations={
         "default": Configuration({Group: 2, Life: 1}, dead_bits=True),
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),

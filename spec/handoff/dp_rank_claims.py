@@ -90,6 +90,8 @@ PROPERTIES: Final = (
            why="the registry answers from its list, from which the room is struck at its end"),
     Always("a_posted_room_is_not_struck_out", implies(entry(h, x) == Entry.OVER, ~posted(x, h)),
            why="a room is in the list for as long as its rank waits for decode"),
+    OnRow("only_a_room_of_an_ended_run_is_struck_out_with_it", "strike_room_of_run",
+          runs(x, h) == Runs.GONE, why="a living rank retires its rooms itself"),
     Sometimes("the_rule_serves", all_of(mode() == Mode.RULE, phase(h) == Phase.MET)),
     Sometimes("the_rule_serves_a_room_of_its_own",
               all_of(mode() == Mode.RULE, wanted(h), phase(h) == Phase.MET)),

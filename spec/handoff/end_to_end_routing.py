@@ -158,8 +158,8 @@ _PARTS: Final = System(
 )
 SYSTEM: Final = edited(
     _PARTS, "end-to-end-routing",
-    # The sender has its own clock.
-    DropRow("stop_waiting"),
+    # The sender has its own clock. The rows of HOST end a room with its hand-over.
+    *(DropRow(name) for name in ("stop_waiting", *dp_rank.OF_HAND_OVERS)),
     # The other group transfers a room that it runs; this system does not follow it.
     AddClause("route_named", modulo(h, y)),
     AddClause("serve_and_publish", modulo(h, x)),

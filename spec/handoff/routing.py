@@ -32,6 +32,7 @@ class Runs(State):
     MET = auto()
     FAILED = auto()
     DISOWNED = auto()  # the room failed on another rank, and decode will ask here
+    GONE = auto()  # the process that ran the room has died
 
 
 class Mode(State):
@@ -98,10 +99,11 @@ at_odds = rank.relation("at_odds")
 
 runs = sender.function("runs", Runs, edges={
     Runs.ABSENT: (Runs.WAITING, Runs.FAILED, Runs.DISOWNED),
-    Runs.WAITING: (Runs.MET, Runs.FAILED),
+    Runs.WAITING: (Runs.MET, Runs.FAILED, Runs.GONE),
     Runs.MET: (),
     Runs.FAILED: (),
     Runs.DISOWNED: (),
+    Runs.GONE: (),
 })
 conflict = sender.relation("conflict")
 knocked = sender.relation("knocked")
@@ -153,6 +155,8 @@ query = Message("query", h, sender=receiver, receiver=registry, reliable=True)
 withdraw = Message("withdraw", h, sender=receiver, receiver=registry, reliable=True)
 answer = Message("answer", h, x, sender=registry, receiver=receiver, reliable=True)
 gone = Message("gone", h, sender=registry, receiver=receiver, reliable=True)
+# The run of this rank that has listed the room is over: the registry strikes both out.
+run_over = Message("run_over", h, x, sender=sender, receiver=registry, reliable=True)
 disown = Message("disown", x, h, y, sender=sender, receiver=sender.at(y, h), reliable=True)
 meet = Message("meet", h, x, sender=receiver, receiver=sender, reliable=True)
 met = Message("met", x, h, sender=sender, receiver=receiver, reliable=True)

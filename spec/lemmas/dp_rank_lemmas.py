@@ -43,6 +43,7 @@ from pdproto.spec.handoff.routing import (
     refused,
     retire,
     routing,
+    run_over,
     runs,
     serves,
     target,
@@ -55,7 +56,7 @@ from pdproto.spec.language import Always, all_of, any_of, exists, implies
 
 i, j = Group("i"), Group("j")
 
-HERE: Final = runs(x, h).among(Runs.WAITING, Runs.MET, Runs.FAILED)
+HERE: Final = runs(x, h).among(Runs.WAITING, Runs.MET, Runs.FAILED, Runs.GONE)
 OPEN: Final = runs(x, h).among(Runs.WAITING, Runs.MET)
 ROUTED: Final = routing(h) == Routing.ROUTED
 ASKING: Final = phase(h).among(Phase.PENDING, Phase.FAILED)
@@ -90,7 +91,8 @@ _ROUTED_ONCE: Final = (
 
 _ONE_RANK: Final = (
     Always("one_rank_has_the_room",
-           implies(HERE & runs(y, h).among(Runs.WAITING, Runs.MET, Runs.FAILED), x.same(y)),
+           implies(HERE & runs(y, h).among(Runs.WAITING, Runs.MET, Runs.FAILED, Runs.GONE),
+                   x.same(y)),
            why="a request is put on one rank"),
     Always("a_prompt_is_on_the_running_rank", implies(HERE & prompt(h, y), x.same(y)),
            why="a request is put on one rank"),
@@ -178,8 +180,14 @@ _REGISTRY: Final = (
            why="a rank notes that a room is posted as it publishes it"),
     Always("retired_is_not_posted", implies(retire(h, x), ~posted(x, h)),
            why="a rank that retires a room forgets that it was posted"),
-    Always("struck_is_retired", implies(entry(h, x) == Entry.OVER, retire(h, x)),
-           why="the registry strikes out only rooms that a rank gives up"),
+    Always("struck_is_given_up", implies(entry(h, x) == Entry.OVER, retire(h, x) | run_over(h, x)),
+           why="the registry strikes out only rooms that a rank gives up, or whose run is over"),
+    Always("published_rooms_name_no_rank", implies(publish(h, x), ~prompt_named(h, y, j)),
+           why="decode asks the rank that a request names, so its room is not published"),
+    Always("an_ended_run_has_no_room", all_of(
+        implies(run_over(h, x), (runs(x, h) == Runs.GONE) & ~posted(x, h) & ~retire(h, x)),
+        implies(runs(x, h) == Runs.GONE, run_over(h, x) & publish(h, x))),
+           why="a process that has died sends nothing more"),
     Always("an_answer_closes",
            implies(answer(h, x), all_of(question(h) == Question.CLOSED, query(h), publish(h, x),
                                         ~gone(h))),

@@ -58,7 +58,7 @@ PLAIN: Final = {
         Configuration({Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",)),
         Configuration({Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("outage",)),
     ),
-    DP_RANK.name: (Configuration({Group: 2, Life: 1}),),
+    DP_RANK.name: (Configuration({Group: 2, Life: 1}, faults=("crash",)),),
 }
 
 
@@ -133,6 +133,7 @@ WAITED_FOR: Final = [
     (REGISTRY, "call_again", "lossy", "L6_recovery"),
     (REGISTRY, "miss_heartbeat", "default", "M1_4_lost_connection"),
     (DP_RANK, "stop_waiting", "default", "L1_prefill_ends"),
+    (DP_RANK, "strike_room_of_run", "crash", "L3_entries_are_cleaned_up"),
     (DP_RANK, "give_up", "default", "L1_decode_ends"),
 ]
 

@@ -7,12 +7,18 @@ from pdproto.node.sender import Sender
 from pdproto.spec.bugs.dp_rank import CONFLICT_UNSAID
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.spec.handoff.routing import disown, h, x, y
-from pdproto.spec.language import DropEffect, DropRow, edited
+from pdproto.spec.handoff.routing import Phase, Runs, disown, h, x, y
+from pdproto.spec.language import Call, DropEffect, DropRow, Ignore, ReplaceRow, edited
 from tests.node.routed import RoutedCluster
 
 RULE = "room 7 was put on data-parallel rank 0, and decode looks for it on rank 1 (room modulo 2)"
 NAMED = "room 6 was put on data-parallel rank 0, and the request names rank 1"
+ENDING = {
+    "end_waiting": Ignore(Call("end_room", x, h), at=Runs.WAITING, name="end_waiting",
+                          why="the room is forgotten with its hand-over"),
+    "stop_looking": Ignore(Call("end_request", h), at=(Phase.PENDING, Phase.RESOLVED),
+                           name="stop_looking", why="the question is forgotten as well"),
+}
 NOT_YET = (KVPoll.BOOTSTRAPPING, KVPoll.WAITING_FOR_INPUT)
 
 
@@ -132,6 +138,20 @@ def test_a_room_that_was_given_up_is_over_for_whoever_asks_later() -> None:
     cluster.settle()
     assert receiver.failure == "room 7: the rank that ran it has given it up"
     cluster.check()
+
+
+@pytest.mark.parametrize("row", ["end_waiting", "stop_looking"])
+def test_without_its_row_the_registry_does_not_hear_of_a_hand_over_that_has_ended(row: str) -> None:
+    """The two tests around this one see the defect, put into the tables that the nodes run."""
+    ignored = edited(dp_rank.SYSTEM, "unended", ReplaceRow(row, ENDING[row]))
+    cluster = RoutedCluster(publishes=True, system=ignored)
+    end = cluster.put(7, 0) if row == "end_waiting" else cluster.want(7)
+    cluster.settle()
+    end.abort("the client has left")
+    for process in cluster.processes.values():
+        process.turn()
+    cluster.settle()
+    assert cluster.told["retire"] == cluster.told["withdraw"] == 0
 
 
 def test_a_client_that_leaves_withdraws_its_question() -> None:

@@ -316,7 +316,7 @@ def test_m2_5_rooms_are_cleaned_up() -> None:
     """Also those of clients that neither retire nor withdraw: everything returns to nothing."""
     registry = Registry(Limits(room_s=240.0))
     for rank in range(2):
-        registry.register(group(rank, force_query=True), now=0.0)
+        registry.register(group(rank, run=None, force_query=True), now=0.0)
     before = len(registry.rooms._machine)
     for room in range(50):
         registry.rooms.publish(Room(room, dp_rank=0), now=float(room))
