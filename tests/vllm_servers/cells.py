@@ -25,6 +25,7 @@ class Layout:
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
 SOON: Final = {"waits": {"bootstrap_timeout": LEASE_S}}
+KILL: Final = {"waits": {"bootstrap_timeout": 6.0}, "silent_s": 30.0}  # only a kill is noticed soon
 SHORT: Final = ("--num-gpu-blocks-override", "68")
 FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
 
@@ -36,7 +37,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
     "short": Layout(decode=SHORT),
-    "short-soon": Layout(decode=SHORT, extra=SOON),
+    "kill": Layout(decode=SHORT, extra=KILL),
     "tp-2-1": Layout(prefill=("--tensor-parallel-size", "2")),
     "tp-1-2": Layout(decode=("--tensor-parallel-size", "2")),
     "decode-block-64": Layout(decode=("--block-size", "64")),
@@ -71,12 +72,12 @@ CELLS: Final = (
     Cell("prefill stopped", "plain", "prefill_stopped",
          "prefill stands still for 8 s while a client waits and another leaves: both servers live",
          "told-twice", quick=True),
-    Cell("kill -9 prefill", "plain", "kill_prefill",
-         "with 60 in flight each request ends within 10 s; decode serves with the next prefill",
-         "loss-unnoticed", quick=True),
-    Cell("kill -9 decode", "short-soon", "kill_decode",
-         "as prefill writes to it, with 60 in flight: each request ends, and prefill has its "
-         "blocks back, within 10 s; prefill serves with the next decode",
+    Cell("kill -9 prefill", "kill", "kill_prefill",
+         "before the read and in mid-write, with 60 in flight: each request ends within 10 s; "
+         "decode serves with the next prefill", "loss-unnoticed", quick=True),
+    Cell("kill -9 decode", "kill", "kill_decode",
+         "before the read and in mid-write, with 60 in flight: each request ends, and prefill has "
+         "its blocks back, within 10 s; prefill serves with the next decode",
          "loss-unnoticed", quick=True),
     Cell("params cut", "plain", "params_cut",
          "a proxy that cuts what prefill has answered, or has another version: an error, at once",

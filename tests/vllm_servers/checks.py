@@ -1,25 +1,21 @@
 """What the cells assert. Each check drives the servers of a layout and raises AssertionError."""
 
-import json
 import signal
 import time
-import urllib.error
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
 
 from examples.servers.serving import Server
-from examples.vllm_servers.proxy import FOR_DECODE
-from examples.vllm_servers.serving import gauge
 from pdproto.vllm.offer import KEY, VERSION
 from tests.servers.load import Ask, asks, every_second, send, send_and_kill
 from tests.servers.suite import Finding, UntestedError
 from tests.vllm_servers.cells import LEASE_S, Layout
-from tests.vllm_servers.stage import Pair, Stage, completion
+from tests.vllm_servers.mid_write import READS, Read, begin_reads
+from tests.vllm_servers.stage import Pair, Stage, at_decode, at_prefill
 
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 30  # requests
-WAIT: Final = 5  # requests that wait for decode's memory when it is killed
 MANY: Final = asks(300)
 LONG: Final = asks(60, new=48)
 STOPPED: Final = asks(1, seed=3)
@@ -77,13 +73,13 @@ def prefill_stopped(stage: Stage, layout: Layout) -> Finding:
     """Decode has asked, and prefill does not answer: the engine of decode must live on."""
     pair = stage.pair(layout)
     (ask,) = STOPPED
-    params = _at_prefill(pair.prefill, ask)
+    params = at_prefill(pair.prefill, ask)
     pair.prefill.signal_all(signal.SIGSTOP)
     try:
         began = time.monotonic()
         with ThreadPoolExecutor(2) as clients:
-            leaves = clients.submit(_at_decode, pair.decode, ask, params, 3.0)
-            told = clients.submit(_at_decode, pair.decode, ask, params, 30.0).result()
+            leaves = clients.submit(at_decode, pair.decode, ask, params, 3.0)
+            told = clients.submit(at_decode, pair.decode, ask, params, 30.0).result()
             leaves.result()
         seconds = time.monotonic() - began
         assert told == [] or told == _alone(stage, ask), f"a wrong answer: {told}"
@@ -97,63 +93,50 @@ def prefill_stopped(stage: Stage, layout: Layout) -> Finding:
 
 
 def kill_prefill(stage: Stage, layout: Layout) -> Finding:
-    """While it computes and sends, and before decode asks for what it has computed."""
+    """While it writes to decode, while others wait for decode's memory, and before decode asks."""
     pair = stage.pair(layout)
-    offers = [_at_prefill(pair.prefill, ask) for ask in LATE]
-    failed, last = _kill(stage, pair, pair.prefill, lambda: None)
+    offers = [at_prefill(pair.prefill, ask) for ask in LATE]
+    failed, last = _kill(stage, pair, pair.prefill)
     for ask, params in zip(LATE, offers, strict=True):
         began = time.monotonic()
-        assert _at_decode(pair.decode, ask, params, 60.0) == []
+        assert at_decode(pair.decode, ask, params, 60.0) == []
         seconds = time.monotonic() - began
         assert seconds < HANGS_S, f"decode fails a request of the dead prefill in {seconds:.1f} s"
     return _served_on(stage, pair, "prefill", failed, last)
 
 
 def kill_decode(stage: Stage, layout: Layout) -> Finding:
-    """While prefill writes to it, and others of its requests wait for blocks."""
+    """While prefill writes to it, and while others of its requests wait for its memory."""
     pair = stage.pair(layout)
-    failed, last = _kill(stage, pair, pair.decode, lambda: _stop_as_prefill_writes(pair))
+    failed, last = _kill(stage, pair, pair.decode)
     pair.check_nothing_is_held(pair.prefill, seconds=HANGS_S)
     return _served_on(stage, pair, "decode", failed, last)
 
 
-def _stop_as_prefill_writes(pair: Pair) -> None:
-    """Stop decode at a moment when some of its requests wait for blocks, and writes to it have
-    begun that cannot end without it.
+def _kill(stage: Stage, pair: Pair, server: Server) -> tuple[int, float]:
+    """Kill a server of a pair before some reads and during others, with 60 requests in flight
+    beside them, of which the first are answered. Returns how many failed, and how many seconds
+    after the kill the last of them had ended.
     """
-    end = time.monotonic() + 2 * HANGS_S
-    while time.monotonic() < end:
-        if gauge(pair.decode, "num_requests_waiting") < WAIT:
-            time.sleep(0.05)
-            continue
-        pair.decode.signal_all(signal.SIGSTOP)
-        time.sleep(0.05)  # prefill does what it has been asked for
-        if pair.writes():
-            return
-        pair.decode.signal_all(signal.SIGCONT)
-        time.sleep(0.01)
-    raise UntestedError(f"prefill never wrote while {WAIT} requests waited at decode")
-
-
-def _kill(stage: Stage, pair: Pair, server: Server, prepare: Callable[[], None]
-          ) -> tuple[int, float]:
-    """Kill a server of a pair when the first of 60 requests are answered. Returns how many failed,
-    and how many seconds after the kill the last of them had ended.
-    """
-    reference = stage.reference(LONG)
+    reference, reads, killed = stage.reference(LONG), list[Future[Read]](), list[float]()
 
     def kill() -> None:
         try:
-            prepare()
+            reads.extend(begin_reads(pair, beside))
         finally:
             server.signal_all(signal.SIGKILL)
+            killed.append(time.monotonic())
+            pair.decode.signal_all(signal.SIGCONT)
 
-    answers, last = send_and_kill(pair.through, LONG, kill)
-    failed = sum(not answer.is_full for answer in answers)
-    if not failed:
-        raise UntestedError(f"all were served before {server.name} was killed")
+    with ThreadPoolExecutor(len(READS)) as beside:
+        answers, last = send_and_kill(pair.through, LONG, kill)
+        broken = [read.result() for read in reads]
+    served = sum(bool(read.tokens) for read in broken)
+    assert not served, f"{served} reads that the kill broke off were served"
     wrong = reference.compare(LONG, answers).wrong
     assert not wrong, wrong[0]
+    failed = len(broken) + sum(not answer.is_full for answer in answers)
+    last = max(last, *(read.at - killed[0] for read in broken))
     assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after the kill"
     return failed, last
 
@@ -163,21 +146,22 @@ def _served_on(stage: Stage, pair: Pair, side: str, failed: int, last: float) ->
     stage.restart(side)
     pair.check_nothing_is_held()
     after = _same(stage, pair, MANY[:SERVES_AGAIN], in_flight=16)
-    return Finding(len(LONG) + after.requests, len(LONG) - failed + after.equal,
+    asked = len(LONG) + len(READS)
+    return Finding(asked + after.requests, asked - failed + after.equal,
                    f"{failed} failed, the last {last:.1f} s after the kill")
 
 
 def late_read(stage: Stage, layout: Layout) -> Finding:
     """Decode is asked when prefill has waited for long enough, and has served others meanwhile."""
     pair, wanted = stage.pair(layout), LATE
-    offers = [_at_prefill(pair.prefill, ask) for ask in wanted]
+    offers = [at_prefill(pair.prefill, ask) for ask in wanted]
     time.sleep(LEASE_S + 2)
     others = asks(30, seed=6, shortest=200)
     send(type(pair.through)(pair.prefill.url), others, in_flight=8)
     slowest = 0.0
     for ask, params in zip(wanted, offers, strict=True):
         began = time.monotonic()
-        told = _at_decode(pair.decode, ask, params, HANGS_S)
+        told = at_decode(pair.decode, ask, params, HANGS_S)
         slowest = max(slowest, time.monotonic() - began)
         right = _alone(stage, ask)
         assert told in ([right] if layout.policy == "recompute" else [[], right]), (
@@ -191,7 +175,7 @@ def late_read(stage: Stage, layout: Layout) -> Finding:
 def params_cut(stage: Stage, layout: Layout) -> Finding:
     """Decode is given less than prefill has answered, or another version; and then everything."""
     pair, (ask, *_) = stage.pair(layout), LATE
-    params = _at_prefill(pair.prefill, ask)
+    params = at_prefill(pair.prefill, ask)
     told = params[KEY]
     cut = {"kv_transfer_params have no 'pdproto'": {**params, KEY: None},
            "missing required field `tokens`": {
@@ -200,10 +184,10 @@ def params_cut(stage: Stage, layout: Layout) -> Finding:
                **params, KEY: {**told, "version": VERSION + 1}}}
     for words, given in cut.items():
         began = time.monotonic()
-        assert _at_decode(pair.decode, ask, given, HANGS_S) == [], "a request was served"
+        assert at_decode(pair.decode, ask, given, HANGS_S) == [], "a request was served"
         assert time.monotonic() - began < HANGS_S, f"a request hangs for {HANGS_S:.0f} s"
         assert words in pair.decode.log.read_text(errors="replace"), f"decode does not say: {words}"
-    assert _at_decode(pair.decode, ask, params, 30.0) == _alone(stage, ask)
+    assert at_decode(pair.decode, ask, params, 30.0) == _alone(stage, ask)
     pair.check_nothing_is_held()
     return Finding(1 + len(cut), 1, f"{len(cut)} fail")
 
@@ -220,25 +204,6 @@ def differs(stage: Stage, layout: Layout) -> Finding:
         words = server.log.read_text(errors="replace")
         assert " at prefill and " in words, f"{server.name} does not say both values"
     return Finding(len(answers), 0, "each fails")
-
-
-def _at_prefill(server: Server, ask: Ask) -> dict[str, Any]:
-    """As the proxy asks. Returns what decode is given."""
-    told = server.post("/v1/completions", {
-        **completion(ask.prompt, 1), "kv_transfer_params": FOR_DECODE})
-    params: dict[str, Any] = told["kv_transfer_params"]
-    return params
-
-
-def _at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float) -> list[int]:
-    """The tokens of the answer; none for an error, and for a client that leaves."""
-    body = {**completion(ask.prompt, ask.new), "kv_transfer_params": params}
-    try:
-        told = server.post("/v1/completions", json.loads(json.dumps(body)), seconds)
-    except (urllib.error.URLError, TimeoutError):
-        return []
-    tokens: list[int] = told["choices"][0]["token_ids"]
-    return tokens
 
 
 def _alone(stage: Stage, ask: Ask) -> list[int]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ import aiohttp
 
 from examples.servers.serving import HOST, Server, free_port
 from examples.vllm_servers import tiny_model
+from examples.vllm_servers.proxy import FOR_DECODE
 from examples.vllm_servers.serving import (
     CONSUMER,
     MODEL,
@@ -62,6 +64,30 @@ def read(answer: Answer, status: int, told: Any) -> None:
     answer.logprobs = (choice.get("logprobs") or {}).get("token_logprobs") or []
 
 
+def operator_of(server: Server) -> Server:
+    """The operator's port of the server's first worker."""
+    return replace(server, port=server.port + OPERATOR)
+
+
+def at_prefill(server: Server, ask: Ask) -> dict[str, Any]:
+    """Ask as the proxy does. Returns the parameters for decode."""
+    told = server.post("/v1/completions", {
+        **completion(ask.prompt, 1), "kv_transfer_params": FOR_DECODE})
+    params: dict[str, Any] = told["kv_transfer_params"]
+    return params
+
+
+def at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float) -> list[int]:
+    """The tokens of the answer; none for an error, and for a client that leaves."""
+    body = {**completion(ask.prompt, ask.new), "kv_transfer_params": params}
+    try:
+        told = server.post("/v1/completions", body, seconds)
+    except (OSError, HTTPException):
+        return []
+    tokens: list[int] = told["choices"][0]["token_ids"]
+    return tokens
+
+
 @dataclass
 class Pair:
     """Two servers and a proxy."""
@@ -70,11 +96,6 @@ class Pair:
     prefill: Server
     decode: Server
     proxy: Server
-
-    @property
-    def operator(self) -> Server:
-        """The operator's port of prefill's first worker."""
-        return replace(self.prefill, port=self.prefill.port + OPERATOR)
 
     @property
     def through(self) -> Completions:
@@ -86,7 +107,7 @@ class Pair:
 
     def writes(self) -> float:
         """How many writes prefill has posted that have not ended."""
-        lines = str(self.operator.get("/metrics")).splitlines()
+        lines = str(operator_of(self.prefill).get("/metrics")).splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(WRITES))
 
     def check_nothing_is_held(self, *servers: Server, seconds: float = SETTLE_S) -> None:
