@@ -274,8 +274,8 @@ CATALOGUE: Final = (
         "two-lives": Counts(5_184, 25_776, 18),
     }),
     Entry("decode-load", "handoff.load:SYSTEM", lemmas="load_lemmas", expected={
-        "default": Counts(28, 45, 5),
-        "two-lives": Counts(784, 2_520, 10),
+        "default": Counts(30, 52, 5),
+        "two-lives": Counts(900, 3_120, 10),
     }),
     Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
           lemmas="group_transfer_lemmas", expected={

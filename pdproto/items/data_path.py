@@ -25,25 +25,22 @@ from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import (
     Place,
     Share,
-    Split,
-    check_split,
     everything,
     header_bytes_max,
     header_in,
     layer_name,
+    layout_told,
     share_for,
     share_of,
-    splits_of,
 )
 from pdproto.node.data_path import Idle, Posted
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import Job, SourcePages, Staged
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import Life
+from pdproto.runtime.wire import COMPONENTS_MAX, Layout, Life
 
 SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096
-COMPONENTS_MAX: Final = 64
 Rank = Annotated[int, Meta(ge=0, lt=4_096)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
@@ -52,16 +49,13 @@ class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     """The message of a sink that tells a source where to write.
 
     address: of the lease. size, rank: the sink's place in its tensor parallelism. prefix: tokens
-    that decode has cached already. splits: one for each component; they are here because the lease
-    may be too short for the header of another model. counts: how many items of each component the
-    sink wants.
+    that decode has cached already. counts: how many items of each component the sink wants.
     """
 
     address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
     size: Annotated[int, Meta(ge=1, le=4_096)]
     rank: Rank
     prefix: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
-    splits: Annotated[tuple[Split, ...], Meta(max_length=COMPONENTS_MAX)] = ()
     counts: Annotated[tuple[Count, ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
     @property
@@ -93,14 +87,14 @@ class SourceItems(SourcePages):
     ) -> None:
         super().__init__([b[:, None, None, :] for b in components[0].buffers], engine)
         self.numbering: Final = Numbering(components)
-        self._components: Final = components
-        self._splits: Final = splits_of(components)
+        self._told: Final = layout_told(components)
         self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
             lambda sink: share_for(components, place, sink))
         self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
-    def layout_for(self, _sink: str) -> None:
-        """See HasLayout: None, because the header is compared instead."""
+    def layout_for(self, _sink: str) -> Layout:
+        """See HasLayout: parts of a rank are the same for every sink. The header says the rest."""
+        return self._told
 
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
@@ -109,7 +103,6 @@ class SourceItems(SourcePages):
         """See SourceDataPath. The header precedes the first chunk."""
         try:
             placement = placement_in(address)
-            self._check(placement.splits)
             share = self._share(placement.place)
             head = b"" if offset else share.header
             length = len(head) + self._bytes(share, pages)
@@ -120,12 +113,6 @@ class SourceItems(SourcePages):
         key = key_of_chunk(key_of_share(life, share), offset + len(head))
         self._begin(job, lambda: self._items(head, key, share, pages))
         return Posted(length, offset + length)
-
-    def _check(self, splits: tuple[Split, ...]) -> None:
-        """Raise ValueError with both sides' splits if a sink has others."""
-        if splits != self._splits:
-            for component, there, here in zip(self._components, splits, self._splits, strict=False):
-                check_split(component, there, here)
 
     def _bytes(self, share: Share, items: Sequence[int]) -> int:
         return share.parts[self.numbering.component(items[0])].bytes(len(items)) if items else 0
@@ -159,7 +146,7 @@ class SinkItems(SinkPages):
         self.numbering: Final = Numbering(components)
         self._place: Final = place
         self._components: Final = components
-        self._splits: Final = splits_of(components)
+        self._told: Final = layout_told(components)
         self._everything: Final = everything(components, place)
         self._header_bytes: Final = header_bytes_max(components)
         self._whole: Final = share_for(components, place, place)
@@ -171,8 +158,9 @@ class SinkItems(SinkPages):
         self._counting: Final = Lock()
         self._copies: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
 
-    def layout_for(self, _source: str) -> None:
+    def layout_for(self, _source: str) -> Layout:
         """See SourceItems."""
+        return self._told
 
     def expect(self, life: Life, prefix: int) -> None:
         """Set the number of tokens that decode has cached, before the life is published. It is kept
@@ -197,7 +185,7 @@ class SinkItems(SinkPages):
         self._coverage[life] = Coverage(len(addresses))
         place, prefix = self._place, self._prefixes.get(life, 0)
         return {source: msgspec.msgpack.encode(
-                    Placement(address, place.size, place.rank, prefix, self._splits,
+                    Placement(address, place.size, place.rank, prefix,
                               self.numbering.counted(pages[source])))
                 for source, address in addresses.items()}
 

@@ -17,6 +17,7 @@ import numpy as np
 from pdproto.engine.chunks import chunk_bytes
 from pdproto.items.components import DRAFT_LAYER, Bytes, Component
 from pdproto.kernels.chunk import KVLayout, register
+from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, Layout
 
 ALIGNMENT_BYTES: Final = 128
 WORD: Final = np.dtype("<u4")
@@ -200,9 +201,16 @@ def _split_of(component: Component) -> Split:
             each.pop() if len(each) == 1 else 0)
 
 
-def splits_of(components: Sequence[Component]) -> tuple[Split, ...]:
-    """Component by component."""
-    return tuple(map(_split_of, components))
+def layout_told(components: Sequence[Component]) -> Layout:
+    """How items lie, of all components, for the peers of a rank (node/fit.py). A rank of another
+    tensor parallelism or pipeline stage of the same server has the same.
+    """
+    splits = [_split_of(component) for component in components]
+    told = "; ".join(f"{component.name}: {_told(split)}"
+                     for component, split in zip(components, splits, strict=True))
+    rows = [(total, rows) for total, rows, _ in splits]
+    return Layout(blake2b(repr(rows).encode(), digest_size=DIGEST_BYTES).digest(),
+                  told[:LAYOUT_TOLD_MAX], tuple(each for _, _, each in splits))
 
 
 def check_split(component: Component, there: Split, here: Split) -> None:

@@ -69,9 +69,7 @@ class HasLayout(Protocol):
     """A data path that knows the layout of its pages. Nodes compare layouts before any write."""
 
     def layout_for(self, peer: str) -> Layout | None:
-        """The layout of the pages that this peer writes or reads. None if it is unknown, or if the
-        data paths themselves make a stricter comparison.
-        """
+        """The layout of the pages that this peer writes or reads; None if it is unknown."""
 
 
 @runtime_checkable

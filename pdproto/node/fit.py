@@ -25,6 +25,12 @@ def misfit(data_path: object, source: str, sink: str, theirs: Layout | None) -> 
     names of the two nodes. theirs: the layout that the sink has sent.
     """
     ours = layout_for(data_path, sink)
-    if ours is None or theirs is None or ours.digest == theirs.digest:
+    if ours is None or theirs is None or _fit(ours, theirs):
         return ""
     return f"pages do not fit: {source} has {ours.told}, and {sink} {theirs.told}"
+
+
+def _fit(ours: Layout, theirs: Layout) -> bool:
+    return ours.digest == theirs.digest and all(
+        here == there or not (here and there)
+        for here, there in zip(ours.buffers, theirs.buffers, strict=False))

@@ -32,6 +32,7 @@ ADDRESS_MAX: Final = 1_024
 METADATA_MAX: Final = 1 << 20
 DIGEST_BYTES: Final = 8
 LAYOUT_TOLD_MAX: Final = 512
+COMPONENTS_MAX: Final = 64
 PAYLOAD_MAX: Final = 1 << 20
 
 ROOM_MAX: Final = (1 << 63) - 1
@@ -41,6 +42,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
 Reason = Annotated[str, Meta(max_length=REASON_MAX)]
 Sinks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=SINKS_MAX)]
 Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
+Buffers = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -69,10 +71,13 @@ class Layout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The layout of a node's pages that one peer writes or is written from.
 
     digest: over everything in which both ends must agree. told: the same as text for people.
+    buffers: of a layer, for each component, in which they must agree, too; 0 if this end does not
+    know the number, which is then not compared.
     """
 
     digest: Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
     told: Annotated[str, Meta(max_length=LAYOUT_TOLD_MAX)]
+    buffers: Annotated[tuple[Buffers, ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
 
 class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="introduce"):

@@ -32,7 +32,8 @@ log = logging.getLogger("pdproto.vllm")
 LEFT: Final = "the request has ended at decode"
 LOAD: Final = Automaton(load.LOAD, {Life: 1})
 THE_LIFE: Final = (0,)  # an instance of the table has one life
-OPEN, PLACE, SPARE, REFUSE, LEAVE = map(LOAD.call, ("open", "place", "spare", "refuse", "leave"))
+OPEN, DECLINE, PLACE, SPARE, REFUSE, LEAVE = map(
+    LOAD.call, ("open", "decline", "place", "spare", "refuse", "leave"))
 ENDS: Final[Mapping[KVPoll, Handoff]] = {
     KVPoll.SUCCESS: Handoff.LANDED, KVPoll.FAILED: Handoff.BROKEN,
 }
@@ -69,7 +70,8 @@ class LoadingScheduler:
         try:
             offer = offer_in(params)
             problem = self._misfit(offer, request.num_prompt_tokens)
-            orders.begin.append(Begin(request.request_id, offer.room_number, offer.placed_ranks()))
+            orders.begin.append(Begin(request.request_id, offer.room_number, offer.placed_ranks(),
+                                      problem))
         except ValueError as error:
             problem = str(error)
         self._expected[request.request_id] = Expected(offer, problem)
@@ -231,6 +233,8 @@ class LoadingWorker:
         loading.take(OPEN)
         loading.receiver = self.node.open(order.room, feed.sources, sinks=feed.sinks,
                                           on_released=loading.freed, watcher=loading.look)
+        if order.problem is not None:
+            loading.take(DECLINE, order.problem)
 
     def _place(self, order: Place) -> None:
         loading = self._loadings[order.request]

@@ -19,11 +19,15 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """To decode's workers: the request has come, and waits for blocks. ranks: of prefill."""
+    """To decode's workers: the request has come, and waits for blocks.
+
+    ranks: of prefill. problem: why the request cannot be loaded, which prefill must hear; or None.
+    """
 
     request: str
     room: int
     ranks: Ranks
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import permutations
 from time import monotonic, sleep
 
@@ -12,9 +11,9 @@ import pytest
 
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.items.components import Component, Heads
+from pdproto.items.components import Component
 from pdproto.items.data_path import Coverage, Placement, SinkItems, SourceItems, placement_in
-from pdproto.items.shares import Place, everything, splits_of
+from pdproto.items.shares import Place, everything
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
@@ -181,20 +180,6 @@ def test_counts_that_differ_by_component_fail_the_hand_over(closing: ExitStack) 
 def test_bytes_that_are_no_placement_are_the_peers_fault(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="placement"):
         placement_in(data)
-
-
-def test_a_sink_of_another_model_is_refused_with_both_numbers(closing: ExitStack) -> None:
-    """Before anything is written: its lease may be too short for the header that says so."""
-    kv, state = components(range(1), seed=1)
-    data_path = SourceItems([replace(kv, heads=Heads(4, 16)), state], ALONE, TcpSource())
-    closing.callback(data_path.close)
-    splits = splits_of([replace(kv, heads=Heads(2, 16)), state])
-    data_path.post(1, Life(1, 1, 0), msgspec.msgpack.encode(Placement(b"", 1, 0, 0, splits)), 0,
-                   [0], lambda: True)
-    (_, _, reason), = data_path.outcomes()
-    assert reason == ("kv: 2 heads, 16 rows a page, 1 buffer a layer there and "
-                      "4 heads, 16 rows a page, 1 buffer a layer here: "
-                      "want the same engine, model and page size at both ends")
 
 
 def test_a_place_that_there_is_not_refuses_the_write(closing: ExitStack) -> None:

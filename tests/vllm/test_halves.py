@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from pdproto.vllm.blocks import Group
+from pdproto.vllm.loading import Loads
 from pdproto.vllm.offer import KEY
 from pdproto.vllm.rooms import Rooms
 from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers, until
@@ -212,10 +213,12 @@ def test_servers_that_differ_say_both_values(
     odd = Decode(closing, layout=layout)
     params = servers.prefill.finish("r", TOKENS, THERE)
     odd.arrive("r", tokens, params)
+    odd.step()
+    servers.until(lambda: not servers.prefill.kept, seconds=5.0)  # while decode has no memory yet
+    assert odd.step() == Loads()
     odd.place("r", HERE)
     until(lambda: bool(odd.step().over))
     assert odd.heard == {"r": True}
-    servers.until(lambda: not servers.prefill.kept)
     for word in words:
         assert word in caplog.text
     assert "decode did not take its KV cache" in caplog.text, "prefill hears of it too"
