@@ -13,8 +13,9 @@ NO_GPU: Final = "no CUDA device here"
 INTERPRETED: Final = "tier interpreter: Triton's interpreter stands in where there is no GPU"
 SGLANG: Final = "tier sglang: `make test-sglang` installs SGLang (2.3 GB) and runs this"
 VLLM: Final = "tier vllm: `make test-vllm` installs vLLM (3.3 GB) and runs this"
+NO_MOUNT: Final = "no mounts here: a test fills a /dev/shm of its own, in a namespace of its own"
 
-NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM})
+NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, NO_MOUNT})
 
 OPTION: Final = "--only-named-skips"
 

@@ -1,7 +1,5 @@
 """What vLLM hears of loads and of blocks that are kept, whatever happens, between real nodes."""
 
-import errno
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -222,28 +220,6 @@ def test_servers_that_differ_say_both_values(
     for word in words:
         assert word in caplog.text
     assert "decode did not take its KV cache" in caplog.text, "prefill hears of it too"
-
-
-def test_shared_memory_that_is_full_fails_the_request_alone(
-    closing: ExitStack, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both servers say so, and serve the next request when there is memory again."""
-    servers = Servers(closing, engine="shm")
-
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for name, fails in (("r", True), ("next", False)):
-        with monkeypatch.context() as patched:
-            if fails:
-                patched.setattr(os, "memfd_create", full)
-            servers.decode.arrive(name, TOKENS, servers.prefill.finish(name, TOKENS, THERE))
-            servers.decode.place(name, HERE)
-            servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
-        assert servers.decode.heard[name] == fails
-    why = "no staging memory of 4096 bytes: [Errno 28] No space left on device"
-    for said in ("request r was not loaded: ", "decode did not take its KV cache: "):
-        assert any(said in one and why in one for one in caplog.messages)
 
 
 def test_what_nobody_asks_to_keep_is_not_kept(closing: ExitStack) -> None:
