@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pdproto.registry.app import RegistryServer
     from pdproto.registry.client import RegistryClient
     from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-    from pdproto.runtime.trace import Trace
+    from pdproto.runtime.trace import TraceWriter
     from pdproto.spec.handoff.poll import KVPoll
     from pdproto.transport.aio import HandoffFailedError, until
     from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -41,7 +41,7 @@ _HOMES: Final = {
     "Sender": "node.sender",
     "SinkPages": "pages.sink_pages",
     "SourcePages": "pages.source_pages",
-    "Trace": "runtime.trace",
+    "TraceWriter": "runtime.trace",
     "until": "transport.aio",
 }
 
@@ -49,7 +49,7 @@ __all__ = [
     "Curve", "DecodeNode", "DirectDecodeNode", "DirectPages", "HandoffFailedError", "KVPoll",
     "Link", "LocalProtocolError", "OperatorPort", "PrefillNode", "ProtocolError", "Receiver",
     "RegistryClient", "RegistryServer", "RemoteProtocolError", "Sender", "SinkPages", "SourcePages",
-    "Trace", "__version__", "until",
+    "TraceWriter", "__version__", "until",
 ]  # fmt: skip
 
 

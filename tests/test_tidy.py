@@ -192,8 +192,6 @@ def test_no_retired_word_comes_back(path: Path) -> None:
 
 # Classes of one folder that share a name, for a reason: the two ends of one connection.
 TWO_ENDS = {"Job", "Line", "OneSidedLine", "Open", "SharedLine", "TcpLine"}
-# Names that two folders still give to classes that others import. Qualify one, and take it out.
-AMBIGUOUS = {"Address", "Layout", "Outcome", "Request", "Settings", "Step", "Target", "Trace"}
 
 
 def public_classes() -> Iterator[tuple[str, str, str]]:
@@ -212,16 +210,16 @@ def repeated(names: Iterable[str]) -> set[str]:
 def test_a_class_has_one_meaning_in_its_folder() -> None:
     classes = list(public_classes())
     for folder in {folder for _, _, folder in classes}:
-        assert repeated(name for name, _, of in classes if of == folder) <= TWO_ENDS | {"Step"}
+        assert repeated(name for name, _, of in classes if of == folder) <= TWO_ENDS
 
 
 def test_a_class_that_others_import_has_one_meaning() -> None:
-    """No reader of two modules has to ask which `Outcome` each of them means."""
+    """No reader of two modules has to ask which `Request` each of them means."""
     imported = {(module, folder_of(dotted(path))) for path in modules() for module in imports(path)
                 if relative(path).startswith("pdproto/")}
     shared = [name for name, module, folder in public_classes()
               if any(found == f"{module}.{name}" and by != folder for found, by in imported)]
-    assert repeated(shared) == AMBIGUOUS
+    assert not repeated(shared)
 
 
 def test_links_lead_into_the_tree() -> None:

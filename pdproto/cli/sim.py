@@ -28,7 +28,7 @@ from pdproto.cli.options import (
 )
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import roles_of, runnable
-from pdproto.sim.outcome import SHIPPED, Outcome, Roles
+from pdproto.sim.outcome import SHIPPED, Roles, RunOutcome
 from pdproto.sim.picture import told
 from pdproto.sim.plan import Kind, Shape, planned
 from pdproto.sim.report import as_json, command_of, draw
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         return sim_study.run(arguments)
     shape, roles = _shape(arguments), _roles(arguments.bug)
     seeds = range(arguments.seeds) if arguments.seed is None else (arguments.seed,)
-    outcomes: list[Outcome] = []
+    outcomes: list[RunOutcome] = []
     began = monotonic()
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         for seed in seeds:

@@ -125,7 +125,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EndedWrite:
     """The end of a write. write: the number that `post` returned. reason: empty if it landed."""
 
     write: int
@@ -250,7 +250,7 @@ class SourceEngine(Protocol):
         Raises EngineBusy without room, ValueError for a write beyond the end of the lease.
         """
 
-    def completed(self) -> list[Outcome]:
+    def completed(self) -> list[EndedWrite]:
         """The writes that have ended since the last call, in the order in which they ended."""
 
     def counts(self) -> SourceCounts:

@@ -22,8 +22,8 @@ from typing import ClassVar, Final, Protocol, cast
 from pdproto.engine.contract import (
     Address,
     Buffer,
+    EndedWrite,
     EngineBusy,
-    Outcome,
     Result,
     SourceCounts,
 )
@@ -137,7 +137,7 @@ class Source:
         self._lock: Final = threading.Lock()  # guards the numbers of what is in flight
         self._numbered = self._writes = self._bytes = 0
         self._landed_writes = self._landed_bytes = self._refused_writes = self._failed_writes = 0
-        self._outcomes: Final[deque[Outcome]] = deque()
+        self._outcomes: Final[deque[EndedWrite]] = deque()
         self._wake: Callable[[], None] = lambda: None
         self.loop: Final = Loop(f"a source engine over {self.engine}", work=work, end=self._end)
         self.loop.start()
@@ -180,7 +180,7 @@ class Source:
         self.loop.call(partial(self._begin, posted))
         return posted.number
 
-    def completed(self) -> list[Outcome]:
+    def completed(self) -> list[EndedWrite]:
         """See contract.SourceEngine."""
         return [self._outcomes.popleft() for _ in range(len(self._outcomes))]
 
@@ -214,7 +214,7 @@ class Source:
             self._landed_bytes += posted.bytes if result is Result.LANDED else 0
             self._refused_writes += result is Result.REFUSED
             self._failed_writes += result is Result.ERROR
-        self._outcomes.append(Outcome(posted.number, result, reason))
+        self._outcomes.append(EndedWrite(posted.number, result, reason))
         self._wake()
 
     def answered(self, line: Line, number: int) -> Posted:

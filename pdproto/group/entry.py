@@ -17,7 +17,7 @@ from typing import Any, Final
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
     REASON_MAX,
@@ -241,7 +241,7 @@ class EntryPart:
 
     # Steps
 
-    def _follow(self, opened: Open, step: Step, now: float) -> None:
+    def _follow(self, opened: Open, step: SharedStep, now: float) -> None:
         entered: Status | None = None
         for symbol, key, value in step.changed:
             if key is None:

@@ -16,7 +16,7 @@ from typing import Final
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
     REASON_MAX,
@@ -161,7 +161,7 @@ class RankPart:
             self._early[frame.number] = frame
         return None
 
-    def _take(self, frame: Request | AnyDecision) -> Step:
+    def _take(self, frame: Request | AnyDecision) -> SharedStep:
         other = self._lives.get(frame.life.generation, frame.life)
         if other != frame.life:
             raise RemoteProtocolError(f"{frame.life} has the generation of {other}")
@@ -273,7 +273,7 @@ class RankPart:
 
     # Steps
 
-    def _follow(self, life: Life, step: Step, now: float) -> None:
+    def _follow(self, life: Life, step: SharedStep, now: float) -> None:
         """Send the messages of the step, and count the stage of the request."""
         entered = [value for _, _, value in step.changed if isinstance(value, Stage)]
         for stage in entered:

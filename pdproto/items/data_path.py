@@ -37,7 +37,7 @@ from pdproto.node.data_path import Idle, Posted
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import Job, SourcePages, Staged
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import COMPONENTS_MAX, Layout, Life
+from pdproto.runtime.wire import COMPONENTS_MAX, Life, PageLayout
 
 SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096
@@ -92,7 +92,7 @@ class SourceItems(SourcePages):
             lambda sink: share_for(components, place, sink))
         self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
-    def layout_for(self, _sink: str) -> Layout:
+    def layout_for(self, _sink: str) -> PageLayout:
         """See HasLayout: parts of a rank are the same for every sink. The header says the rest."""
         return self._told
 
@@ -158,7 +158,7 @@ class SinkItems(SinkPages):
         self._counting: Final = Lock()
         self._copies: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
 
-    def layout_for(self, _source: str) -> Layout:
+    def layout_for(self, _source: str) -> PageLayout:
         """See SourceItems."""
         return self._told
 

@@ -17,7 +17,7 @@ import numpy as np
 from pdproto.engine.chunks import chunk_bytes
 from pdproto.items.components import DRAFT_LAYER, Bytes, Component
 from pdproto.kernels.chunk import KVLayout, register
-from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, Layout
+from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, PageLayout
 
 ALIGNMENT_BYTES: Final = 128
 WORD: Final = np.dtype("<u4")
@@ -201,7 +201,7 @@ def _split_of(component: Component) -> Split:
             each.pop() if len(each) == 1 else 0)
 
 
-def layout_told(components: Sequence[Component]) -> Layout:
+def layout_told(components: Sequence[Component]) -> PageLayout:
     """How items lie, of all components, for the peers of a rank (node/fit.py). A rank of another
     tensor parallelism or pipeline stage of the same server has the same.
     """
@@ -209,7 +209,7 @@ def layout_told(components: Sequence[Component]) -> Layout:
     told = "; ".join(f"{component.name}: {_told(split)}"
                      for component, split in zip(components, splits, strict=True))
     rows = [(total, rows) for total, rows, _ in splits]
-    return Layout(blake2b(repr(rows).encode(), digest_size=DIGEST_BYTES).digest(),
+    return PageLayout(blake2b(repr(rows).encode(), digest_size=DIGEST_BYTES).digest(),
                   told[:LAYOUT_TOLD_MAX], tuple(each for _, _, each in splits))
 
 

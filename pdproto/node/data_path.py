@@ -10,10 +10,10 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from pdproto.node.metrics import Metrics
-from pdproto.runtime.wire import Layout, Life
+from pdproto.runtime.wire import Life, PageLayout
 
 
-class Outcome(Enum):
+class WriteOutcome(Enum):
     """The end of a write.
 
     ERROR: the engine has given up. It reads no page for the write any more, and bytes that it has
@@ -68,7 +68,7 @@ class CountsBytes(Protocol):
 class HasLayout(Protocol):
     """A data path that knows the layout of its pages. Nodes compare layouts before any write."""
 
-    def layout_for(self, peer: str) -> Layout | None:
+    def layout_for(self, peer: str) -> PageLayout | None:
         """The layout of the pages that this peer writes or reads; None if it is unknown."""
 
 
@@ -102,7 +102,7 @@ class SourceDataPath(Protocol):
         begun.
         """
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+    def outcomes(self) -> Iterable[tuple[int, WriteOutcome, str]]:
         """The writes that have ended since the last call: number, outcome, and the engine's reason
         if the write did not land (empty if the engine gives none).
         """

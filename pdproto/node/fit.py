@@ -2,7 +2,7 @@
 
 from pdproto.node.data_path import HasLayout, HasReach
 from pdproto.node.link import host_of
-from pdproto.runtime.wire import Layout
+from pdproto.runtime.wire import PageLayout
 
 
 def barred(data_path: object, endpoint: str) -> str:
@@ -13,12 +13,12 @@ def barred(data_path: object, endpoint: str) -> str:
     return data_path.out_of_reach(host) or ""
 
 
-def layout_for(data_path: object, peer: str) -> Layout | None:
+def layout_for(data_path: object, peer: str) -> PageLayout | None:
     """The layout of the pages that this peer writes or reads; None if the data path has none."""
     return data_path.layout_for(peer) if isinstance(data_path, HasLayout) else None
 
 
-def misfit(data_path: object, source: str, sink: str, theirs: Layout | None) -> str:
+def misfit(data_path: object, source: str, sink: str, theirs: PageLayout | None) -> str:
     """Why the pages of a source do not fit those of a sink, with the layouts of both.
 
     Empty if they fit, or if one layout is unknown. data_path: the source's own. source, sink: the
@@ -30,7 +30,7 @@ def misfit(data_path: object, source: str, sink: str, theirs: Layout | None) -> 
     return f"pages do not fit: {source} has {ours.told}, and {sink} {theirs.told}"
 
 
-def _fit(ours: Layout, theirs: Layout) -> bool:
+def _fit(ours: PageLayout, theirs: PageLayout) -> bool:
     return ours.digest == theirs.digest and all(
         here == there or not (here and there)
         for here, there in zip(ours.buffers, theirs.buffers, strict=False))

@@ -21,8 +21,8 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.local_rows import AnyMessage
 from pdproto.runtime.role import Role
-from pdproto.runtime.trace import Trace
-from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Layout, Life
+from pdproto.runtime.trace import TraceWriter
+from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Life, PageLayout
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Formula, Value
@@ -97,7 +97,7 @@ class Node(Core):
         data_path: DataPath,
         incarnation: int,
         waits: Mapping[str, float] | None,
-        trace: Trace | None,
+        trace: TraceWriter | None,
     ) -> None:
         super().__init__(name, link, incarnation)
         self.metrics: Final = Metrics({"node": name, "side": side.name})
@@ -376,7 +376,7 @@ class Node(Core):
         if peer is not None and not peer.lost:
             self.say(peer, writer(endpoint, index))
 
-    def of(self, endpoint: Endpoint, index: int) -> tuple[str, Layout | None]:
+    def of(self, endpoint: Endpoint, index: int) -> tuple[str, PageLayout | None]:
         """The endpoint that the i-th peer of an endpoint is told to call, and the layout of the
         pages of this node that the peer reads or writes.
         """

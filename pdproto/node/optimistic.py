@@ -32,16 +32,16 @@ from pdproto.node.optimistic_record import (
     Bootstrap,
     Faults,
     HitRate,
+    OptimisticSettings,
     Order,
     Ordered,
-    Request,
-    Settings,
+    PrefillRequest,
     Stages,
     Times,
 )
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.sample import retry_is_forced
-from pdproto.runtime.store import Step
+from pdproto.runtime.store import SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import attempts as tables
 from pdproto.spec.handoff import roles
@@ -68,13 +68,13 @@ _GAUGES: Final = (
 class OptimisticPrefill:
     """See the rules above. faults: bootstraps that must fail, for tests. trace: for its steps."""
 
-    def __init__(self, settings: Settings, *, faults: Faults | None = None,
+    def __init__(self, settings: OptimisticSettings, *, faults: Faults | None = None,
                  trace: SharedTrace | None = None) -> None:
         self.settings: Final = settings
         self.faults: Final = faults or Faults()
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
-        self._requests: Final[dict[int, Request]] = {}
+        self._requests: Final[dict[int, PrefillRequest]] = {}
         self._machine: Final = shared(
             PREFILL, (),
             {roles.Slot: range(settings.slots), tables.RunningSlot: range(settings.running_slots),
@@ -84,8 +84,9 @@ class OptimisticPrefill:
         self._stages: Final = Stages()
         self._slots: Final = deque(range(settings.slots))
         self._running_slots: Final = deque(range(settings.running_slots))
-        self._failing: Final[dict[Request, None]] = {}
-        self._waiting: Final[deque[Request]] = deque()  # by the end of their bootstrap's time
+        self._failing: Final[dict[PrefillRequest, None]] = {}
+        # By the end of their bootstrap's time:
+        self._waiting: Final[deque[PrefillRequest]] = deque()
         self._orders: Final[deque[Ordered]] = deque()
         self._now = 0.0
         self._describe()
@@ -95,7 +96,7 @@ class OptimisticPrefill:
     def create_sender(
         self, request_id: str, senders: Sequence[Bootstrap], *, chunks: int, now: float,
         retracted: bool = False,
-    ) -> Request:
+    ) -> PrefillRequest:
         """Accept a request.
 
         senders: one of each prefill rank. chunks: the number of chunks of its forward pass. now:
@@ -106,14 +107,15 @@ class OptimisticPrefill:
             raise ValueError(f"{request_id}: want a sender at least, and a chunk; got "
                              f"{len(senders)} and {chunks}")
         self._now = now
-        request = Request(request_id, self._number, tuple(senders), chunks, retracted, Times(now))
+        request = PrefillRequest(
+            request_id, self._number, tuple(senders), chunks, retracted, Times(now))
         self._number += 1
         self._requests[request.key] = request
         self._follow(request, self._machine.call("submit", request.key))
         self._waiting.append(request)
         return request
 
-    def ensure_metadata_buffer(self, request: Request) -> bool:
+    def ensure_metadata_buffer(self, request: PrefillRequest) -> bool:
         """Reserve a slot for the request, if it may have one. Returns whether it has one now."""
         if request.slot is not None or not self._slots:
             return request.slot is not None
@@ -122,7 +124,7 @@ class OptimisticPrefill:
             self._fire("reserve_early", request, m=slot)
         return request.slot is not None
 
-    def finalize_bootstrap(self, request: Request) -> bool:
+    def finalize_bootstrap(self, request: PrefillRequest) -> bool:
         """Bind the pass to its destination, if that is known. Returns whether it is bound."""
         if not request.finalized and not request.computing:
             self._fire("finalize", request)
@@ -142,7 +144,7 @@ class OptimisticPrefill:
             self._waiting.popleft()
         self._settle()
 
-    def start(self, now: float) -> Request | None:
+    def start(self, now: float) -> PrefillRequest | None:
         """Give the next request a running slot, and order its first chunk. now: seconds.
 
         Returns the request; None if none can start.
@@ -159,7 +161,7 @@ class OptimisticPrefill:
                 return request
         return None
 
-    def chunk_done(self, request: Request, now: float) -> None:
+    def chunk_done(self, request: PrefillRequest, now: float) -> None:
         """Note that the device has computed the ordered chunk. now: seconds.
 
         Raises LocalProtocolError if no chunk of the request was ordered.
@@ -178,14 +180,14 @@ class OptimisticPrefill:
         self._go_on(request)
         self._settle()
 
-    def abort(self, request: Request, reason: str = "aborted by prefill") -> None:
+    def abort(self, request: PrefillRequest, reason: str = "aborted by prefill") -> None:
         """Abort the request. It ends with FAILED, unless it has ended already."""
         if request.stage not in ENDED:
             request.reason = request.reason or reason
             self._follow(request, self._machine.call("abort_prefill", request.key))
             self._settle()
 
-    def count_tokens(self, request: Request, *, input_tokens: int, hit_tokens: int) -> None:
+    def count_tokens(self, request: PrefillRequest, *, input_tokens: int, hit_tokens: int) -> None:
         """Count the tokens of the pass that has just started.
 
         hit_tokens: those that were found in the prefix cache. Raises ValueError if there are more
@@ -201,7 +203,7 @@ class OptimisticPrefill:
 
     # Proposals
 
-    def _poll(self, request: Request) -> None:
+    def _poll(self, request: PrefillRequest) -> None:
         """Give the table the status of the senders."""
         if request.stage in ENDED:
             return
@@ -219,7 +221,7 @@ class OptimisticPrefill:
                 return
             self._follow(request, self._machine.receive(tables.publish, request.key))
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: PrefillRequest) -> None:
         """Order the first chunk. If it is also the last, all earlier chunks count as computed."""
         if request.chunks == 1:
             self._complete(request, "first_chunk")
@@ -228,7 +230,7 @@ class OptimisticPrefill:
         else:
             self._compute(request)
 
-    def _go_on(self, request: Request) -> None:
+    def _go_on(self, request: PrefillRequest) -> None:
         """After a chunk: send, if the destination is known; then order the next chunk, or end."""
         if request.stage is not Stage.RUNNING:
             return
@@ -241,7 +243,7 @@ class OptimisticPrefill:
                 self._hand_over(request, last=False)
             self._launch(request)
 
-    def _launch(self, request: Request) -> None:
+    def _launch(self, request: PrefillRequest) -> None:
         """Order the next chunk. The guard of the last chunk applies to the earlier ones too."""
         if request.chunk == request.chunks - 1:
             if self._fire("launch_last", request):
@@ -249,7 +251,7 @@ class OptimisticPrefill:
         elif self._machine.enabled("launch_last", h=request.key):
             self._compute(request)
 
-    def _send(self, request: Request) -> bool:
+    def _send(self, request: PrefillRequest) -> bool:
         if self._fire("send", request):
             self._hand_over(request, last=True)
             return True
@@ -292,14 +294,14 @@ class OptimisticPrefill:
         """Let a parked request yield its place to one that can go on. Returns whether one did."""
         return any(self._yield(request) for request in list(self._stages.at[Stage.PARKED]))
 
-    def _yield(self, request: Request) -> bool:
+    def _yield(self, request: PrefillRequest) -> bool:
         """Propose that the request yields to one that has its bootstrap. Returns whether it did."""
         stages = (*FOR_A_RUNNING_SLOT, *QUEUED)
         wanting = [next(iter(ready)).key for s in stages if (ready := self._stages.ready[s])]
         return bool(wanting) and (self._fire("run_again", request, k=wanting)
                                   or self._fire("fall_back", request, k=wanting))
 
-    def _is_over(self, request: Request) -> bool:
+    def _is_over(self, request: PrefillRequest) -> bool:
         """Whether the wait for the request's bootstrap has ended, by success or by timeout."""
         if request.ready or request.stage in ENDED:
             return True
@@ -311,16 +313,16 @@ class OptimisticPrefill:
 
     # Steps
 
-    def _fire(self, row: str, request: Request, **parameters: object) -> bool:
+    def _fire(self, row: str, request: PrefillRequest, **parameters: object) -> bool:
         step = self._machine.fire(row, h=request.key, **parameters)
         if step is not None:
             self._follow(request, step)
         return step is not None
 
-    def _complete(self, request: Request, completion: str) -> None:
+    def _complete(self, request: PrefillRequest, completion: str) -> None:
         self._follow(request, self._machine.call(completion, request.key))
 
-    def _follow(self, request: Request, step: Step) -> None:
+    def _follow(self, request: PrefillRequest, step: SharedStep) -> None:
         for symbol, key, value in step.changed:
             if key is None:
                 continue
@@ -340,7 +342,7 @@ class OptimisticPrefill:
             for sender in request.senders:
                 sender.abort(request.reason)
 
-    def _enter(self, request: Request, stage: Stage) -> None:
+    def _enter(self, request: PrefillRequest, stage: Stage) -> None:
         self._stages.enter(request, stage)
         if stage in (Stage.HEAD, Stage.DEFERRED):
             self._drop(request)
@@ -351,7 +353,7 @@ class OptimisticPrefill:
                              else "bootstrap_failed_reqs")
             self._failing[request] = None
 
-    def _drop(self, request: Request) -> None:
+    def _drop(self, request: PrefillRequest) -> None:
         """Drop the pass: the request begins again, at its first chunk."""
         request.chunk = 0
         request.prefill_retry_count += 1
@@ -359,16 +361,16 @@ class OptimisticPrefill:
         self.metrics.add("prefill_retries")
         self._orders.append(Ordered(Order.DROP, request))
 
-    def _compute(self, request: Request) -> None:
+    def _compute(self, request: PrefillRequest) -> None:
         request.computing = True
         self._orders.append(Ordered(Order.COMPUTE, request, chunk=request.chunk))
 
-    def _hand_over(self, request: Request, *, last: bool) -> None:
+    def _hand_over(self, request: PrefillRequest, *, last: bool) -> None:
         chunks = range(request.sent, request.chunk)
         request.sent = request.chunk
         self._orders.append(Ordered(Order.SEND, request, chunks=chunks, last=last))
 
-    def _end(self, request: Request) -> bool:
+    def _end(self, request: PrefillRequest) -> bool:
         """End the request, if rule 3 allows it. Returns whether it has ended."""
         if request.computing or (request.sent and not all(s.released for s in request.senders)):
             return False

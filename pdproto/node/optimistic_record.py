@@ -31,7 +31,7 @@ class Bootstrap(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OptimisticSettings:
     """The settings of optimistic prefill.
 
     slots: metadata slots. running_slots: rows of the request table, each with room for the KV of
@@ -85,7 +85,7 @@ class Times:
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class PrefillRequest:
     """A request, for reading; only `OptimisticPrefill` writes it.
 
     chunks: the number of chunks of its forward pass. chunk: the chunk that is computed now, or the
@@ -124,10 +124,10 @@ class Stages:
     """
 
     def __init__(self) -> None:
-        self.at: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
-        self.ready: Final[dict[Stage, dict[Request, None]]] = {stage: {} for stage in Stage}
+        self.at: Final[dict[Stage, dict[PrefillRequest, None]]] = {stage: {} for stage in Stage}
+        self.ready: Final[dict[Stage, dict[PrefillRequest, None]]] = {stage: {} for stage in Stage}
 
-    def enter(self, request: Request, stage: Stage) -> None:
+    def enter(self, request: PrefillRequest, stage: Stage) -> None:
         """Move the request to this stage."""
         self.remove(request)
         request.stage = stage
@@ -135,12 +135,12 @@ class Stages:
         if request.ready:
             self.ready[stage][request] = None
 
-    def mark_ready(self, request: Request) -> None:
+    def mark_ready(self, request: PrefillRequest) -> None:
         """Note that the request has its bootstrap."""
         request.ready = True
         self.ready[request.stage][request] = None
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: PrefillRequest) -> None:
         """Remove the request from its stage, if it is there."""
         self.at[request.stage].pop(request, None)
         self.ready[request.stage].pop(request, None)
@@ -164,7 +164,7 @@ class Ordered:
     """An order. chunk, chunks: numbers of chunks of the forward pass, from 0 on."""
 
     order: Order
-    request: Request
+    request: PrefillRequest
     chunk: int = 0
     chunks: range = range(0)
     last: bool = False
@@ -183,7 +183,7 @@ class HitRate:
     reprocessed_input_tokens: int = 0
     reprocessed_hit_tokens: int = 0
 
-    def add(self, request: Request, input_tokens: int, hit_tokens: int) -> None:
+    def add(self, request: PrefillRequest, input_tokens: int, hit_tokens: int) -> None:
         """Count a pass that has begun. Raises ValueError for more hits than tokens, or for fewer
         than 0 hits.
         """

@@ -29,7 +29,7 @@ from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
@@ -39,8 +39,8 @@ from pdproto.runtime.wire import (
     Expecting,
     Failed,
     Introduce,
-    Layout,
     Life,
+    PageLayout,
     Publish,
 )
 from pdproto.spec.handoff import ends
@@ -70,7 +70,7 @@ class Prefill(Node):
         link: Link,
         incarnation: int,
         waits: Mapping[str, float] | None = None,
-        trace: Trace | None = None,
+        trace: TraceWriter | None = None,
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:
@@ -194,7 +194,7 @@ class Prefill(Node):
             return None
         return endpoint or self._meet(life)
 
-    def _compare(self, sender: Sender, sink: str, layout: Layout | None) -> None:
+    def _compare(self, sender: Sender, sink: str, layout: PageLayout | None) -> None:
         """Fail the hand-over if the page layouts of both ends differ, once its sender is open."""
         sender.misfit = misfit(self._data_path, self.name, sink, layout) or sender.misfit
         if sender.misfit and sender.stage is not Sending.UNKNOWN:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.node.waits import rows_on_timers
 from pdproto.runtime.cells import Key
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Shared, Step
+from pdproto.runtime.store import AnyMessage, Shared, SharedStep
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.functions import data_parallel_rank
 from pdproto.spec.handoff.roles import Life
@@ -98,7 +98,7 @@ class _Rooms:
             raise RemoteProtocolError(f"{message}{arguments!r}: {step.row}")
         return self._then(life, step)
 
-    def _then(self, life: RoomLife, step: Step | None) -> RoomStep:
+    def _then(self, life: RoomLife, step: SharedStep | None) -> RoomStep:
         steps = [] if step is None else [step]
         for name in self._at_once:
             more = self._machine.fire(name, **self._own, h=life)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.node.data_path import Outcome, SourceDataPath
+from pdproto.node.data_path import SourceDataPath, WriteOutcome
 from pdproto.node.in_doubt import InDoubtWrites
 from pdproto.node.memory import NEVER
 from pdproto.node.node import Node
@@ -98,13 +98,13 @@ class SourceWrites:
         for number, outcome, reason in self._data_path.outcomes():
             if number not in self._under_way:
                 continue  # it was in doubt, and has been counted as refused
-            if outcome is Outcome.ERROR:
+            if outcome is WriteOutcome.ERROR:
                 self._give_up(number, reason, now)
-            elif outcome is Outcome.SKIPPED:
+            elif outcome is WriteOutcome.SKIPPED:
                 self._skip(number)
             else:
-                self._end(
-                    number, Write.LANDED if outcome is Outcome.LANDED else Write.REFUSED, reason)
+                landed = outcome is WriteOutcome.LANDED
+                self._end(number, Write.LANDED if landed else Write.REFUSED, reason)
             if self._node.is_late():
                 return
 

@@ -25,7 +25,7 @@ from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
 from pdproto.pages.life_key import key_of_life
 from pdproto.pages.reasons import reason_of
-from pdproto.runtime.wire import Layout, Life
+from pdproto.runtime.wire import Life, PageLayout
 
 log = logging.getLogger("pdproto.pages")
 
@@ -44,7 +44,7 @@ class SinkPages:
         by_source = pools if isinstance(pools, Mapping) else {}
         self._layouts: Final = {source: register(of) for source, of in by_source.items()}
         self._layout: Final = None if isinstance(pools, Mapping) else register(pools)
-        self._layouts_told: Final[dict[str | None, Layout]] = {
+        self._layouts_told: Final[dict[str | None, PageLayout]] = {
             source: layout_of(of) for source, of in self._layouts.items()}
         if self._layout is not None:
             self._layouts_told[None] = layout_of(self._layout)  # for every source
@@ -64,7 +64,7 @@ class SinkPages:
         """See HasMetrics."""
         add_engine_counts(metrics, self.engine, SINK_COUNTS)
 
-    def layout_for(self, source: str) -> Layout | None:
+    def layout_for(self, source: str) -> PageLayout | None:
         """See HasLayout."""
         return self._layouts_told.get(source, self._layouts_told.get(None))
 

@@ -31,14 +31,14 @@ from pdproto.engine.page_target import PagePlaces
 from pdproto.engine.page_views import chunk_views, places_in
 from pdproto.engine.source import Source
 from pdproto.kernels.chunk import KVLayout, register
-from pdproto.node.data_path import Outcome, Posted
+from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
 from pdproto.pages.life_key import key_of_life
 from pdproto.pages.reasons import reason_of
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import Layout, Life
+from pdproto.runtime.wire import Life, PageLayout
 
 log = logging.getLogger("pdproto.pages")
 
@@ -49,7 +49,8 @@ STAGED_WRITES_MAX: Final = 4_096  # chunks that were posted in one node and have
 BUFFERS_KEPT: Final = 64  # free buffers of one size
 
 OUTCOMES: Final = {
-    Result.LANDED: Outcome.LANDED, Result.REFUSED: Outcome.REFUSED, Result.ERROR: Outcome.ERROR,
+    Result.LANDED: WriteOutcome.LANDED, Result.REFUSED: WriteOutcome.REFUSED,
+    Result.ERROR: WriteOutcome.ERROR,
 }
 
 
@@ -87,7 +88,7 @@ class SourcePages:
         self._lock: Final = Lock()
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
-        self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
+        self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
         self._buffers: Final[dict[int, list[Bytes]]] = {}
         self._places: Final = self._places_in(self.layout)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
@@ -99,7 +100,7 @@ class SourcePages:
         self._wake = wake
         self.engine.attach(wake)
 
-    def layout_for(self, _sink: str) -> Layout | None:
+    def layout_for(self, _sink: str) -> PageLayout | None:
         """See HasLayout: all sinks read the same pools."""
         return self._layout_told
 
@@ -130,7 +131,7 @@ class SourcePages:
                 self.layout, self._places, pages, key_of_chunk(key_of_life(life), offset)))
         return Posted(length, behind)
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+    def outcomes(self) -> Iterable[tuple[int, WriteOutcome, str]]:
         """See SourceDataPath."""
         for outcome in self.engine.completed():
             with self._lock:
@@ -179,12 +180,12 @@ class SourcePages:
     def _put(self, job: Job, stage: Callable[[], Staged]) -> None:
         """In the worker: stage a chunk and post it; skip it if its hand-over has failed."""
         if not job.is_wanted():
-            self._end(job, Outcome.SKIPPED)
+            self._end(job, WriteOutcome.SKIPPED)
             return
         try:
             staged = stage()
         except Exception as error:  # nothing else looks at the worker's future
-            self._end(job, Outcome.REFUSED, error)
+            self._end(job, WriteOutcome.REFUSED, error)
             return
         with self._lock:
             self._packed.append((job, staged))
@@ -203,15 +204,15 @@ class SourcePages:
                         self._posted[write] = job.number, staged
                     else:
                         self._keep(staged)
-                        self._end(job, Outcome.SKIPPED)
+                        self._end(job, WriteOutcome.SKIPPED)
                 except EngineBusy:
                     return
                 except (EngineError, ValueError) as error:
                     self._keep(staged)
-                    self._end(job, Outcome.REFUSED, error)
+                    self._end(job, WriteOutcome.REFUSED, error)
                 self._packed.popleft()
 
-    def _end(self, job: Job, outcome: Outcome, error: Exception | None = None) -> None:
+    def _end(self, job: Job, outcome: WriteOutcome, error: Exception | None = None) -> None:
         """End a write of which no byte was written, and none will be."""
         self._staged -= job.length
         self._writes -= 1
@@ -225,7 +226,7 @@ class SourcePages:
         """End a write that cannot go to the address that the sink has published."""
         reason = reason_of(error)
         log.warning("write %d cannot be posted: %s", number, reason)
-        self._ended.append((number, Outcome.REFUSED, reason))
+        self._ended.append((number, WriteOutcome.REFUSED, reason))
         self._wake()
 
     def _buffer(self, length: int) -> Bytes:

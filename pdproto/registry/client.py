@@ -17,11 +17,11 @@ from msgspec import Struct
 from pdproto.engine.hosts import is_elsewhere, is_loopback, split
 from pdproto.registry.wire import (
     EXCEED,
-    Address,
     FullAnswer,
     Located,
     Lookup,
     Rank,
+    RankAddress,
     RefusedError,
     Registration,
     Room,
@@ -30,7 +30,7 @@ from pdproto.registry.wire import (
     Topology,
 )
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.store import Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff import bootstrap
@@ -75,7 +75,7 @@ class Directory(Struct, frozen=True):
     server: ServerInfo
     ranks: tuple[Located, ...]
 
-    def addresses(self) -> Mapping[Rank, Address]:
+    def addresses(self) -> Mapping[Rank, RankAddress]:
         """The address of each rank."""
         return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
 
@@ -353,7 +353,7 @@ class Registrar:
             self._machine.receive(bootstrap.recorded, *self._self)
             self.recorded.set()
 
-    def _say(self, step: Step) -> None:
+    def _say(self, step: SharedStep) -> None:
         """Send the registry's messages of a step. Sinks learn of a goodbye from the registry."""
         for message, _ in step.sent:
             if message is bootstrap.register:

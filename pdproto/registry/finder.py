@@ -17,7 +17,7 @@ from pdproto.registry.client import (
     UnreachableError,
 )
 from pdproto.registry.sink import SinkPart
-from pdproto.registry.wire import Address, Lookup, Rank, RefusedError
+from pdproto.registry.wire import Lookup, Rank, RankAddress, RefusedError
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.timers import WAITS
@@ -84,13 +84,13 @@ class Finder:
         self._client.close()
 
     @property
-    def found(self) -> Mapping[Rank, Address] | None:
+    def found(self) -> Mapping[Rank, RankAddress] | None:
         """The addresses of the ranks; None until they are found. Each look-up makes a new mapping.
         """
         with self._lock:  # so that `problem` is cleared before an answer can be read
             return self._part.found
 
-    def lose(self, ranks: Collection[Rank], found: Mapping[Rank, Address]) -> None:
+    def lose(self, ranks: Collection[Rank], found: Mapping[Rank, RankAddress]) -> None:
         """Note that these ranks are gone from their addresses, and look up their next runs.
 
         found: the answer that had those addresses. Several hand-overs may notice the same loss,
@@ -142,7 +142,7 @@ class Finder:
             with self._lock:
                 self._part.give_up()
 
-    def _insist(self, addresses: Mapping[Rank, Address]) -> str:
+    def _insist(self, addresses: Mapping[Rank, RankAddress]) -> str:
         """React to an answer with runs that count as gone here. Returns the problem, or "".
 
         The tables assume that a loss is never reported wrongly. If the registry still gets signs of

@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from pdproto.registry.rooms import Fired, Limits, RoomBook, fired, taken
 from pdproto.registry.wire import (
-    Address,
     Located,
     Lookup,
     Rank,
+    RankAddress,
     RefusedError,
     Registration,
     Run,
     Topology,
 )
-from pdproto.runtime.store import Step
+from pdproto.runtime.store import SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import bootstrap, dp_rank, registry
 from pdproto.spec.handoff.roles import Incarnation, Source
@@ -42,7 +42,7 @@ EARLY_MAX: Final = 8  # goodbyes of runs that never registered, kept for one ran
 class Recorded:
     """What the registry knows of a run of a rank beside its entry in the table."""
 
-    address: Address
+    address: RankAddress
     heard: float
     promised: bool  # signs of life
 
@@ -138,7 +138,7 @@ class Registry:
         server.refused.pop(rank, None)
         server.topology = server.topology.completed(request.topology)
         server.forget_before(rank, number)
-        address = Address(request.rank_ip, request.rank_port, number, request.name)
+        address = RankAddress(request.rank_ip, request.rank_port, number, request.name)
         server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
         fired(server.ranks, self.rows, "complete")
 
@@ -149,7 +149,7 @@ class Registry:
             raise self._refusal(step, rank, number)
 
     @staticmethod
-    def _refusal(step: Step, rank: Rank, number: int) -> RefusedError:
+    def _refusal(step: SharedStep, rank: Rank, number: int) -> RefusedError:
         """The answer to a run whose number does not count, by the row that has answered it."""
         for message, about in step.sent:
             if message is bootstrap.outdated:
@@ -183,14 +183,14 @@ class Registry:
             if len(early) > EARLY_MAX:
                 server.ranks.forget(Incarnation, (early.popleft(), rank))
 
-    def look_up(self, rank: Rank) -> Address:
+    def look_up(self, rank: Rank) -> RankAddress:
         """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
         address = self._looked_up(self._known(rank), rank, None)
         if address is None:
             raise RefusedError(503, self.missing())
         return address
 
-    def _looked_up(self, server: Server, rank: Rank, question: Lookup | None) -> Address | None:
+    def _looked_up(self, server: Server, rank: Rank, question: Lookup | None) -> RankAddress | None:
         sink, handover = (None, None) if question is None else (question.sink, question.handover)
         step = taken(server.ranks, self.rows, bootstrap.lookup, sink, handover, rank)
         for message, arguments in step.sent:

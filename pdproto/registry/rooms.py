@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.registry.wire import FullAnswer, RefusedError, Room, Rooms
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Shared, Step
+from pdproto.runtime.store import AnyMessage, Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.roles import Life
@@ -35,7 +35,7 @@ class Limits:
     rooms_max: int = 1_000_000
 
 
-def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> Step:
+def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> SharedStep:
     """Give a machine a message. Raises RefusedError for what only a faulty client sends."""
     try:
         step = machine.receive(message, *arguments)
@@ -47,7 +47,7 @@ def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) ->
     return step
 
 
-def fired(machine: Shared, rows: Fired, row: str, **parameters: Any) -> Step | None:
+def fired(machine: Shared, rows: Fired, row: str, **parameters: Any) -> SharedStep | None:
     """Let a row fire that no message triggers; None if its guard does not hold."""
     step = machine.fire(row, **parameters)
     if step is not None:
@@ -155,7 +155,7 @@ class RoomBook:
         while self._ages and self._ages[0][0] + self.limits.room_s <= now:
             self._end(self._ages.popleft()[1])
 
-    def _take(self, message: AnyMessage, *arguments: Any) -> Step:
+    def _take(self, message: AnyMessage, *arguments: Any) -> SharedStep:
         step = taken(self._machine, self._rows, message, *arguments)
         for sent, about in step.sent:
             if sent is routing.answer:

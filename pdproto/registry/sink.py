@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
-from pdproto.registry.wire import Address, Lookup, Rank
+from pdproto.registry.wire import Lookup, Rank, RankAddress
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import bootstrap
@@ -31,11 +31,11 @@ class SinkPart:
     def __init__(
         self, sink: str, ranks: Collection[Rank], trace: SharedTrace | None = None
     ) -> None:
-        self.found: Mapping[Rank, Address] | None = None
+        self.found: Mapping[Rank, RankAddress] | None = None
         self._sink: Final = sink
         self._ranks: Final = tuple(ranks)
         self._machine: Final = shared(tables.SINK, (sink,), {Source: self._ranks}, trace=trace)
-        self._addresses: Final[dict[Rank, dict[int, Address]]] = {rank: {} for rank in ranks}
+        self._addresses: Final[dict[Rank, dict[int, RankAddress]]] = {rank: {} for rank in ranks}
         self._handover = 0
         self._begin()
 
@@ -45,7 +45,7 @@ class SinkPart:
         filling = self._machine.value(bootstrap.cache, self._sink) is Cache.FILLING
         return Lookup(self._sink, self._handover, self._ranks) if filling else None
 
-    def hear_located(self, addresses: Mapping[Rank, Address]) -> None:
+    def hear_located(self, addresses: Mapping[Rank, RankAddress]) -> None:
         """Note the registry's answer: the address and the run of each rank."""
         for rank in self._ranks:
             number = addresses[rank].incarnation

@@ -242,7 +242,7 @@ class Lookup(Struct, frozen=True):
     ranks: Annotated[tuple[Rank, ...], Meta(min_length=1, max_length=RANKS_MAX)]
 
 
-class Address(Struct, frozen=True):
+class RankAddress(Struct, frozen=True):
     """Where one run of a rank is found: the answer of GET /route, and an item of GET /ranks."""
 
     rank_ip: str
@@ -258,7 +258,7 @@ class Located(Struct, frozen=True):
     cp: int
     tp: int
     pp: int
-    address: Address
+    address: RankAddress
 
 
 class FullAnswer(Struct, frozen=True):

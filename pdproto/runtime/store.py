@@ -53,7 +53,7 @@ Predicate: TypeAlias = Callable[..., bool]
 SHOWN_MAX: Final = 20  # cells in a repr
 
 
-class Step(NamedTuple):
+class SharedStep(NamedTuple):
     """The result of an event.
 
     row: the name of the row that fired. It is "" for a message that triggers no row: only its
@@ -179,7 +179,7 @@ class Shared:
         message: AnyMessage | str,
         *arguments: Hashable,
         choose: Mapping[str, Any] | None = None,
-    ) -> Step:
+    ) -> SharedStep:
         """Take a message from a peer; its arguments in the order of its declaration.
 
         choose: as in `call`. Raises RemoteProtocolError if no row allows the message, and
@@ -203,7 +203,7 @@ class Shared:
 
     def call(
         self, name: str, *arguments: Hashable, choose: Mapping[str, Any] | None = None
-    ) -> Step:
+    ) -> SharedStep:
         """Take a call of the application, or a completion of the device.
 
         choose: chosen parameters by name, each an element or a list of candidates. A parameter that
@@ -216,7 +216,7 @@ class Shared:
         self._check(trigger, arguments, LocalProtocolError)
         return self._take(trigger, arguments, choose or {}, LocalProtocolError)
 
-    def fire(self, row_name: str, **parameters: Any) -> Step | None:
+    def fire(self, row_name: str, **parameters: Any) -> SharedStep | None:
         """Take a row on a timer or without a trigger, at these parameters (by variable name).
 
         A parameter that is missing, or given as a list of candidates, is looked up as in `call`.
@@ -245,7 +245,7 @@ class Shared:
         arguments: Key,
         choose: Mapping[str, Any],
         error: type[ProtocolError],
-    ) -> Step:
+    ) -> SharedStep:
         for row in trigger.rows:
             given = arguments if row.whole else tuple([arguments[place] for place in row.places])
             if row.search is None:
@@ -257,10 +257,10 @@ class Shared:
         if trigger.noted is not None and not trigger.rows:
             if self._witness is not None:
                 self._witness.heard(trigger.noted, arguments)
-            return Step("", "ignore")
+            return SharedStep("", "ignore")
         raise error(f"{trigger.name}{arguments!r} has no row in {self!r}")
 
-    def _fire(self, row: CompiledRow, parameters: Key) -> Step:
+    def _fire(self, row: CompiledRow, parameters: Key) -> SharedStep:
         if self._witness is not None:
             self._witness.fired(row.row, row.names, parameters)
         changes, sent = row.effects(*parameters)
@@ -274,7 +274,7 @@ class Shared:
         for message, arguments in sent:
             if message in self._cells:
                 self._cells[message].write(arguments, True)
-        return Step(row.row.name, row.row.kind, sent, tuple(changed))
+        return SharedStep(row.row.name, row.row.kind, sent, tuple(changed))
 
     # State.
 

@@ -35,7 +35,7 @@ DEVICE: Final = "device"  # another owner writes
 MARK: Final = "mark"  # a message arrives that triggers no row
 
 
-class Target(Protocol):
+class TraceTarget(Protocol):
     """Takes the lines: a binary file, for example."""
 
     def write(self, data: bytes, /) -> object: ...
@@ -44,7 +44,7 @@ class Target(Protocol):
 class Lines:
     """Writes the lines of one process, in order. ended: why the trace ended; None if it goes on."""
 
-    def __init__(self, node: str, target: Target) -> None:
+    def __init__(self, node: str, target: TraceTarget) -> None:
         self.node: Final = node
         self.ended: str | None = None
         self._target: Final = target
@@ -71,10 +71,10 @@ class Lines:
         self._lines = number
 
 
-class Trace(Lines):
+class TraceWriter(Lines):
     """Writes the steps of one node's endpoints."""
 
-    def __init__(self, node: str, target: Target) -> None:
+    def __init__(self, node: str, target: TraceTarget) -> None:
         super().__init__(node, target)
         self._ends = 0
 

@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 from pdproto.ground.layout import value_name
 from pdproto.runtime.cells import Key
 from pdproto.runtime.store import Predicate, Shared
-from pdproto.runtime.trace import Lines, Target
+from pdproto.runtime.trace import Lines, TraceTarget
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort
@@ -30,7 +30,7 @@ from pdproto.spec.language.symbols import Rigid, Symbol
 class SharedTrace(Lines):
     """Writes the steps of the shared machines of one process. One thread at a time."""
 
-    def __init__(self, node: str, target: Target) -> None:
+    def __init__(self, node: str, target: TraceTarget) -> None:
         super().__init__(node, target)
         self._ends = 0
 

@@ -67,7 +67,7 @@ class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     life: Life
 
 
-class Layout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class PageLayout(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The layout of a node's pages that one peer writes or is written from.
 
     digest: over everything in which both ends must agree. told: the same as text for people.
@@ -90,7 +90,7 @@ class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
     message = ends.introduce
     sinks: Sinks
     endpoint: Name
-    layout: Layout | None = None
+    layout: PageLayout | None = None
 
 
 class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
@@ -105,7 +105,7 @@ class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
     pages: Pages
     sinks: Sinks
     endpoint: Name
-    layout: Layout | None = None
+    layout: PageLayout | None = None
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
-from pdproto.runtime.trace import Target, Trace
+from pdproto.runtime.trace import TraceTarget, TraceWriter
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.decode import DecodeServer
 from pdproto.sim.event_queue import EventQueue
@@ -31,11 +31,11 @@ from pdproto.sim.outcome import (
     PEERS,
     SHIPPED,
     STEADY,
-    Outcome,
     Roles,
+    RunOutcome,
     Violation,
 )
-from pdproto.sim.plan import NETWORK, Fault, Kind, Plan, Request
+from pdproto.sim.plan import NETWORK, Fault, Kind, Plan, PlannedRequest
 from pdproto.sim.prefill import PrefillServer
 from pdproto.sim.server import Rank
 from pdproto.sim.watch import Recorder, Telling, Watch, Witness
@@ -56,12 +56,12 @@ class Cluster:
 
     def __init__(
         self, plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
-        targets: Callable[[str], Target] | None = None, recorder: Recorder | None = None,
+        targets: Callable[[str], TraceTarget] | None = None, recorder: Recorder | None = None,
         on_fault: Callable[[Fault], None] = lambda _: None,
     ) -> None:
         self.plan: Final = plan
         self.event_queue: Final = EventQueue()
-        self.outcome: Final = Outcome(plan)
+        self.outcome: Final = RunOutcome(plan)
         self.network: Final = Network(self.event_queue, plan.shape.latency_s, self._stream)
         self.fabric: Final = Fabric(self.event_queue, plan.shape, self._blame)
         self.servers: Final[dict[str, Server]] = {}
@@ -80,7 +80,7 @@ class Cluster:
             {request.room: request for request in plan.requests}, self._sources,
             (roles.source.table, roles.sink.table), lambda: self.event_queue.now, self._blame)
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Carry the plan out. Returns its outcome."""
         try:
             with _few_collections():
@@ -133,7 +133,7 @@ class Cluster:
         if self._targets is not None:
             process = f"{host.name}-{self._deaths.get(host.server, 0)}"
             target = self._traces[host.name] = FailingTarget(self._targets(process))
-            trace = Trace(host.name, target)
+            trace = TraceWriter(host.name, target)
         return Telling(host.name, self._watch, trace, self._recorder)
 
     def _start_prefill(self, name: str) -> None:
@@ -175,15 +175,15 @@ class Cluster:
     def _of(self, host: Host, name: str) -> Stream:
         return self._stream(f"{host.name}/{host.incarnation}/{name}")
 
-    def _sources(self, request: Request) -> tuple[str, ...]:
+    def _sources(self, request: PlannedRequest) -> tuple[str, ...]:
         return _ranks(request.prefill, self.plan.shape.pp)
 
-    def _addresses(self, request: Request) -> Mapping[str, str]:
+    def _addresses(self, request: PlannedRequest) -> Mapping[str, str]:
         return _endpoints(request.prefill, self.plan.shape.pp)
 
     # Events
 
-    def _arrive(self, side: str, request: Request) -> None:
+    def _arrive(self, side: str, request: PlannedRequest) -> None:
         server = self.servers[request.prefill if side == "prefill" else request.decode]
         if server.dead:
             self._ended(side, request, False)  # the client cannot connect
@@ -196,13 +196,13 @@ class Cluster:
         if not server.dead:
             server.abort(room)
 
-    def _ended(self, side: str, request: Request, success: bool) -> None:
+    def _ended(self, side: str, request: PlannedRequest, success: bool) -> None:
         del self._missing[side, request.room]
         if side == "decode":
             self.outcome.succeeded += success
             self.outcome.failed += not success
 
-    def _answered(self, request: Request) -> None:
+    def _answered(self, request: PlannedRequest) -> None:
         """Note the time when decode has the KV and the first token."""
         sent_at = min(request.prefill_at, request.decode_at)
         self.outcome.first_token_s.append(self.event_queue.now - sent_at)
@@ -317,7 +317,7 @@ class Cluster:
         if held:
             self._blame(DRAINED, f"{held}, {SETTLE_S:g} s after all faults", -1)
 
-    def _counted(self) -> Outcome:
+    def _counted(self) -> RunOutcome:
         outcome = self.outcome
         outcome.seconds = self.event_queue.now
         outcome.steps = self._watch.steps
@@ -342,7 +342,7 @@ class Cluster:
 class FailingTarget:
     """The target of a trace, on a disk that may become full."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TraceTarget) -> None:
         self.full = False
         self._target: Final = target
 
@@ -379,9 +379,9 @@ def _few_collections() -> Iterator[None]:
 
 def simulate(
     plan: Plan, seeded: Seeded, *, roles: Roles = SHIPPED,
-    targets: Callable[[str], Target] | None = None, recorder: Recorder | None = None,
+    targets: Callable[[str], TraceTarget] | None = None, recorder: Recorder | None = None,
     on_fault: Callable[[Fault], None] = lambda _: None,
-) -> Outcome:
+) -> RunOutcome:
     """Carry the plan out. The same plan has the same outcome, and the same traces byte by byte.
 
     roles: the tables of the nodes. targets: opens a trace for a process by its name. recorder:

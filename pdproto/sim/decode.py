@@ -15,18 +15,18 @@ from pdproto.node.receiver import Receiver
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import COMPLETE, Blame, Pages, SimulatedSink
 from pdproto.sim.host import Host
-from pdproto.sim.plan import Request
+from pdproto.sim.plan import PlannedRequest
 from pdproto.spec.handoff.poll import KVPoll
 
 SUCCESS: Final = KVPoll.SUCCESS  # used after every step; the look-up in the class would take long
-Addresses = Callable[[Request], Mapping[str, str]]  # where a request's prefill ranks listen
+Addresses = Callable[[PlannedRequest], Mapping[str, str]]  # where a request's prefill ranks listen
 
 
 @dataclass(slots=True, eq=False)
 class Job:
     """A request at a decode server."""
 
-    request: Request
+    request: PlannedRequest
     receiver: Receiver
     pages: tuple[int, ...] = ()
     slot: int | None = None
@@ -43,7 +43,8 @@ class DecodeServer:
 
     def __init__(
         self, name: str, event_queue: EventQueue, pages: Pages, slots: int, *, addresses: Addresses,
-        blame: Blame, answered: Callable[[Request], None], ended: Callable[[Request, bool], None],
+        blame: Blame, answered: Callable[[PlannedRequest], None],
+        ended: Callable[[PlannedRequest, bool], None],
     ) -> None:
         self.name: Final = name
         self.pages: Final = pages
@@ -78,7 +79,7 @@ class DecodeServer:
                 "slots": self._slot_count - len(self.slots)}
         return next((f"{count} {what}" for what, count in held.items() if count), "")
 
-    def arrive(self, request: Request) -> None:
+    def arrive(self, request: PlannedRequest) -> None:
         """Take a client's request."""
         receiver = self.node.open(request.room, self._addresses(request))
         job = self.jobs[request.room] = Job(request, receiver)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
+from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
 from pdproto.runtime.wire import Life
 from pdproto.sim.chance import Stream
 from pdproto.sim.event_queue import EventQueue
@@ -90,19 +90,19 @@ class Fabric:
         self.fenced: Final[set[tuple[Life, str]]] = set()
         self.landed = 0
 
-    def land(self, write: Write) -> Outcome:
+    def land(self, write: Write) -> WriteOutcome:
         """Let the bytes of a write arrive. Returns the outcome for the writer."""
         landing = self.landings.get(write.address)
         writer = write.life, write.source
         if landing is None or landing.sink.host.dead or writer in self.fenced:
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         self.landed += 1
         if landing.writer != writer:
             owner = "no life" if landing.writer is None else f"{landing.writer[0]}"
             self.blame(WRITE, f"a write of {write.source} for {write.life} lands in memory of "
                        f"{owner}", write.life.room)
         landing.parts[write.chunk] = write.life, write.source, len(write.pages)
-        return Outcome.LANDED
+        return WriteOutcome.LANDED
 
 
 class SimulatedSource:
@@ -114,7 +114,7 @@ class SimulatedSource:
         self.pages: Final = pages
         self._stream: Final = stream
         self._under_way: Final[dict[int, Write]] = {}
-        self._ended: Final[deque[tuple[int, Outcome, str]]] = deque()
+        self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -182,13 +182,13 @@ class SimulatedSource:
         if not write.ended and not self.host.dead:
             self._check_source(write)
             write.in_doubt = True
-            self._report(write, Outcome.ERROR)
+            self._report(write, WriteOutcome.ERROR)
 
-    def _report(self, write: Write, outcome: Outcome) -> None:
+    def _report(self, write: Write, outcome: WriteOutcome) -> None:
         self._ended.append((write.number, outcome, ""))
         self._wake()
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+    def outcomes(self) -> Iterable[tuple[int, WriteOutcome, str]]:
         """See SourceDataPath."""
         while self._ended:
             yield self._ended.popleft()

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Order, Ordered, Settings
-from pdproto.node.optimistic_record import Request as Running
+from pdproto.node.optimistic_record import OptimisticSettings, Order, Ordered, PrefillRequest
 from pdproto.node.sender import Sender
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
-from pdproto.sim.plan import Request, Shape
+from pdproto.sim.plan import PlannedRequest, Shape
 from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -26,8 +25,8 @@ TURN_S: Final = 0.0005  # the least time between two turns of the scheduler
 class Held:
     """A request and its resources. pages: empty before its pass has a running slot."""
 
-    request: Request
-    running: Running
+    request: PlannedRequest
+    running: PrefillRequest
     senders: list[Sender] = field(default_factory=list)
     pages: tuple[int, ...] = ()
 
@@ -37,14 +36,14 @@ class OptimisticServer(RankedServer):
 
     def __init__(
         self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
-        ended: Callable[[Request, bool], None],
+        ended: Callable[[PlannedRequest, bool], None],
     ) -> None:
         super().__init__(name, event_queue, shape, pages, ended)
-        self.prefill: Final = OptimisticPrefill(Settings(
+        self.prefill: Final = OptimisticPrefill(OptimisticSettings(
             slots=shape.slots, running_slots=shape.running_slots, retries=shape.retries or 0,
             bootstrap_timeout_s=shape.waits.get("bootstrap_timeout", 120.0)))
         self._held: Final[dict[int, Held]] = {}
-        self._of: Final[dict[Running, Held]] = {}
+        self._of: Final[dict[PrefillRequest, Held]] = {}
         self._turned_at = -TURN_S
         self._turning = False
 
@@ -55,7 +54,7 @@ class OptimisticServer(RankedServer):
                    if name.startswith("num_") and value]
         return counted[0] if counted else super().held()
 
-    def arrive(self, request: Request) -> None:
+    def arrive(self, request: PlannedRequest) -> None:
         """See RankedServer."""
         senders = [rank.node.open(request.room, self._wake) for rank in self.ranks]
         for sender in senders:
@@ -73,7 +72,7 @@ class OptimisticServer(RankedServer):
             self.prefill.abort(held.running, "the client has left")
             self._wake()
 
-    def open_requests(self) -> Iterator[Request]:
+    def open_requests(self) -> Iterator[PlannedRequest]:
         """See RankedServer."""
         return (held.request for held in self._held.values())
 

@@ -37,7 +37,7 @@ SHIPPED: Final = Roles()
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """The outcome of a run.
 
     violation: the first one; None if there is none. succeeded, failed: numbers of requests, counted

@@ -23,7 +23,7 @@ from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.sim.chance import Seeded
 from pdproto.sim.cluster import simulate
-from pdproto.sim.outcome import Outcome, Roles, Violation
+from pdproto.sim.outcome import Roles, RunOutcome, Violation
 from pdproto.sim.plan import Fault
 from pdproto.sim.plan import Kind as FaultKind
 from pdproto.spec.handoff.roles import Sink, Source
@@ -132,7 +132,7 @@ def _told(
                 changes=changes, holds={})
 
 
-def told(outcome: Outcome, seeded: Seeded, roles: Roles, command: str) -> CheckResult:
+def told(outcome: RunOutcome, seeded: Seeded, roles: Roles, command: str) -> CheckResult:
     """The run of this outcome, which violates something, as a result that every report can show.
 
     Raises ValueError for a run that violates nothing.

@@ -59,7 +59,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlannedRequest:
     """A request. chunks: the pages of each. generates_s: how long decode keeps the pages.
 
     aborted: the side that aborts it, and how many seconds after its arrival there.
@@ -137,7 +137,7 @@ class Plan:
 
     seed: int
     shape: Shape
-    requests: tuple[Request, ...]
+    requests: tuple[PlannedRequest, ...]
     faults: tuple[Fault, ...]
 
     @property
@@ -146,7 +146,7 @@ class Plan:
         times = [at for r in self.requests for at in (r.prefill_at, r.decode_at)]
         return max([*times, *(fault.until for fault in self.faults)], default=0.0)
 
-    def servers(self, side: Callable[[Request], str]) -> tuple[str, ...]:
+    def servers(self, side: Callable[[PlannedRequest], str]) -> tuple[str, ...]:
         """The servers of one side that have requests."""
         return tuple(dict.fromkeys(map(side, self.requests)))
 
@@ -178,14 +178,14 @@ def planned(seed: int, shape: Shape, seeded: Seeded) -> Plan:
     return Plan(seed, shape, tuple(requests), tuple(faults))
 
 
-def _request(stream: Stream, shape: Shape, room: int, at: float, aborts: float) -> Request:
+def _request(stream: Stream, shape: Shape, room: int, at: float, aborts: float) -> PlannedRequest:
     prefill, decode = stream.whole(0, shape.prefill - 1), stream.whole(0, shape.decode - 1)
     skew = shape.skew_s * (stream.number() - 0.5)
     chunks = tuple(stream.whole(1, 2) for _ in range(stream.whole(1, shape.chunks)))
     aborted = None
     if stream.happens(aborts):
         aborted = stream.one(("prefill", "decode")), stream.between(0.0, 0.1)
-    return Request(
+    return PlannedRequest(
         room, f"p{prefill}", f"d{decode}", at + max(0.0, skew), at + max(0.0, -skew), chunks,
         allocation_s=stream.delay(shape.allocation_s), generates_s=stream.delay(shape.generate_s),
         aborted=aborted,

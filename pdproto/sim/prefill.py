@@ -14,7 +14,7 @@ from typing import Final
 from pdproto.node.sender import Sender
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
-from pdproto.sim.plan import Request, Shape
+from pdproto.sim.plan import PlannedRequest, Shape
 from pdproto.sim.server import RankedServer
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -27,7 +27,7 @@ READY: Final = KVPoll.WAITING_FOR_INPUT
 class Job:
     """A request at a prefill server. held: senders that have not released its pages."""
 
-    request: Request
+    request: PlannedRequest
     senders: list[Sender] = field(default_factory=list)
     held: int = 0
     pages: tuple[int, ...] = ()
@@ -43,13 +43,13 @@ class PrefillServer(RankedServer):
 
     def __init__(
         self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
-        ended: Callable[[Request, bool], None],
+        ended: Callable[[PlannedRequest, bool], None],
     ) -> None:
         super().__init__(name, event_queue, shape, pages, ended)
         self.jobs: Final[dict[int, Job]] = {}
         self._queue: Final[deque[Job]] = deque()
 
-    def arrive(self, request: Request) -> None:
+    def arrive(self, request: PlannedRequest) -> None:
         """See RankedServer."""
         job = self.jobs[request.room] = Job(request, held=len(self.ranks))
         for rank in self.ranks:
@@ -63,7 +63,7 @@ class PrefillServer(RankedServer):
         if job is not None:
             self._give_up(job, "the client has left")
 
-    def open_requests(self) -> Iterator[Request]:
+    def open_requests(self) -> Iterator[PlannedRequest]:
         """See RankedServer."""
         return (job.request for job in self.jobs.values())
 

@@ -10,12 +10,12 @@ from rich.text import Text
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult
 from pdproto.sim.chance import Seeded
-from pdproto.sim.outcome import Outcome
+from pdproto.sim.outcome import RunOutcome
 from pdproto.sim.plan import Plan, Shape, planned
 
 
 def draw(
-    outcomes: Sequence[Outcome], result: CheckResult | None, command: str, console: Console
+    outcomes: Sequence[RunOutcome], result: CheckResult | None, command: str, console: Console
 ) -> None:
     """Print the numbers of all runs; then the command that replays the violation, and its trace.
     """
@@ -60,7 +60,7 @@ def _listed(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(outcome: RunOutcome) -> dict[str, Any]:
     """The outcome of a run, as JSON values."""
     plan = outcome.plan
     return {

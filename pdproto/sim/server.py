@@ -10,7 +10,7 @@ from pdproto.node.prefill import Prefill
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages, SimulatedSource
 from pdproto.sim.host import Host
-from pdproto.sim.plan import Request, Shape
+from pdproto.sim.plan import PlannedRequest, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class RankedServer:
 
     def __init__(
         self, name: str, event_queue: EventQueue, shape: Shape, pages: Pages,
-        ended: Callable[[Request, bool], None],
+        ended: Callable[[PlannedRequest, bool], None],
     ) -> None:
         self.name: Final = name
         self.pages: Final = pages
@@ -54,7 +54,7 @@ class RankedServer:
         """The resources that are not free, as text; "" if all are."""
         return f"{len(self.pages.owner)} pages" if self.pages.owner else ""
 
-    def arrive(self, request: Request) -> None:
+    def arrive(self, request: PlannedRequest) -> None:
         """Take a client's request."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class RankedServer:
         """Abort the request, because the client has left."""
         raise NotImplementedError
 
-    def open_requests(self) -> Iterable[Request]:
+    def open_requests(self) -> Iterable[PlannedRequest]:
         """The requests that have come and have not ended."""
         raise NotImplementedError
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from pdproto.sim.outcome import Outcome, Violation
+from pdproto.sim.outcome import RunOutcome, Violation
 from pdproto.sim.plan import Plan
 
 T = TypeVar("T")
 
 ATTEMPTS: Final = 150
-Run = Callable[[Plan], Outcome]
+Run = Callable[[Plan], RunOutcome]
 
 
-def shrunk(outcome: Outcome, run: Run, attempts: int = ATTEMPTS) -> Outcome:
+def shrunk(outcome: RunOutcome, run: Run, attempts: int = ATTEMPTS) -> RunOutcome:
     """The outcome of a smaller plan that breaks the same property.
 
     Raises ValueError for an outcome that breaks none.
@@ -30,14 +30,14 @@ class _Shrinker:
     """best: the smallest outcome so far. left: attempts that are left."""
 
     def __init__(
-        self, outcome: Outcome, violation: Violation, run: Run, attempts: int
+        self, outcome: RunOutcome, violation: Violation, run: Run, attempts: int
     ) -> None:
         self.best = outcome
         self.left = attempts
         self._name: Final = violation.name
         self._run: Final = run
 
-    def shrink(self) -> Outcome:
+    def shrink(self) -> RunOutcome:
         self._stop_early()
         self._one_rank()
         for _ in range(2):  # a second time, because fewer faults may need fewer requests

@@ -17,7 +17,7 @@ from typing import Final
 
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.cluster import simulate
-from pdproto.sim.plan import Plan, Request, Shape
+from pdproto.sim.plan import Plan, PlannedRequest, Shape
 
 RETRIES: Final = 2
 CHUNKS: Final = (2, 2)  # pages of each chunk of a request
@@ -147,7 +147,7 @@ def _plan(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: i
     for room in range(requests):
         at += 2.0 * clock.number() / rate
         own = Stream(seeded, f"{seed}/study/{room}")
-        planned.append(Request(
+        planned.append(PlannedRequest(
             room, "p0", "d0", at, at + setting.delay(own, setting.skew_s), CHUNKS,
             allocation_s=setting.delay(own, setting.allocation_s), generates_s=0.1))
     return Plan(seed, shape, tuple(planned), ())

@@ -6,11 +6,11 @@ from typing import BinaryIO, Final
 
 from pdproto.sim.chance import Seeded
 from pdproto.sim.cluster import simulate
-from pdproto.sim.outcome import Outcome, Roles
+from pdproto.sim.outcome import Roles, RunOutcome
 from pdproto.sim.plan import Plan
 
 
-def traced(plan: Plan, seeded: Seeded, roles: Roles, folder: Path | None) -> Outcome:
+def traced(plan: Plan, seeded: Seeded, roles: Roles, folder: Path | None) -> RunOutcome:
     """Simulate the plan. folder: where to write a trace of each process; None for no traces."""
     if folder is None:
         return simulate(plan, seeded, roles=roles)

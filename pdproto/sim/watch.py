@@ -25,10 +25,10 @@ from pdproto.ground.local import index_tuples, rigid_relations
 from pdproto.ground.program import Guard
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Life
 from pdproto.sim.fabric import Blame
-from pdproto.sim.plan import Request
+from pdproto.sim.plan import PlannedRequest
 from pdproto.spec.handoff import ends, roles
 from pdproto.spec.handoff.ends import Receiving, Sending
 from pdproto.spec.handoff.sink import SINK
@@ -176,7 +176,7 @@ class View:
 
     life: Life
     form: Form
-    request: Request
+    request: PlannedRequest
     sources: tuple[str, ...]
     ends: dict[str, Endpoint]
     state: int = 0
@@ -204,7 +204,8 @@ class Watch:
     """
 
     def __init__(
-        self, requests: Mapping[int, Request], sources: Callable[[Request], tuple[str, ...]],
+        self, requests: Mapping[int, PlannedRequest],
+        sources: Callable[[PlannedRequest], tuple[str, ...]],
         tables: tuple[Table, Table], clock: Callable[[], float], blame: Blame,
     ) -> None:
         self.system, self._forms = watched(*tables)
@@ -327,7 +328,7 @@ class Watch:
         self._sound.add(step)
 
 
-class Witness(Trace):
+class Witness(TraceWriter):
     """The trace of a node: it gives every step to the watch."""
 
     def __init__(self, name: str, watch: Watch) -> None:
@@ -364,7 +365,7 @@ class Telling(Witness):
     """A witness that also writes a trace, or calls a recorder, or both."""
 
     def __init__(
-        self, name: str, watch: Watch, kept: Trace | None, recorder: Recorder | None
+        self, name: str, watch: Watch, kept: TraceWriter | None, recorder: Recorder | None
     ) -> None:
         super().__init__(name, watch)
         self._clock: Final = watch.clock

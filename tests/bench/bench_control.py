@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
 
-from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
+from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
@@ -77,7 +77,7 @@ class NoBytes:
     outcomes = reports
 
     def post(self, number: int, *_: object) -> Posted:
-        self._end((number, Outcome.LANDED, ""))
+        self._end((number, WriteOutcome.LANDED, ""))
         return Posted(0, 0)
 
     def lease(self, _: Life, pages: Iterable[str]) -> dict[str, bytes]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.node.data_path import Outcome, Verified
+from pdproto.node.data_path import Verified, WriteOutcome
 from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
@@ -151,7 +151,7 @@ class Writer:
 
         def look() -> bool:
             for number, outcome, why in self._data_path.outcomes():
-                assert outcome is Outcome.LANDED, why
+                assert outcome is WriteOutcome.LANDED, why
                 landed.append(number)
             return bool(landed)
 

@@ -38,7 +38,7 @@ API: Final[Mapping[str, tuple[str, ...]]] = {
         "pdproto.runtime.trace_shared.SharedTrace",
         "pdproto.runtime.trace_shared.End",
         "pdproto.runtime.store.Shared",
-        "pdproto.runtime.store.Step",
+        "pdproto.runtime.store.SharedStep",
         "pdproto.sim.system.SimulatedSystem",
     ),
     "Hand over a KV cache": (
@@ -57,7 +57,7 @@ API: Final[Mapping[str, tuple[str, ...]]] = {
         "pdproto.engine.contract.Target",
         "pdproto.engine.contract.Lease",
         "pdproto.engine.contract.Ticket",
-        "pdproto.engine.contract.Outcome",
+        "pdproto.engine.contract.EndedWrite",
         "pdproto.engine.contract.Result",
         "pdproto.engine.contract.Scope",
         "pdproto.engine.contract.EngineError",

@@ -22,7 +22,7 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
 from pdproto.node.metrics import COUNTERS
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Settings
+from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry
 from pdproto.spec.bugs.designs import DESIGNS
@@ -104,7 +104,7 @@ def _parts() -> list[tuple[str, list[Metric]]]:
         group = Group("g", {0: "tcp://127.0.0.1:0"}, me=0, slots=1, stop=lambda _: True)
         for node in (prefill, decode, group):
             opened.enter_context(closing(node))
-        optimistic = OptimisticPrefill(Settings(slots=1, running_slots=1))
+        optimistic = OptimisticPrefill(OptimisticSettings(slots=1, running_slots=1))
         registry = RegistryApp(Registry())
         registry.answers["GET", "/health", 503] += 1
         return [

@@ -15,7 +15,7 @@ from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.work import assert_no_slow_turn, clock_counts_work
@@ -51,11 +51,11 @@ class Ends:
         chosen = NEVER | dict(waits)
         self.prefills = [
             PrefillNode(name, SourcePages(self.pools[name][0], open_source("shm")),
-                        waits=chosen | dict(of_sources), trace=Trace(name, self.told[name]))
+                        waits=chosen | dict(of_sources), trace=TraceWriter(name, self.told[name]))
             for name in names]
         self.decode = DecodeNode(
             "d", SinkPages({name: self.pools[name][1] for name in names}, open_sink("shm")),
-            waits=chosen, trace=Trace("d", self.told["d"]))
+            waits=chosen, trace=TraceWriter("d", self.told["d"]))
 
     @property
     def nodes(self) -> list[RunningNode]:

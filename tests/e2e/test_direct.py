@@ -23,7 +23,7 @@ from pdproto.engine.tcp_source import TcpLine, TcpSource
 from pdproto.pages import source_pages as packing
 from pdproto.pages.direct import DirectPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -47,11 +47,11 @@ class DirectEnds(Ends):
         chosen = NEVER | waits
         self.prefills = [
             PrefillNode(name, SourcePages(self.pools[name][0], TcpSource()), waits=chosen,
-                        trace=Trace(name, self.told[name]))
+                        trace=TraceWriter(name, self.told[name]))
             for name in names]
         data_path = DirectPages({name: self.pools[name][1] for name in names}, self.engine)
         self.decode: DecodeNode = DirectDecodeNode(
-            "d", data_path, waits=chosen, trace=Trace("d", self.told["d"]))
+            "d", data_path, waits=chosen, trace=TraceWriter("d", self.told["d"]))
 
     def fill(self, seed: int) -> None:
         rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ import pytest
 
 from pdproto.engine.contract import Address, SourceCounts
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.node.data_path import Outcome
+from pdproto.node.data_path import WriteOutcome
 from pdproto.node.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
@@ -140,13 +140,13 @@ def test_the_question_is_asked_wherever_a_chunk_is_taken_up(where: str) -> None:
     assert packed.wait(10)
     wanted.clear()
     engine.has_room = True
-    ended: list[tuple[int, Outcome, str]] = []
+    ended: list[tuple[int, WriteOutcome, str]] = []
 
     def has_ended() -> bool:
         ended.extend(data_path.outcomes())
         return bool(ended)
 
     until(has_ended)
-    assert ended == [(1, Outcome.SKIPPED, "")]
+    assert ended == [(1, WriteOutcome.SKIPPED, "")]
     assert engine.posted == []
     data_path.close()

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Faults, Ordered, Settings
+from pdproto.node.optimistic_record import Faults, OptimisticSettings, Ordered
 from pdproto.node.sender import Sender
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
@@ -97,7 +97,8 @@ def send(ordered: Ordered) -> None:
 def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:
     """Between real nodes: the sink hears of the fault, and what follows it is untouched."""
     faults = Faults(chance=lambda: 0.5)
-    prefill = OptimisticPrefill(Settings(slots=2, running_slots=2, retries=1), faults=faults)
+    settings = OptimisticSettings(slots=2, running_slots=2, retries=1)
+    prefill = OptimisticPrefill(settings, faults=faults)
     toy = Toy(prefill, computes=True)
     toy.on_send = send
     with cluster(sources=2) as nodes:

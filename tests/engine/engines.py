@@ -19,7 +19,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pdproto.engine.contract import Address, EngineError, Outcome, SinkEngine, SourceEngine
+from pdproto.engine.contract import Address, EndedWrite, EngineError, SinkEngine, SourceEngine
 from pdproto.engine.engines import require
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
 from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
@@ -133,9 +133,9 @@ def until(condition: Callable[[], object], what: str | Callable[[], str]) -> Non
         time.sleep(0.0005)
 
 
-def finished(source: SourceEngine, writes: int = 1) -> list[Outcome]:
+def finished(source: SourceEngine, writes: int = 1) -> list[EndedWrite]:
     """Wait for the outcomes of so many writes."""
-    outcomes: list[Outcome] = []
+    outcomes: list[EndedWrite] = []
 
     def enough() -> bool:
         outcomes.extend(source.completed())
@@ -145,7 +145,7 @@ def finished(source: SourceEngine, writes: int = 1) -> list[Outcome]:
     return outcomes
 
 
-def write(source: SourceEngine, address: Address, data: Any, offset: int = 0) -> Outcome:
+def write(source: SourceEngine, address: Address, data: Any, offset: int = 0) -> EndedWrite:
     """Write, and wait for the outcome."""
     number = source.post(address, offset, [data])
     (outcome,) = finished(source)

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from pdproto.engine.contract import EngineError
-from pdproto.node.data_path import Fenced, Idle, Outcome, Posted, Verified
+from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -43,17 +43,19 @@ class Fabric:
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def land(self, writer: Writer, address: bytes, chunk: int, pages: Sequence[int]) -> Outcome:
+    def land(
+        self, writer: Writer, address: bytes, chunk: int, pages: Sequence[int]
+    ) -> WriteOutcome:
         with self.lock:
             if writer in self.fenced:
-                return Outcome.REFUSED
+                return WriteOutcome.REFUSED
             if self.leased.get(address) != writer:
                 self.wrong.append(f"{writer} writes to {address!r}: {self.leased.get(address)}")
             brought = self.written.setdefault(address, [])
             if len(brought) != chunk:
                 self.wrong.append(f"{writer}: chunk {chunk} after {brought}")
             brought.append(len(pages))
-            return Outcome.LANDED
+            return WriteOutcome.LANDED
 
 
 class SourceDataPath:
@@ -68,7 +70,7 @@ class SourceDataPath:
         self.name, self.fabric, self.at_once, self.room = name, fabric, at_once, room
         self.under_way: deque[Write] = deque()
         self.most = 0
-        self._ended: deque[tuple[int, Outcome, str]] = deque()
+        self._ended: deque[tuple[int, WriteOutcome, str]] = deque()
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -91,7 +93,7 @@ class SourceDataPath:
         return Posted(0, offset + 1)
 
     def end(
-        self, outcome: Outcome | None = None, reason: str = "", most: int = 1 << 30
+        self, outcome: WriteOutcome | None = None, reason: str = "", most: int = 1 << 30
     ) -> int:
         """End writes, the oldest first: as the fabric says, or as given. Returns how many.
 
@@ -104,7 +106,7 @@ class SourceDataPath:
             write = self.under_way.popleft()
             count += 1
             number, life, address, chunk, pages = write
-            if outcome is Outcome.ERROR:
+            if outcome is WriteOutcome.ERROR:
                 lost.append(write)
             ended = outcome or self.fabric.land((life, self.name), address, chunk, pages)
             self._ended.append((number, ended, reason))
@@ -112,7 +114,7 @@ class SourceDataPath:
         self.under_way.extend(lost)
         return count
 
-    def outcomes(self) -> Iterable[tuple[int, Outcome, str]]:
+    def outcomes(self) -> Iterable[tuple[int, WriteOutcome, str]]:
         while self._ended:
             yield self._ended.popleft()
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from itertools import count
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Bootstrap, Order, Ordered, Request
+from pdproto.node.optimistic_record import Bootstrap, Order, Ordered, PrefillRequest
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -54,7 +54,7 @@ class Toy:
     computes: bool = True
     prompts: dict[str, tuple[int, ...]] = field(default_factory=dict)
     kv: dict[str, list[str]] = field(default_factory=dict)
-    under_way: list[Request] = field(default_factory=list)
+    under_way: list[PrefillRequest] = field(default_factory=list)
     sent: dict[str, list[str]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
     happened: list[tuple[str, str]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Toy:
 
     def submit(
         self, name: str, *senders: Bootstrap, chunks: int = 3, retracted: bool = False
-    ) -> Request:
+    ) -> PrefillRequest:
         self.prompts[name] = tuple(sha256(name.encode()).digest()[:chunks * CHUNK_TOKENS])
         return self.prefill.create_sender(name, senders, chunks=chunks, now=next(self.clock),
                                           retracted=retracted)

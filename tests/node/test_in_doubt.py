@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from pdproto.node import core
-from pdproto.node.data_path import Outcome
+from pdproto.node.data_path import WriteOutcome
 from pdproto.node.in_doubt import InDoubtAtSink, InDoubtWrites
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -111,7 +111,7 @@ def test_an_engine_that_finds_out_after_all() -> None:
         sender.send([1, 2], last=False)
         sender.send([3])
         until(lambda: len(nodes.writing.under_way) == 2)
-        nodes.writing.end(Outcome.ERROR)
+        nodes.writing.end(WriteOutcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
         until(lambda: [len(in_doubt.writes) for in_doubt in prefill.in_doubt()] == [2])
         until(lambda: sender.released)
@@ -136,10 +136,10 @@ def test_an_error_of_a_hand_over_that_has_failed_already() -> None:
         until(lambda: len(nodes.writing.under_way) == 2)
         receiver.abort("not wanted any more")
         until(polls([sender], KVPoll.FAILED))
-        nodes.writing.end(Outcome.ERROR, most=1)
+        nodes.writing.end(WriteOutcome.ERROR, most=1)
         until(lambda: nodes.prefills[0].metrics.read()["num_prefill_in_doubt_writes"] == 1)
         assert not sender.released, "the engine reads the pages of the other"
-        nodes.writing.end(Outcome.ERROR, most=1)
+        nodes.writing.end(WriteOutcome.ERROR, most=1)
         until(lambda: sender.released)
         assert sender.failure == "d0: not wanted any more"
         assert waits(nodes, receiver)
@@ -176,7 +176,7 @@ def test_a_write_to_a_sink_that_has_ended_is_not_in_doubt() -> None:
         until(lambda: nodes.writing.under_way)
         nodes.decodes[0].close()
         until(lambda: prefill.lost_peers() == ("d0",))
-        nodes.writing.end(Outcome.ERROR)
+        nodes.writing.end(WriteOutcome.ERROR)
         until(lambda: sender.released)
         assert sender.failure == "d0: the node has been closed"
         assert prefill.in_doubt() == ()

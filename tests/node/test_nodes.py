@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from pdproto.node.data_path import Outcome
+from pdproto.node.data_path import WriteOutcome
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.receiver import Receiver
@@ -446,7 +446,7 @@ def test_an_engine_that_gives_up() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(lambda: nodes.writing.under_way)
-        nodes.writing.end(Outcome.ERROR)
+        nodes.writing.end(WriteOutcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "the engine gave up writing to d0"
         assert receiver.failure == "p0: the engine gave up writing to d0"
@@ -470,7 +470,7 @@ def test_an_engine_that_never_knows() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(lambda: nodes.writing.under_way)
-        nodes.writing.end(Outcome.ERROR)
+        nodes.writing.end(WriteOutcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "the engine gave up writing to d0"
         until(lambda: sender.released)
@@ -489,7 +489,7 @@ def test_a_write_that_is_refused() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(lambda: nodes.writing.under_way)
-        nodes.writing.end(Outcome.REFUSED)
+        nodes.writing.end(WriteOutcome.REFUSED)
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "a write to d0 was refused: it has fenced this hand-over"
         nodes.settled()

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Faults, Request, Settings
+from pdproto.node.optimistic_record import Faults, OptimisticSettings, PrefillRequest
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
@@ -17,7 +17,7 @@ READY = KVPoll.WAITING_FOR_INPUT
 
 def toy(*, faults: Faults | None = None, computes: bool = True, **settings: float) -> Toy:
     given = {"slots": 4, "running_slots": 2, "retries": 2} | settings
-    return Toy(OptimisticPrefill(Settings(**given), faults=faults), computes=computes)  # type: ignore[arg-type]  # by name
+    return Toy(OptimisticPrefill(OptimisticSettings(**given), faults=faults), computes=computes)  # type: ignore[arg-type]  # by name
 
 
 def turns(scheduler: Toy, most: int = 12) -> None:
@@ -25,7 +25,7 @@ def turns(scheduler: Toy, most: int = 12) -> None:
         scheduler.turn()
 
 
-def stage(request: Request) -> Stage:
+def stage(request: PrefillRequest) -> Stage:
     return request.stage
 
 
@@ -90,7 +90,7 @@ def test_m5_1_a_retracted_request_waits_for_its_bootstrap() -> None:
     assert stage(request) is Stage.SENDING
 
 
-def crossed(scheduler: Toy) -> tuple[Request, FakeSender, FakeSender]:
+def crossed(scheduler: Toy) -> tuple[PrefillRequest, FakeSender, FakeSender]:
     """One request is parked in the only running slot, and another could go on in its place."""
     first, second = FakeSender(), FakeSender()
     parked = scheduler.submit("parked", first)
@@ -199,7 +199,8 @@ def test_m5_2_kv_that_is_being_read_outlives_a_failure() -> None:
 
 
 def test_m5_3_the_steps_are_separate_and_finalize_happens_once() -> None:
-    prefill, sender = OptimisticPrefill(Settings(slots=1, running_slots=1, retries=1)), FakeSender()
+    settings = OptimisticSettings(slots=1, running_slots=1, retries=1)
+    prefill, sender = OptimisticPrefill(settings), FakeSender()
     request = prefill.create_sender("r", [sender], chunks=2, now=0.0)
     assert request.slot is None
     assert prefill.ensure_metadata_buffer(request)
@@ -346,8 +347,8 @@ def test_m5_6_hits_that_cannot_be_are_refused() -> None:
 ])
 def test_m5_7_settings_that_do_not_go_together_are_refused(setting: str, names: str) -> None:
     with pytest.raises(ValueError, match=rf"{names}.*Set retries=0"):
-        Settings(slots=1, running_slots=1, retries=1, **{setting: True})
-    assert Settings(slots=1, running_slots=1, retries=0, **{setting: True}).attempts == 0
+        OptimisticSettings(slots=1, running_slots=1, retries=1, **{setting: True})
+    assert OptimisticSettings(slots=1, running_slots=1, retries=0, **{setting: True}).attempts == 0
 
 
 @pytest.mark.parametrize("bad", [
@@ -355,7 +356,7 @@ def test_m5_7_settings_that_do_not_go_together_are_refused(setting: str, names: 
 ])
 def test_m5_7_nonsense_is_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="want"):
-        Settings(**({"slots": 1, "running_slots": 1} | bad))  # type: ignore[arg-type]  # by name
+        OptimisticSettings(**({"slots": 1, "running_slots": 1} | bad))  # type: ignore[arg-type]  # by name
 
 
 def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Ordered, Request, Settings
+from pdproto.node.optimistic_record import OptimisticSettings, Ordered, PrefillRequest
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
@@ -20,7 +20,7 @@ def scheduler(**settings: int) -> Toy:
     """A scheduler whose orders to send are carried out on every rank: one page a chunk."""
     # The clock of a test's scheduler runs a second a turn.
     given = {"slots": 4, "running_slots": 2, "retries": 2, "bootstrap_timeout_s": 1e9} | settings
-    toy = Toy(OptimisticPrefill(Settings(**given)), computes=False)  # type: ignore[arg-type]  # by name
+    toy = Toy(OptimisticPrefill(OptimisticSettings(**given)), computes=False)  # type: ignore[arg-type]  # by name
     toy.on_send = send
     return toy
 
@@ -49,7 +49,7 @@ def ends(toy: Toy, nodes: Cluster) -> None:
         assert node._core.mistakes == 0
 
 
-def submit(toy: Toy, nodes: Cluster, room: int) -> Request:
+def submit(toy: Toy, nodes: Cluster, room: int) -> PrefillRequest:
     return toy.submit(f"r{room}", *nodes.senders(room), chunks=CHUNKS)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Settings
+from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.optimistic import SYSTEM
@@ -26,10 +26,10 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - nothing secret
-        settings = Settings(slots=self.random.randint(1, 4),
-                            running_slots=self.random.randint(1, 3),
-                            retries=self.random.randint(0, 3), bootstrap_timeout_s=1e9,
-                            force_retry_probability=self.random.choice((0.0, 0.3)))
+        settings = OptimisticSettings(slots=self.random.randint(1, 4),
+                                      running_slots=self.random.randint(1, 3),
+                                      retries=self.random.randint(0, 3), bootstrap_timeout_s=1e9,
+                                      force_retry_probability=self.random.choice((0.0, 0.3)))
         self.told = io.BytesIO()
         trace = SharedTrace("prefill", self.told)
         self.toy = Toy(OptimisticPrefill(settings, trace=trace), computes=False)

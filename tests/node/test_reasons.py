@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, EngineError, Lease
-from pdproto.node.data_path import Outcome
+from pdproto.node.data_path import WriteOutcome
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import BUILT_IN
 from tests.node.data_paths import Cluster, cluster, polls, published, until
@@ -20,7 +20,7 @@ from tests.transport.victim import PAGES, dying_sink, pools, sink, source
 SAID = "127.0.0.1:4: the cable is out"
 
 
-def fail(nodes: Cluster, outcome: Outcome) -> tuple[str | None, str | None]:
+def fail(nodes: Cluster, outcome: WriteOutcome) -> tuple[str | None, str | None]:
     """A hand-over whose write ends like that, for a reason. Returns what both sides say."""
     (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
     until(polls([sender], KVPoll.WAITING_FOR_INPUT))
@@ -34,11 +34,11 @@ def fail(nodes: Cluster, outcome: Outcome) -> tuple[str | None, str | None]:
 
 
 @pytest.mark.parametrize(("outcome", "told"), [
-    (Outcome.ERROR, f"the engine gave up writing to d0: {SAID}"),
-    (Outcome.REFUSED, f"a write to d0 was refused: {SAID}"),
+    (WriteOutcome.ERROR, f"the engine gave up writing to d0: {SAID}"),
+    (WriteOutcome.REFUSED, f"a write to d0 was refused: {SAID}"),
 ])
 def test_what_the_engine_says_is_heard_on_both_sides(
-    outcome: Outcome, told: str, caplog: pytest.LogCaptureFixture
+    outcome: WriteOutcome, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "pdproto"), cluster(prefill={"at_once": False}) as nodes:
         assert fail(nodes, outcome) == (told, f"p0: {told}")
@@ -49,7 +49,7 @@ def test_what_the_engine_says_is_heard_on_both_sides(
 def test_what_may_still_land_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """With the life, the sink, and what the engine said, also where a log is read by its fields."""
     with cluster(prefill={"at_once": False}) as nodes:
-        fail(nodes, Outcome.ERROR)
+        fail(nodes, WriteOutcome.ERROR)
     (line,) = [record for record in caplog.records if "may still land" in record.getMessage()]
     assert SAID in line.getMessage()
     assert line.__dict__["room"] == 7

@@ -7,7 +7,7 @@ import pytest
 
 from pdproto.node import node as nodes
 from pdproto.node import sender as senders
-from pdproto.node.data_path import Outcome
+from pdproto.node.data_path import WriteOutcome
 from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
@@ -124,7 +124,7 @@ def test_a_write_that_was_skipped_ends_without_bytes() -> None:
     source.offline.turn()
     assert not sender.released
     before = source.counted("skipped_chunks")
-    source.path.end(Outcome.SKIPPED)
+    source.path.end(WriteOutcome.SKIPPED)
     source.offline.turn()
     assert source.counted("skipped_chunks") == before + 1
     assert source.counted("num_prefill_writes") == 0
@@ -134,13 +134,13 @@ def test_a_write_that_was_skipped_ends_without_bytes() -> None:
 def test_a_write_that_ends_after_its_sink_was_declared_gone_counts_once() -> None:
     source = Source(at_once=False)
     sender = source.sending()
-    source.path.end(Outcome.ERROR)
+    source.path.end(WriteOutcome.ERROR)
     source.offline.turn()
     source.node.declare_gone("d0")
     source.offline.turn()
     assert sender.released
     counts = source.node.metrics.read()
-    source.path.end(Outcome.LANDED)
+    source.path.end(WriteOutcome.LANDED)
     source.offline.turn()
     assert source.node.metrics.read() == counts
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.drill.handoff.rank import Pool
-from pdproto.engine.contract import Address, Buffer, Outcome, Result, SourceCounts, SourceEngine
+from pdproto.engine.contract import Address, Buffer, EndedWrite, Result, SourceCounts, SourceEngine
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
@@ -29,10 +29,10 @@ from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.sim.outcome import Roles, Violation
 from pdproto.sim.picture import Recording
-from pdproto.sim.plan import Request
+from pdproto.sim.plan import PlannedRequest
 from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
@@ -74,7 +74,7 @@ class SlowSource:
         self._numbers: Final = count(1)
         self._held: Final[deque[tuple[int, Callable[[], int]]]] = deque()
         self._begun: Final[dict[int, int]] = {}  # ours, by the engine's number
-        self._given_up: Final[deque[Outcome]] = deque()
+        self._given_up: Final[deque[EndedWrite]] = deque()
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -114,7 +114,7 @@ class SlowSource:
             if not self._held:
                 return
             number, begin = self._held.popleft()
-            self._given_up.append(Outcome(number, Result.ERROR, "nobody knows"))
+            self._given_up.append(EndedWrite(number, Result.ERROR, "nobody knows"))
             begin()
         self._wake()
 
@@ -128,7 +128,7 @@ class SlowSource:
         """Whether there are writes that wait to be let go."""
         return bool(self._held)
 
-    def completed(self) -> list[Outcome]:
+    def completed(self) -> list[EndedWrite]:
         ended = [self._given_up.popleft() for _ in range(len(self._given_up))]
         with self._lock:
             for outcome in self._engine.completed():
@@ -155,7 +155,7 @@ class Eyes:
         self.blamed: Final[list[Violation]] = []
         self.fired: Final[Counter[str]] = Counter()
         self.recordings: Final[dict[int, Recording]] = {}
-        self._requests: Final[dict[int, Request]] = {}
+        self._requests: Final[dict[int, PlannedRequest]] = {}
         self._lock: Final = threading.Lock()
         self._began = monotonic()
         self._watch: Final = Watch(
@@ -171,10 +171,10 @@ class Eyes:
     def expect(self, room: int, sources: Sequence[str], chunks: int) -> None:
         """There will be a hand-over of this room."""
         self.recordings[room] = Recording(room)
-        self._requests[room] = Request(room, "+".join(sources), "d", 0.0, 0.0, (1,) * chunks,
-                                       allocation_s=0.0, generates_s=0.0)
+        self._requests[room] = PlannedRequest(room, "+".join(sources), "d", 0.0, 0.0, (1,) * chunks,
+                                              allocation_s=0.0, generates_s=0.0)
 
-    def of(self, name: str) -> Trace:
+    def of(self, name: str) -> TraceWriter:
         """What a node takes for its trace."""
         return Looking(name, self._see)
 
@@ -195,7 +195,7 @@ class Eyes:
         self.blamed.append(Violation(name, about, monotonic() - self._began, room))
 
 
-class Looking(Trace):
+class Looking(TraceWriter):
     """What a node takes for its trace. Each step of any node is looked at on its own."""
 
     def __init__(self, name: str, see: Callable[[str, Endpoint, Event, Step], None]) -> None:

@@ -19,7 +19,7 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import Registrar
 from pdproto.registry.finder import Finder
 from pdproto.registry.sink import SinkPart
-from pdproto.registry.wire import Address, Lookup, Rank, Registration
+from pdproto.registry.wire import Lookup, Rank, RankAddress, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
@@ -175,7 +175,7 @@ def test_who_sees_an_answer_sees_no_problem_any_more(
 
         looking = Thread(target=look)
 
-        def meanwhile(part: SinkPart, addresses: Mapping[Rank, Address]) -> None:
+        def meanwhile(part: SinkPart, addresses: Mapping[Rank, RankAddress]) -> None:
             hear(part, addresses)
             if part.found is not None:
                 looking.start()

@@ -8,7 +8,7 @@ from typing import Any
 
 from pdproto.check.interpret import Cell, Interpreter
 from pdproto.runtime.compile import arguments_of
-from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.store import Shared, SharedStep
 from pdproto.spec.handoff import (
     agreement,
     attempts,
@@ -131,7 +131,7 @@ def untriggered(table: Table, row: Row) -> Formula:
     return And(tuple(part for part in table.guard(row).parts if part is not row.on))
 
 
-def take(case: Case, machine: Shared, row: Row, environment: Environment) -> Step | None:
+def take(case: Case, machine: Shared, row: Row, environment: Environment) -> SharedStep | None:
     """Do to the machine what makes the row fire at these parameters."""
     given = arguments_of(row)
     chosen = {

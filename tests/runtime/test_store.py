@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pdproto.check.interpret import Cell, Interpreter
 from pdproto.runtime.errors import ProtocolError
-from pdproto.runtime.store import Shared, Step
+from pdproto.runtime.store import Shared, SharedStep
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.symbols import Message, Sent, Symbol
@@ -58,7 +58,7 @@ def same_trigger(one: Row, two: Row) -> bool:
 
 
 def assert_took_a_row(
-    case: Case, machine: Shared, by_book: Interpreter, state: State, step: Step
+    case: Case, machine: Shared, by_book: Interpreter, state: State, step: SharedStep
 ) -> State:
     """The step is one of those that the interpreter makes of the row, and the state is its after.
     """

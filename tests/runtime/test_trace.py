@@ -5,7 +5,7 @@ import json
 
 from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
-from pdproto.runtime.trace import Lines, Trace
+from pdproto.runtime.trace import Lines, TraceWriter
 from pdproto.runtime.wire import Introduce, Life, Publish
 from tests.node.data_paths import Fabric, SourceDataPath
 from tests.node.offline import Offline
@@ -15,7 +15,7 @@ def test_a_message_that_no_row_answers_is_a_line() -> None:
     """A sink gives its life up: rows of the source read that, and none fires on it."""
     written = io.BytesIO()
     path = SourceDataPath("p0", Fabric(), at_once=False)
-    node = Prefill("p0", path, link=Link(), incarnation=5, trace=Trace("p0", written))
+    node = Prefill("p0", path, link=Link(), incarnation=5, trace=TraceWriter("p0", written))
     offline = Offline(node)
     sender, life = node.open(7), Life(7, 17, 0)
     offline.hear("d0", Introduce(life, ("d0",), "tcp://d0:1"))

@@ -34,7 +34,7 @@ names = st.text(min_size=1, max_size=wire.NAME_MAX)
 reasons = st.text(max_size=64)
 lives = st.builds(Life, numbers, numbers, numbers)
 sinks = st.lists(names, min_size=1, max_size=4).map(tuple)
-layouts = st.none() | st.builds(wire.Layout, st.binary(max_size=wire.DIGEST_BYTES),
+layouts = st.none() | st.builds(wire.PageLayout, st.binary(max_size=wire.DIGEST_BYTES),
                                 st.text(max_size=64))
 frames: st.SearchStrategy[AnyFrame] = st.one_of(
     st.builds(Introduce, lives, sinks, names, layouts),

@@ -6,13 +6,13 @@ from random import Random
 from typing import Any
 
 from pdproto.sim.cluster import simulate
-from pdproto.sim.outcome import SHIPPED, Outcome, Roles
+from pdproto.sim.outcome import SHIPPED, Roles, RunOutcome
 from pdproto.sim.plan import Kind, Shape, planned
 
 
 def ran(
     seed: int, *faults: Kind, roles: Roles = SHIPPED, requests: int = 40, **shape: Any
-) -> Outcome:
+) -> RunOutcome:
     """The outcome of a seed."""
     plan = planned(seed, Shape(requests=requests, faults=faults, **shape), Random)
     return simulate(plan, Random, roles=roles)
@@ -44,14 +44,14 @@ class Traces:
             return len(data)
 
 
-def traced(seed: int, *faults: Kind, **shape: Any) -> tuple[Outcome, Traces]:
+def traced(seed: int, *faults: Kind, **shape: Any) -> tuple[RunOutcome, Traces]:
     """The outcome of a seed, and its traces."""
     traces = Traces()
     plan = planned(seed, Shape(faults=faults, **shape), Random)
     return simulate(plan, Random, targets=traces.open), traces
 
 
-def without(outcome: Outcome, *rooms: int) -> Outcome:
+def without(outcome: RunOutcome, *rooms: int) -> RunOutcome:
     """The same run without these requests."""
     plan = outcome.plan
     kept = tuple(request for request in plan.requests if request.room not in rooms)

@@ -18,14 +18,14 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
 from pdproto.sim.fabric import WRITE
-from pdproto.sim.outcome import DRAINED, STEADY, Outcome
-from pdproto.sim.plan import Fault, Kind, Plan, Request, Shape
+from pdproto.sim.outcome import DRAINED, STEADY, RunOutcome
+from pdproto.sim.plan import Fault, Kind, Plan, PlannedRequest, Shape
 from tests.sim.runs import ran
 
 
 def found_only_with(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, mistake: object,
-    run: Callable[[], Outcome],
+    run: Callable[[], RunOutcome],
 ) -> str:
     """What the run violates with the mistake; without it nothing."""
     assert run().violation is None
@@ -77,8 +77,8 @@ def test_a_source_that_restarts_before_it_has_spoken(monkeypatch: pytest.MonkeyP
     write of the dead one was still under way.
     """
     shape = Shape(prefill=1, decode=1, requests=1, latency_s=0.01, forward_s=0.001, write_s=100.0)
-    request = Request(0, "p0", "d0", 0.0, 0.0, (1,), allocation_s=0.0, generates_s=0.0,
-                      aborted=("decode", 3.0))
+    request = PlannedRequest(0, "p0", "d0", 0.0, 0.0, (1,), allocation_s=0.0, generates_s=0.0,
+                             aborted=("decode", 3.0))
     faults = (Fault(0, Kind.LOSS, 0.002, 0.1), Fault(1, Kind.CRASH, 0.2, 0.3, "p0"))
     plan = Plan(0, shape, (request,), faults)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.node.data_path import Outcome as Ended
+from pdproto.node.data_path import WriteOutcome
 from pdproto.runtime.wire import Life
 from pdproto.sim.chance import Stream
 from pdproto.sim.cluster import simulate
@@ -24,7 +24,7 @@ from pdproto.sim.fabric import (
 )
 from pdproto.sim.host import Host
 from pdproto.sim.network import Line, Network
-from pdproto.sim.outcome import Outcome, Violation
+from pdproto.sim.outcome import RunOutcome, Violation
 from pdproto.sim.plan import Fault, Kind, Plan, Shape, planned
 from pdproto.sim.shrink import shrunk
 from tests.sim.runs import ran
@@ -222,7 +222,7 @@ class Engines:
     def post(self, life: Life, address: bytes) -> None:
         self.source.post(1, life, address, 0, self.theirs.take(1, life.room) or (), lambda: True)
 
-    def ends(self) -> list[Ended]:
+    def ends(self) -> list[WriteOutcome]:
         self.event_queue.run(self.event_queue.now + 1.0)
         return [outcome for _, outcome, _ in self.source.outcomes()]
 
@@ -242,7 +242,7 @@ def test_a_write_lands_where_it_was_told_to() -> None:
     engines.sink.release(OURS)
     engines.event_queue.run(0.0)
     assert leased(engines, OTHERS) == address, "the chunk is not given out at once"
-    assert engines.ends() == [Ended.LANDED]
+    assert engines.ends() == [WriteOutcome.LANDED]
     assert engines.blamed == [WRITE]
 
 
@@ -252,7 +252,7 @@ def test_a_fence_keeps_writes_out() -> None:
     engines.sink.fence(OURS, "p0")
     engines.event_queue.run(0.0)
     engines.sink._fence(OURS, "p0")  # it has come up before the bytes have
-    assert engines.ends() == [Ended.REFUSED]
+    assert engines.ends() == [WriteOutcome.REFUSED]
     assert engines.blamed == []
 
 
@@ -261,7 +261,7 @@ def test_pages_that_are_read_or_written_belong_to_the_life() -> None:
     address = leased(engines, OURS)
     engines.post(OURS, address)
     engines.theirs.give(list(engines.theirs.owner))
-    assert engines.ends() == [Ended.LANDED]
+    assert engines.ends() == [WriteOutcome.LANDED]
     pages = engines.ours.take(1, OTHERS.room)
     assert pages is not None
     engines.sink.verify(OURS, "p0", (1,), pages)
@@ -286,14 +286,14 @@ def test_attempts_are_counted() -> None:
     """Whatever is asked of it, it stops; and a plan that never fails smaller stays as it is."""
     plan = planned(0, Shape(requests=8), Random)
     with pytest.raises(ValueError, match="no property was violated"):
-        shrunk(Outcome(plan), Outcome)
+        shrunk(RunOutcome(plan), RunOutcome)
     asked: list[Plan] = []
 
-    def sound(plan: Plan) -> Outcome:
+    def sound(plan: Plan) -> RunOutcome:
         asked.append(plan)
-        return Outcome(plan)
+        return RunOutcome(plan)
 
-    failed = Outcome(plan, Violation("made up", "for a test", 99.0, 0))
+    failed = RunOutcome(plan, Violation("made up", "for a test", 99.0, 0))
     assert shrunk(failed, sound, attempts=5) is failed
     assert len(asked) == 5
 

@@ -14,7 +14,7 @@ from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.handle import Handle
 from pdproto.sim.cluster import Cluster, simulate
-from pdproto.sim.outcome import Outcome
+from pdproto.sim.outcome import RunOutcome
 from pdproto.sim.plan import Kind, Shape, planned
 from pdproto.sim.watch import Part, View
 from tests.sim.runs import ran, traced, without
@@ -165,7 +165,7 @@ def test_a_full_disk_ends_traces_and_nothing_else() -> None:
 
 def test_what_is_taken_out_changes_nothing_for_the_rest() -> None:
     """So that a failing run can be made small."""
-    def outcome_of(requests: int) -> Outcome:
+    def outcome_of(requests: int) -> RunOutcome:
         plan = planned(3, Shape(requests=requests), Random)
         return simulate(plan, Random)
 

@@ -17,11 +17,11 @@ import zmq
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
-from pdproto.node.data_path import Outcome
+from pdproto.node.data_path import WriteOutcome
 from pdproto.node.link import Curve, Link
 from pdproto.runtime import wire
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop
@@ -307,7 +307,7 @@ def test_an_engine_gives_up_after_the_successor_has_spoken() -> None:
         nodes.decodes[0] = nodes.decode("d0", 18)
         published(nodes.receivers(8))
         until(lambda: nodes.prefills[0]._core.peers["d0"].incarnation == 18)
-        nodes.writing.end(Outcome.ERROR)
+        nodes.writing.end(WriteOutcome.ERROR)
         until(polls([sender], KVPoll.FAILED))
         until(lambda: sender.released)
 
@@ -466,7 +466,7 @@ class FullDisk:
 
 def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> None:
     fabric, disk = Fabric(), FullDisk(2)
-    trace = Trace("p0", disk)
+    trace = TraceWriter("p0", disk)
     with cluster(sources=0) as nodes:
         node = PrefillNode("p0", SourceDataPath("p0", fabric), link=nodes.link, trace=trace)
         nodes.prefills.append(node)
@@ -483,7 +483,7 @@ def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> No
 def test_a_disk_that_is_full_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
     """One line says so, however many hand-overs follow."""
     with open("/dev/full", "wb", buffering=0) as disk, cluster(sources=0) as nodes:
-        trace = Trace("p0", disk)
+        trace = TraceWriter("p0", disk)
         node = PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=nodes.link, trace=trace)
         nodes.prefills.append(node)
         for room in range(5):
@@ -504,7 +504,7 @@ def test_a_disk_that_takes_half_a_line() -> None:
             taken.append(data)
             return len(data) // 2
 
-    trace = Trace("p0", HalfFull())
+    trace = TraceWriter("p0", HalfFull())
     with cluster(sources=0) as nodes:
         nodes.prefills.append(PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=nodes.link,
                                           trace=trace))
@@ -520,7 +520,7 @@ def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     with path.open("wb") as file, cluster(sources=0) as nodes:
         node = PrefillNode("p0", SourceDataPath("p0", nodes.fabric), link=nodes.link,
-                           trace=Trace("p0", file))
+                           trace=TraceWriter("p0", file))
         nodes.prefills.append(node)
         hand_over(nodes, 7)
         nodes.settled()

@@ -12,7 +12,7 @@ from pdproto.drill.handoff.load import Topology
 from pdproto.node.link import place_of, tcp_at
 from pdproto.registry.client import Registrar
 from pdproto.registry.finder import Finder
-from pdproto.registry.wire import Address, Rank, Registration
+from pdproto.registry.wire import Rank, RankAddress, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.timers import WAITS
@@ -61,7 +61,7 @@ class Directory:
         trace: SharedTrace | None = None,
     ) -> None:
         self._ranks: Final = {name: _rank(name) for name in needed}
-        self._answers: Final[deque[tuple[Endpoints, Mapping[Rank, Address]]]] = deque(
+        self._answers: Final[deque[tuple[Endpoints, Mapping[Rank, RankAddress]]]] = deque(
             maxlen=ANSWERS_KEPT)
         self._finder: Final = Finder(registry, sink, self._ranks.values(), retry_s=RETRY_S,
                                      patience_s=patience_s, trace=trace)

@@ -15,8 +15,7 @@ import numpy as np
 from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Order, Ordered, Settings
-from pdproto.node.optimistic_record import Request as Running
+from pdproto.node.optimistic_record import OptimisticSettings, Order, Ordered, PrefillRequest
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -26,7 +25,7 @@ class OptimisticRequest:
     """A request with what it holds. pages: none before its pass has a running slot."""
 
     request: LoadRequest
-    running: Running
+    running: PrefillRequest
     sender: Sender
     opened: float
     pages: tuple[int, ...] = ()
@@ -44,16 +43,16 @@ class OptimisticSenders:
     settings: of the optimistic prefill, if not those that follow from the load.
     """
 
-    def __init__(self, work: Work, settings: Settings | None = None) -> None:
+    def __init__(self, work: Work, settings: OptimisticSettings | None = None) -> None:
         load = work.rank.load
         self.rank, self.node, self.report = work.rank, work.node, work.report
         self.pools, self.pool = work.pools, work.pool
         self.prefill: Final = OptimisticPrefill(
-            settings or Settings(slots=load.in_flight, running_slots=max(1, load.in_flight // 2),
-                                 retries=load.retries or 0,
-                                 force_retry_probability=load.force_retry),
+            settings or OptimisticSettings(
+                slots=load.in_flight, running_slots=max(1, load.in_flight // 2),
+                retries=load.retries or 0, force_retry_probability=load.force_retry),
             trace=work.trace)
-        self.held: Final[dict[Running, OptimisticRequest]] = {}
+        self.held: Final[dict[PrefillRequest, OptimisticRequest]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
 
     def run(self) -> Iterator[None]:

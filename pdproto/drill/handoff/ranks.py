@@ -34,7 +34,7 @@ from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.registry.app import RegistryServer
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import agreement, optimistic
 from pdproto.spec.handoff import registry as registry_tables
@@ -48,10 +48,10 @@ SETTLE_S: Final = 60.0
 
 
 @contextmanager
-def _traced(rank: RankTask) -> Iterator[Trace | None]:
+def _traced(rank: RankTask) -> Iterator[TraceWriter | None]:
     """The trace of a rank's hand-overs, if there is to be one."""
     with _file(rank.trace, rank.name) as target:
-        yield None if target is None else Trace(rank.name, target)
+        yield None if target is None else TraceWriter(rank.name, target)
 
 
 @contextmanager
@@ -166,7 +166,9 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         _end(node, pipe)
 
 
-def _decode_node(rank: RankTask, pools: Mapping[str, Pages], trace: Trace | None) -> DecodeNode:
+def _decode_node(
+    rank: RankTask, pools: Mapping[str, Pages], trace: TraceWriter | None
+) -> DecodeNode:
     layers = {name: _layers(of) for name, of in pools.items()}
     engine, link = open_sink(rank.engine, rank.host), Link(tcp_at(rank.host))
     if rank.direct:

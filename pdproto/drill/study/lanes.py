@@ -18,7 +18,7 @@ from pdproto.drill.handoff.cluster import RankDiedError
 from pdproto.drill.study.plan import BASE, Cell, planned
 from pdproto.drill.study.ranks import Answered, Computed, Job, decode_process, prefill_process
 from pdproto.drill.study.rooms import Routing
-from pdproto.sim.plan import Request
+from pdproto.sim.plan import PlannedRequest
 from pdproto.sim.study import RETRIES
 
 START_S: Final = 60.0
@@ -84,7 +84,7 @@ class StudyLane:
     deadline: float = 0.0
     rooms: int = 0
 
-    def give(self, cell: int, asked: Cell, requests: tuple[Request, ...]) -> None:
+    def give(self, cell: int, asked: Cell, requests: tuple[PlannedRequest, ...]) -> None:
         """Have all four processes begin with a setting, at one moment."""
         begins = monotonic() + LEAD_S
         self.cell = cell

@@ -12,7 +12,7 @@ from typing import Final
 
 from pdproto.sim.chance import Stream
 from pdproto.sim.cluster import simulate
-from pdproto.sim.plan import Plan, Request, Shape
+from pdproto.sim.plan import Plan, PlannedRequest, Shape
 from pdproto.sim.study import CHUNKS, MS, RETRIES, Arm, Setting, percentile
 
 GENERATES_S: Final = 0.1  # for which decode keeps the pages of an answer
@@ -57,23 +57,23 @@ CELLS: Final = (
 )
 
 
-def planned(setting: Setting, seed: int, count: int) -> tuple[Request, ...]:
+def planned(setting: Setting, seed: int, count: int) -> tuple[PlannedRequest, ...]:
     """So many requests from a Poisson process, each with its delays. All follows from the seed."""
     clock = Stream(Random, f"{seed}/arrivals")
 
-    def requests() -> Iterator[Request]:
+    def requests() -> Iterator[PlannedRequest]:
         at = 0.0
         for room in range(count):
             at -= log(1.0 - clock.number()) * setting.forward_s / setting.load
             own = Stream(Random, f"{seed}/request/{room}")
-            yield Request(room, "p0", "d0", at, at + setting.delay(own, setting.skew_s), CHUNKS,
-                          allocation_s=setting.delay(own, setting.allocation_s),
-                          generates_s=GENERATES_S)
+            yield PlannedRequest(room, "p0", "d0", at, at + setting.delay(own, setting.skew_s),
+                                 CHUNKS, allocation_s=setting.delay(own, setting.allocation_s),
+                                 generates_s=GENERATES_S)
 
     return tuple(requests())
 
 
-def simulated(cell: Cell, requests: tuple[Request, ...], seed: int) -> tuple[Arm, Arm]:
+def simulated(cell: Cell, requests: tuple[PlannedRequest, ...], seed: int) -> tuple[Arm, Arm]:
     """What the simulator says of these requests: without optimistic prefill, and with it.
 
     Raises RuntimeError where not every request succeeds: times would not be comparable.
@@ -83,7 +83,9 @@ def simulated(cell: Cell, requests: tuple[Request, ...], seed: int) -> tuple[Arm
     return without, optimistic
 
 
-def _simulated(setting: Setting, requests: tuple[Request, ...], seed: int, retries: int) -> Arm:
+def _simulated(
+    setting: Setting, requests: tuple[PlannedRequest, ...], seed: int, retries: int
+) -> Arm:
     shape = Shape(
         prefill=1, decode=1, requests=len(requests), latency_s=SOCKETS_S + setting.latency_s,
         forward_s=setting.forward_s / len(CHUNKS), write_s=WRITE_S, pages=PAGES, slots=SLOTS,

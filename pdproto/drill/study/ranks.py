@@ -29,12 +29,12 @@ from pdproto.drill.study.distant import DistantDecode, DistantPrefill
 from pdproto.drill.study.plan import PAGES, SLOTS
 from pdproto.drill.study.rooms import RANKS, PublishedRooms, Routing, SoughtRooms
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.node.optimistic_record import Ordered, Settings
+from pdproto.node.optimistic_record import OptimisticSettings, Ordered
 from pdproto.node.receiver import Receiver
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.sim.chance import Stream
-from pdproto.sim.plan import Request
+from pdproto.sim.plan import PlannedRequest
 from pdproto.sim.study import Setting
 from pdproto.spec.handoff.poll import KVPoll
 
@@ -58,13 +58,13 @@ class Job:
 
     setting: Setting
     overlapped: bool
-    requests: tuple[Request, ...]
+    requests: tuple[PlannedRequest, ...]
     retries: int
     begins: float
     rooms: int
     where: str
 
-    def room(self, request: Request) -> int:
+    def room(self, request: PlannedRequest) -> int:
         """Its number: of a server of several data-parallel ranks, the rule puts all on the first.
         """
         return self.rooms + RANKS * request.room
@@ -151,7 +151,7 @@ class TimedSenders(OptimisticSenders):
     """The scheduler of a prefill rank to which requests come at their times."""
 
     def __init__(self, work: Work, job: Job, rooms: PublishedRooms | None) -> None:
-        super().__init__(work, Settings(
+        super().__init__(work, OptimisticSettings(
             slots=SLOTS, running_slots=job.setting.running_slots, retries=job.retries))
         self._job: Final = job
         self._rooms: Final = rooms
@@ -183,7 +183,7 @@ class TimedSenders(OptimisticSenders):
             {room: at - due[room] for room, at in self._first_sent.items()}, self._late_s,
             self._told)
 
-    def _arrive(self, request: Request) -> None:
+    def _arrive(self, request: PlannedRequest) -> None:
         room = self._job.room(request)
         if self._rooms is not None:
             self._told += self._rooms.put(room)
@@ -219,7 +219,7 @@ class TimedSenders(OptimisticSenders):
 class Awaited:
     """A request at decode. answered: when its KV and first token were there."""
 
-    request: Request
+    request: PlannedRequest
     receiver: Receiver
     pages: tuple[int, ...] = ()
     answered: float | None = None
@@ -283,7 +283,7 @@ class TimedReceivers:
     def _at(self, when: float, act: Callable[[], None]) -> None:
         heappush(self._event_queue, Due(when, next(self._numbers), act))
 
-    def _arrive(self, request: Request) -> None:
+    def _arrive(self, request: PlannedRequest) -> None:
         room = self._job.room(request)
         if self._rooms is not None and not self._rooms.found(room):
             self._at(monotonic() + ASK_AGAIN_S, partial(self._arrive, request))

@@ -18,7 +18,7 @@ from typing import Any, Final
 from sglang.srt.disaggregation.common.conn import CommonKVReceiver, CommonKVSender
 from sglang.srt.disaggregation.utils import DisaggregationMode
 
-from pdproto.runtime.trace import Target
+from pdproto.runtime.trace import TraceTarget
 from pdproto.sglang.peer_0_5_23.sink import SinkTrace
 from pdproto.sglang.peer_0_5_23.source import SourceTrace
 
@@ -32,7 +32,7 @@ RECEIVER: Final = {
 BACKENDS: Final = {"mooncake": "MooncakeKVManager", "nixl": "NixlKVManager"}
 
 
-def attach(manager: Any, target: Target) -> SourceTrace | SinkTrace:
+def attach(manager: Any, target: TraceTarget) -> SourceTrace | SinkTrace:
     """Trace a manager from here on: before its first room. Raises ValueError where the tables do
     not describe what it does.
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final, TypeAlias
 
-from pdproto.runtime.trace import Lines, Target
+from pdproto.runtime.trace import Lines, TraceTarget
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.peers.sglang_ends import Status
 
@@ -62,7 +62,7 @@ class Told:
 class Ledger:
     """The trace of one manager. statuses: a way to its `request_status`."""
 
-    def __init__(self, node: str, table: Table, target: Target, statuses: Any) -> None:
+    def __init__(self, node: str, table: Table, target: TraceTarget, statuses: Any) -> None:
         self.node: Final = node
         self.lock: Final = threading.RLock()
         self._table: Final = table

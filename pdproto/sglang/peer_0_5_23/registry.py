@@ -6,7 +6,7 @@ The server has one thread, so that a request and its line are one step.
 from collections.abc import Callable
 from typing import Any, Final
 
-from pdproto.runtime.trace import Lines, Target
+from pdproto.runtime.trace import Lines, TraceTarget
 from pdproto.sglang.peer_0_5_23.ledger import wrap
 from pdproto.spec.peers.sglang_registry import REGISTRY
 
@@ -23,7 +23,7 @@ def rank_name(dp: Any, cp: Any, tp: Any, pp: Any) -> str:
 class RegistryTrace:
     """Attached to a bootstrap server before anybody registers, it writes its trace."""
 
-    def __init__(self, server: Any, target: Target) -> None:
+    def __init__(self, server: Any, target: TraceTarget) -> None:
         self.server: Final = server
         self._lines: Final = Lines(f"{server.host}:{server.port}", target)
         self._rows: Final = {row.name: str(row.on) for row in REGISTRY.rows}

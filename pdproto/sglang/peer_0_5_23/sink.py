@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pdproto.runtime.trace import Target
+from pdproto.runtime.trace import TraceTarget
 from pdproto.sglang.peer_0_5_23.ledger import FAILED, SUCCESS, Ledger, Watched, node_name, wrap
 from pdproto.spec.peers.sglang_sink import SINK
 
@@ -17,7 +17,7 @@ from pdproto.spec.peers.sglang_sink import SINK
 class SinkTrace:
     """Attached to a decode manager, it writes its trace from then on."""
 
-    def __init__(self, manager: Any, target: Target) -> None:
+    def __init__(self, manager: Any, target: TraceTarget) -> None:
         if manager.enable_staging or not manager.enable_deferred_decode_kv_release:
             raise ValueError("the tables know no staging, and no release that is not deferred")
         self.manager: Final = manager

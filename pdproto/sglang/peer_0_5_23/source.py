@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sglang.srt.disaggregation.common.conn import AbortNotification
 
-from pdproto.runtime.trace import Target
+from pdproto.runtime.trace import TraceTarget
 from pdproto.sglang.peer_0_5_23.ledger import FAILED, SUCCESS, Ledger, Watched, node_name, wrap
 from pdproto.sglang.peer_0_5_23.worker import WorkerTrace
 from pdproto.spec.peers.sglang_source import SOURCE
@@ -24,7 +24,7 @@ class SourceTrace:
     that the tables do not describe.
     """
 
-    def __init__(self, manager: Any, target: Target) -> None:
+    def __init__(self, manager: Any, target: TraceTarget) -> None:
         if manager.pp_size > 1 or manager.enable_staging or manager.is_dummy_cp_rank:
             raise ValueError("the tables know no pipeline stages, no staging and no dummy ranks")
         self.manager: Final = manager

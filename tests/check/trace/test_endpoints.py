@@ -12,7 +12,7 @@ from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
-from pdproto.runtime.trace import Trace
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim, Memory, Write
@@ -28,7 +28,7 @@ class Traced:
 
     def __init__(self, node: str, endpoint: Endpoint) -> None:
         self.file, self.endpoint = io.BytesIO(), endpoint
-        self.trace = Trace(node, self.file)
+        self.trace = TraceWriter(node, self.file)
 
     def take(self, kind: str, *arguments: Any) -> None:
         automaton = self.endpoint.automaton
