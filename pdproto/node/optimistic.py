@@ -85,8 +85,7 @@ class OptimisticPrefill:
         self._slots: Final = deque(range(settings.slots))
         self._running_slots: Final = deque(range(settings.running_slots))
         self._failing: Final[dict[PrefillRequest, None]] = {}
-        # By the end of their bootstrap's time:
-        self._waiting: Final[deque[PrefillRequest]] = deque()
+        self._waiting: Final[deque[PrefillRequest]] = deque()  # by the end of their bootstrap time
         self._orders: Final[deque[Ordered]] = deque()
         self._now = 0.0
         self._describe()
